@@ -11,43 +11,54 @@ import math
 import sys
 from typing import Any
 
-from . import config as config
-from . import late_names as _late_names
-from .backends import numpy as _numpy_backend
-from .frontend import autograd as _autograd
-from .frontend import dispatch as _dispatch
-from .frontend import functions as _functions
-from .frontend import placement as _placement
-from .frontend import random_state as random
-from .frontend.device import device as device
-from .frontend.grad_mode import (
-    enable_grad,
-    inference_mode,
-    is_grad_enabled,
-    is_inference_mode_enabled,
-    no_grad,
-    set_grad_enabled,
-)
-from .frontend.numbers import Size as Size
-from .frontend.random_state import (
-    Generator,
-    default_generator,
-    get_rng_state,
-    initial_seed,
-    manual_seed,
-    seed,
-    set_rng_state,
-)
-from .frontend.tensor import Tensor as Tensor
-from .frontend.tensor import register_methods as _register_methods
-from .host_memory import keep_freed as _keep_freed
-from .ir.dtypes import DType as dtype
+from .collecting import IMPORTING as _IMPORTING
+
+with _IMPORTING:
+    from . import config as config
+    from . import late_names as _late_names
+    from .backends import flags as _flags
+    from .backends import numpy as _numpy_backend
+    from .engine import draws as _draws
+    from .frontend import autograd as _autograd
+    from .frontend import dispatch as _dispatch
+    from .frontend import float32 as _float32
+    from .frontend import functions as _functions
+    from .frontend import placement as _placement
+    from .frontend import random_state as random
+    from .frontend.device import device as device
+    from .frontend.grad_mode import (
+        enable_grad,
+        inference_mode,
+        is_grad_enabled,
+        is_inference_mode_enabled,
+        no_grad,
+        set_grad_enabled,
+    )
+    from .frontend.numbers import Size as Size
+    from .frontend.random_state import (
+        Generator,
+        default_generator,
+        get_rng_state,
+        initial_seed,
+        manual_seed,
+        seed,
+        set_rng_state,
+    )
+    from .frontend.tensor import Tensor as Tensor
+    from .frontend.tensor import register_methods as _register_methods
+    from .host_memory import keep_freed as _keep_freed
+    from .ir.dtypes import DType as dtype
 
 _keep_freed(config.current().keep_freed)
 # eager mode runs on NumPy: the frontend itself knows no backend
 _dispatch.set_runner(_numpy_backend.run)
+_numpy_backend.use(_draws.functions(
+    lambda: importlib.import_module(".engine.pipeline", __name__).draws(config.current())
+))
 _numpy_backend.Draws.by_counter = staticmethod(lambda: config.current().random == "counter")
 
+_float32.Settings.products = staticmethod(_flags.products)
+_float32.Settings.convolutions = staticmethod(_flags.convolutions)
 _placement.look_for(
     "cuda", lambda index: importlib.import_module(".cuda.places", __name__).find(index)
 )
@@ -62,7 +73,7 @@ newaxis = None
 
 # name -> the module that has it; imported when first asked for
 _LAZY = {
-    "compile": ".compile", "explain": ".inspect", "save": ".serialization",
+    "compile": ".compile", "explain": ".inspect.explain", "save": ".serialization",
     "PerformanceWarning": ".engine.segments.tiers", "compare": ".doubt.compare",
     "load": ".serialization", "autocast": ".amp", "vmap": ".frontend.vmap",
     "cond": ".frontend.control",
@@ -114,13 +125,15 @@ def get_num_threads() -> int:
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
-        found = getattr(importlib.import_module(_LAZY[name], __name__), name)
+        with _IMPORTING:
+            found = getattr(importlib.import_module(_LAZY[name], __name__), name)
         globals()[name] = found
         return found
     if name in _PACKAGES:
         full = f"{__name__}.{name}"
         try:
-            return importlib.import_module(full)
+            with _IMPORTING:
+                return importlib.import_module(full)
         except ModuleNotFoundError as error:
             if error.name != full:  # something that it needs is missing
                 raise

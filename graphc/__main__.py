@@ -1,4 +1,4 @@
-"""`python -m graphc COMMAND`: run, demo, predict, config, doctor."""
+"""`python -m graphc COMMAND`: run, demo, predict, config, cache, doctor."""
 
 import argparse
 import importlib
@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from graphc import config, demo, doctor, empty, predict
+from graphc import cache_command, config, demo, doctor, empty, predict
 
 _RUN_USAGE = "python -m graphc run [--eager | --compile] [-m] SCRIPT [ARGUMENTS ...]"
 _RUN = """Run a script (or a module) in which `import torch` finds graphc. Without --eager or
@@ -58,6 +58,12 @@ def parser() -> argparse.ArgumentParser:
 
     switches = commands.add_parser("config", help="the GRAPHC_* switches and their values")
     switches.set_defaults(run=lambda args: _show_config())
+
+    kept = commands.add_parser("cache", help="what earlier processes have compiled and kept")
+    kept.add_argument("action", choices=list(cache_command.ACTIONS), help="; ".join(
+        f"{name}: {meaning}" for name, meaning in cache_command.ACTIONS.items()
+    ))
+    kept.set_defaults(run=lambda args: cache_command.main(args.action))
 
     health = commands.add_parser(
         "doctor", help="what graphc finds on this machine, what it misses, and the cures"

@@ -25,11 +25,11 @@ import threading
 import time
 import types
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import backends
 from . import config as configuration
-from .doubt.again import check_again
+from .collecting import FEWER
 from .engine.built import CompileCounter
 from .engine.capture.exits import Constants
 from .engine.capture.places import Place
@@ -43,6 +43,7 @@ from .engine.twin import twin_of
 from .engine.version.build import build
 from .engine.version.refused import ERRORS, Raises, is_refusal, run_python
 from .engine.version.shared_builds import SharedBuilds
+from .engine.version.shortcut import MISSED
 from .engine.version.sources import Stale
 from .engine.version.version import Specialisation, nothing
 from .engine.version.versions import Versions
@@ -54,10 +55,17 @@ from .frontend.segment_trace import SegmentTrace
 from .frontend.tensor import Tensor, from_array
 from .frontend.trace import Trace
 from .frontend.tree import Structure, flatten, flatten_call, unflatten
-from .inspect import recompiled
-from .inspect.observer import AGAIN
+from .ir.late import late
 from .ir.memory import zeros_like
 from .nn.modules.module import Module
+
+if TYPE_CHECKING:
+    from .doubt import again as doubt
+    from .inspect import bill, recompiled
+else:
+    doubt = late("graphc.doubt.again")
+    bill = late("graphc.inspect.bill")
+    recompiled = late("graphc.inspect.recompiled")
 
 _RESTS = 3  # attempts to make one graph of a function that ran in segments as it made its state
 
@@ -108,6 +116,16 @@ class CompiledFunction:
         return self if instance is None else types.MethodType(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.segments is None:
+            for shortcut in self._versions.shortcuts:
+                try:
+                    result = shortcut.run(args, kwargs)
+                except ERRORS as error:
+                    if not is_refusal(error):
+                        raise
+                    return run_python(self.function, args, kwargs)
+                if result is not MISSED:
+                    return result
         if local.trace is not None or local.counted is not None or local.instead:  # inside one
             return self.function(*args, **kwargs)
         stance = Compilers.stance
@@ -119,7 +137,7 @@ class CompiledFunction:
         leaves, structure = flatten_call(args, kwargs)
         key, shapes = self._versions.key(leaves, structure)
         reasons: list[str] = []
-        known, doubted = self.compile_count, configuration.current().check >= AGAIN
+        known, doubted = self.compile_count, configuration.current().check >= configuration.AGAIN
         for versions in self._versions.candidates(key, shapes):
             for version in versions:
                 try:
@@ -128,6 +146,8 @@ class CompiledFunction:
                     result = version.run(leaves, (args, kwargs))
                     if version is not versions[0]:
                         self._versions.prefer(key, shapes, version)
+                    if not doubted:
+                        self._versions.shorten(version, structure, leaves, (args, kwargs))
                     return result
                 except Stale as reason:
                     reasons.append(str(reason))
@@ -149,8 +169,15 @@ class CompiledFunction:
         if isinstance(fresh, _Ran):
             return fresh.result
         undo, fresh.undo = fresh.undo, nothing
+        started = time.perf_counter()
         try:
-            return fresh.run(leaves, (args, kwargs))
+            result = fresh.run(leaves, (args, kwargs))
+            if configuration.current().debug:
+                spent = time.perf_counter() - started
+                bill.show(self.name, fresh, spent, self.compile_count == 1)
+            if not doubted:
+                self._versions.shorten(fresh, structure, leaves, (args, kwargs))
+            return result
         except Stale as reason:  # the recording does not stand for the very call that made it
             undo()
             if self.fullgraph:
@@ -263,6 +290,13 @@ class CompiledFunction:
             self._versions.renewed_dims(leaves, key, shapes), tuple(self._lifted),
             frozenset(self._versions.lifting), self._constants,
         )
+        with FEWER:
+            return self._made(given, leaves, structure, key, shapes, terms, look)
+
+    def _made(
+        self, given: Any, leaves: list[Any], structure: Structure, key: Any,
+        shapes: tuple[Any, ...], terms: Terms, look: Look | None,
+    ) -> Specialisation | Turned:
         started = time.perf_counter()
         recording = self._record(given, leaves, structure, terms, look)
         if isinstance(recording, Recording) and terms.symbolic and recording.traced.overlaps:
@@ -368,7 +402,7 @@ class CompiledFunction:
         """GRAPHC_CHECK=3: is this what the Python says now? Raises StaleVersionError."""
         if version.fits(leaves, given):
             with self._lock:
-                check_again(version, leaves, given, lambda terms: self._record(
+                doubt.check_again(version, leaves, given, lambda terms: self._record(
                     given, leaves, structure, terms, Look()
                 ))
 

@@ -27,6 +27,9 @@ class Switch(NamedTuple):
 
 _switches: list[Switch] = []
 
+TIMES, GRAPHS, PASSES, KERNELS, ASSEMBLY = 1, 2, 3, 4, 5  # levels of GRAPHC_DEBUG
+VERIFY, VALUES, AGAIN = 1, 2, 3  # levels of GRAPHC_CHECK
+
 
 def env(
     variable: str,

@@ -1,6 +1,7 @@
 """Fixtures shared by all tests."""
 
 import importlib.util
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,10 @@ REPOSITORY = Path(__file__).parents[1]
 @pytest.fixture(scope="session", autouse=True)
 def compiled_here() -> None:
     """Tests put other functions in the compiler's places: what is kept of whole programs goes by
-    its sources, and would hide that. Those of what is kept ask for it."""
+    its sources, and would hide that. Those of what is kept ask for it; with KEEPS_PROGRAMS=1 all
+    do, which is a sweep over what needs no such changes, run twice over one GRAPHC_CACHE_DIR."""
     backend: Any = backends.get("llvm")
-    backend.keeps = False
+    backend.keeps = bool(os.environ.get("KEEPS_PROGRAMS"))
 
 
 @pytest.fixture

@@ -57,6 +57,7 @@ LATE_IMPORTS = {
     ("graphc/backends/llvm/executable.py", "graphc"),
     ("graphc/backends/llvm/kept.py", "graphc"),
     ("graphc/backends/llvm/library.py", "graphc"),
+    ("graphc/backends/llvm/linked.py", "graphc"),
     ("graphc/backends/llvm/pool.py", "graphc"),
     ("graphc/engine/built.py", "graphc"),
     ("graphc/engine/pipeline.py", "graphc"),

@@ -7,15 +7,21 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from graphc.backends.host.finding import Finding as Finding
-from graphc.ir.graph import Node
-from graphc.ir.interpret import Table
-from graphc.ir.kernel import Kernel, Program, Template
-from graphc.ir.kernel.program import Visit
-from graphc.ir.machine import Machine
-from graphc.ir.memory import Buffer, Memory
+from graphc.backends.host.finding import KeptProgram as KeptProgram
+
+if TYPE_CHECKING:
+    from graphc.ir.graph import Node
+    from graphc.ir.interpret import Table
+    from graphc.ir.kernel import Kernel, Program, Template
+    from graphc.ir.kernel.program import Visit
+    from graphc.ir.machine import Machine
+    from graphc.ir.memory import Buffer, Memory
+
+# torch.backends.fp32_precision: of what has no setting of its own
+fp32_precision = "none"
 
 if __name__ != "graphc.backends":  # reached through the link at the repository's root
     right = "import graphc.backends"
@@ -93,6 +99,9 @@ class Keeper(Protocol):
     def keep(self, key: bytes, executable: Executable) -> None:
         """Keep it, if it can be kept; a full disk is no error."""
 
+    def programs(self) -> Iterator[KeptProgram]:
+        """All that is kept, stale ones too."""
+
 
 class Backend(Protocol):
     """All that the rest of the house knows of a machine, and of the code that runs on it.
@@ -129,6 +138,10 @@ class Backend(Protocol):
 
     def adapt(self, host: Host) -> None:
         """What is built already has these threads from now on."""
+
+    def draws(self, host: Host) -> Mapping[str, Callable[..., Any]]:
+        """Random operators of the host that it has faster code for, as functions of NumPy's arrays
+        like those of the NumPy backend, and with the same bits. Raises where it cannot compile."""
 
     def findings(self, host: Host) -> Sequence[Finding]:
         """What it needs of this machine, and what of it is there; nothing missing raises."""

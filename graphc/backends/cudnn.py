@@ -1,4 +1,6 @@
-"""torch.backends.cudnn: flags that scripts set; there is no cuDNN, so they change nothing."""
+"""torch.backends.cudnn: flags that scripts set. There is no cuDNN; graphc's own convolutions of
+float32 on a GPU round what they multiply to TF32 unless `allow_tf32`, or an `fp32_precision`, says
+no. The others change nothing."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +12,16 @@ benchmark_limit: int | None = 10
 deterministic = False
 allow_tf32 = True
 fp32_precision = "none"
+
+
+class Precision:
+    """torch.backends.cudnn.conv and .rnn."""
+
+    def __init__(self) -> None:
+        self.fp32_precision = "tf32"
+
+
+conv, rnn = Precision(), Precision()
 
 
 def version() -> int | None:

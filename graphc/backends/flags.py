@@ -1,22 +1,66 @@
 """torch.backends: the flags of libraries that PyTorch uses and graphc does not.
 
-Reading and setting them works and changes nothing: graphc's numbers do not depend on them.
+Reading and setting them works and changes nothing, but for what they say of TF32, which graphc's
+own kernels on a GPU follow.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from graphc import backends
+from graphc.backends import cudnn
+from graphc.ir.tf32 import Setting
+
 
 class MatmulFlags:
-    """torch.backends.cuda.matmul."""
+    """torch.backends.cuda.matmul. `allow_tf32` and `fp32_precision` say whether float32 products on
+    a GPU round what they multiply to TF32, as torch.set_float32_matmul_precision does: what was
+    said last counts. Halves are summed in float32, whatever the others allow."""
 
     def __init__(self) -> None:
-        self.allow_tf32 = False
         self.allow_fp16_reduced_precision_reduction = True
         self.allow_bf16_reduced_precision_reduction = True
         self.allow_fp16_accumulation = False
-        self.fp32_precision = "none"
+
+    @property
+    def allow_tf32(self) -> bool:
+        """Whether they do."""
+        return products()
+
+    @allow_tf32.setter
+    def allow_tf32(self, value: bool) -> None:
+        Setting.matmul = "high" if value else "highest"
+
+    @property
+    def fp32_precision(self) -> str:
+        """ "tf32", "ieee", or, where nobody has said anything, "none"."""
+        return "tf32" if products() else "ieee" if Setting.matmul else "none"
+
+    @fp32_precision.setter
+    def fp32_precision(self, value: str) -> None:
+        if value not in _MATMUL:
+            raise RuntimeError(
+                f"backend 'cuda' does not support precision {value!r}. Cure: one of "
+                f"{', '.join(_MATMUL)}"
+            )
+        Setting.matmul = _MATMUL[value]
+
+
+_MATMUL = {"tf32": "high", "ieee": "highest", "none": ""}
+
+
+def products() -> bool:
+    """Whether matrix products of float32 on a GPU may round what they multiply to TF32."""
+    if Setting.matmul:
+        return Setting.matmul != "highest"
+    return "tf32" in (cudnn.fp32_precision, backends.fp32_precision)
+
+
+def convolutions() -> bool:
+    """Whether convolutions may: so it is in PyTorch, until one of the settings says no."""
+    said = cudnn.conv.fp32_precision, cudnn.fp32_precision, backends.fp32_precision
+    return cudnn.allow_tf32 and "tf32" in said and "ieee" not in said
 
 
 class PlanCache:

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from .. import config as configuration
 from ..backends import DEFAULT
 from ..compiler import set_stance
+from ..config import AGAIN
 from ..engine import pipeline
-from ..inspect.observer import AGAIN
 from ..inspect.value_check import ValueChangedError
 from ..ir.dim import evaluate
 from ..ir.graph import Graph

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -16,7 +17,8 @@ import numpy as np
 
 from graphc import backends
 from graphc.backends import Backend, Host, Keeper
-from graphc.backends.numpy.ops import TABLE
+from graphc.backends.numpy.ops import HOST
+from graphc.collecting import FEWER
 from graphc.config import Config
 from graphc.engine.built import Built, Stages
 from graphc.ir.digest import UndigestedError, graph_digest
@@ -55,7 +57,8 @@ def build(
 
         return stages.build(graph, config, writes, called, chosen, example)
 
-    return _kept(config, chosen, False, graph, called, writes, make, any_size)
+    with FEWER:
+        return _kept(config, chosen, False, graph, called, writes, make, any_size)
 
 
 def build_pair(
@@ -75,13 +78,14 @@ def build_pair(
     Its first `forward_inputs` inputs and `forward_outputs` outputs are the forward's. `mutated`
     names forward outputs. The Split says what the forward saves for the backward.
     """
-    from graphc.engine import stages
+    with FEWER:
+        from graphc.engine import stages
 
-    chosen = backends.get(backend)
-    return stages.build_pair(
-        graph, forward_inputs, forward_outputs, config, mutated or {}, name or graph.name, chosen,
-        example, late, functools.partial(_kept, config, chosen, True),
-    )
+        chosen = backends.get(backend)
+        return stages.build_pair(
+            graph, forward_inputs, forward_outputs, config, mutated or {}, name or graph.name,
+            chosen, example, late, functools.partial(_kept, config, chosen, True),
+        )
 
 
 # --- what is kept ------------------------------------------------------------------------------
@@ -116,6 +120,9 @@ def _kept(
             keeper.keep(key, built.executable)
         return built
     times = {"kept": time.perf_counter() - start}
+    if config.debug:
+        seconds = f"{1e3 * times['kept']:.1f} ms"
+        print(f"graphc: {name}: {seconds} (kept by an earlier process)", file=sys.stderr)
     return Built(name, graph, executable, backend, config, staged, times)
 
 
@@ -140,8 +147,13 @@ def _key(
 def host(config: Config) -> Host:
     """What backends may use of this process."""
     return Host(
-        config.threads, config.cache_dir, TABLE, config.cuda_graphs, config.cuda_libraries == "1"
+        config.threads, config.cache_dir, HOST, config.cuda_graphs, config.cuda_libraries == "1"
     )
+
+
+def draws(config: Config) -> Mapping[str, Callable[..., Any]]:
+    """Random numbers of the CPU in native code."""
+    return backends.get("llvm").draws(host(config))
 
 
 def adapt(config: Config) -> None:

@@ -19,11 +19,11 @@ import numpy as np
 from graphc import backends
 from graphc.backends import Backend
 from graphc.backends.numpy.ops import TABLE
-from graphc.config import Config
+from graphc.config import AGAIN, Config
 from graphc.doubt.checked import Checked, case_of
 from graphc.engine.built import Built, Stages
 from graphc.engine.pipeline import Kept, as_drawn, by_counter, host
-from graphc.inspect.observer import AGAIN, Observer
+from graphc.inspect.observer import Observer
 from graphc.inspect.value_check import ValueChangedError
 from graphc.ir import passes
 from graphc.ir.graph import Graph, Node

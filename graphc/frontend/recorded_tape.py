@@ -19,9 +19,9 @@ from graphc.ir.dim import evaluate
 from graphc.ir.graph import Graph, Loc
 from graphc.ir.interpret import Table, resolve_attrs
 from graphc.ir.interpret import evaluate as evaluate_graph
+from graphc.ir.late import late
 from graphc.ir.memory import may_share
 from graphc.ir.op import Attrs, Op
-from graphc.ir.passes.specialise import at_sizes
 from graphc.ir.types import TensorType
 
 from .function import FunctionNode
@@ -52,7 +52,11 @@ from .views import Chain
 from .write_nodes import AsStridedBackward, CopyBackwards, CopySlices
 
 if TYPE_CHECKING:
+    from graphc.ir.passes import specialise
+
     from .trace import Trace
+else:
+    specialise = late("graphc.ir.passes.specialise")
 
 # where a gradient goes: (number of a step, its result), or (~number of an entry, 0)
 Place = tuple[int, int]
@@ -183,7 +187,8 @@ class Layout:
         needs = tuple([e is not None for e in step.edges])
         attrs = dict(resolve_attrs(step.attrs, self.dims))
         if "graphs" in attrs:
-            attrs["graphs"] = tuple([at_sizes(body, self.dims) for body in attrs["graphs"]])
+            bodies = attrs["graphs"]
+            attrs["graphs"] = tuple([specialise.at_sizes(body, self.dims) for body in bodies])
         return GradientPlan(
             step.op, self._types(step.in_types), self._types(step.out_types), attrs, needs
         )

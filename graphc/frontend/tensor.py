@@ -380,6 +380,21 @@ class Parameter(Tensor):
 
 LEAVES.update((Tensor, Parameter))
 
+
+def _lie_together(kind: type[Tensor]) -> None:
+    """Have CPython keep these attributes of a class's instances side by side, where native code
+    reads them: there is less room for further names with each instance that is made."""
+    first = object.__new__(kind)
+    for name in (
+        "_array", "_storage", "_requires_grad", "_node", "_hooks", "_post_hooks", "_accumulator",
+        "_base", "_grad",
+    ):
+        object.__setattr__(first, name, None)
+
+
+_lie_together(Tensor)
+_lie_together(Parameter)
+
 # --- making tensors --------------------------------------------------------------------------
 
 

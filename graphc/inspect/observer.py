@@ -12,7 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from graphc.config import Config
+from graphc.config import (
+    ASSEMBLY,
+    GRAPHS,
+    KERNELS,
+    PASSES,
+    TIMES,
+    VALUES,
+    VERIFY,
+    Config,
+)
 from graphc.engine.built import Built
 from graphc.inspect.native_check import check_native
 from graphc.inspect.report import kernel_uses
@@ -31,9 +40,7 @@ from graphc.ir.verify import verify
 
 Array = np.ndarray[Any, Any]
 
-TIMES, GRAPHS, PASSES, KERNELS, ASSEMBLY = 1, 2, 3, 4, 5  # levels of GRAPHC_DEBUG
 NEVER = 6  # a pass that changed nothing is only dumped
-VERIFY, VALUES, AGAIN = 1, 2, 3  # levels of GRAPHC_CHECK
 REDRAWING = frozenset({"counter_random"})  # passes that mean to change values: random ones
 
 _compilations = itertools.count(1)

@@ -120,6 +120,8 @@ class Machine:
     From `unrolled_steps` equal steps on, unrolled code becomes a loop. Steps of elementwise work
     alone, of which few kernels are made, do so if they are `unrolled_light` operators together.
 
+    `tf32`: float32 products that may round what they multiply to TF32 gain from it.
+
     What convolutions read and write has its channels last in memory, where it has at least
     `channels_last` of them (0: nothing has).
 
@@ -162,6 +164,7 @@ class Machine:
     lasting: int = 0
     channels_last: int = 0
     by_counter: bool = False
+    tf32: bool = False
     halves: bool = False
 
     def chunk(self, total: int, cost: int) -> int:

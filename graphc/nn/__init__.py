@@ -3,10 +3,13 @@
 import importlib
 from typing import Any
 
-from . import common_types, functional, grad, init, modules, parallel, parameter, utils
-from .modules import *  # noqa: F403
-from .parallel import DataParallel
-from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
+from ..collecting import IMPORTING as _IMPORTING
+
+with _IMPORTING:
+    from . import common_types, functional, grad, init, modules, parallel, parameter, utils
+    from .modules import *  # noqa: F403
+    from .parallel import DataParallel
+    from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 
 
 def __getattr__(name: str) -> Any:

@@ -13,9 +13,8 @@ import graphc as torch
 import graphc.nn as nn
 import graphc.nn.functional as F
 from graphc.export import export
-from graphc.inspect import Explanation, explain, graph_svg
-from graphc.inspect.explain import _si
-from graphc.inspect.picture import _WIDTH, _text_width
+from graphc.inspect.explain import Explanation, _si, explain
+from graphc.inspect.picture import _WIDTH, _text_width, graph_svg
 from graphc.inspect.report import short_path
 from graphc.ir import dtypes, ops
 from graphc.ir.graph import Builder, Expr

@@ -9,7 +9,7 @@ import graphc.nn as nn
 import graphc.nn.functional as F
 from graphc.engine.capture.reached import argument_names, reached
 from graphc.frontend.tree import flatten
-from graphc.inspect import explain
+from graphc.inspect.explain import explain
 from graphc.ir.graph import Graph
 from graphc.ir.text import parse_graph, print_graph
 from tests.graphc import tiers

@@ -14,9 +14,8 @@ import graphc
 from graphc._higher_order_ops import cond, scan, while_loop
 from graphc.backends.llvm.executable import Executable
 from graphc.backends.numpy import TABLE
-from graphc.config import Config
+from graphc.config import VALUES, Config
 from graphc.engine import pipeline
-from graphc.inspect.observer import VALUES
 from graphc.ir import dtypes, interpret, ops
 from graphc.ir.graph import Builder, Expr, Graph
 from graphc.ir.kernel import Branch, Launch, Repeat, Routine, leaves

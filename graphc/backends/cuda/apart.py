@@ -47,7 +47,7 @@ class LibraryProduct:
     ) -> None:
         """See LibraryCall."""
         env = {name: evaluate(size, dict(dims)) for name, size in self.dims}
-        asked, *starts = problem(self.template, env)
+        asked, *starts = problem(self.template, env, self.template.tf32)
         size = evaluate(_sums(self.template), env)
         if not asked.k or not size:
             driver.fill(workspace, 0, 1, size, stream)

@@ -4,8 +4,9 @@ device is looked for when its memory, or code for it, is first asked for."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from graphc.backends import Backend, Finding, Host
 from graphc.backends.cuda import emit, libraries, scalar, templates
@@ -105,6 +106,10 @@ class CudaBackend:
 
     def adapt(self, host: Host) -> None:
         """Nothing: what runs here has the device's threads."""
+
+    def draws(self, host: Host) -> Mapping[str, Callable[..., Any]]:
+        """None: NumPy's are the host's."""
+        return {}
 
     def findings(self, host: Host) -> Sequence[Finding]:
         """CUDA's libraries, the driver, its devices."""

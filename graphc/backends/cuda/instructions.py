@@ -142,6 +142,12 @@ _SCALARS = (
         "return x < -126.0f ? 0.0f : exp2f(x);",
     ),
 )
+_TF32 = Instruction(
+    "unsigned tf32_round(unsigned x)",
+    'unsigned y; asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(float_bits(x))); return y;',
+    # infinities and NaN as they are
+    "return (x & 0x7f800000u) == 0x7f800000u ? x : (x + 0x1000u) & 0xffffe000u;",
+)
 _SHARED = Instruction(
     "unsigned shared_address(const void* pointer)",
     "return (unsigned)__cvta_generic_to_shared(pointer);",
@@ -253,7 +259,7 @@ INSTRUCTIONS = "".join((
     *(
         each.text()
         for each in (
-            *_SCALARS, _SHARED, _BARRIER, *_MATRICES, *_COPIES, *_MBARRIERS, *_WARPGROUPS
+            *_SCALARS, _TF32, _SHARED, _BARRIER, *_MATRICES, *_COPIES, *_MBARRIERS, *_WARPGROUPS
         )
     ),
     _DESCRIPTOR,

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from graphc.backends.cuda.driver import Driver, Stream
 from graphc.backends.cuda.source import Source
+from graphc.ir.failure import check_error, late
 from graphc.ir.kernel import Check, Kernel, walk
-from graphc.ir.kernel.failure import check_error, late
 
 WORDS = 4  # of 8 bytes: see fail() in prelude.py
 BYTES = 8 * WORDS

@@ -70,6 +70,7 @@ def of_registers(kind: str, columns: int) -> str:
         f'asm volatile("{{\\n.reg .pred p;\\nsetp.ne.b32 p, 1, 0;\\n'
         f"{_instruction(kind, columns)} {{{_names(0, count)}}}, {{{_names(count, 4)}}}, "
         f'%{count + 4}, p, 1, 1, 1;\\n}}" : {sums} : {left}, "l"(b));',
-        f"emulated::wgmma({{0, b, a, true, false, true}}, d, {columns}, emulated::Numbers::{kind});",
+        f"emulated::wgmma({{0, b, a, true, false, true}}, d, {columns}, "
+        f"emulated::Numbers::{kind});",
         needs=WGMMA,
     ).text()

@@ -1,5 +1,6 @@
 """What a backend has to say of the machine that it runs on."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 
@@ -15,3 +16,11 @@ class Finding(NamedTuple):
     found: str | None
     cure: str = ""
     needed: bool = False
+
+
+class KeptProgram(NamedTuple):
+    """A program that is kept, for people: a line, more lines, and when it was last used."""
+
+    title: str
+    lines: Sequence[str]
+    used: float

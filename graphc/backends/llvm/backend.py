@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from graphc.backends.host.memory import HOST
 from graphc.backends.llvm.identity import identity
-from graphc.backends.llvm.kept import Kept, open_store
-from graphc.backends.llvm.pool import Pool
+from graphc.backends.llvm.kept import Kept
+from graphc.backends.llvm.pool import Pool, kept_pools
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,12 +79,14 @@ class LlvmBackend:
 
         return emit(kernel, self.target)
 
-    def link(self, text: str) -> Library:
-        """Native code of LLVM assembly in this process (host/frames.py)."""
-        from graphc.backends.llvm.jit import compile_object
-        from graphc.backends.llvm.library import Library
+    def link(self, text: str, symbols: Mapping[str, int] | None = None) -> Library:
+        """Native code of LLVM assembly in this process (host/frames.py, host/entry.py). `symbols`:
+        where what it calls is."""
+        from graphc.backends.llvm.linked import linked
 
-        return Library([compile_object(text, self.target)])
+        with self._lock:
+            known = next(iter((*self._kept, *self._caches)), None)
+        return linked(text, symbols, lambda: self.target, known if self.keeps else None)
 
     def build(self, program: Program, host: Host) -> Executable:
         """Raises LLVMError."""
@@ -113,6 +115,12 @@ class LlvmBackend:
         if self._pool is not None:
             self.pool(host)
 
+    def draws(self, host: Host) -> Mapping[str, Callable[..., Any]]:
+        """Those of torch's stream."""
+        from graphc.backends.llvm.stream import functions
+
+        return functions(host.cache_dir)
+
     def findings(self, host: Host) -> Sequence[Finding]:
         """llvmlite, the CPU, the cache."""
         from graphc.backends.llvm.findings import findings
@@ -133,7 +141,7 @@ class LlvmBackend:
         """The thread pool, which every executable shares, with the host's number of threads."""
         with self._lock:
             if self._pool is None:
-                kept = open_store(host.cache_dir) if self.keeps else None
+                kept = kept_pools(host.cache_dir) if self.keeps else None
                 self._pool = Pool(host.threads, lambda: self.cache(host), kept)
             elif self._pool.threads != host.threads:
                 self._pool.set_threads(host.threads)

@@ -17,6 +17,7 @@ from graphc.backends.llvm.executable import outside
 from graphc.backends.llvm.frame import Frame, Scratch
 from graphc.backends.llvm.library import Library
 from graphc.backends.llvm.pool import Pool
+from graphc.backends.llvm.short import is_short
 from graphc.backends.llvm.target import Target
 from graphc.backends.llvm.words import Layout
 from graphc.ir.dim import evaluate, is_static
@@ -90,7 +91,7 @@ def _frame(
         program.name, len(program.input_types), len(program.output_types), program.dims,
         program.arena_bytes, _scratch(steps, target), layout,
         tuple(np.ascontiguousarray(c) for c in program.constants), ends_by_flag(program),
-        any(isinstance(step, Routine) for step in steps), told,
+        any(isinstance(step, Routine) for step in steps), is_short(program), told,
     )
 
 

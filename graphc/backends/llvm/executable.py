@@ -119,7 +119,8 @@ class Executable:
         self._address_of = memory.address
         self._layout = frame.layout
         prototype = _RunHoldingGIL if frame.by_flag else _Run
-        self._run = prototype(library.address(words.RUN))
+        self.code = library.address(words.RUN)
+        self._run = prototype(self.code)
         # by the dims, and the number of threads: see _bytes
         self._sizes: dict[tuple[int, ...], tuple[int, int, int]] = {}
         self._leases: list[_Lease] = []
@@ -155,7 +156,7 @@ class Executable:
         lease = self._lease(inputs, outputs, dims)
         try:
             if self._run(lease.address):
-                raise self._failure(lease)
+                raise self.failure(lease)
         finally:
             self._leases.append(lease)
 
@@ -175,7 +176,7 @@ class Executable:
         try:
             block, program = lease.block, self.program
             if not run_traced(program, self.library, self.memory, block, before, after):
-                raise self._failure(lease)
+                raise self.failure(lease)
         finally:
             self._leases.append(lease)
 
@@ -195,23 +196,55 @@ class Executable:
         """A lease, filled in for a call."""
         if len(inputs) + len(outputs) != self._buffers or len(dims) != len(self.frame.dims):
             raise ValueError(self._wrong_count(len(inputs), len(outputs), len(dims)))
+        lease = self.borrow(dims)
+        first = words.FIRST_BUFFER
+        lease.block[first : first + self._buffers] = [
+            *map(self._address_of, inputs),
+            *map(self._address_of, outputs),
+        ]
+        return lease
+
+    # --- calls whose inputs are fetched by native code (engine/version/shortcut.py) ---------------
+
+    @property
+    def first_input(self) -> int:
+        """The word of a lease's block with the first input's address; the outputs' follow."""
+        return words.FIRST_BUFFER
+
+    @property
+    def first_held(self) -> int:
+        """The first of two words for each input, and one for each output, for whoever holds
+        references during a call."""
+        return self._layout.words
+
+    @property
+    def releases(self) -> bool:
+        """Whether somebody is to let the GIL go around the code: not where it does so itself, nor
+        where it is over sooner than another thread would begin."""
+        return not (self.frame.by_flag or self.frame.short)
+
+    def borrow(self, dims: Sequence[int]) -> _Lease:
+        """A lease for a call with these dims, whose buffers are yet to be pointed to."""
         try:
             lease = self._leases.pop()  # atomic: no two calls get the same
         except IndexError:
             lease = self._new_lease()
-        block, layout = lease.block, self._layout
-        first = words.FIRST_BUFFER
-        block[first : first + self._buffers] = [
-            *map(self._address_of, inputs),
-            *map(self._address_of, outputs),
-        ]
-        block[words.STATUS] = 0
+        lease.block[words.STATUS] = 0
         workers = self.pool.threads
         if dims:
-            block[layout.dims : layout.dims + len(dims)] = list(dims)
+            first = self._layout.dims
+            lease.block[first : first + len(dims)] = list(dims)
         if dims or lease.workers != workers:
             lease.lay_out(*self._bytes(tuple(dims), workers))
         return lease
+
+    def give_back(self, lease: _Lease) -> None:
+        """The call is over."""
+        self._leases.append(lease)
+
+    def point(self, lease: _Lease, buffer: int, array: Array) -> None:
+        """A buffer of the call, inputs first, is this array."""
+        lease.block[words.FIRST_BUFFER + buffer] = self._address_of(array)
 
     def _bytes(self, dims: tuple[int, ...], workers: int) -> tuple[int, int, int]:
         """How much arena and scratch a call with these dims needs, with so many threads."""
@@ -233,7 +266,8 @@ class Executable:
         return scratch_bytes(self.program, self.target.machine, env, workers)
 
     def _new_lease(self) -> _Lease:
-        lease = _Lease(self._layout.words, self.memory)
+        room = self._layout.words + self._buffers + self.frame.inputs
+        lease = _Lease(room, self.memory)
         if self._callbacks is not None:
             lease.block[words.CALLBACK] = self._callbacks.address
         for position, constant in enumerate(self.frame.constants):
@@ -248,11 +282,11 @@ class Executable:
             f"got {inputs}, {outputs} and {dims}"
         )
 
-    def _failure(self, lease: _Lease) -> BaseException:
+    def failure(self, lease: _Lease) -> BaseException:
         """The exception for a call that stopped."""
         from graphc.backends.llvm.emit import kernel_checks
+        from graphc.ir.failure import check_error
         from graphc.ir.kernel import Routine, leaves
-        from graphc.ir.kernel.failure import check_error
 
         status = lease.block[words.STATUS : words.STATUS + 4]
         step = list(leaves(self.program.steps))[status[1] - 1]

@@ -36,6 +36,7 @@ class Frame(NamedTuple):
     constants: tuple[np.ndarray, ...]
     by_flag: bool  # a loop ends by what it computes: the entry then takes the GIL and gives it back
     routines: bool  # whether the host runs some of its steps
+    short: bool  # over before another thread would begin
     told: str  # a digest of the Program
 
     def scratch_bytes(self, workers: int) -> int:

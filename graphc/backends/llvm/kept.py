@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from graphc.backends.host.finding import KeptProgram
 from graphc.backends.host.memory import HOST
-from graphc.backends.host.store import Store
+from graphc.backends.host.store import Store, Stored, stored
 from graphc.backends.llvm.build_stats import BuildStats, KernelStats
 from graphc.backends.llvm.executable import Executable, outside
 from graphc.backends.llvm.frame import Frame, Scratch
@@ -31,20 +32,15 @@ if TYPE_CHECKING:
     from graphc.backends.llvm.pool import Pool
     from graphc.ir.kernel import Program
 
-MAGIC = b"graphc program 1\n"
+MAGIC, SUFFIX = b"graphc program 1\n", ".program"
 MOST_CONSTANTS = 64 << 20  # bytes
-
-
-def open_store(directory: Path | None) -> Store:
-    """Where linked code is kept."""
-    return Store(directory, MAGIC, ".program")
 
 
 class Kept:
     """Programs for this machine."""
 
     def __init__(self, directory: Path | None, pool: Pool) -> None:
-        self.store, self._pool = open_store(directory), pool
+        self.store, self._pool = Store(directory, MAGIC, SUFFIX), pool
 
     def find(self, key: bytes, name: str, program: Callable[[], Program]) -> Executable | None:
         """See Keeper."""
@@ -52,7 +48,7 @@ class Kept:
         data = self.store.read(self._key(key))
         if data is None:
             return None
-        frame, kernels, image = _decode(data)
+        frame, kernels, _, image = _decode(data)
         try:
             library = Library.of(image, outside(self._pool, frame.by_flag))
         except LLVMError:  # the process lacks a function that the other one had
@@ -76,6 +72,15 @@ class Kept:
         if known and small and not frame.routines:
             self.store.write(self._key(key), _encode(executable))
 
+    def programs(self) -> Iterator[KeptProgram]:
+        """See Keeper."""
+        directory = self.store.directory
+        for file in stored(directory) if directory is not None else ():
+            if file.kind == SUFFIX:
+                data = self.store.read(bytes.fromhex(file.path.stem), looking=True)
+                if data is not None:
+                    yield _told(data, file)
+
     @staticmethod
     def _key(key: bytes) -> bytes:
         return hashlib.sha256(b"program" + (identity() or b"") + key).digest()
@@ -86,16 +91,17 @@ def _encode(executable: Executable) -> bytes:
     assert image is not None
     kernels = [[each.symbol, each.name, each.object_bytes] for each in executable.stats.kernels]
     constants = [each.nbytes for each in frame.constants]
-    head = json.dumps([frame._replace(constants=()), kernels, constants]).encode()
+    of = (identity() or b"").hex()
+    head = json.dumps([frame._replace(constants=()), kernels, constants, of]).encode()
     parts = [len(head).to_bytes(8, "little"), head]
     parts += [each.tobytes() for each in frame.constants]
     return b"".join([*parts, image.encode()])
 
 
-def _decode(data: bytes) -> tuple[Frame, list[KernelStats], Image]:
+def _decode(data: bytes) -> tuple[Frame, list[KernelStats], str, Image]:
     """Of bytes whose digest is right: they are as this module has written them."""
     end = 8 + int.from_bytes(data[:8], "little")
-    fields, kernels, constants = json.loads(data[8:end])
+    fields, kernels, constants, of = json.loads(data[8:end])
     frame = Frame(*fields)
     arrays: list[np.ndarray] = []
     for size in constants:
@@ -106,7 +112,26 @@ def _decode(data: bytes) -> tuple[Frame, list[KernelStats], Image]:
         layout=Layout(*frame.layout), constants=tuple(arrays),
     )
     known = [KernelStats(symbol, name, size, True) for symbol, name, size in kernels]
-    return frame, known, Image.decode(data[end:])
+    return frame, known, of, Image.decode(data[end:])
+
+
+def _told(data: bytes, file: Stored) -> KeptProgram:
+    try:
+        frame, kernels, of, image = _decode(data)
+    except (ValueError, TypeError):  # as another version of graphc has written it
+        return KeptProgram(f"of another graphc: {file.path.stem[:12]}", (), file.used)
+    size = sum(kernel.object_bytes for kernel in kernels)
+    now = "it is what this machine and these sources compile"
+    if of != (identity() or b"").hex():
+        now = "stale: the machine, the compiler, NumPy, Python or graphc's sources are others now"
+    names = ", ".join(kernel.name for kernel in kernels)
+    lines = (
+        f"{frame.inputs} inputs, {frame.outputs} outputs, {frame.arena} bytes of arena, "
+        f"{sum(each.nbytes for each in frame.constants)} of constants, {image.size} of code and "
+        "tables", f"kernels: {names}", now, file.path.name,
+    )
+    title = f"{frame.name}: {len(kernels)} kernels, {size / 1e3:.1f} kB, {file.path.stem[:12]}"
+    return KeptProgram(title, lines, file.used)
 
 
 def _checked(program: Callable[[], Program], told: str) -> Callable[[], Program]:

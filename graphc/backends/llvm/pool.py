@@ -15,6 +15,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphc.backends.host.store import Store
@@ -374,6 +375,11 @@ def pool_text(target: Target) -> str:
     futex, pause = system
     text = "".join((_SERIAL, _STATE, _WORKER, _REGION, _CONTROL))
     return text.replace("FUTEX", str(futex)).replace("PAUSE", pause)
+
+
+def kept_pools(directory: Path | None) -> Store:
+    """Where pools are kept linked."""
+    return Store(directory, b"graphc pool 1\n", ".pool")
 
 
 class Pool:

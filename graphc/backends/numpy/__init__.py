@@ -1,6 +1,6 @@
 """NumPy: the reference for every operator, and what eager mode runs."""
 
 from .counter import Draws
-from .ops import TABLE, run
+from .ops import TABLE, run, use
 
-__all__ = ["TABLE", "Draws", "run"]
+__all__ = ["TABLE", "Draws", "run", "use"]

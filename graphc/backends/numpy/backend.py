@@ -3,18 +3,18 @@ to mean."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from graphc.backends import Backend, Finding, Host, KernelStats
 from graphc.backends.host.machine import CPU
 from graphc.backends.host.memory import HOST
+from graphc.ir.failure import check_error
 from graphc.ir.graph import Node
 from graphc.ir.interpret import Table
 from graphc.ir.kernel import Kernel, Program, Template
-from graphc.ir.kernel.failure import check_error
 from graphc.ir.kernel.interpret import CheckFailed, run_program
 from graphc.ir.kernel.program import Visit, unseen
 from graphc.ir.kernel.text import print_kernel
@@ -50,6 +50,10 @@ class NumpyBackend:
 
     def adapt(self, host: Host) -> None:
         """Nothing: one thread."""
+
+    def draws(self, host: Host) -> Mapping[str, Callable[..., Any]]:
+        """None: NumPy's are the host's."""
+        return {}
 
     def findings(self, host: Host) -> Sequence[Finding]:
         """NumPy."""

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.lib import stride_tricks
 
+from graphc.ir.tf32 import rounded
+
 from .common import I64, Array, Function, as_array, is_float, through_f32, widen
 
 Ints = Sequence[int]
@@ -205,11 +207,23 @@ def _window_sum(
     return total
 
 
+def _contraction(function: Function) -> Function:
+    """In float32, where halves are rounded once, and float32 to TF32 before if it is to be."""
+    whole = through_f32(function)
+
+    def contracted(x: Array, y: Array, *, tf32: bool = False, **attrs: Any) -> Array:
+        if tf32:
+            x, y = rounded(x), rounded(y)
+        return as_array(whole(x, y, **attrs))
+
+    return contracted
+
+
 TABLE: dict[str, Function] = {
-    "dot_general": through_f32(_dot_general),
-    "conv": through_f32(_conv),
-    "conv_input_grad": through_f32(_conv_input_grad),
-    "conv_weight_grad": through_f32(_conv_weight_grad),
+    "dot_general": _contraction(_dot_general),
+    "conv": _contraction(_conv),
+    "conv_input_grad": _contraction(_conv_input_grad),
+    "conv_weight_grad": _contraction(_conv_weight_grad),
     "max_pool": _max_pool,
     "max_pool_grad": _max_pool_grad,
     "window_sum": through_f32(_window_sum),

@@ -14,12 +14,24 @@ from typing import Any
 import numpy as np
 
 from graphc.ir.dtypes import DType
+from graphc.ir.normal_numbers import (
+    COS_P,
+    DP,
+    FOUR_OVER_PI,
+    LOG_P,
+    LOG_Q1,
+    LOG_Q2,
+    SIN_P,
+    SQRT_HALF,
+    TWO_PI,
+)
 
 from .common import F32, I64, Array, Function
 
 NO_SPARE = -1
 _WORDS = 624
 _U64 = np.dtype(np.uint64)
+_BLOCK = 1 << 14  # words that are drawn at a time
 
 
 def seed_state(seed: int) -> Array:
@@ -86,10 +98,25 @@ def _uniforms(stream: Stream, count: int, dtype: DType) -> Array:
 
 def _uniform(state: Array, *, shape: Sequence[int], dtype: DType) -> tuple[Array, Array]:
     stream = Stream(state)
+    if dtype.name == "f32":
+        return _singles(stream, math.prod(shape)).reshape(tuple(shape)), stream.state()
     values = _uniforms(stream, math.prod(shape), dtype).astype(dtype.numpy)
     if dtype.bits == 16:  # what rounds up to 1 becomes 0, as in torch
         values[values == 1] = 0
     return values.reshape(tuple(shape)), stream.state()
+
+
+def _singles(stream: Stream, count: int) -> Array:
+    """`fractions` as float32, which holds 24 bits; by blocks, so that words stay in the cache:
+    weights of layers are made of these."""
+    values = np.empty(count, F32)
+    for start in range(0, count, _BLOCK):
+        part = values[start : start + _BLOCK]
+        words = stream.words(part.size)
+        words &= _U64.type(2**24 - 1)
+        part[...] = words
+        part *= F32.type(2.0**-24)
+    return values
 
 
 def _bernoulli(
@@ -191,17 +218,10 @@ def _box_muller_f32(blocks: Array) -> Array:
     for i in range(0, len(blocks), _CHUNK):
         part = blocks[i : i + _CHUNK]
         radius = _round(np.sqrt(-2.0 * _cephes_log(_round(1.0 - part[:, :8]))))
-        sine, cosine = _cephes_sincos(_round(_TWO_PI * part[:, 8:]))
+        sine, cosine = _cephes_sincos(_round(TWO_PI * part[:, 8:]))
         result[i : i + _CHUNK, :8] = _round(radius * cosine)
         result[i : i + _CHUNK, 8:] = _round(radius * sine)
     return result
-
-
-def _single(value: float) -> float:
-    return float(np.float32(value))
-
-
-_TWO_PI = _single(2.0 * math.pi)
 
 
 def _round(x: Array) -> Array:
@@ -226,50 +246,36 @@ def _fma(a: Array, b: Array | float, c: Array | float) -> Array:
     return _round(total)
 
 
-_LOG_P = tuple(map(_single, (
-    7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
-    -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1,
-)))
-_LOG_Q1, _LOG_Q2 = _single(-2.12194440e-4), 0.693359375
-_SQRT_HALF = _single(0.707106781186547524)
-
-
 def _cephes_log(x: Array) -> Array:
     mantissa, exponent = np.frexp(x)
     e = exponent.astype(np.float64)
-    below = mantissa < _SQRT_HALF
+    below = mantissa < SQRT_HALF
     e = np.where(below, e - 1.0, e)
     x = np.where(below, _round(_round(mantissa - 1.0) + mantissa), mantissa - 1.0)
     z = _round(x * x)
-    y = np.full_like(x, _LOG_P[0])
-    for p in _LOG_P[1:]:
+    y = np.full_like(x, LOG_P[0])
+    for p in LOG_P[1:]:
         y = _fma(y, x, p)
     y = _round(y * x)
-    y = _fma(y, z, _round(e * _LOG_Q1))
+    y = _fma(y, z, _round(e * LOG_Q1))
     y = _fma(z, -0.5, y)
     x = _round(x + y)
-    return _fma(e, _LOG_Q2, x)
-
-
-_DP = (-0.78515625, -2.4187564849853515625e-4, -3.77489497744594108e-8)
-_COS_P = tuple(map(_single, (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2)))
-_SIN_P = tuple(map(_single, (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)))
-_FOUR_OVER_PI = _single(1.27323954473516)
+    return _fma(e, LOG_Q2, x)
 
 
 def _cephes_sincos(x: Array) -> tuple[Array, Array]:
     """sin and cos of x >= 0."""
-    octant = _round(x * _FOUR_OVER_PI).astype(np.int64)
+    octant = _round(x * FOUR_OVER_PI).astype(np.int64)
     octant = (octant + 1) & ~1
     y = octant.astype(np.float64)
-    for part in _DP:
-        x = _fma(y, _single(part), x)
+    for part in DP:
+        x = _fma(y, part, x)
     z = _round(x * x)
-    c = _fma(_fma(np.full_like(z, _COS_P[0]), z, _COS_P[1]), z, _COS_P[2])
+    c = _fma(_fma(np.full_like(z, COS_P[0]), z, COS_P[1]), z, COS_P[2])
     c = _round(c * z)
     c = _fma(c, z, _round(z * -0.5))
     c = _round(c + 1.0)
-    s = _fma(_fma(np.full_like(z, _SIN_P[0]), z, _SIN_P[1]), z, _SIN_P[2])
+    s = _fma(_fma(np.full_like(z, SIN_P[0]), z, SIN_P[1]), z, SIN_P[2])
     s = _fma(_round(s * z), x, x)
     straight = (octant & 2) == 0
     sine, cosine = np.where(straight, s, c), np.where(straight, c, s)

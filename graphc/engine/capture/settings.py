@@ -10,6 +10,7 @@ from typing import Any
 from ...frontend.anomaly import Anomaly
 from ...frontend.functions import settings
 from ...frontend.promote import Defaults
+from ...ir import tf32
 from .observer import Observer
 
 # where graphc's own functions keep what they set, and what they tell
@@ -18,8 +19,8 @@ _OWN: dict[str, tuple[type, str]] = {
     "set_default_tensor_type": (Defaults, "dtype"),
     "use_deterministic_algorithms": (settings._State, "deterministic"),
     "are_deterministic_algorithms_enabled": (settings._State, "deterministic"),
-    "set_float32_matmul_precision": (settings._State, "matmul_precision"),
-    "get_float32_matmul_precision": (settings._State, "matmul_precision"),
+    "set_float32_matmul_precision": (tf32.Setting, "matmul"),
+    "get_float32_matmul_precision": (tf32.Setting, "matmul"),
     "set_warn_always": (settings._State, "warn_always"),
     "is_warn_always_enabled": (settings._State, "warn_always"),
     "is_anomaly_enabled": (Anomaly, "enabled"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -21,13 +21,15 @@ from ...frontend.tensor import Tensor
 from ...ir.graph import Graph
 from ...ir.graph import Node as IrNode
 from ...ir.memory import DeviceArray
-from ...ir.passes.partition import Split
 from ...ir.types import TensorType
 from ..built import Allocate, concrete_shape
 from ..version.parts import Build, Parts, behind
 from ..version.replay import Replay, replay, replay_of
 from ..version.saved import SavingNode
 from ..version.spent import Spending
+
+if TYPE_CHECKING:
+    from ...ir.passes.partition import Split
 
 
 class Recorded(NamedTuple):

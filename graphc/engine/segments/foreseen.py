@@ -18,9 +18,9 @@ from types import CodeType
 from typing import Any, TypeAlias
 
 from ... import config as configuration
+from ...config import AGAIN
 from ...frontend.names import fields_of, is_module
 from ...frontend.pending import flows_to_return
-from ...inspect.observer import AGAIN
 from ..capture.reached import reached, unwrapped
 
 Line: TypeAlias = tuple[str, int, bool]  # file and line, and whether bool() asks there

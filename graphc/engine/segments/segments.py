@@ -15,13 +15,14 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import InitVar, dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from ... import backends
 from ... import config as configuration
 from ...backends.host.memory import HOST
+from ...config import AGAIN
 from ...frontend.captured import TensorInput
 from ...frontend.context import local
 from ...frontend.eager_count import EagerCount
@@ -35,11 +36,10 @@ from ...frontend.segment_nodes import KnownNodes
 from ...frontend.segment_tape import Fingerprint, light_key
 from ...frontend.segment_trace import SegmentEnd, SegmentTrace
 from ...frontend.trace import Trace
-from ...inspect.observer import AGAIN
 from ...ir.graph import Graph
 from ...ir.graph import Node as IrNode
+from ...ir.late import late
 from ...ir.op import OpError
-from ...ir.passes.partition import split_uncut
 from .. import pipeline
 from ..built import (
     CompileCounter,
@@ -67,6 +67,11 @@ from .tiers import (
     warn_versions,
     work,
 )
+
+if TYPE_CHECKING:
+    from ...ir.passes import partition
+else:
+    partition = late("graphc.ir.passes.partition")
 
 _LIMIT = 10_000
 # what a Template is made of: its name, the fingerprints, inputs, cotangents, outputs
@@ -411,7 +416,7 @@ class Segments:
         drawn = self._drawn(place)
         graph = drawn(graph)
         count = len(segment.outputs)
-        split = split_uncut(graph, len(inputs), count)
+        split = partition.split_uncut(graph, len(inputs), count)
         allocate = place.memory.allocate if place else HOST.allocate
         plan = plan_of(
             segment, graph, split, entries, Stepwise, allocate, drawn

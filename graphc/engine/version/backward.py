@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from ...frontend.recorded_tape import Layout, RecordedTape
 from ...frontend.tensor import Tensor
 from ...ir.graph import Graph
 from ...ir.memory import DeviceArray
-from ...ir.passes.partition import Split
 from ...ir.types import TensorType
 from ..built import concrete_shape
 from .call import Call
@@ -27,6 +26,9 @@ from .results import Version
 from .saved import SavingNode
 from .sources import Moved, owner_of, tensor_of
 from .spent import Spending
+
+if TYPE_CHECKING:
+    from ...ir.passes.partition import Split
 
 _LAYOUTS = 8  # sizes for which a tape's layout is kept
 

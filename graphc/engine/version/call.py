@@ -11,7 +11,8 @@ class Call:
     """A call on its way: guards are asked of it, native code runs on it, results are made of it."""
 
     __slots__ = (
-        "arguments", "arrays", "dims", "given", "history", "results", "said", "sources"
+        "arguments", "arrays", "dims", "given", "graded", "history", "numbers", "results",
+        "said", "sources",
     )
 
     def __init__(self, arguments: list[Any], given: Any) -> None:
@@ -20,7 +21,9 @@ class Call:
         self.arrays: list[np.ndarray] = []  # of the inputs
         self.dims: dict[str, int] = {}  # their values
         self.sources: dict[Any, Any] = {}  # the lifted numbers now
+        self.numbers: list[tuple[int, np.ndarray]] = []  # as inputs, by their number
         # numbers and texts for Python, by the id of their expression
         self.said: dict[int, Any] = {}
         self.results: list[np.ndarray] = []  # of the native code
+        self.graded = False  # gradients are where they belong (shortcut.py)
         self.history: Any = None  # of the results; None: they have none

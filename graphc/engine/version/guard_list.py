@@ -29,8 +29,8 @@ class Guards:
         self._fields: dict[int, Fields] = {}  # by the id of the dict
         self._of_arguments: set[tuple[int, str]] = set()
         # those that are asked together, in order, once the recording is over
-        self._loose: tuple[Guard, ...] = ()  # on state
-        self._counted: tuple[Guard, ...] = ()
+        self.loose: tuple[Guard, ...] = ()  # on state
+        self.counted: tuple[Guard, ...] = ()
         self.of_calls: tuple[Guard, ...] = ()
         self.of_memory: tuple[Guard, ...] = ()
         self.of_fetched: tuple[Guard, ...] = ()
@@ -66,13 +66,17 @@ class Guards:
 
     def broken(self) -> Guard | None:
         """The first guard on state that does not hold; None if all do."""
-        for guard in self._loose:
+        for guard in self.loose:
             if not guard.holds():
                 return guard
+        return self.counted_broken()
+
+    def counted_broken(self) -> Guard | None:
+        """The first of those that the count of writes tells of that does not hold."""
         version = state_version.current()
         if version == self.version:
             return None
-        for guard in self._counted:
+        for guard in self.counted:
             if not guard.holds():
                 return guard
         self.version = version
@@ -122,8 +126,8 @@ class Guards:
                 self.records, lambda guard: (guard.asked, guard.counted)
             )
         }
-        self._loose = groups.get((Asked.STATE, False), ())
-        self._counted = groups.get((Asked.STATE, True), ())
+        self.loose = groups.get((Asked.STATE, False), ())
+        self.counted = groups.get((Asked.STATE, True), ())
         self.of_calls, self.of_memory, self.of_fetched, self.of_numbers, self._last = (
             groups.get((asked, False), ()) for asked in
             (Asked.CALL, Asked.MEMORY, Asked.FETCHED, Asked.NUMBERS, Asked.LAST)

@@ -11,16 +11,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...frontend.placement import Place
 from ...ir.graph import Builder, Graph
 from ...ir.graph import Node as IrNode
+from ...ir.late import late
 from ...ir.op import get as get_op
-from ...ir.rewrite import with_inputs
 from ..built import Allocate, Engine, Engines
+
+if TYPE_CHECKING:
+    from ...ir import rewrite
+else:
+    rewrite = late("graphc.ir.rewrite")
 
 Build = Callable[[Graph], Any]
 
@@ -163,7 +168,7 @@ class Parts:
                 builder.loc, builder.backward = node.loc, node.backward
                 made[node] = _zeros(builder, node)
             else:
-                made[node] = with_inputs(node, [made[n] for n in node.inputs])
+                made[node] = rewrite.with_inputs(node, [made[n] for n in node.inputs])
         reduced = builder.build([made[graph.outputs[i]] for i in results], graph.name)
         count = self._saved
         return Part(

@@ -74,6 +74,11 @@ class Rebuild:
                 set_attribute(made, name, values[i])
         return [values[i] for i in self._roots]
 
+    @property
+    def gives_its_leaf(self) -> bool:
+        """Whether all there is to make is one leaf."""
+        return self._roots == [0] and not (self._constants or self._steps or self._fills)
+
     def texts(self, named: Callable[[Any], str]) -> list[str]:
         """What is made, a line each; `named` says what a constant is."""
         steps = zip(self._kinds, self._steps, strict=True)

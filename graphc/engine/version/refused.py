@@ -13,7 +13,7 @@ from typing import Any
 
 from ...frontend.context import local
 from ...frontend.errors import locate
-from ...ir.kernel.failure import is_late
+from ...ir.failure import is_late
 
 ERRORS = (IndexError, RuntimeError, ValueError, ZeroDivisionError)
 

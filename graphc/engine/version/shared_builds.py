@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...frontend.segment_tape import Fingerprint
 from ...ir.graph import Graph
-from ...ir.passes.partition import Split
 from ..built import Built
 from .parts import Parts
+
+if TYPE_CHECKING:
+    from ...ir.passes.partition import Split
 
 _LIMIT = 64
 

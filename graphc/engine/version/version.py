@@ -83,6 +83,8 @@ class Specialisation:
         # objects that the key knows by id and that nothing tells the death of
         self.retained: list[Any] = []
         self.calls = 0
+        # guards on state that native code was wrong to ask: another object may do (shortcut.py)
+        self.asked_by_python: set[Guard] = set()
         self.graph = traced.graph
         self.terms: Any  # the recording's
         self.rebuild: Rebuild  # makes the result, and what goes to the places in `stored`
@@ -223,9 +225,9 @@ class Specialisation:
             put_back(kept)
         return True
 
-    def fetch(self, call: Call) -> None:
-        """What the native code and the results are made from. Raises Stale on a mismatch."""
-        arguments, arrays = call.arguments, call.arrays
+    def arrays_of_tensors(self, arguments: list[Any]) -> list[np.ndarray]:
+        """The memory of every input, and something in place of numbers. Raises Stale."""
+        arrays: list[np.ndarray] = []
         for index, tensor, source in self._fetched:
             if source is None:
                 arrays.append((tensor if index < 0 else arguments[index])._array)
@@ -233,6 +235,12 @@ class Specialisation:
                 arrays.append(_UNKNOWN)
             else:
                 arrays.append(array_of(source, tensor_of(source, arguments, self.moved)))
+        return arrays
+
+    def fetch(self, call: Call) -> None:
+        """What the native code and the results are made from. Raises Stale on a mismatch."""
+        arguments = call.arguments
+        arrays = call.arrays = self.arrays_of_tensors(arguments)
         ask(self.guards.of_memory, call)
         if self.made:
             self._make_ahead(call)
@@ -297,7 +305,7 @@ class Specialisation:
             raise
         self.calls += 1
         if plan is not None:
-            self._begin_flags(arguments)
+            self.begin_flags(arguments)
             call.history = plan.history(self, call, before)
         count_writes(written)
         return self.finish(call)
@@ -312,7 +320,7 @@ class Specialisation:
             found.append((tensor._storage, mutation.versions))
         return found
 
-    def _begin_flags(self, arguments: list[Any]) -> None:
+    def begin_flags(self, arguments: list[Any]) -> None:
         """What begins to require a gradient is part of the history."""
         for flag in self.traced.flags:
             if flag.requires_grad:
@@ -322,8 +330,8 @@ class Specialisation:
         """Everything after the native call, in the trace's order."""
         traced, history = self.traced, call.history
         builder = Results(self, call)
-        if traced.rebinds or traced.grads or traced.flags:
-            self._write_back(call.arguments, builder)
+        if traced.rebinds or (traced.grads and not call.graded) or traced.flags:
+            self._write_back(call, builder)
         if history is not None:
             history.attach(builder)
         if self.writes:
@@ -347,13 +355,13 @@ class Specialisation:
             action()
         return result
 
-    def _write_back(self, arguments: list[Any], builder: Results) -> None:
+    def _write_back(self, call: Call, builder: Results) -> None:
         """What the call did to tensors besides writing to their memory."""
-        traced = self.traced
+        traced, arguments = self.traced, call.arguments
         with no_grad():
             for rebind in traced.rebinds:
                 written_to(rebind, arguments, self.moved).data = builder.tensor(rebind.value)
-            for write in traced.grads:
+            for write in () if call.graded else traced.grads:
                 value = None if write.value is None else builder.tensor(write.value)
                 written_to(write, arguments, self.moved)._grad = value
             for flag in traced.flags:

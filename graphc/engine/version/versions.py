@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
 from ... import config as configuration
-from ...frontend import promote
+from ...frontend import float32, promote
 from ...frontend.context import local
 from ...frontend.errors import TraceError
 from ...frontend.history import gradient_kind
@@ -29,11 +29,13 @@ from .guards import Entry, Result
 from .guards_of_calls import MODES, FoundBy
 from .module_limit import ModuleLimit
 from .number_policy import NumberPolicy, decided_upon
+from .shortcut import Shortcut, shortcut_of
 from .version import Specialisation
 
 _PLAIN = (bool, str, bytes, type(None))
 _LIMIT = 8  # versions for one kind of arguments, before the function runs in segments
 _KINDS = 16  # kinds of arguments without Modules
+_SHORTCUTS = 4  # ways that a call tries
 _WASTED = 16  # versions in a row that ran once, before the object died that they were for
 Made = TypeVar("Made")  # what a compilation comes to
 Named = dict[int, dict[int, str]]  # the names of symbolic dims, by number and dim
@@ -74,12 +76,13 @@ class Versions:
         self.found_by: list[Any] = []  # (key, shapes) of each version, the newest last
         self._modules = ModuleLimit()
         self._wasted = 0
+        self.shortcuts: tuple[Shortcut, ...] = ()
 
     def key(self, leaves: list[Any], structure: Structure) -> tuple[Any, tuple[Any, ...]]:
         """What a version is found by, and the shapes of the tensors among the arguments."""
         parts: list[Any] = [
             structure, local.grad, local.inference, local.place, local.autocast,
-            promote.Defaults.dtype, configuration.current().random,
+            promote.Defaults.dtype, configuration.current().random, float32.in_force(),
         ]
         shapes: list[Any] = []
         for i, leaf in enumerate(leaves):
@@ -156,6 +159,23 @@ class Versions:
         """The candidates, one after the other."""
         return chain.from_iterable(self.candidates(key, shapes))
 
+    def shorten(
+        self, version: Specialisation, structure: Structure, leaves: list[Any], given: Any
+    ) -> None:
+        """A version has run the long way: find a shorter one for calls like this."""
+        if not is_time(version.calls):
+            return
+        others = []
+        for known in self.shortcuts:
+            owner = None if known.missed is None else known.owner(known.missed)
+            if known.version is version and owner is not None:
+                version.asked_by_python.add(owner)
+            else:
+                others.append(known)
+        found = shortcut_of(version, structure, leaves, given)
+        if found is not None:
+            self.shortcuts = (found, *others[: _SHORTCUTS - 1])
+
     def prefer(self, key: Any, shapes: tuple[Any, ...], version: Specialisation) -> None:
         """Ask a version that fitted first from now on: calls like it tend to follow."""
         tables: tuple[tuple[dict[Any, list[Specialisation]], Any], ...] = (
@@ -204,6 +224,7 @@ class Versions:
             self._remove(known.pop(0))
 
     def _remove(self, version: Specialisation) -> None:
+        self.shortcuts = ()
         for table in (self._exact, self._symbolic):
             for place, versions in list(table.items()):
                 if version in versions:
@@ -247,6 +268,7 @@ class Versions:
 
     def _forget(self, number: int) -> None:
         """An object has died: its id may soon be another's."""
+        self.shortcuts = ()
         del self._watched[number]
         keys = self._named.pop(number, set())
         gone = [v for place, found in self._exact.items() if place[0] in keys for v in found]
@@ -355,6 +377,12 @@ class Versions:
                         yield guard.place
                     elif isinstance(guard, Result) and guard.function is len:
                         yield Length(guard.arguments[0], guard.path)
+
+
+def is_time(calls: int) -> bool:
+    """Whether to look for a shortcut: as calls double, since it is no use where each call differs
+    from the last."""
+    return calls >= 2 and not calls & (calls - 1)
 
 
 def _found_by(key: Any, leaves: list[Any]) -> Iterator[FoundBy]:

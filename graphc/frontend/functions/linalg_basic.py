@@ -8,7 +8,7 @@ from graphc.ir import dtypes, ops
 from graphc.ir.dim import product
 from graphc.ir.dtypes import DType
 
-from .. import promote
+from .. import float32, promote
 from ..dispatch import apply
 from ..errors import kind_name, located
 from ..numbers import is_traced_number
@@ -54,7 +54,7 @@ def dot_general(
     """Batched contraction; the result's dims are batch, free of a, free of b."""
     result: Tensor = apply(
         ops.dot_general, a, b, batch_a=batch_a, batch_b=batch_b,
-        contract_a=contract_a, contract_b=contract_b,
+        contract_a=contract_a, contract_b=contract_b, **float32.of_product(a, b),
     )
     return result
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from graphc.ir.tf32 import Setting
+
 from ..anomaly import Anomaly
 from ..context import local
 from ..device import CPU
@@ -16,7 +18,6 @@ from .dtype_names import TYPE_STRINGS
 
 
 class _State:
-    matmul_precision = "highest"
     deterministic = False
     warn_always = False
 
@@ -46,17 +47,18 @@ def set_default_device(device: Any) -> None:
 
 
 def set_float32_matmul_precision(precision: str) -> None:
-    """Noted; float32 products are always computed in float32."""
+    """Whether matrix products of float32 on a GPU round what they multiply to TF32: "highest" says
+    no, "high" and "medium" yes. On the CPU they never do."""
     if precision not in ("highest", "high", "medium"):
         raise RuntimeError(located(
             f"{precision} is not one of 'highest', 'high', 'medium'"
         ))
-    _State.matmul_precision = precision
+    Setting.matmul = precision
 
 
 def get_float32_matmul_precision() -> str:
     """What was set; "highest" at first."""
-    return _State.matmul_precision
+    return Setting.matmul or "highest"
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:

@@ -2,6 +2,9 @@
 
 conv, conv_input_grad and conv_weight_grad are bilinear in three tensors x, w, g; each one's
 gradients are the other two, so that they differentiate to any order.
+
+Of float32 numbers, `tf32=True` (what is not said is False) lets a machine that gains from it round
+what is multiplied to TF32, a float of 10 bits: their sums stay float32. Gradients have it, too.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from ._types import (
 )
 
 Dims = tuple[int, ...]
+_TF32 = frozenset({"tf32"})
 
 # --- dot_general -----------------------------------------------------------------------------
 
@@ -75,7 +79,7 @@ def _dot_general_type(types: Types, attrs: Attrs, env: DimEnv) -> Type:
 
 def _operand_gradient(
     g: Any, other: Any, rank: int, mine: tuple[Dims, Dims], theirs: tuple[Dims, Dims],
-    g_other: Dims,
+    g_other: Dims, precision: Attrs,
 ) -> Any:
     """The gradient of the operand of `rank` dimensions with (batch, contract) dims `mine`.
 
@@ -92,18 +96,18 @@ def _operand_gradient(
     if order != sorted(order) and swapped == sorted(swapped):
         return ops.dot_general(
             other, g, batch_a=other_batch, batch_b=g_batch, contract_a=other_free,
-            contract_b=g_other,
+            contract_b=g_other, **precision,
         )
     product = ops.dot_general(
         g, other, batch_a=g_batch, batch_b=other_batch, contract_a=g_other,
-        contract_b=other_free,
+        contract_b=other_free, **precision,
     )
     return permute(product, [order.index(d) for d in range(rank)])
 
 
 def _dot_general_vjp(
     grads: Any, inputs: Any, outs: Any, needs: Any,
-    *, batch_a: Dims, batch_b: Dims, contract_a: Dims, contract_b: Dims,
+    *, batch_a: Dims, batch_b: Dims, contract_a: Dims, contract_b: Dims, **precision: Any,
 ) -> Any:
     (g,), (a, b) = grads, inputs
     rank_a, rank_b = len(a.type.shape), len(b.type.shape)
@@ -112,16 +116,16 @@ def _dot_general_vjp(
     g_a = tuple(range(len(batch_a), first_b))
     g_b = tuple(range(first_b, len(g.type.shape)))
     return (
-        _operand_gradient(g, b, rank_a, of_a, of_b, g_b) if needs[0] else None,
-        _operand_gradient(g, a, rank_b, of_b, of_a, g_a) if needs[1] else None,
+        _operand_gradient(g, b, rank_a, of_a, of_b, g_b, precision) if needs[0] else None,
+        _operand_gradient(g, a, rank_b, of_b, of_a, g_a, precision) if needs[1] else None,
     )
 
 
 register(
     Op(
         "dot_general", "contract", _dot_general_type, _dot_general_vjp, arity=2,
-        attrs=("batch_a", "batch_b", "contract_a", "contract_b"), domain=(-2.0, 2.0),
-        cost=None, rounding=LINEAR, takes_complex=True,
+        attrs=("batch_a", "batch_b", "contract_a", "contract_b"), optional=_TF32,
+        domain=(-2.0, 2.0), cost=None, rounding=LINEAR, takes_complex=True,
         doc="Sum of products over the contracted dims; result is batch, free a, free b.",
     )
 )
@@ -249,7 +253,7 @@ def _conv_weight_grad_vjp(
 register(
     Op(
         "conv", "contract", _conv_type, _conv_vjp, arity=2, attrs=(*_WINDOW, "groups"),
-        domain=(-2.0, 2.0),
+        optional=_TF32, domain=(-2.0, 2.0),
         cost=None, rounding=LINEAR, takes_complex=False,
         doc="Cross-correlation of x [N,C,*S] with w [O,C/groups,*K], 1 to 3 spatial dims.",
     )
@@ -257,7 +261,7 @@ register(
 register(
     Op(
         "conv_input_grad", "contract", _conv_input_grad_type, _conv_input_grad_vjp, arity=2,
-        attrs=("input_shape", *_WINDOW, "groups"), domain=(-2.0, 2.0),
+        attrs=("input_shape", *_WINDOW, "groups"), optional=_TF32, domain=(-2.0, 2.0),
         cost=None, rounding=LINEAR, takes_complex=False,
         doc="conv's gradient for x, from g and w; the transposed convolution.",
     )
@@ -265,7 +269,7 @@ register(
 register(
     Op(
         "conv_weight_grad", "contract", _conv_weight_grad_type, _conv_weight_grad_vjp, arity=2,
-        attrs=("weight_shape", *_WINDOW, "groups"), domain=(-2.0, 2.0),
+        attrs=("weight_shape", *_WINDOW, "groups"), optional=_TF32, domain=(-2.0, 2.0),
         cost=None, rounding=LINEAR, takes_complex=False,
         doc="conv's gradient for w, from x and g.",
     )

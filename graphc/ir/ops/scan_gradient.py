@@ -243,7 +243,9 @@ def _behind(node: Node, operands: list[Node], first: int) -> Behind | None:
         )
     if name == "dot_general":
         left, right = (_stacked(x, operands, first) for x in node.inputs)
-        moved = {key: tuple(d + 1 for d in value) for key, value in attrs.items()}
+        moved = dict(attrs)
+        for key in ("batch_a", "batch_b", "contract_a", "contract_b"):
+            moved[key] = tuple(d + 1 for d in attrs[key])
         for side in ("contract_a", "contract_b"):
             moved[side] = (0, *moved[side])
         return lambda values: ops.dot_general(values[left], values[right], **moved)

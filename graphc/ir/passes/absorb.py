@@ -132,6 +132,8 @@ def _fit(outer: Node, inner: Node) -> bool:
     """Whether two values are products that differ, but for the steps, by what they sum over."""
     if not _is_plain(outer) or not _is_plain(inner) or outer.shape[1:] != inner.shape:
         return False
+    if outer.attrs.get("tf32") != inner.attrs.get("tf32"):
+        return False
     return outer.inputs[0].shape[1:-1] == inner.inputs[0].shape[:-1] and all(
         a.dtype is b.dtype for a, b in zip(outer.inputs, inner.inputs, strict=True)
     )

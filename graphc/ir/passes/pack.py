@@ -54,10 +54,9 @@ class _Layout:
     def product(self, builder: Builder, node: Node, left: Node, packed: Node) -> Node:
         """The product `node` with the value laid out as its right operand."""
         first = 1 if self.columns else 0
-        found = builder.emit(
-            node.op, left, packed, batch_a=(), batch_b=(), contract_a=node.attrs["contract_a"],
-            contract_b=tuple(range(first, first + len(self.contract))),
-        )
+        contract = tuple(range(first, first + len(self.contract)))
+        attrs = {**node.attrs, "batch_a": (), "batch_b": (), "contract_b": contract}
+        found = builder.emit(node.op, left, packed, **attrs)
         return builder.emit(get("reshape"), found, shape=node.shape)
 
 

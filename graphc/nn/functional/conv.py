@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...frontend import float32, promote
 from ...frontend import functions as T
-from ...frontend import promote
 from ...frontend.autocast import listed
 from ...frontend.dispatch import apply
 from ...frontend.errors import located
@@ -47,7 +47,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         return named(wide.to(input.dtype), "AddmmBackward0" if rank == 2 else "ViewBackward0")
     result = apply(
         ops.dot_general, input, weight, batch_a=(), batch_b=(), contract_a=(rank - 1,),
-        contract_b=(weight.dim() - 1,),
+        contract_b=(weight.dim() - 1,), **float32.of_product(input, weight),
     )
     if bias is None:
         return result if rank == 2 else named(result, "UnsafeViewBackward0")
@@ -192,6 +192,7 @@ def _conv(
     result = apply(
         ops.conv, input if batched else input.unsqueeze(0), weight, stride=stride, pad_low=low,
         pad_high=high, dilation=dilation, groups=groups,
+        **float32.of_convolution(input, weight),
     )
     if bias is not None:
         result = result + bias.reshape([1, -1] + [1] * spatial)
@@ -265,6 +266,7 @@ def _conv_transpose(
         ops.conv_input_grad, x, weight,
         input_shape=(x.shape[0], weight.shape[1] * groups, *sizes), stride=stride,
         pad_low=padding, pad_high=high, dilation=dilation, groups=groups,
+        **float32.of_convolution(x, weight),
     )
     beyond = [max(e - p, 0) for p, e in zip(padding, extra, strict=True)]
     if any(beyond):

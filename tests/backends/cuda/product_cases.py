@@ -23,7 +23,8 @@ TOLERANCE = {"bf16": 1.6e-2, "f16": 2e-3, "f32": 1e-5, "f64": 1e-13}  # of a sum
 class Case(NamedTuple):
     """relu(acc + bias), and acc as f32. `left`, `right`: "k" where k is contiguous, "r" where rows
     are, "s" where neither is. Lines are `pad` longer than they have to be, and begin `offset`
-    elements into their buffer; batches lie as `heads` of a row, where that is not 1."""
+    elements into their buffer; batches lie as `heads` of a row, where that is not 1. `tf32`: floats
+    are rounded so before they are multiplied."""
 
     dtype: str
     m: int
@@ -35,10 +36,12 @@ class Case(NamedTuple):
     pad: int = 0
     offset: int = 0
     heads: int = 1
+    tf32: bool = False
 
     def kernel(self) -> Kernel:
         """Verified."""
         d, acc = self.dtype, "f64" if self.dtype == "f64" else "f32"
+        sums = f"acc {acc} tf32" if self.tf32 else f"acc {acc}"
         a, a_size = self._operand("m", self.m, self.left)
         w, w_size = self._operand("n", self.n, self.right)
         rounded = "acc" if acc == d else f"cast.{d}(acc)"
@@ -46,7 +49,7 @@ class Case(NamedTuple):
         place = f"{self.m * self.n}*b + {self.n}*m + n"
         kernel = parse_kernel(f"""kernel product(a: {d}[{a_size}] in, w: {d}[{w_size}] in,
             bias: {d}[{self.n}] in, o: {d}[{size}] out, p: f32[{size}] out) dims () {{
-          gemm batch [{self.batch}] m [{self.m}] n [{self.n}] k [{self.k}] acc {acc} {{
+          gemm batch [{self.batch}] m [{self.m}] n [{self.n}] k [{self.k}] {sums} {{
           left a[{a}]: {d}
           right w[{w}]: {d}
             epilogue {{

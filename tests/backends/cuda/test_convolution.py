@@ -50,6 +50,7 @@ class Case(NamedTuple):
     dilation: int = 1
     groups: int = 1
     batch: Any = 2
+    tf32: bool = False
 
     def kernels(self) -> list[Kernel]:
         """As they are lowered, with what a network has around them."""
@@ -65,7 +66,7 @@ class Case(NamedTuple):
         attrs = {
             "stride": (self.stride,) * rank, "pad_low": (self.low,) * rank,
             "pad_high": (self.high,) * rank, "dilation": (self.dilation,) * rank,
-            "groups": self.groups,
+            "groups": self.groups, **({"tf32": True} if self.tf32 else {}),
         }
         y = ops.conv(ops.relu(x), w, **attrs)
         bias = ops.reshape(value(self.filters), shape=(1, self.filters, *(1,) * rank))
@@ -124,6 +125,8 @@ CASES = [
     Case("f32", 16, 16, (13, 12), (3, 3), stride=2, low=1, high=1, groups=16, batch=9),
     Case("f32", 8, 16, (7,), (3,), low=1, high=1, groups=8, batch=None),
     Case("bf16", 12, 24, (4, 5, 3), (2, 2, 1), low=1, dilation=2, groups=4),
+    Case("f32", 10, 12, (8, 7), (3, 2), stride=2, low=1, dilation=2, batch=3, tf32=True),
+    Case("f32", 16, 24, (6, 5), (1, 1), groups=2, batch=None, tf32=True),
 ]
 
 

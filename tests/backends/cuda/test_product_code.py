@@ -103,6 +103,12 @@ def test_registers(architecture: str, golden: Callable[[str, str], None]) -> Non
     record(f"products_{architecture}", architecture, code("bf16 f32", "kr kk"), golden)
 
 
+@pytest.mark.parametrize("architecture", needs.ARCHITECTURES)
+def test_registers_of_tf32(architecture: str, golden: Callable[[str, str], None]) -> None:
+    cases = tuple(case._replace(tf32=True) for case in code("f32", "kr rk"))
+    record(f"tf32_products_{architecture}", architecture, cases, golden)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("architecture", needs.ARCHITECTURES)
 def test_registers_of_more(architecture: str, golden: Callable[[str, str], None]) -> None:
@@ -132,7 +138,10 @@ def record(
 
 
 def test_bank_conflicts(toolchain: Toolchain) -> None:
-    cases = [Case(d, 64, 64, 64, x, y) for d in ("bf16", "f32") for x in "kr" for y in "kr"]
+    kinds = (("bf16", False), ("f32", False), ("f32", True))
+    cases = [
+        Case(d, 64, 64, 64, x, y, tf32=tf32) for d, tf32 in kinds for x in "kr" for y in "kr"
+    ]
     sources = [emit(case.kernel()) for case in cases]
     library = toolchain.compile({source.stages[0].name: source.text for source in sources})
     for case, source in zip(cases, sources, strict=True):

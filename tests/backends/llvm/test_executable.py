@@ -12,8 +12,8 @@ from graphc.backends.llvm.executable import Executable, build
 from graphc.backends.llvm.target import host_target
 from graphc.ir import dtypes
 from graphc.ir.dim import Dim
+from graphc.ir.failure import check_error
 from graphc.ir.kernel import BufferRef, Launch, Program, Routine
-from graphc.ir.kernel.failure import check_error
 from graphc.ir.kernel.program import Fetch
 from graphc.ir.types import TensorType
 

@@ -15,6 +15,7 @@ from graphc.backends import Host
 from graphc.backends.numpy.ops import TABLE
 from graphc.ir import dtypes
 from graphc.ir.dim import Size, evaluate
+from graphc.ir.failure import check_error
 from graphc.ir.graph import Node
 from graphc.ir.kernel import (
     BufferRef,
@@ -27,7 +28,6 @@ from graphc.ir.kernel import (
     leaves,
     run_steps,
 )
-from graphc.ir.kernel.failure import check_error
 from graphc.ir.kernel.program import Visit, unseen
 from graphc.ir.kernel.routine import HostRoutine
 from graphc.ir.kernel.text import kernel_symbol
@@ -90,6 +90,9 @@ class LoopsBackend:
 
     def adapt(self, host: Host) -> None:
         """One thread."""
+
+    def draws(self, host: Host) -> dict[str, Any]:
+        return {}
 
     def findings(self, host: Host) -> tuple[()]:
         """Nothing but NumPy."""

@@ -20,10 +20,10 @@ SHAPES = (
 def run(bed: Bed, record: Record) -> None:
     """A line for each shape, dtype and epilogue: milliseconds, TFLOP/s, and whether it is right."""
     with bed.device():
-        for dtype in ("bfloat16", "float16", "float32"):
+        for dtype in ("bfloat16", "float16", "float32", "tf32"):
             for shape in SHAPES if bed.large else ((64, 48, 40),):
                 for name, epilogue in EPILOGUES.items():
-                    if name != "plain" and dtype == "float32":
+                    if name != "plain" and dtype in ("float32", "tf32"):
                         continue
                     record(
                         f"{dtype} {name} {'x'.join(map(str, shape))}",
@@ -35,8 +35,9 @@ def _measured(bed: Bed, dtype: str, shape: tuple[int, int, int], epilogue: Any) 
     m, n, k = shape
     fields: dict[str, Any] = {}
     for package, torch in peers(bed).items():
+        torch.backends.cuda.matmul.allow_tf32 = dtype == "tf32"
         a, w, b = (
-            torch.randn(*size, device="cuda").to(getattr(torch, dtype))
+            torch.randn(*size, device="cuda").to(getattr(torch, dtype.replace("tf32", "float32")))
             for size in ((m, k), (n, k), (n,))
         )
         call = lambda a, w, b, torch=torch: epilogue(torch, a, w, b)  # noqa: E731

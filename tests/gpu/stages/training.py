@@ -1,4 +1,5 @@
-"""Losses of small training steps on the device, compiled and eager, beside those of the CPU."""
+"""Losses of small training steps on the device, compiled and eager, beside those of the CPU, whose
+convolutions know no TF32."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import numpy as np
 
 import graphc
 from benchmarks import large, models
+from graphc.backends import cudnn
 
 from ..bed import Bed
 from ..results import Record
@@ -20,7 +22,7 @@ def run(bed: Bed, record: Record) -> None:
     """A line for each model and way to run it: how far the losses are apart, relatively."""
     names = (*models.NAMES, *large.WORKS) if bed.large else ("mlp", "bert")
     steps = STEPS if bed.large else 3
-    with bed.device():
+    with bed.device(), cudnn.flags(enabled=True, allow_tf32=False):
         for name in names:
             want = _losses(name, "cpu", True, steps)
             for compiled in (True, False):

@@ -28,7 +28,7 @@ from graphc.backends.cuda.templates.convolution_parts import (
     pixelwise,
 )
 from graphc.backends.cuda.templates.gemm_operand import TileSource, affine
-from graphc.backends.cuda.templates.gemm_plan import TILES, plan_product
+from graphc.backends.cuda.templates.gemm_plan import plan_product, tiles_of
 from graphc.backends.cuda.templates.gemm_sizes import Sizes
 from graphc.ir import dtypes
 from graphc.ir.dim import Dim, Size, ceil_div, product, unwrap
@@ -64,8 +64,10 @@ def render(kernel: Kernel, target: Target) -> Source:
         sizes, made.place,
     )
     lines = made.left.along, made.right.along
-    plan = plan_product(made.batch, made.m, made.n, made.k, c.left.dtype, target, lines)
-    _, small = TILES[c.left.dtype.bits]
+    plan = plan_product(
+        made.batch, made.m, made.n, made.k, c.left.dtype, target, lines, c.tf32
+    )
+    _, small = tiles_of(c.left.dtype, c.tf32)
     if any(isinstance(size, int) and size <= small.n for size in (made.m, made.n)):
         plan = replace(plan, tile=small)  # half of a larger one would be empty
     return gemm_kernel.source(kernel, contraction, plan)

@@ -17,7 +17,7 @@ from graphc.backends.cuda.instructions import INSTRUCTIONS
 from graphc.backends.cuda.prelude import PRELUDE
 from graphc.backends.cuda.scalar import c_type
 from graphc.backends.cuda.source import Source, Stage
-from graphc.backends.cuda.templates import gemm_mma, gemm_simt, gemm_wgmma
+from graphc.backends.cuda.templates import gemm_mma, gemm_simt, gemm_tf32, gemm_wgmma
 from graphc.backends.cuda.templates.epilogue import epilogue_text
 from graphc.backends.cuda.templates.gemm_operand import LINES, TileSource
 from graphc.backends.cuda.templates.gemm_plan import Plan, Tile
@@ -189,6 +189,8 @@ def _constants(tile: Tile) -> dict[str, int]:
 def _multiply(c: Contraction, tile: Tile) -> str:
     if tile.engine == "wgmma":
         return gemm_wgmma.multiply(tile, c.left.dtype.name)
+    if tile.engine == "tf32":
+        return gemm_tf32.multiply(tile, c.left.along, c.right.along)
     if tile.engine == "mma":
         return gemm_mma.multiply(tile, c.left.along, c.right.along, c.left.dtype.name)
     return gemm_simt.multiply(tile, c.left.along, c.right.along, c.left.dtype)
@@ -198,6 +200,8 @@ def _shared(c: Contraction, tile: Tile) -> int:
     """Bytes: the stages of the operands, then the sums in their place."""
     if tile.engine == "simt":
         stages = gemm_simt.shared_bytes(tile, c.left.along, c.right.along, c.left.dtype)
+    elif tile.engine == "tf32":
+        stages = gemm_tf32.shared_bytes(tile)
     else:
         stages = gemm_mma.shared_bytes(tile)
     return max(stages, tile.m * tile.pitch * c.acc.itemsize)

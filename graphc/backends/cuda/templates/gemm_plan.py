@@ -14,7 +14,7 @@ from graphc.backends.cuda.source import OLDEST, Target
 from graphc.ir.dim import Size, ceil_div
 from graphc.ir.dtypes import DType
 
-Engine = Literal["mma", "wgmma", "simt"]
+Engine = Literal["mma", "wgmma", "simt", "tf32"]
 Along = Literal["depth", "rows"]  # what the lines of an operand go along: k, or m (n)
 
 BLOCKS = 128  # that a launch should have
@@ -25,9 +25,9 @@ _LEAST_STEPS = 4  # of a piece
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """What a block computes at a time: `m` by `n` sums, `k` of each in one step. "mma": warps have
-    tiles of `warp_m` by `warp_n`; "wgmma": so have groups of four warps; "simt": a thread has `own`
-    by `own` sums."""
+    """What a block computes at a time: `m` by `n` sums, `k` of each in one step. "mma", "tf32": a
+    warp has a tile of `warp_m` by `warp_n`; "wgmma": so has a group of four warps; "simt": a thread
+    has `own` by `own` sums."""
 
     engine: Engine
     m: int
@@ -45,13 +45,15 @@ class Tile:
         return self.n + 8
 
     def __str__(self) -> str:
-        who = {"mma": "warp", "wgmma": "warpgroup", "simt": "thread"}[self.engine]
+        who = _OWNERS[self.engine]
         inner = f"{self.warp_m or self.own} x {self.warp_n or self.own} a {who}"
         return (
             f"{self.engine} {self.m} x {self.n} x {self.k}, {inner}, {self.threads} threads, "
             f"{self.stages} stages"
         )
 
+
+_OWNERS = {"mma": "warp", "tf32": "warp", "wgmma": "warpgroup", "simt": "thread"}
 
 # Large, then small; by the bits of an element.
 TILES: dict[int, tuple[Tile, Tile]] = {
@@ -62,6 +64,13 @@ TILES: dict[int, tuple[Tile, Tile]] = {
     32: (Tile("simt", 128, 128, 16, 256, own=8), Tile("simt", 64, 64, 16, 256, own=4)),
     64: (Tile("simt", 64, 64, 16, 256, own=4), Tile("simt", 64, 64, 16, 256, own=4)),
 }
+
+
+# Of floats that may be rounded to TF32.
+NARROWED = (
+    Tile("tf32", 128, 128, 32, 128, 3, warp_m=64, warp_n=64),
+    Tile("tf32", 64, 64, 32, 128, 3, warp_m=32, warp_n=32),
+)
 
 
 # On sm_90a in place of the large tile of halves: where there are enough of the first, else the
@@ -86,11 +95,11 @@ class Plan:
 
 def plan_product(
     batch: Size, m: Size, n: Size, k: Size, dtype: DType, target: Target = OLDEST,
-    lines: tuple[Along, Along] = ("rows", "rows"),
+    lines: tuple[Along, Along] = ("rows", "rows"), tf32: bool = False,
 ) -> Plan:
     """The plan of a product of such operands, whose `lines` go so. The pieces are the same for
     every target, and every engine adds in the same order."""
-    large, small = TILES[dtype.bits]
+    large, small = tiles_of(dtype, tf32)
     tile = large if _tiles(large, batch, m, n) >= BLOCKS else small
     wanted = BLOCKS // max(_tiles(tile, batch, m, n), 1)
     steps = -(-_known(k) // tile.k)
@@ -101,6 +110,11 @@ def plan_product(
         wide, narrow = WARPGROUPS
         tile = wide if _tiles(wide, batch, m, n) >= BLOCKS else narrow
     return Plan(tile, pieces, piece)
+
+
+def tiles_of(dtype: DType, tf32: bool) -> tuple[Tile, Tile]:
+    """Large, then small, for operands of a type."""
+    return NARROWED if tf32 else TILES[dtype.bits]
 
 
 def _known(size: Size) -> int:

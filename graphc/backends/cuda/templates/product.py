@@ -33,5 +33,5 @@ def render(kernel: Kernel, target: Target) -> Source:
         t.batch, t.m, t.n, t.k, left, right, t.acc_dtype, t.epilogue, sizes
     )
     lines = left.along, right.along
-    plan = plan_product(t.batch, t.m, t.n, t.k, t.left.dtype, target, lines)
+    plan = plan_product(t.batch, t.m, t.n, t.k, t.left.dtype, target, lines, t.tf32)
     return gemm_kernel.source(kernel, contraction, plan)

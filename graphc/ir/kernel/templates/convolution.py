@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from ... import tf32
 from ...dim import Dim, Size, evaluate, floordiv, mod, product, substitute, unwrap
 from ...dtypes import DType
 from ..lanes import Array
 from ..nest import Stmt
-from .operand import Operand
+from .operand import Operand, acc_text, read_acc
 from .term import Term, ravelled, unravelled
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class Convolution:
 
     The operands' indices are over image (of w: filter), channel (of w: within the group) and
     position (of w: tap): layouts are index expressions, blocks of channels by division and modulo.
-    Sums are made in `acc_dtype`, as in a Product.
+    Sums are made in `acc_dtype`, as in a Product; so is `tf32`.
     """
 
     keywords: ClassVar = ("conv", "conv_input_grad", "conv_weight_grad")
@@ -77,6 +78,7 @@ class Convolution:
     right: Operand
     acc_dtype: DType
     epilogue: tuple[Stmt, ...]
+    tf32: bool = False
 
     @property
     def tensors(self) -> tuple[str, str, str]:
@@ -143,7 +145,7 @@ class Convolution:
             )
         ]
         return [
-            f"{self.kind} {' '.join(parts)} acc {self.acc_dtype.name} {{",
+            f"{self.kind} {' '.join(parts)} acc {acc_text(self.acc_dtype, self.tf32)} {{",
             f"  left {self.left.text()}",
             f"  right {self.right.text()}",
         ]
@@ -153,12 +155,12 @@ class Convolution:
         """The template whose keyword has just been read."""
         geometry = _read_geometry(reader)
         reader.expect("acc")
-        acc = reader.dtype()
+        acc, narrow = read_acc(reader)
         reader.expect("{", "left")
         left = Operand.read(reader)
         reader.expect("right")
         right = Operand.read(reader)
-        return cls(word, geometry, left, right, acc, reader.epilogue(acc))
+        return cls(word, geometry, left, right, acc, reader.epilogue(acc), narrow)
 
     def term(self) -> Term:
         """What is summed."""
@@ -179,6 +181,8 @@ class Convolution:
             numbers.tensor(operand, tensor, memory, acc)
             for operand, tensor in zip((self.left, self.right), self.tensors, strict=False)
         )
+        if self.tf32:
+            left, right = tf32.rounded(left), tf32.rounded(right)
         yield from _MEANING[self.kind](numbers, left, right, acc)
 
 

@@ -104,3 +104,16 @@ def panels_of(index: Size) -> Panels | None:
     panel = unwrap(substitute(index, {"k": 0, "n": columns}) - base)
     whole = base + floordiv(n, columns) * panel + k * columns + mod(n, columns)
     return Panels(base, columns, panel) if isinstance(panel, int) and whole == index else None
+
+
+def acc_text(acc: DType, tf32: bool) -> str:
+    """What a template sums in, and whether float32 operands are rounded to TF32."""
+    return f"{acc.name} tf32" if tf32 else acc.name
+
+
+def read_acc(reader: Reader) -> tuple[DType, bool]:
+    """What `acc_text` says."""
+    acc, narrow = reader.dtype(), reader.peek() == "tf32"
+    if narrow:
+        reader.expect("tf32")
+    return acc, narrow

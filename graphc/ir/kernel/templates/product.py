@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from ... import tf32
 from ...dim import Size, evaluate, product
 from ...dtypes import DType
 from ..lanes import Array
 from ..nest import Stmt
-from .operand import Operand
+from .operand import Operand, acc_text, read_acc
 from .term import Term
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class Product:
 
     The index of `left` is over b, m and k, that of `right` over b, k and n; both are affine in m,
     n and k, or the right operand lies in panels (`panels_of`). Operands are summed in `acc_dtype`:
-    f32 for f16, bf16 and f32; f64.
+    f32 for f16, bf16 and f32; f64. `tf32`: f32 operands are rounded to TF32 first.
     """
 
     keywords: ClassVar = ("gemm",)
@@ -39,6 +40,7 @@ class Product:
     right: Operand
     acc_dtype: DType
     epilogue: tuple[Stmt, ...]
+    tf32: bool = False
 
     @property
     def operands(self) -> tuple[Operand, Operand]:
@@ -58,7 +60,7 @@ class Product:
         """The text of all but the epilogue."""
         return [
             f"gemm batch [{self.batch}] m [{self.m}] n [{self.n}] k [{self.k}] "
-            f"acc {self.acc_dtype.name} {{",
+            f"acc {acc_text(self.acc_dtype, self.tf32)} {{",
             f"  left {self.left.text()}",
             f"  right {self.right.text()}",
         ]
@@ -71,13 +73,13 @@ class Product:
             reader.expect(name)
             sizes.append(reader.size())
         reader.expect("acc")
-        acc = reader.dtype()
+        acc, narrow = read_acc(reader)
         reader.expect("{", "left")
         left = Operand.read(reader)
         reader.expect("right")
         right = Operand.read(reader)
         batch, m, n, k = sizes
-        return cls(batch, m, n, k, left, right, acc, reader.epilogue(acc))
+        return cls(batch, m, n, k, left, right, acc, reader.epilogue(acc), narrow)
 
     def term(self) -> Term:
         """What is summed."""
@@ -96,6 +98,6 @@ class Product:
         for b in range(evaluate(self.batch, env)):
             left = {**env, "b": b, "m": rows[:, None], "k": inner[None, :]}
             right = {**env, "b": b, "k": inner[:, None], "n": columns[None, :]}
-            yield self.left.gather(memory, left, (m, k), acc) @ self.right.gather(
-                memory, right, (k, n), acc
-            )
+            x = self.left.gather(memory, left, (m, k), acc)
+            y = self.right.gather(memory, right, (k, n), acc)
+            yield tf32.rounded(x) @ tf32.rounded(y) if self.tf32 else x @ y

@@ -239,9 +239,17 @@ def _write(body: Body, node: Node, swap: bool) -> SumTemplate:
                 (t.left, t.right), (t.left_at, t.right_at), OPERANDS[node.op.name], strict=False
             )
         )
-        return Convolution(node.op.name, t.sizes, left, right, acc, epilogue)
+        tf32 = _narrows(body, node, left, right)
+        return Convolution(node.op.name, t.sizes, left, right, acc, epilogue, tf32)
     left, right = _operand(body, t.left, t.left_at), _operand(body, t.right, t.right_at)
-    return Product(*t.sizes, left, right, acc, epilogue)
+    tf32 = _narrows(body, node, left, right)
+    return Product(*t.sizes, left, right, acc, epilogue, tf32)
+
+
+def _narrows(body: Body, node: Node, left: Operand, right: Operand) -> bool:
+    """Whether what is multiplied is rounded to TF32: what it says of itself, and the machine."""
+    floats = left.dtype is right.dtype is dtypes.f32
+    return floats and body.machine.tf32 and bool(node.attrs.get("tf32"))
 
 
 def leaf_of(body: Body, node: Node) -> Node:

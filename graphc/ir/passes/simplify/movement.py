@@ -332,8 +332,10 @@ def permuted_dot(m: Match) -> Any:
     if m.attr("dims") != swapped:
         return None
     return get("dot_general")(
-        m.y, m.x, batch_a=attrs["batch_b"], batch_b=attrs["batch_a"],
-        contract_a=attrs["contract_b"], contract_b=attrs["contract_a"],
+        m.y, m.x, **{
+            **attrs, "batch_a": attrs["batch_b"], "batch_b": attrs["batch_a"],
+            "contract_a": attrs["contract_b"], "contract_b": attrs["contract_a"],
+        },
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from graphc import config
+from graphc.backends import cudnn
 
 from ...apart.test_autocast import *  # noqa: F403
 from ...apart.test_compile import *  # noqa: F403
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(autouse=True)
 def numbers_as_on_the_cpu() -> Iterator[None]:
-    """Results are held against the CPU's, so numbers are drawn as there; test_draws.py has the
-    device's own."""
-    with config.override(random="torch"):
+    """Results are held against the CPU's, so numbers are drawn as there, and convolutions are
+    float32's; test_draws.py and test_tf32.py have the device's own."""
+    with config.override(random="torch"), cudnn.flags(enabled=True, allow_tf32=False):
         yield

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Sequence
 
-from ..op import OutOfRange
+from .op import OutOfRange
 
 
 def check_error(message: str, locs: Sequence[str]) -> Exception:

@@ -1,0 +1,159 @@
+"""Draws from torch's generator in native code: the NumPy backend's functions, to the same bits."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+import struct
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from graphc.backends.llvm.library import Library
+from graphc.backends.llvm.linked import linked
+from graphc.backends.llvm.stream_text import SIGNATURES, stream_text
+from graphc.backends.llvm.target import host_target
+from graphc.ir.dtypes import DType
+from graphc.ir.memory import Array
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_CHUNK = 1 << 15  # numbers at a time: their words stay in the cache
+_U32, I64 = np.dtype(np.uint32), np.dtype(np.int64)
+
+_Native = Callable[..., None]
+
+
+class _Code:
+    """The functions of stream_text.py, called with arrays and integers."""
+
+    def __init__(self, library: Library) -> None:
+        self._library = library  # its memory holds the functions
+        for name, signature in SIGNATURES.items():
+            kinds = [_KINDS[part.split()[0]] for part in signature.split(",")]
+            prototype = ctypes.CFUNCTYPE(None, *kinds)
+            setattr(self, name, prototype(library.address(f"graphc_stream_{name}")))
+
+    def __getattr__(self, name: str) -> _Native:
+        raise AttributeError(name)
+
+
+_KINDS = {"ptr": ctypes.c_void_p, "i64": ctypes.c_int64}
+
+
+class Stream:
+    """See numpy.random.Stream: the words that follow a state, whose copy moves on."""
+
+    def __init__(self, code: _Code, state: Array) -> None:
+        self._code = code
+        self._state = np.array(state, I64)  # row-major
+
+    def words(self, count: int) -> Array:
+        """The next words, u32."""
+        found = np.empty(count, _U32)
+        self._code.words(self._state.ctypes.data, found.ctypes.data, count)
+        return found
+
+    def state(self) -> Array:
+        """After all that was drawn."""
+        return self._state
+
+    def filled(self, name: str, out: Array, words: int, *numbers: int) -> Array:
+        """`out`, flat, filled by a function that takes so many words for each number."""
+        function = getattr(self._code, name)
+        for start in range(0, len(out), _CHUNK):
+            part = out[start : start + _CHUNK]
+            given = self.words(words * len(part))
+            function(given.ctypes.data, part.ctypes.data, len(part), *numbers)
+        return out
+
+    def uniforms(self, count: int, dtype: DType) -> Array:
+        """In [0, 1): f64, or f32 for every other dtype."""
+        if dtype.name == "f64":
+            return self.filled("unit64", np.empty(count), 2)
+        return self.filled("unit32", np.empty(count, np.float32), 1)
+
+
+def _uniform(stream: Stream, *, shape: Sequence[int], dtype: DType) -> Array:
+    values = stream.uniforms(math.prod(shape), dtype).astype(dtype.numpy, copy=False)
+    if dtype.bits == 16:  # what rounds up to 1 becomes 0, as in torch
+        values[values == 1] = 0
+    return values
+
+
+def _bernoulli(stream: Stream, *, shape: Sequence[int], p: float, dtype: DType) -> Array:
+    # k 2^-53 < p where k < p 2^53, which is exact
+    limit = 0 if math.isnan(p) else math.ceil(math.ldexp(min(max(p, 0.0), 1.0), 53))
+    found = stream.filled("below", np.empty(math.prod(shape), np.uint8), 2, limit)
+    return found.view(bool).astype(dtype.numpy, copy=False)
+
+
+def _exponential(stream: Stream, *, shape: Sequence[int], dtype: DType) -> Array:
+    found = stream.filled("exponential", np.empty(math.prod(shape)), 2)
+    return found.astype(dtype.numpy, copy=False)
+
+
+def _randint(
+    stream: Stream, *, shape: Sequence[int], low: int, high: int, dtype: DType
+) -> Array:
+    span = high - low
+    name, words = ("modulo32", 1) if span < 2**28 else ("modulo64", 2)
+    found = stream.filled(name, np.empty(math.prod(shape), I64), words, _signed(span), low)
+    return found.astype(dtype.numpy, copy=False)
+
+
+def _signed(span: int) -> int:
+    """A number below 2^64 as the i64 of the same bits; 2^64 as 0."""
+    (found,) = struct.unpack("<q", struct.pack("<Q", span % 2**64))
+    return int(found)
+
+
+def _permutation(stream: Stream, *, n: int) -> Array:
+    order = np.arange(n, dtype=I64)
+    for start in range(0, n - 1, _CHUNK):
+        count = min(_CHUNK, n - 1 - start)
+        words = stream.words(count)
+        stream._code.permute(words.ctypes.data, order.ctypes.data, start, count, n)
+    return order
+
+
+def _normal(stream: Stream, *, shape: Sequence[int], dtype: DType) -> Array:
+    count = math.prod(shape)
+    whole = count - count % 16
+    half = dtype.bits == 16  # torch draws block by block there, so none for the ragged end
+    transform = stream._code.normal64 if dtype.name == "f64" else stream._code.normal32
+    values = stream.uniforms(whole if half else count, dtype)
+    if len(values) < count:
+        values = np.concatenate([values, np.empty(count - len(values), values.dtype)])
+    transform(values.ctypes.data, whole)
+    if count != whole:  # the last 16 values are drawn again
+        last = stream.uniforms(16, dtype)
+        transform(last.ctypes.data, 16)
+        values[count - 16 :] = last
+    return values.astype(dtype.numpy, copy=False)
+
+
+FUNCTIONS: dict[str, Callable[..., Array]] = {
+    "rng_uniform": _uniform,
+    "rng_normal": _normal,
+    "rng_bernoulli": _bernoulli,
+    "rng_randint": _randint,
+    "rng_permutation": _permutation,
+    "rng_exponential": _exponential,
+}
+
+
+def functions(directory: Path | None) -> dict[str, Callable[..., Any]]:
+    """See Backend.draws: normal numbers by 16 at least, states whose position lies in their words.
+    `directory`: where compiled code is kept."""
+    code = _Code(linked(stream_text(), None, host_target, directory, opt_level=2))
+    return {name: functools.partial(_drawn, code, name) for name in FUNCTIONS}
+
+
+def _drawn(code: _Code, name: str, state: Array, **attrs: Any) -> tuple[Array, Array]:
+    shape = (attrs["n"],) if "n" in attrs else tuple(attrs["shape"])
+    stream = Stream(code, state)
+    return FUNCTIONS[name](stream, **attrs).reshape(shape), stream.state()

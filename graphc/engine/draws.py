@@ -1,0 +1,65 @@
+"""Random numbers of the host: NumPy's functions until so many were drawn that native ones are worth
+their loading; both give the same bits, so when that is does not matter."""
+
+from __future__ import annotations
+
+import functools
+import math
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..backends.numpy.ops import TABLE
+
+_ENOUGH = 4096  # numbers, which NumPy takes a millisecond for
+_LEAST = 64  # that a draw counts as
+_WORDS = 624  # of a state, which has the place of its next word after them
+_BLOCK = 16  # fewer normal numbers than that come by pairs
+
+# what a backend may have (Backend.draws)
+NAMES = (
+    "rng_uniform", "rng_normal", "rng_bernoulli", "rng_randint", "rng_permutation",
+    "rng_exponential",
+)
+
+Functions = Mapping[str, Callable[..., Any]]
+
+
+class Native:
+    """A backend's functions, once they are loaded; NumPy's where there are none."""
+
+    def __init__(self, load: Callable[[], Functions]) -> None:
+        self._load, self._lock = load, threading.Lock()
+        self._drawn = 0
+        self._table: Functions | None = None
+
+    def wanted(self, count: int) -> Functions:
+        """Asked at each draw of `count` numbers."""
+        if self._table is None:
+            self._drawn += max(count, _LEAST)
+            if self._drawn < _ENOUGH:
+                return TABLE
+            with self._lock:
+                if self._table is None:
+                    self._table = self._loaded()
+        return self._table
+
+    def _loaded(self) -> Functions:
+        try:
+            return {**TABLE, **self._load()}
+        except (ImportError, OSError, RuntimeError):  # no compiler for this machine
+            return TABLE
+
+
+def _draw(native: Native, name: str, state: Any, **attrs: Any) -> Any:
+    count = attrs["n"] if "n" in attrs else math.prod(attrs["shape"])
+    table = native.wanted(count)
+    if not 0 <= int(state[_WORDS]) <= _WORDS or (name == "rng_normal" and count < _BLOCK):
+        table = TABLE
+    return table[name](state, **attrs)
+
+
+def functions(load: Callable[[], Functions]) -> dict[str, Callable[..., Any]]:
+    """By operator; see backends.numpy.use. `load`: asked once, when it is worth it."""
+    native = Native(load)
+    return {name: functools.partial(_draw, native, name) for name in NAMES}

@@ -1,0 +1,452 @@
+"""A version, for calls like one that it has run: guards and memory are asked by native code.
+
+A Shortcut is made of a call that a version has just run. It stands for arguments of the same
+classes, shapes and values, in the same modes; where anything is not exactly as it was, it says
+MISSED before it has done anything, and the call goes the long way, which decides. So it can be
+wrong in one direction only: what it does ask, it asks for identity.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections import Counter
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from ... import backends
+from ... import config as configuration
+from ...backends.host import entry_text as bits
+from ...backends.host.entry import Code, Conditions, Entry, Gradient, TensorFacts
+from ...frontend import promote, state_version
+from ...frontend.captured import NumberInput, TensorInput
+from ...frontend.context import _Local, local
+from ...frontend.history import gradient_kind
+from ...frontend.number_expr import is_late
+from ...frontend.storage import Storage, readers
+from ...frontend.tensor import Parameter, Tensor, from_array
+from ...frontend.tree import LEAVES, Structure, flatten_call
+from ...frontend.values import Eager
+from ..built import Built, concrete_shape, kept_for_backward
+from ..capture.streams import Draw
+from ..marks import Compilers
+from .call import Call
+from .guard_list import ask
+from .guards import Guard
+from .guards_of_calls import Differentiable, GradIsThere, SameArgument
+from .native_guards import ask_natively
+from .refused import ERRORS, mark
+from .sources import Stale, number_array, source_value
+from .version import Specialisation
+
+MISSED = object()
+_RENEWED = 4  # times that native code was wrong to ask what is counted
+_SMALL = 1024  # bytes
+_UNSPARED = 4  # calls that found gradients in use, before no more are kept
+_SPARED = 1 << 27  # bytes of gradients: where there are more, making them costs little
+# of a thread: what a version's key, and the way to it, ask
+_MODES = ("trace", "counted", "instead", "grad", "inference", "place", "autocast")
+@functools.cache
+def native_code() -> Code | None:
+    """What asks; None: not on this Python."""
+    try:
+        return Code(cast(Any, backends.get("llvm")).link, (Tensor, Parameter), Storage)
+    except ValueError:
+        return None
+
+
+class Counted(NamedTuple):
+    """The guards of a version that can only break when the count of writes grows: those that native
+    code asks, and those that Python is asked."""
+
+    entry: Entry
+    asked: list[Guard]
+
+
+class Shortcut:
+    """One way into a version."""
+
+    def __init__(
+        self, version: Specialisation, structure: Structure, leaves: list[Any], call: Call,
+        entry: Entry, asked: list[Guard], owners: list[Any], gradients: list[Gradient],
+    ) -> None:
+        """`call`: like the one that was run; `asked`: guards that Python asks; `owners`: the guard
+        of each condition; `gradients`: all that it leaves, where they may be spares."""
+        self.version, self.structure = version, structure
+        self.flat = all(type(leaf) in LEAVES for leaf in leaves) and (
+            structure == flatten_call(tuple(leaves), {})[1]
+        )
+        self.check, self._run, self.done, self._entry = entry.check, entry.run, entry.done, entry
+        self.asked, self.owners = asked, owners
+        self.guards = version.guards
+        engine = version.engine
+        self.executable = engine.built.executable
+        self.dims = call.dims
+        self.sizes = tuple([call.dims[name] for name in engine.dims])
+        types = [(concrete_shape(t, call.dims), t.dtype.numpy) for t in engine.output_types]
+        # those that get new memory: number, whether NumPy keeps such memory at hand itself
+        self.outputs = [
+            (i, math.prod(shape) * dtype.itemsize <= _SMALL, shape, dtype)
+            for i, (shape, dtype) in enumerate(types) if i not in engine.mutated
+        ]
+        self.gradients = gradients
+        at = {gradient.output for gradient in gradients}
+        self.other_outputs = [output for output in self.outputs if output[0] not in at]
+        self.counted, self.renewed = _counted_of(version), 0
+        self.results = _plain_results(version) if gradients or not version.traced.grads else None
+        self.makes = None if version.rebuild.gives_its_leaf else version.rebuild.make
+        self.unspared = 0  # calls in a row that found gradients in use
+        self.allocate = engine.allocate
+        self.config, self.stance = configuration.current(), Compilers.stance
+        self.dtype = promote.Defaults.dtype
+        self.has_numbers = bool(version.computed or version.traced.numbers)
+        self.numbers: tuple[list[Any], dict[Any, Any], list[tuple[int, Any]]] | None = None
+        self.missed: int | None = None  # the condition that did not hold last
+
+    def owner(self, condition: int) -> Guard | None:
+        """The guard on state that a condition stands for."""
+        found: Guard | None = self.owners[condition] if 0 <= condition < len(self.owners) else None
+        return found
+
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The call's result, or MISSED."""
+        version = self.version
+        if (
+            Compilers.stance is not self.stance or promote.Defaults.dtype is not self.dtype
+            or configuration.current() is not self.config or Eager.elsewhere is not None
+            or (readers and version.traced.mutations)
+        ):
+            return MISSED
+        if self.flat:
+            if kwargs:
+                return MISSED
+            leaves: Any = args
+        else:
+            found, structure = flatten_call(args, kwargs)
+            if structure != self.structure:
+                return MISSED
+            leaves = tuple(found)
+        executable = self.executable
+        lease = executable.borrow(self.sizes)
+        ran = False
+        try:
+            answer = self.check(leaves, lease.address)
+            if answer is not None and answer is not True:
+                self.missed = answer
+                return MISSED
+            call = Call(leaves, (args, kwargs))
+            call.dims, call.graded = self.dims, answer is True
+            if not self._holds(call, lease):
+                return MISSED
+            self._call(call, lease)
+            ran = True
+        finally:
+            self.done(lease.address, ran)
+            executable.give_back(lease)
+        if self.gradients and not call.graded:
+            return self._with_new_gradients(call)
+        if self.results is None:
+            return version.finish(call)
+        made = [_tensor(call.results[i], writes, state) for i, writes, state in self.results]
+        return made[0] if self.makes is None else self.makes(made)[0]
+
+    def _with_new_gradients(self, call: Call) -> Any:
+        """The end of a call that found no spares: the gradients from before it are the next."""
+        found = [gradient.tensor._grad for gradient in self.gradients]
+        result = self.version.finish(call)
+        self.unspared += 1
+        if self.unspared < _UNSPARED and all(type(grad) is Tensor for grad in found):
+            self._entry.keep(*found)
+        return result
+
+    def _holds(self, call: Call, lease: Any) -> bool:
+        """Whether what Python is asked holds, too; run-time numbers are fetched."""
+        guards = self.guards
+        if state_version.current() != guards.version and not self._counted_hold(lease):
+            return False
+        for guard in self.asked:
+            if not guard.holds_for(call):
+                return False
+        if self.has_numbers:
+            try:
+                call.numbers = self._number_arrays(call)
+            except Stale:
+                return False
+            for number, array in call.numbers:
+                self.executable.point(lease, number, array)
+        return guards.last_broken() is None
+
+    def _counted_hold(self, lease: Any) -> bool:
+        """Whether guards hold that can only break when the count of writes grows; it has."""
+        version, counted = state_version.current(), self.counted
+        if counted is not None and counted.entry.check((), lease.address) is None and all(
+            guard.holds() for guard in counted.asked
+        ):
+            self.guards.version = version
+            return True
+        self.counted = None
+        if self.guards.counted_broken() is not None:
+            return False
+        self.renewed += 1
+        if self.renewed < _RENEWED:  # others that are equal may come with every call
+            self.counted = _counted_of(self.version)
+        return True
+
+    def _number_arrays(self, call: Call) -> list[tuple[int, Any]]:
+        """Run-time numbers as arrays: those of the last call, where nothing has changed."""
+        version = self.version
+        values = [source_value(source, was, call.arguments) for source, was in version.sources]
+        last = self.numbers
+        if last is None or any(a is not b for a, b in zip(values, last[0], strict=True)):
+            sources = dict(zip((source for source, _ in version.sources), values, strict=True))
+            call.sources = sources
+            ask(self.guards.of_numbers, call)
+            arrays = [
+                (source.number, number_array(source, sources, call.dims))
+                for source in version.computed
+            ]
+            self.numbers = last = values, sources, arrays
+        call.sources = last[1]
+        return last[2]
+
+    def _call(self, call: Call, lease: Any) -> None:
+        """The native run, and the history of its results."""
+        version, executable = self.version, self.executable
+        plan, mutated = version.plan, version.engine.mutated
+        before: dict[int, Any] = {}
+        results: list[Any] = [None] * len(version.engine.output_types)
+        if plan is not None:
+            call.arrays = version.arrays_of_tensors(call.arguments)
+            for number, array in call.numbers:
+                call.arrays[number] = array
+            before = kept_for_backward(plan.read, call.arrays, mutated)
+            for i, target in mutated.items():
+                results[i] = call.arrays[target]
+        made: list[Any] = []
+        for i, small, shape, dtype in self.other_outputs if call.graded else self.outputs:
+            array = np.empty(shape, dtype) if small else self.allocate(shape, dtype)
+            results[i] = array
+            made.append(array)
+        call.results = results
+        if call.graded:
+            self.unspared = 0
+        if self._run(lease.address, *made):
+            error = executable.failure(lease)
+            if isinstance(error, ERRORS):
+                mark(error)
+            raise error
+        version.calls += 1
+        if plan is not None:
+            version.begin_flags(call.arguments)
+            call.history = plan.history(version, call, before)
+
+
+def _tensor(array: np.ndarray, writes: int, inference: bool) -> Tensor:
+    """A result: an array by itself, without history."""
+    tensor = from_array(array)
+    storage = tensor._storage
+    storage.version, storage.inference = writes, inference
+    return tensor
+
+
+def _plain_results(version: Specialisation) -> list[tuple[int, int, bool]] | None:
+    """The output, writes and inference state of each tensor that a call gives, if making them is
+    all that is left when the native code has run."""
+    traced = version.traced
+    if (
+        version.plan is not None or version.writes or version.stored or version.replay
+        or version.order or traced.deferred or traced.rebinds or traced.flags
+    ):
+        return None
+    for output in traced.result:
+        if (
+            output.kind != "value" or output.requires_grad or output.item or output.outdated
+            or output.order is not None or output.index in version.engine.mutated
+        ):
+            return None
+    found = [(each.index, each.versions, each.inference) for each in traced.result]
+    return found if len({each[0] for each in found}) == len(found) else None
+
+
+# --- making one -----------------------------------------------------------------------------------
+
+
+def shortcut_of(
+    version: Specialisation, structure: Structure, leaves: list[Any], given: Any
+) -> Shortcut | None:
+    """A way for calls like the one that a version has just run; None where Python is to decide."""
+    code = native_code() if _can_be_asked(version) else None
+    if code is None:
+        return None
+    call = Call(leaves, given)
+    try:
+        if any(not guard.holds() for guard in version.guards.on_state()):
+            return None
+        call.arrays = version.arrays_of_tensors(leaves)
+        ask(version.guards.of_calls, call)
+        ask(version.guards.of_memory, call)
+        ask(version.guards.of_fetched, call)
+    except Stale:
+        return None
+    conditions, asked, owners = Conditions(), list[Guard](), list[Any]()
+    modes = [(name, getattr(_Local, name), getattr(local, name)) for name in _MODES]
+    conditions.modes(code, local, modes)
+    if not _of_arguments(version, leaves, conditions):
+        return None
+    for guard in version.guards.of_calls:
+        if isinstance(guard, GradIsThere):
+            if not _gradient(guard, leaves, conditions):
+                return None
+        elif isinstance(guard, SameArgument):
+            conditions.same(guard.index, guard.other, True)
+    owners += [None] * (len(conditions.words) - len(owners))
+    first = len(owners)
+    for guard in version.guards.loose:
+        if guard in version.asked_by_python or not ask_natively(guard, conditions):
+            asked.append(guard)
+        owners += [guard] * (len(conditions.words) - len(owners))
+    conditions.gather(first, owners)
+    if not _tensors(version, call, conditions):
+        return None
+    conditions.gradients += _gradients(version, call.dims)
+    known = GradIsThere, SameArgument, Differentiable
+    asked += [guard for guard in version.guards.of_calls if not isinstance(guard, known)]
+    executable = version.engine.built.executable
+    entry = Entry(
+        code, conditions, len(version.inputs), len(leaves), executable.first_input,
+        executable.first_held, bool(version.traced.mutations), len(version.engine.output_types),
+        version.engine.mutated, executable.code, executable.releases,
+    )
+    gradients = conditions.gradients
+    return Shortcut(version, structure, leaves, call, entry, asked, owners, gradients)
+
+
+def _counted_of(version: Specialisation) -> Counted | None:
+    """They hold now."""
+    code, conditions, asked, owners = native_code(), Conditions(), list[Guard](), list[Any]()
+    if code is None:
+        return None
+    for guard in version.guards.counted:
+        if guard in version.asked_by_python or not ask_natively(guard, conditions):
+            asked.append(guard)
+        owners += [guard] * (len(conditions.words) - len(owners))
+    conditions.gather(0, owners)
+    return Counted(Entry(code, conditions, 0, 0, 0, 0, False, 0, {}, 0, False), asked)
+
+
+def _can_be_asked(version: Specialisation) -> bool:
+    """Whether what a version fetches and leaves is of the usual kinds."""
+    traced, built = version.traced, version.engine.built
+    return (
+        type(built) is Built and "borrow" in vars(type(built.executable))
+        and version.engine.place is None and Eager.elsewhere is None
+        and not (version.made or version.forwarded or version.places or version.said)
+        and not (version.draws or traced.deferred or traced.input_aliases)
+        and not any(type(s) is Draw or is_late(s) for s, _ in version.sources)
+        and all(
+            type(source) is NumberInput
+            or (type(source) is TensorInput and source.kind in ("argument", "tensor", "grad"))
+            for source in version.inputs
+        )
+    )
+
+
+def _of_arguments(version: Specialisation, leaves: list[Any], conditions: Conditions) -> bool:
+    """What a version is found by, of arguments that are no tensors."""
+    lifted = {s[1] for s, _ in version.sources if type(s) is tuple}
+    for i, leaf in enumerate(leaves):
+        if isinstance(leaf, Tensor):
+            if type(leaf) not in (Tensor, Parameter):
+                return False
+        elif i in lifted:
+            conditions.argument_class(i, type(leaf))
+        else:
+            if type(leaf) in LEAVES:
+                conditions.keep.append(leaf)
+            conditions.argument(i, leaf)
+    return True
+
+
+def _gradient(guard: GradIsThere, leaves: list[Any], conditions: Conditions) -> bool:
+    read = guard.read
+    tensor = read.tensor if read.argument < 0 else None
+    kind = type(leaves[read.argument] if tensor is None else tensor)
+    conditions.gradient(read.argument, tensor, kind, read.present)
+    return kind in (Tensor, Parameter)
+
+
+def _tensors(version: Specialisation, call: Call, conditions: Conditions) -> bool:
+    """What tensors are like, those that the graph reads and arguments that it does not."""
+    writes = {m.input: m.versions for m in version.traced.mutations}
+    differentiable = {
+        id(guard.tensor): guard for guard in version.guards.of_calls
+        if isinstance(guard, Differentiable)
+    }
+    fetched: set[int] = set()
+    for source in version.inputs:
+        if type(source) is not TensorInput:
+            continue
+        index = source.index
+        tensor: Any = call.arguments[index] if index >= 0 else source.tensor
+        array = call.arrays[source.number]
+        if type(tensor) not in (Tensor, Parameter) or not array.flags.c_contiguous:
+            return False
+        asks = bits.WRITTEN if source.number in writes else 0
+        if source.kind == "grad":
+            asks |= bits.OF_GRAD
+        elif index >= 0:
+            fetched.add(index)
+            asks |= _as_found(tensor)
+        elif id(tensor) in differentiable:
+            guard = differentiable.pop(id(tensor))
+            if guard.flag is None or guard.hooks:
+                return False
+            asks |= bits.ASK_GRADIENT | bits.REQUIRES * guard.flag | bits.ASK_HOOKS
+            if guard.flag:
+                asks |= bits.ASK_LEAF | bits.LEAF * guard.leaf
+        conditions.tensor(TensorFacts(
+            index, None if index >= 0 else tensor, type(tensor), source.number, array.dtype,
+            array.shape, asks, writes.get(source.number, 0),
+        ))
+        if gradient_kind(tensor) is None:
+            return False
+    unread = [
+        i for i, leaf in enumerate(call.arguments) if isinstance(leaf, Tensor) and i not in fetched
+    ]
+    return not unread and not differentiable
+
+
+def _gradients(version: Specialisation, dims: dict[str, int]) -> list[Gradient]:
+    """The gradients that a call leaves, where each may take the memory of a former one."""
+    traced, found = version.traced, list[Gradient]()
+    outputs = Counter(output.index for output in traced.outputs())
+    reads = any(type(i) is TensorInput and i.kind == "grad" for i in version.inputs)
+    if version.plan is not None or reads:
+        return []
+    for write in traced.grads:
+        value = write.value
+        if (
+            value is None or write.argument >= 0 or type(write.tensor) not in (Tensor, Parameter)
+            or value.kind != "value" or value.requires_grad or value.order is not None
+            or value.outdated or value.behind or value.index in version.engine.mutated
+            or outputs[value.index] != 1
+        ):
+            return []
+        type_ = version.engine.output_types[value.index]
+        shape = concrete_shape(type_, dims)
+        found.append(Gradient(
+            write.tensor, value.index, type_.dtype.numpy, shape, value.versions, value.inference
+        ))
+    several = len({id(each.tensor) for each in found}) < len(found)
+    size = sum(math.prod(each.shape) * each.dtype.itemsize for each in found)
+    return [] if several or size > _SPARED else found
+
+
+def _as_found(tensor: Tensor) -> int:
+    """The bits of an argument: a version's key has them."""
+    return (
+        bits.ASK_GRADIENT | bits.REQUIRES * bool(gradient_kind(tensor))
+        | bits.ASK_LEAF | bits.LEAF * (tensor._node is None)
+        | bits.ASK_INFERENCE | bits.INFERENCE * bool(tensor._storage.inference)
+    )

@@ -1,0 +1,100 @@
+"""Native draws against the NumPy backend's, to the bit: values and the state after them."""
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graphc.backends.llvm.stream import FUNCTIONS, functions
+from graphc.backends.numpy import random as reference
+from graphc.engine import draws
+from graphc.ir import dtypes
+
+# around a vector, a block of normal numbers, the words of a state, and a chunk
+COUNTS = (0, 1, 7, 8, 9, 15, 16, 17, 31, 33, 311, 312, 313, 623, 624, 625, 1249, 33000, 65552)
+FLOATS = (dtypes.f32, dtypes.f64, dtypes.bf16, dtypes.f16)
+PARTS = (0.0, 1.0, 0.5, 0.1, 2**-53, 5e-324, 1 - 2**-53, float(np.float32(0.9)))
+RANGES = (
+    (0, 10), (-5, 7), (0, 1), (0, 2**28 - 1), (0, 2**28), (0, 2**31), (-3, 2**40),
+    (-(2**63), 2**63 - 1),
+)
+
+
+@pytest.fixture(scope="module")
+def native() -> Mapping[str, Any]:
+    return functions(None)
+
+
+def cases(name: str) -> list[dict[str, Any]]:
+    if name == "rng_permutation":
+        return [{"n": count} for count in COUNTS]
+    if name == "rng_randint":
+        kinds = itertools.cycle((dtypes.i64, dtypes.i32, dtypes.f32, dtypes.u8))
+        return [{"shape": (count,), "low": low, "high": high, "dtype": next(kinds)}
+                for count in COUNTS[::3] for low, high in RANGES]
+    counts = [count for count in COUNTS if count > 15 or name != "rng_normal"]
+    floats = [{"shape": (count,), "dtype": dtype} for count in counts for dtype in FLOATS]
+    if name == "rng_bernoulli":
+        return [{**case, "p": p} for case in floats[::3] for p in PARTS]
+    return floats
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+def test_same_bits(native: Mapping[str, Any], name: str) -> None:
+    state = reference.seed_state(20261123)
+    for case in cases(name):
+        with np.errstate(all="ignore"):
+            right = reference.TABLE[name](state, **case)
+        before = state.copy()
+        found = native[name](state, **case)
+        assert np.array_equal(state, before), "the given state is not written"
+        for ours, theirs in zip(found, right, strict=True):
+            assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape), case
+            assert ours.tobytes() == theirs.tobytes(), case
+        state = right[1]  # another position each time
+
+
+def test_shapes(native: Mapping[str, Any]) -> None:
+    state = reference.seed_state(3)
+    values, _ = native["rng_uniform"](state, shape=(2, 0, 3), dtype=dtypes.f32)
+    assert values.shape == (2, 0, 3)
+    values, _ = native["rng_normal"](state, shape=(4, 5), dtype=dtypes.f32)
+    flat, _ = native["rng_normal"](state, shape=(20,), dtype=dtypes.f32)
+    assert values.tobytes() == flat.tobytes()
+
+
+def test_a_state_from_elsewhere(native: Mapping[str, Any]) -> None:
+    """A position that no state has is never followed into memory."""
+    serving = draws.functions(lambda: native)
+    serving["rng_uniform"](reference.seed_state(1), shape=(5000,), dtype=dtypes.f32)
+    state = reference.seed_state(3)
+    state[624] = 5000
+    for position in (5000, -1, 625):
+        state[624] = position
+        found = serving["rng_uniform"](state, shape=(10,), dtype=dtypes.f32)
+        right = reference.TABLE["rng_uniform"](state, shape=(10,), dtype=dtypes.f32)
+        assert [x.tobytes() for x in found] == [x.tobytes() for x in right]
+
+
+def test_names_agree() -> None:
+    assert set(draws.NAMES) == set(FUNCTIONS)
+
+
+def test_loaded_when_it_pays(native: Mapping[str, Any]) -> None:
+    """Few numbers load nothing; then native code serves, asked for once."""
+    asked = []
+    few = draws.Native(lambda: asked.append(1) or native)
+    for _ in range(60):
+        assert few.wanted(3)["rng_normal"] is reference.TABLE["rng_normal"]
+    assert not asked
+    assert few.wanted(4096)["rng_normal"] is native["rng_normal"]
+    assert few.wanted(1)["rng_poisson"] and len(asked) == 1
+
+
+def test_without_a_compiler() -> None:
+    def load() -> Mapping[str, Any]:
+        raise ImportError("no llvmlite")
+
+    assert draws.Native(load).wanted(10**6)["rng_normal"] is reference.TABLE["rng_normal"]
