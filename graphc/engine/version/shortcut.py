@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -36,7 +37,7 @@ from .guard_list import ask
 from .guards import Guard
 from .guards_of_calls import Differentiable, GradIsThere, SameArgument
 from .native_guards import ask_natively
-from .refused import ERRORS, mark
+from .refused import ERRORS, is_refusal, mark, run_python
 from .sources import Stale, number_array, source_value
 from .version import Specialisation
 
@@ -240,6 +241,26 @@ class Shortcut:
         if plan is not None:
             version.begin_flags(call.arguments)
             call.history = plan.history(version, call, before)
+
+
+def take(
+    shortcuts: Sequence[Shortcut], function: Callable[..., Any], args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """The result of a call by the first that fits, or MISSED; a call that native code refuses runs
+    in eager mode."""
+    for shortcut in shortcuts:
+        try:
+            result = shortcut.run(args, kwargs)
+        except ERRORS as error:
+            if not is_refusal(error):
+                raise
+            break
+        if result is not MISSED:
+            return result
+    else:
+        return MISSED
+    return run_python(function, args, kwargs)
 
 
 def _tensor(array: np.ndarray, writes: int, inference: bool) -> Tensor:

@@ -124,7 +124,9 @@ def record(
     for case in cases:
         source = emit(case.kernel(), Target(architecture))
         if source.text not in known:
-            known[source.text] = nvrtc.compile(source.text, architecture).uses
+            compiled = nvrtc.compile(source.text, architecture)
+            assert not compiled.losses, (case, compiled.losses)  # wgmma that waits for others
+            known[source.text] = compiled.uses
         uses = known[source.text]
         assert all(use.spilled == 0 for use in uses.values()), case
         registers = ", ".join(f"{uses[stage.name].registers}" for stage in source.stages)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,13 +12,17 @@ import pytest
 
 import graphc as torch
 from graphc import config
+from graphc.backends.cuda import choice, libraries
 from graphc.backends.cuda.apart import Products
 from graphc.backends.cuda.backend import CudaBackend
 from graphc.backends.cuda.cublaslt import CublasLt, Problem
 from graphc.backends.cuda.driver import Driver
 from graphc.backends.cuda.libraries import CUBLASLT, Found
+from graphc.ir.dim import Dim
+from graphc.ir.kernel import Product
 
 from .. import needs
+from ..product_cases import Case
 from .test_executor import trained
 
 
@@ -81,3 +86,49 @@ def test_without_the_switch_nothing_is_asked(library: Waiting) -> None:
         x = torch.ones(4, 4, device="cuda")
         torch.compile(lambda a: a @ a * 3, fullgraph=True)(x)
     assert library.problems == []
+
+
+def test_the_table_chooses(library: Waiting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By architecture, dtype and size; not where deterministic algorithms are asked for."""
+    monkeypatch.setitem(choice.LIBRARY, ("sm_80", "f32"), 8 * 8 * 8)
+    run = torch.compile(lambda a: (a @ a).relu(), fullgraph=True, dynamic=False)
+    large, small = torch.ones(8, 8, device="cuda"), torch.ones(4, 4, device="cuda")
+    with config.override(cuda_libraries="auto"):
+        for function in (run, lambda a: (a @ a).relu()):
+            library.problems.clear()
+            found = [function(x) for x in (small, large, large.half())]
+            assert [x.sum().item() for x in found] == [4 * 16, 8 * 64, 8 * 64]
+            assert [(p.m, p.result.dtype) for p in library.problems] == [(8, "f32")]
+            torch.use_deterministic_algorithms(True)
+            try:
+                assert function(large).sum().item() == 8 * 64
+            finally:
+                torch.use_deterministic_algorithms(False)
+            assert len(library.problems) == 1
+            function(large)
+            assert len(library.problems) == 2
+
+
+def test_who_has_no_library_has_kernels(
+    cuda: CudaBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(choice.LIBRARY, ("sm_80", "f32"), 1)
+    monkeypatch.setattr(libraries, "find", _nothing)
+    x = torch.ones(3, 3, device="cuda")
+    assert torch.compile(lambda a: a @ a, fullgraph=True)(x).sum().item() == 27
+    with config.override(cuda_libraries="1"), pytest.raises(libraries.MissingLibrary):
+        torch.compile(lambda a: a @ a + 1, fullgraph=True)(x)
+
+
+def _nothing(*asked: object) -> None:
+    raise libraries.MissingLibrary("cuBLASLt", "install it")
+
+
+def test_what_the_table_says() -> None:
+    product = Case("f64", 1024, 1024, 1024).kernel().template
+    assert isinstance(product, Product)
+    for architecture in ("sm_80", "sm_90", "sm_90a"):
+        assert choice.prefers_library(product, architecture)
+    assert not choice.prefers_library(product, "sm_100")
+    assert not choice.prefers_library(replace(product, k=512), "sm_80")
+    assert not choice.prefers_library(replace(product, k=Dim.var("k")), "sm_80")
