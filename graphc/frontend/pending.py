@@ -2,7 +2,8 @@
 
 The value is fetched after the run. Whether it is only returned is read off the bytecode: from the
 call of item() straight on, nothing may touch it but the building of the tuple, list or dict that
-is returned.
+is returned. Where a device tells what failed when it is waited for, item() is where the host waits:
+inside a `try` that is there, and not behind the run.
 """
 
 from __future__ import annotations
@@ -27,18 +28,27 @@ class PendingItem:
         self.tensor = tensor
 
 
-def only_returned(entry: CodeType | None, site: Any) -> bool:
+def only_returned(entry: CodeType | None, site: Any, late: bool = False) -> bool:
     """Whether the result of item() goes straight into the result of the user's function, which
     code `entry` called. `site`: the call in the original of the user's code, which runs rewritten
-    (its `code` and `offset`); None where it does not."""
+    (its `code` and `offset`); None where it does not. `late`: what failed before may be told here
+    first, so that nothing may be there to handle it."""
     # this function, SegmentTrace.pending_item(), item(), and who called it
     frame: FrameType = sys._getframe(3)
     if frame.f_back is None or frame.f_back.f_code is not entry:
         return False
     code = frame.f_code
-    if site is None or site.code.co_qualname != code.co_qualname:
-        return flows_to_return(code, frame.f_lasti)
-    return flows_to_return(site.code, site.offset)
+    offset = frame.f_lasti
+    if site is not None and site.code.co_qualname == code.co_qualname:
+        code, offset = site.code, site.offset
+    return flows_to_return(code, offset) and not (late and is_handled(code, offset))
+
+
+@functools.lru_cache(maxsize=1024)
+def is_handled(code: CodeType, offset: int) -> bool:
+    """Whether what the instruction at `offset` raises goes to a handler in the same code."""
+    entries = dis.Bytecode(code).exception_entries  # type: ignore[attr-defined]
+    return any(entry.start <= offset < entry.end for entry in entries)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -142,7 +142,8 @@ class SegmentTrace(Trace):
         return found
 
     def pending_item(self, tensor: Tensor) -> Any:
-        if not self.whole or self.strict or not only_returned(self.entry, self.site):
+        late = tensor.device.type != "cpu"
+        if not self.whole or self.strict or not only_returned(self.entry, self.site, late):
             return None
         state = tensor if tensor._trace is self else self.shadow(tensor)
         return PendingItem(self.wrap(self.read(state)))

@@ -17,18 +17,20 @@ _Costs: TypeAlias = dict[tuple[Any, ...], tuple[int, int]]
 
 class Work(NamedTuple):
     """What a kernel, or several equal ones at once, has to do: bytes of the buffers that it reads
-    and writes, floating-point operations; and the seconds that it took, with all its launches."""
+    and writes, floating-point operations; and the seconds that it took, with all its launches.
+    `what`: the kernel's operators, and the user's line of the first."""
 
     bytes: int
     flops: int
     seconds: float
     device: int  # the GPU's number
+    what: str
 
     def and_(self, other: Work) -> Work:
         """Both."""
         return Work(
             self.bytes + other.bytes, self.flops + other.flops, self.seconds + other.seconds,
-            self.device,
+            self.device, self.what,
         )
 
 
@@ -74,10 +76,15 @@ def _ran(all_timed: list[Any], began: float, device: int, costs: _Costs) -> Iter
         launches = all_timed[first:end]
         seconds = 1e-3 * sum(timed.taken for timed in launches)
         cost = _cost(launches[0].of, launches[0].dims, costs)
-        work: Work | None = Work(*cost, seconds, device) if launches[0].of else None
+        of = launches[0].of
+        work: Work | None = Work(*cost, seconds, device, _what(of[0])) if of else None
         for timed in launches:
             yield Ran(timed.name, began + 1e-3 * timed.start, 1e-3 * timed.taken, work)
             work = None
+
+
+def _what(step: Any) -> str:
+    return f"{step.kernel.name} {step.locs[0]}" if step.locs else str(step.kernel.name)
 
 
 def _cost(of: tuple[Any, ...], dims: Mapping[str, int], costs: _Costs) -> tuple[int, int]:

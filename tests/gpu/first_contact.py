@@ -6,7 +6,9 @@
     python -m tests.gpu.first_contact --rehearse       # no GPU: on the emulator, with small sizes
 
 Each stage is a process of its own with a time limit: a lost context, or a hang, ends that stage
-alone. What is found is a JSON line at once (tests/gpu/results.jsonl), and a table at the end.
+alone. The limit is its share of the time that is left, so that every stage gets to say something,
+and what one leaves the others have. What is found is a JSON line at once (tests/gpu/results.jsonl),
+and a table at the end.
 """
 
 from __future__ import annotations
@@ -28,8 +30,8 @@ FOLDER = Path(__file__).parent
 
 
 class Stage(NamedTuple):
-    """A module of stages/, whose `run(bed, record)` is the work, and the seconds that it may
-    take."""
+    """A module of stages/, whose `run(bed, record)` is the work, and its share of the time: seconds
+    of nine minutes, where all stages run and each takes what it may."""
 
     name: str
     seconds: int
@@ -37,17 +39,17 @@ class Stage(NamedTuple):
 
 
 STAGES = (
-    Stage("environment", 60, "driver, device, libraries and their versions"),
-    Stage("ceilings", 90, "copies, products of libraries, launches, nodes of graphs"),
-    Stage("driver", 90, "every call of the Driver, by its tests"),
-    Stage("kernels", 120, "every kernel of small models against the interpreter's numbers"),
-    Stage("training", 240, "losses of small models, beside the CPU's"),
-    Stage("products", 240, "products of matrices beside PyTorch's"),
-    Stage("attention", 180, "attention beside PyTorch's"),
-    Stage("bandwidth", 180, "kernels of rows, columns and elements beside a copy"),
-    Stage("models", 400, "GPT-2 124M, ResNet-50 and BERT-base beside PyTorch"),
-    Stage("parity", 400, "operators, modules, optimizers, by the tests of devices"),
-    Stage("sanitizer", 300, "compute-sanitizer over the kernels"),
+    Stage("environment", 25, "driver, device, libraries and their versions"),
+    Stage("ceilings", 30, "copies, products of libraries, launches, nodes of graphs"),
+    Stage("driver", 30, "every call of the Driver, by its tests"),
+    Stage("kernels", 60, "every kernel of small models against the interpreter's numbers"),
+    Stage("training", 60, "losses of small models, beside the CPU's"),
+    Stage("models", 150, "GPT-2 124M, ResNet-50 and BERT-base, their kernels, beside PyTorch"),
+    Stage("products", 50, "products of matrices beside PyTorch's"),
+    Stage("attention", 40, "attention beside PyTorch's"),
+    Stage("bandwidth", 30, "kernels of rows, columns and elements beside a copy"),
+    Stage("parity", 50, "operators, modules, optimizers, by the tests of devices"),
+    Stage("sanitizer", 15, "compute-sanitizer over the kernels"),
 )
 
 
@@ -63,7 +65,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if stage.name in (asked.only or names[names.index(asked.start):])
     ]
     end = time.monotonic() + 60 * asked.minutes
-    failed = sum(_run(stage, results, asked, end) for stage in chosen)
+    failed = 0
+    for at, stage in enumerate(chosen):
+        left = end - time.monotonic()
+        share = stage.seconds / sum(each.seconds for each in chosen[at:])
+        failed += _run(stage, results, asked, left * share)
     print("\n" + "\n".join(map(said, results.lines())))
     print(f"{len(chosen) - failed} of {len(chosen)} stages came to their end; {results.path}")
     return failed
@@ -82,11 +88,10 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _run(stage: Stage, results: Results, asked: argparse.Namespace, end: float) -> bool:
-    """One stage, in a process. Returns whether it failed."""
+def _run(stage: Stage, results: Results, asked: argparse.Namespace, limit: float) -> bool:
+    """One stage, in a process, for so many seconds. Returns whether it failed."""
     record = results.recorder(stage.name, "")
-    left = end - time.monotonic()
-    if left < 5:
+    if limit < 5:
         record("not begun", reason="the time of all stages is over")
         return True
     command = [
@@ -96,7 +101,7 @@ def _run(stage: Stage, results: Results, asked: argparse.Namespace, end: float) 
     ]
     began = time.monotonic()
     try:
-        code = subprocess.run(command, check=False, timeout=min(stage.seconds, left)).returncode
+        code = subprocess.run(command, check=False, timeout=limit).returncode
         ended = "ok" if code == 0 else f"exit status {code}"
     except subprocess.TimeoutExpired:
         ended = "stopped: it took too long"

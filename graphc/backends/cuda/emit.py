@@ -15,4 +15,4 @@ def emit(kernel: Kernel, target: Target = OLDEST) -> Source:
     """A kernel as CUDA C. Raises NotImplementedError for what there is no code for."""
     if kernel.template is not None:
         return templates.render(kernel, target)
-    return loops.render(kernel)
+    return loops.render(kernel, target)

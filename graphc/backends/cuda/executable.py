@@ -147,10 +147,7 @@ class Executable:
         graphs: str = "auto", products: Products | None = None,
     ) -> None:
         self.program, self.memory, self._target = program, memory, target
-        # where bytes meet is known for known sizes
-        self._gathered: list[Batch] = [(step,) for step in program.steps]
-        if not program.dims:
-            self._gathered = together(program, {})
+        self._gathered = together(program, {})
         self._kernels = Built(program, self._gathered, target, code, products)
         self._routines = {
             number: HostRoutine(step, table) for number, step in enumerate(leaves(program.steps))

@@ -71,6 +71,12 @@ template <int N, class T> __device__ inline Pack<T, N> load_pack(
   for (int n = 0; n < N; n++) pack.x[n] = n < left ? from[n] : T();
   return pack;
 }
+template <int N, class T> __device__ inline Pack<T, N> filled_pack(T x) {
+  Pack<T, N> pack;
+  #pragma unroll
+  for (int n = 0; n < N; n++) pack.x[n] = x;
+  return pack;
+}
 template <class T, int N> __device__ inline void store_pack(
     T* to, const Pack<T, N>& pack, bool whole, i64 left = N) {
   if (whole) { *(Pack<T, N>*)to = pack; return; }

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from graphc.backends.cuda.prelude import PRELUDE
 from graphc.ir.dim import Dim, Size, evaluate
 
-SHARED_MOST = 227 << 10  # bytes that a block may have, on sm_90; 163 KiB on sm_80
+SHARED_MOST = 227 << 10  # bytes that a block may have, on sm_90
+_SHARED = {80: 163 << 10, 87: 163 << 10, 90: SHARED_MOST, 100: SHARED_MOST, 103: SHARED_MOST}
+_SHARED_ELSEWHERE = 99 << 10  # sm_86, sm_89, sm_120
 GRID_MOST = (1 << 31) - 1
 # What NVRTC takes, about: for any text, and for each character of it behind the prelude. A process
 # is begun for so many seconds of its work, and gets so many texts, so that all end together.
@@ -20,9 +23,19 @@ _WORTH, _PARTS = 0.3, 3
 class Target:
     """An architecture that NVRTC knows ("sm_80", "sm_90", "sm_90a"). The order of arithmetic does
     not depend on it, but for attention's on sm_90a, whose tiles are larger; which instructions a
-    template uses may."""
+    template uses may, and where loops keep their Locals. `limit`: bytes of shared memory that a
+    block may have, where that is not the architecture's."""
 
     architecture: str
+    limit: int | None = None
+
+    @property
+    def shared(self) -> int:
+        """Bytes that a block may have."""
+        if self.limit is not None:
+            return self.limit
+        number = re.match(r"sm_(\d+)", self.architecture)
+        return _SHARED.get(int(number[1]) if number else 0, _SHARED_ELSEWHERE)
 
 
 OLDEST = Target("sm_80")

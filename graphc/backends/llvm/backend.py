@@ -86,7 +86,7 @@ class LlvmBackend:
 
         with self._lock:
             known = next(iter((*self._kept, *self._caches)), None)
-        return linked(text, symbols, self.target, known if self.keeps else None)
+        return linked(text, symbols, lambda: self.target, known if self.keeps else None)
 
     def build(self, program: Program, host: Host) -> Executable:
         """Raises LLVMError."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import hashlib
 import math
 import struct
 from collections.abc import Callable, Sequence
@@ -12,11 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphc.backends.host.store import Store
-from graphc.backends.llvm.identity import identity
-from graphc.backends.llvm.image import Image
-from graphc.backends.llvm.jit import compile_object
 from graphc.backends.llvm.library import Library
+from graphc.backends.llvm.linked import linked
 from graphc.backends.llvm.stream_text import SIGNATURES, stream_text
 from graphc.backends.llvm.target import host_target
 from graphc.ir.dtypes import DType
@@ -153,7 +149,7 @@ FUNCTIONS: dict[str, Callable[..., Array]] = {
 def functions(directory: Path | None) -> dict[str, Callable[..., Any]]:
     """See Backend.draws: normal numbers by 16 at least, states whose position lies in their words.
     `directory`: where compiled code is kept."""
-    code = _Code(_library(directory))
+    code = _Code(linked(stream_text(), None, host_target, directory, opt_level=2))
     return {name: functools.partial(_drawn, code, name) for name in FUNCTIONS}
 
 
@@ -161,16 +157,3 @@ def _drawn(code: _Code, name: str, state: Array, **attrs: Any) -> tuple[Array, A
     shape = (attrs["n"],) if "n" in attrs else tuple(attrs["shape"])
     stream = Stream(code, state)
     return FUNCTIONS[name](stream, **attrs).reshape(shape), stream.state()
-
-
-def _library(directory: Path | None) -> Library:
-    """The code, linked: as an earlier process kept it, or compiled now."""
-    store, told = Store(directory, b"graphc draws 1\n", ".draws"), identity()
-    key = hashlib.sha256(b"stream" + (told or b"")).digest()
-    found = store.read(key) if told is not None else None
-    if found is not None:
-        return Library.of(Image.decode(found))
-    library = Library([compile_object(stream_text(), host_target(), opt_level=2)])
-    if told is not None and library.image is not None:
-        store.write(key, library.image.encode())
-    return library

@@ -12,6 +12,7 @@ from graphc.ir.kernel import (
     Apply,
     Carry,
     Check,
+    IndexValue,
     Let,
     Load,
     Local,
@@ -19,6 +20,7 @@ from graphc.ir.kernel import (
     Scalar,
     Stmt,
     Store,
+    Var,
     walk,
 )
 from graphc.ir.op import REGISTRY
@@ -134,6 +136,8 @@ def _survey_index(size: Size, var: str, found: Survey) -> None:
 
 def plan_vector(loop: Loop, extent: Size, target: Target) -> VectorPlan:
     """The width and tail of a vector loop over `extent` iterations."""
+    if is_uneven(loop):
+        return VectorPlan(1, "none")
     found = survey(loop)
     width = _register_lanes(found.dtypes, target)
     lanes = min(width * _registers(found, width, bool(loop.carries), target), _MOST_LANES)
@@ -158,6 +162,30 @@ def plan_vector(loop: Loop, extent: Size, target: Target) -> VectorPlan:
     if lanes >= extent:
         return VectorPlan(lanes, "once") if lanes > 1 else VectorPlan(1, "none")
     return VectorPlan(lanes, "masked" if costly else "after")
+
+
+def is_uneven(loop: Loop) -> bool:
+    """Whether lanes go through a serial loop inside a different number of times."""
+    varying = {loop.var}
+    for stmt in walk.statements(loop.body):
+        if isinstance(stmt, Let) and _names(stmt.value) & varying:
+            varying.add(stmt.name)
+        elif isinstance(stmt, Loop):
+            if isinstance(stmt.extent, Dim) and stmt.extent.variables() & varying:
+                return True
+            varying |= {carry.name for carry in stmt.carries}
+    return False
+
+
+def _names(root: Scalar) -> set[str]:
+    """What a scalar reads, integers in indices, too."""
+    found: set[str] = set()
+    for part in walk.parts((root,)):
+        if isinstance(part, Var):
+            found.add(part.name)
+        elif isinstance(part, (Load, IndexValue)) and isinstance(part.index, Dim):
+            found |= part.index.variables()
+    return found
 
 
 def _register_lanes(found: set[DType], target: Target) -> int:

@@ -14,14 +14,15 @@ from .. import dtypes, ops
 from ..dtypes import DType
 from ..graph import Builder, Expr, Node
 
-_MOST_WINDOWS = 4  # that hold one place
+_MOST_WINDOWS = 9  # that hold one place
 
 
 def gathered(
     builder: Builder, g: Node, indices: Node, plane: tuple[int, ...], pool: Mapping[str, Any]
 ) -> Node | None:
-    """max_pool_grad(g, indices) for the pool with these attributes, over planes of these sizes."""
-    if not all(isinstance(size, int) for size in (*plane, *g.shape)):
+    """max_pool_grad(g, indices) for the pool with these attributes, over planes of these sizes; how
+    many planes there are may be symbolic. None where it is no such sum."""
+    if not all(isinstance(size, int) for size in (*plane, *g.shape[-len(plane) :])):
         return None
     held = [-(-k // s) for k, s in zip(pool["window"], pool["stride"], strict=True)]
     if {*pool["dilation"]} != {1} or math.prod(held) > _MOST_WINDOWS:

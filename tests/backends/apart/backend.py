@@ -28,8 +28,8 @@ LACKING = frozenset({"lgamma", "digamma", "erfinv"})  # operators that the host 
 class ApartBackend(LlvmBackend):
     """See Backend."""
 
-    # a counter takes f64, and what is sorted side by side has lanes of different lengths
-    machine = replace(WIDE, by_counter=False, sorting=None)
+    # a counter takes f64
+    machine = replace(WIDE, by_counter=False)
 
     def __init__(self) -> None:
         super().__init__()

@@ -50,6 +50,8 @@ class EmulatedBackend(CudaBackend):
         super().__init__()
         self.toolchain, self.target = toolchain, target
         self.schedule = Schedule()
+        self.worst = 0  # wavefronts of an access of shared memory, in launches that were watched
+        self.kernels: dict[str, Kernel] = {}
         self.sources: dict[str, Source] = {}
         self._texts: dict[str, str] = {}  # the symbol of the first kernel with a text
         self._pending: dict[str, str] = {}
@@ -59,6 +61,7 @@ class EmulatedBackend(CudaBackend):
         """The symbol of a kernel, which is compiled at the next call."""
         symbol = kernel_symbol(kernel)
         if symbol not in self.sources:
+            self.kernels[symbol] = kernel
             source = self.sources[symbol] = emit(kernel, self.target)
             if source.text not in self._texts:
                 self._pending[symbol] = source.text
@@ -86,10 +89,11 @@ class EmulatedBackend(CudaBackend):
         if source.scratch:
             arguments.append(np.full(evaluate(source.scratch, dict(named)), 0xFF, np.uint8))  # NaN
         for stage in source.stages:
-            library.launch(
+            counts = library.launch(
                 stage.name, (grid(stage, named),), (stage.threads,), arguments, stage.shared,
                 self.schedule,
             )
+            self.worst = max(self.worst, counts.worst)
             if status[0]:
                 raise CheckFalse(kernel_checks(kernel)[status[2]], int(status[3]))
 

@@ -116,6 +116,8 @@ def test_what_kernels_do_and_how_well(
     (product,) = [event for key, event in works.items() if key.startswith("product")]
     assert product.bytes == 2 * 4 * (64 * 32 + 32 * 16 + 64 * 16)
     assert product.flops == 2 * (2 * 64 * 32 * 16 + 64 * 16)
+    assert product.work is not None and product.work.what.startswith("dot_general_exp ")
+    assert __file__ in product.work.what
     assert product.count == 2 and product.work is not None and product.work.seconds == 0.004
     assert sum(event.bytes for event in works.values()) >= product.bytes + 2 * 4 * 2 * 64 * 32
     assert all(event.work.seconds >= 0.004 for event in works.values() if event.work is not None)

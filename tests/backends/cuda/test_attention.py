@@ -13,7 +13,7 @@ import pytest
 
 from graphc.backends.cuda.emit import emit
 from graphc.backends.cuda.emulator import ALL, EmulatedError, Library, Schedule, Toolchain
-from graphc.backends.cuda.source import Source
+from graphc.backends.cuda.source import Source, Target
 from graphc.ir import dtypes
 from graphc.ir.dim import Dim, Size
 from graphc.ir.dtypes import DType
@@ -93,23 +93,36 @@ def test_every_schedule_gives_the_same_bits(name: str, emulated: EmulatedBackend
 
 FEW = (
     Case(m=3, n=700, mask=(bool_, (3, 700))), Case(m=8, n=400, dtype=bf16, e=64, f=40),
+    Case(m=70, n=1030, dtype=bf16, e=16, f=8),
     Case(m=8, n=300, causal=True), Case(m=1, n=257, dtype=f16, drop="draw"),
+    Case(m=130, n=1100, causal=True, drop="draw"),
 )
 
 
 @pytest.mark.parametrize(
-    "few", [FEW[:2], pytest.param(FEW[2:], marks=pytest.mark.slow)], ids=("two", "more")
+    "few", [FEW[:3], pytest.param(FEW[3:], marks=pytest.mark.slow)], ids=("three", "more")
 )
 def test_few_queries_share_out_their_keys(
     few: Sequence[Case], emulated: EmulatedBackend
 ) -> None:
     """Parts in scratch, and a stage that puts them together in their order."""
     for case in few:
-        stages = emit(case.kernel()).stages
+        stages = emit(case.kernel(), Target("sm_90a")).stages
         assert [stage.name.split("_")[-1] for stage in stages] == ["forward", "combine"]
-        assert stages[0].blocks == 2 * -(-int(case.n) // 256)  # type: ignore[arg-type]
+        m, n = int(case.m), int(case.n)  # type: ignore[arg-type]
+        assert stages[0].blocks == 2 * -(-m // (16 if m <= 16 else 64)) * -(-n // 256)
         check(emulated, case, (Schedule(), WATCHED[0]))
     assert len(emit(replace(FEW[1], n=256).kernel()).stages) == 1
+
+
+def test_blocks_that_share_keys_are_not_too_many() -> None:
+    """As many as a device has room for; none shares where there are enough queries."""
+    case = Case(batch=(8,), m=1, n=1 << 17, dtype=bf16, e=128, f=128)
+    for batch, keys in (((8,), 1024), ((600,), 1 << 16), ((4096,), 1 << 17)):
+        stages = emit(replace(case, batch=batch).kernel()).stages
+        assert stages[0].blocks == batch[0] * (1 << 17) // keys, (batch, stages)
+    full = replace(case, batch=(64,), m=64, n=8192)
+    assert [len(emit(replace(full, m=m).kernel()).stages) for m in (16, 64)] == [2, 1]
 
 
 def test_symbolic_lengths(emulated: EmulatedBackend) -> None:
@@ -176,6 +189,19 @@ def test_rows_whose_mask_is_the_least_float(emulated: EmulatedBackend) -> None:
             lse = arrays[[param.name for param in kernel.params].index(reads["lse"].buffer)]
             lse.reshape(2, 70)[0] = -3.3895314e38
         agree(kernel, launched(emulated, kernel, arrays, {}), meaning(kernel, arrays, {}))
+
+
+def test_what_is_dropped_is_0(emulated: EmulatedBackend) -> None:
+    """Whatever it was: NaN times 0 would be NaN."""
+    kernel = Case(GRAD, dtype=bf16, drop="kept").kernel()
+    arrays = operands(kernel, {})
+    names = [param.name for param in kernel.params]
+    inputs = dict(kernel.template.inputs)  # type: ignore[union-attr]
+    arrays[names.index(inputs["lse"].buffer)].reshape(2, 70)[:, 3] = np.nan
+    want = meaning(kernel, arrays, {})
+    assert all(np.isnan(x.astype("f8")).any() for x in want[-3:])
+    assert not np.isnan(want[-1].astype("f8")).all()
+    agree(kernel, launched(emulated, kernel, arrays, {}), want)
 
 
 @pytest.mark.slow

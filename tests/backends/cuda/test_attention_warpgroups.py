@@ -101,6 +101,17 @@ def test_rows_that_attend_to_nothing(kind: str, hopper: EmulatedBackend) -> None
     agree(kernel, launched(hopper, kernel, arrays, {}), meaning(kernel, arrays, {}))
 
 
+@pytest.mark.slow
+def test_what_is_dropped_is_0(hopper: EmulatedBackend) -> None:
+    """Whatever it was."""
+    kernel = Case(GRAD, dtype=bf16, m=70, n=140, e=64, f=64, drop="kept").kernel()
+    arrays = operands(kernel, {})
+    names = [param.name for param in kernel.params]
+    inputs = dict(kernel.template.inputs)  # type: ignore[union-attr]
+    arrays[names.index(inputs["lse"].buffer)].reshape(2, 70)[:, 3] = np.nan
+    agree(kernel, launched(hopper, kernel, arrays, {}), meaning(kernel, arrays, {}))
+
+
 def test_what_is_left_to_mma() -> None:
     """Few rows, f32, and other architectures."""
     case = OPTIONS["causal"]

@@ -119,6 +119,25 @@ SHIFT = """kernel shift(a: f32[4096] in, o: f32[4096] out) dims () {
     vector v in [128] { store t[v] = a[128*p + v] }
     vector w in [128] { store o[128*p + w] = t[(w + 1) % 128] }
   } } }"""
+# parts beside each other: a bound that no pack crosses, or one that packs do
+PARTS = """kernel parts(a: f32[{a}] in, b: f32[{b}] in, n: i64[1] in, o: f32[16384] out) dims () {{
+  stage {{ parallel p in [16] chunk [1] {{
+    k = n[0]
+    vector v in [1024] {{
+      i = index[v + {minus}]
+      low = lt.bool(index[v], {first}:i64)
+      in = logical_and.bool(ge.bool(i, 0:i64), logical_or.bool(le.bool(i, {last}:i64), low))
+      x = (a[{first}*p + v] if low else 7.0:f32)
+      y = (b[{second}*p + v + {minus}] if in else 0.0:f32)
+      z = (b[v] if gt.bool(k, 4:i64) else 3.0:f32)
+      store o[1024*p + v] = add.f32(z, add.f32(x, y))
+    }}
+  }} }} }}"""
+# rows of more than a warp, between which nobody waits: a block takes several
+APPLY = """kernel apply(a: f32[262912] in, w: f32[256] in, o: f32[262912] inout) dims () {
+  stage { parallel p in [1027] chunk [1] { vector v in [256] {
+    store o[256*p + v] = add.f32(o[256*p + v], mul.f32(a[256*p + v], w[v]))
+  } } } }"""
 BYTES = """kernel bytes(
     a: i8[4096] in, b: bool[4096] in, o: i8[4096] out, q: bool[4096] out) dims () {
   stage { parallel p in [4] chunk [1] { vector v in [1024] {
@@ -139,6 +158,9 @@ KERNELS = {
     "STEP": STEP,
     "UPDATES": UPDATES,
     "SHIFT": SHIFT,
+    "APPLY": APPLY,
+    "PARTS": PARTS.format(first=256, second=768, minus=-256, last=767, a=4096, b=12288),
+    "ODD_PARTS": PARTS.format(first=255, second=769, minus=-255, last=768, a=4080, b=12304),
     "BYTES": BYTES,
 }
 N = 70_001
@@ -226,6 +248,7 @@ def test_nothing_is_waited_for_where_nothing_is_shared() -> None:
     for name in ("BLOCK_ROWS", "ODD_ROWS", "NORM", "LONG_NORM"):
         assert waits.pop(name) == 1
     assert waits.pop("SHIFT") == 2  # behind what was read of the last row's, and what is stored
+    assert waits.pop("STEP") == 1  # for what a warp computes
     assert set(waits.values()) == {0}, waits
     for name, most in (
         ("SHORT_ROWS", 4), ("WARP_ROWS", 4), ("BLOCK_ROWS", 4), ("ODD_ROWS", 1), ("NORM", 4)
@@ -234,6 +257,23 @@ def test_nothing_is_waited_for_where_nothing_is_shared() -> None:
         assert mapping.kept and set(mapping.widths) == {most}
     assert len(plan(kernel_of("LONG_NORM"))[0].kept) == 1  # there is no room for both
     assert "DYNAMIC_SHARED" not in text_of("WARP_ROWS")
+
+
+def test_blocks_of_several_rows() -> None:
+    (mapping,) = plan(kernel_of("APPLY"))
+    assert (mapping.groups, mapping.group, mapping.widths) == (2, 64, (4,))
+    (mapping,) = plan(parse_kernel(APPLY.replace("1027", "99999").replace("262912", "25599744")))
+    assert (mapping.groups, mapping.blocks) == (4, 1 << 14)
+    for kernel in ("BLOCK_ROWS", "SHIFT", "LONG_NORM"):
+        assert plan(kernel_of(kernel))[0].groups == 1
+
+
+def test_conditions_of_packs() -> None:
+    """Where a condition holds for all of a pack or for none, the pack is one access."""
+    (even,), (odd,) = plan(kernel_of("PARTS")), plan(kernel_of("ODD_PARTS"))
+    assert even.widths == (4,) and odd.widths == (1,)
+    assert text_of("PARTS").count("? load_pack<4>(") == 3
+    assert "load_pack" not in text_of("ODD_PARTS")
 
 
 def test_what_no_iteration_changes_is_computed_once() -> None:

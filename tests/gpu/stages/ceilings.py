@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from graphc.backends.cuda.driver import DEFAULT_STREAM, Node, pack
+from graphc.profiler.kernels import ceilings
 
 from ..bed import Bed
 from ..results import Record
@@ -23,6 +24,7 @@ def run(bed: Bed, record: Record) -> None:
     """A line for each ceiling."""
     _copies(bed, record)
     _launches(bed, record)
+    _own(bed, record)
     _libraries(record)
 
 
@@ -84,6 +86,13 @@ def _launches(bed: Bed, record: Record) -> None:
             f"graph of {nodes}", us_of_host=host, us_per_node=median * 1e3 / nodes,
             us_per_launch_of_a_loop=loop * 1e3 / nodes, us_of_an_update=update,
         )
+
+
+def _own(bed: Bed, record: Record) -> None:
+    """What graphc's profiler says are the most, and takes shares of."""
+    with bed.device():
+        found = ceilings(0)
+    record("graphc's ceilings", found=found and found._asdict())
 
 
 def _libraries(record: Record) -> None:

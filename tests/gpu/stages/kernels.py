@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from graphc.backends.cuda.driver import DEFAULT_STREAM, SHARED_DEFAULT, Function, pack
+from graphc.backends.cuda.driver import Function
 from graphc.backends.cuda.emit import emit
 from graphc.backends.cuda.prelude import PRELUDE
-from graphc.backends.cuda.source import Source, batch, grid
-from graphc.ir.dim import evaluate
+from graphc.backends.cuda.source import Source, batch
 
 from .. import bundle, recorded
 from ..bed import Bed, difference
+from ..launching import Placed
 from ..recorded import Recorded
 from ..results import Record
 
@@ -54,31 +54,10 @@ def _fault(
     bed: Bed, launch: Recorded, source: Source, functions: Mapping[str, Function]
 ) -> str:
     """What is wrong of what a kernel writes; "" where nothing is."""
-    driver, kernel = bed.driver, launch.kernel
-    named = list(zip(kernel.dims, launch.dims, strict=True))
-    env = dict(named)
-    buffers = [bed.put(array) for array in launch.before]
-    status = bed.put(np.zeros(4, np.int64))
-    words = [*buffers, *launch.dims, *(evaluate(size, env) for size in source.sizes), status]
-    kinds = f"{len(buffers)}P{len(words) - len(buffers) - 1}qP"
-    held = [*buffers, status]
-    if source.scratch != 0:
-        held.append(driver.allocate(max(evaluate(source.scratch, env), 1)))
-        words.append(held[-1])
-        kinds += "P"
-    for stage in source.stages:
-        function = functions[stage.name]
-        if stage.shared > SHARED_DEFAULT:
-            driver.allow_shared(function, stage.shared)
-        prepared = driver.prepare(
-            function, (grid(stage, named), 1, 1), (stage.threads, 1, 1), pack(kinds, words),
-            stage.shared,
-        )
-        driver.launch(prepared, DEFAULT_STREAM)
-    driver.synchronise()
-    found = [bed.get(place, want) for place, want in zip(buffers, launch.after, strict=True)]
-    for place in held:
-        driver.free(place)
+    placed = Placed(bed, launch.kernel, source, functions, launch.before, launch.dims)
+    with placed:
+        placed.begin()
+        found = placed.found()
     return "; ".join(_differences(launch, found))
 
 

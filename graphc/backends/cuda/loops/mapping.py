@@ -11,18 +11,32 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from graphc.backends.cuda.loops import tiles
 from graphc.backends.cuda.loops.indices import Indices
-from graphc.backends.cuda.loops.ordering import coefficient, locals_of
+from graphc.backends.cuda.loops.lanes import (
+    LaneAccess,
+    Lanes,
+    is_own,
+    is_pack,
+    lane_accesses,
+    names_of_lanes,
+    vector_loops,
+)
+from graphc.backends.cuda.loops.ordering import locals_of
+from graphc.backends.cuda.loops.reductions import slot_bytes
 from graphc.backends.cuda.loops.shapes import is_dear, variables
-from graphc.ir.dim import Atom, Dim, Size, ceil_div, minimum, substitute, unwrap
+from graphc.backends.cuda.loops.steps import divides, step
+from graphc.backends.cuda.loops.tiles import Tile, find_tile
+from graphc.backends.cuda.source import OLDEST, Target
+from graphc.ir.dim import Dim, Size, ceil_div, maximum, minimum, product, unwrap
 from graphc.ir.kernel import (
     Check,
-    IndexValue,
     Kernel,
     Let,
     Load,
     Local,
     Loop,
+    Scalar,
     Stmt,
     Store,
     walk,
@@ -33,80 +47,63 @@ _BLOCK = 256  # threads of a block of several groups; of a group with a pack for
 _GROUP_MOST = 512  # threads of a group
 _BLOCKS = 512  # while there are fewer blocks, one has fewer groups
 _FEW_BLOCKS = 1024  # that fill a GPU
+_MANY_BLOCKS = 1 << 14  # from which on a block takes several iterations: to begin one costs, too
 _BLOCK_LEAST = 64  # threads of a block of several groups
 _THREADS = 1 << 16  # groups get wider while there are fewer threads
 _ELEMENTS = 32  # of a row, in a thread of a warp
 _WIDE_ELEMENTS = 16  # in a thread of a block
 _BYTES = 16  # of one access
 _COLUMNS = 1 << 18  # columns, from which on a thread takes several of them
+SCALARS = 256  # bytes of shared memory for what one warp computes for its block
 _KEPT = 64  # words of Locals in a thread's registers
-_UNKNOWN = 1024  # lanes that are expected where their number is symbolic
 
 
 @dataclass(frozen=True, slots=True)
 class StageMapping:
     """Of one stage. `widths`: of its vector loops, in order; `kept`: how many elements of a Local
-    a thread has in registers."""
+    a thread has in registers; `spilled`: the Locals that a block has no room for, which lie in
+    global memory: `spill` bytes for each group. `tile`: what a block takes instead of iterations,
+    in any order."""
 
     group: int
     groups: int
     blocks: Size
     widths: tuple[int, ...]
     kept: Mapping[str, int]
+    tile: Tile | None = None
+    spilled: frozenset[str] = frozenset()
+    spill: int = 0
 
     @property
     def threads(self) -> int:
         """Of a block."""
         return self.group * self.groups
 
+    @property
+    def spilled_bytes(self) -> Size:
+        """Of a launch, whose grid is never empty."""
+        return unwrap(maximum(1, self.blocks) * self.groups * self.spill)
+
     def __str__(self) -> str:
         widths = " ".join(map(str, self.widths)) or "no lanes"
         kept = f", in registers: {' '.join(sorted(self.kept))}" if self.kept else ""
+        kept += f", in global memory: {' '.join(sorted(self.spilled))}" if self.spilled else ""
+        kept += f", {self.tile}" if self.tile else ""
         return (
             f"{self.blocks} blocks of {self.groups} x {self.group} threads, widths {widths}{kept}"
         )
 
 
-def plan(kernel: Kernel) -> tuple[StageMapping, ...]:
+def plan(kernel: Kernel, target: Target = OLDEST) -> tuple[StageMapping, ...]:
     """The mapping of a kernel of loops."""
-    return tuple(_Plan(kernel, body).mapping() for body in kernel.stages)
-
-
-@dataclass(frozen=True, slots=True)
-class Lanes:
-    """A vector loop. `most`: an upper bound of its iterations; `exact`: their number, if known."""
-
-    loop: Loop
-    most: int | None
-    serial: tuple[str, ...]  # variables of serial loops inside
-
-    @property
-    def exact(self) -> int | None:
-        return self.loop.extent if isinstance(self.loop.extent, int) else None
-
-    @property
-    def expected(self) -> int:
-        return _UNKNOWN if self.most is None else max(self.most, 1)
-
-
-def vector_loops(body: Iterable[Stmt], indices: Indices) -> Iterator[Lanes]:
-    """In order, with what is known of their extents."""
-    for stmt in body:
-        if isinstance(stmt, Let) and stmt.value.dtype.name == "i64":
-            indices.let(stmt)
-        elif isinstance(stmt, Loop) and stmt.kind == "vector":
-            inside = tuple(s.var for s in walk.statements(stmt.body) if isinstance(s, Loop))
-            yield Lanes(stmt, indices.most(stmt.extent), inside)
-        elif isinstance(stmt, Loop):
-            with indices.loop(stmt):
-                yield from vector_loops(stmt.body, indices)
+    return tuple(_Plan(kernel, body, target.shared).mapping() for body in kernel.stages)
 
 
 class _Plan:
     """Of one stage."""
 
-    def __init__(self, kernel: Kernel, body: tuple[Stmt, ...]) -> None:
-        self.kernel, self.body = kernel, body
+    def __init__(self, kernel: Kernel, body: tuple[Stmt, ...], room: int) -> None:
+        self.kernel, self.body, self.room = kernel, body, room
         self.lanes = tuple(vector_loops(body, Indices()))
         parallel = [s for s in body if isinstance(s, Loop) and s.kind == "parallel"]
         self.spread = bool(parallel)
@@ -115,6 +112,10 @@ class _Plan:
         self.sizes |= {local.name: local.dtype.itemsize for local in locals_of(body)}
 
     def mapping(self) -> StageMapping:
+        tile = find_tile(self.kernel, self.body, self.room)
+        if tile is not None:
+            blocks = unwrap(product(tile.counts))
+            return StageMapping(tiles.WARP, tiles.ROWS, blocks, (tile.width,), {}, tile)
         own = frozenset(local.name for local in locals_of(self.body))
         alone = [_width(each, self.sizes, self.iterations, own) for each in self.lanes]
         widths = _shared_widths(self.lanes, alone, own)
@@ -122,16 +123,54 @@ class _Plan:
             return StageMapping(1, 1, 1, (), {})
         group = self._group(widths)
         groups = self._groups(group)
-        return StageMapping(
-            group, groups, self._blocks(groups), tuple(widths),
-            _kept(self.body, self.lanes, widths, group),
-        )
+        kept = _kept(self.body, self.lanes, widths, group)
+        spilled, spill = self._spilled(group, groups, kept)
+        blocks = self._blocks(groups)
+        if spilled:
+            blocks = minimum(blocks, _FEW_BLOCKS)
+        return StageMapping(group, groups, blocks, tuple(widths), kept, None, spilled, spill)
+
+    def _is_loose(self) -> bool:
+        """Whether threads have nothing to wait for: all that is stored is a lane's, and no other
+        thread's."""
+        if len(self.lanes) != 1 or any(not isinstance(s, (Let, Loop)) for s in self.body):
+            return False
+        (each,) = self.lanes
+        around = [s for s in walk.statements(self.body) if s is not each.loop]
+        inside = list(walk.statements(each.loop.body))
+        apart = [s for s in around if not any(s is other for other in inside)]
+        plain = all(isinstance(s, Let) or (isinstance(s, Loop) and not s.carries) for s in apart)
+        serial = any(isinstance(s, Loop) and s.kind == "serial" for s in apart)
+        if not plain or serial or each.loop.carries:
+            return False
+        stored = {s.buffer for s in inside if isinstance(s, Store)}
+        read = {part.buffer for part in walk.parts(_scalars(apart)) if isinstance(part, Load)}
+        return not read & stored and not _tangled(each.loop, lane_accesses(each.loop))
+
+    def _spilled(
+        self, group: int, groups: int, kept: Mapping[str, int]
+    ) -> tuple[frozenset[str], int]:
+        """The largest Locals, as long as others and partial results of reductions do not fit into
+        shared memory; their bytes."""
+        sizes = {
+            local.name: tile_bytes(local) for local in locals_of(self.body)
+            if local.name not in kept
+        }
+        room = self.room
+        if group > WARP:
+            room -= 2 * max((slot_bytes(each.loop.carries) for each in self.lanes), default=0)
+        spilled: list[str] = []
+        while sizes and sum(sizes.values()) * groups > room - SCALARS:
+            spilled.append(max(sizes, key=lambda name: (sizes[name], name)))
+            del sizes[spilled[-1]]
+        named = [local for local in locals_of(self.body) if local.name in spilled]
+        return frozenset(spilled), sum(map(tile_bytes, named))
 
     def _blocks(self, groups: int) -> Size:
-        """Of a grid: so many that a group makes one iteration, unless each block has to compute
-        first what takes long."""
-        blocks = ceil_div(self.iterations, groups)
-        return minimum(blocks, _FEW_BLOCKS) if is_dear(self.body) else blocks
+        """Of a grid: so many that a group makes one iteration, unless that is more than a GPU
+        begins at once, or each block has to compute first what takes long."""
+        most = _FEW_BLOCKS if is_dear(self.body) else _MANY_BLOCKS
+        return minimum(ceil_div(self.iterations, groups), most)
 
     def _group(self, widths: Sequence[int]) -> int:
         if not self.lanes:
@@ -149,18 +188,27 @@ class _Plan:
 
     def _groups(self, group: int) -> int:
         """Of a block."""
-        if group > WARP or not self.spread:
+        if not self.spread or (group > WARP and not self._is_loose()):
             return 1
-        groups = _BLOCK // group
+        groups = max(1, _BLOCK // group)
         if isinstance(self.iterations, int):
-            while groups * group > _BLOCK_LEAST and self.iterations < _BLOCKS * groups:
+            while groups > max(1, _BLOCK_LEAST // group) and self.iterations < _BLOCKS * groups:
                 groups //= 2
             while group == 1 and groups > WARP and self.iterations <= groups // 2:
                 groups //= 2
-        kept = sum(local.size * local.dtype.itemsize for local in locals_of(self.body))
-        while groups > 1 and groups * group > WARP and groups * kept > 48 << 10:
+        kept = sum(map(tile_bytes, locals_of(self.body)))
+        while groups > 1 and groups * group > WARP and groups * kept > min(self.room, 48 << 10):
             groups //= 2
         return groups
+
+
+def _scalars(body: Iterable[Stmt]) -> list[Scalar]:
+    return [scalar for stmt in body for scalar in walk.scalars(stmt)]
+
+
+def tile_bytes(local: Local) -> int:
+    """Of a Local, the next one aligned."""
+    return -(-local.size * local.dtype.itemsize // 16) * 16
 
 
 def _power(number: int) -> int:
@@ -191,86 +239,6 @@ def _used(packs: int, threads: int) -> float:
 # Widths
 
 
-@dataclass(frozen=True, slots=True)
-class LaneAccess:
-    """In a vector loop; `index` without the names of integers that are bound inside."""
-
-    buffer: str
-    index: Size
-    write: bool
-    plain: bool  # neither masked nor combining
-
-
-def lane_accesses(loop: Loop) -> list[LaneAccess]:
-    """In the order of the text, a store behind what it reads."""
-    lets: dict[str, Size] = {}
-    found: list[LaneAccess] = []
-    for stmt, scalar in _in_order(loop):
-        if isinstance(scalar, Load):
-            plain = scalar.mask is None
-            found.append(LaneAccess(scalar.buffer, substitute(scalar.index, lets), False, plain))
-        elif scalar is None and isinstance(stmt, Store):
-            plain = stmt.mask is None and not stmt.combine
-            found.append(LaneAccess(stmt.buffer, substitute(stmt.index, lets), True, plain))
-        elif isinstance(scalar, IndexValue) and isinstance(stmt, Let) and stmt.value is scalar:
-            lets[stmt.name] = substitute(scalar.index, lets)
-    return found
-
-
-def _in_order(loop: Loop) -> Iterator[tuple[object, object]]:
-    for stmt in loop.body:
-        for scalar in walk.parts(walk.scalars(stmt)):
-            yield stmt, scalar
-        if isinstance(stmt, Store):
-            yield stmt, None
-        elif isinstance(stmt, Loop):
-            yield from _in_order(stmt)
-    for carry in loop.carries:
-        for scalar in walk.parts((carry.next,)):
-            yield carry, scalar
-
-
-def names_of_lanes(loop: Loop) -> frozenset[str]:
-    """Of scalars that are bound inside of a vector loop and are no variables of serial ones."""
-    names: set[str] = set()
-    for stmt in walk.statements(loop.body):
-        if isinstance(stmt, Let):
-            names.add(stmt.name)
-        elif isinstance(stmt, Loop):
-            names |= {carry.name for carry in stmt.carries}
-    return frozenset(names)
-
-
-def is_pack(access: LaneAccess, loop: Loop, width: int, inner: frozenset[str]) -> bool:
-    """Whether adjacent lanes touch adjacent places, from a multiple of `width` on. `inner`: names
-    that differ between lanes."""
-    if not access.plain or coefficient(access.index, loop.var) != 1:
-        return False
-    base = unwrap(access.index - Dim.var(loop.var))
-    if isinstance(base, Dim) and base.variables() & inner:
-        return False
-    return divides(width, base)
-
-
-def divides(number: int, index: Size) -> bool:
-    """Whether an index is a multiple of a number, whatever its variables are."""
-    if isinstance(index, int):
-        return index % number == 0
-    return all(
-        coefficient % number == 0 or any(_divides_atom(number, atom) for atom, _ in monomial)
-        for monomial, coefficient in index.terms
-    )
-
-
-def _divides_atom(number: int, atom: Atom) -> bool:
-    return atom.kind in ("min", "max") and all(divides(number, unwrap(a)) for a in atom.args)
-
-
-def is_own(access: LaneAccess, loop: Loop, own: frozenset[str]) -> bool:
-    """Whether a lane touches its own place of a Local, which no other lane does."""
-    return access.buffer in own and access.index == Dim.var(loop.var)
-
-
 def _width(
     each: Lanes, sizes: dict[str, int], iterations: Size, own: frozenset[str]
 ) -> int | None:
@@ -290,18 +258,35 @@ def _width(
         many = isinstance(iterations, int) and isinstance(loop.extent, int)
         if not many or iterations * loop.extent < _COLUMNS:  # type: ignore[operator]
             return 1
-    walked = [a for a in found if coefficient(a.index, loop.var) != 0]
-    adjacent = [a for a in walked if coefficient(a.index, loop.var) == 1 and a.plain]
-    if not adjacent or len(adjacent) < len(walked):
+    return _widest(loop, found, sizes, everything, inner)
+
+
+def _widest(
+    loop: Loop, found: Sequence[LaneAccess], sizes: dict[str, int],
+    everything: Sequence[LaneAccess], inner: frozenset[str],
+) -> int:
+    """So many lanes that what they walk are packs, of which the widest is one access; but for what
+    is the same for all of a pack."""
+    walked = [a for a in found if loop.var in variables(a.index)]
+    if not walked:
         return 1
-    widest = max(sizes[a.buffer] for a in adjacent)
-    width = min(8, max(_BYTES // widest, 4 if any(sizes[a.buffer] < 8 for a in adjacent) else 2))
+    width = min(8, _BYTES // min(sizes[a.buffer] for a in walked))
     while width > 1:
+        steps = [step(a.index, loop.var, width) for a in walked]
+        packs = [a for a, by in zip(walked, steps, strict=True) if by != 0]
+        most = max((sizes[a.buffer] for a in packs), default=_BYTES)
+        room = max(_BYTES // most, 4 if any(sizes[a.buffer] < 8 for a in packs) else 2)
         even = divides(width, loop.extent) or _has_tail(loop, everything, inner, width)
-        if even and all(is_pack(a, loop, width, inner) for a in adjacent):
+        whole = all(is_pack(a, loop.var, width, inner) for a in packs)
+        if packs and width <= room and even and whole and not _shares_stores(walked, steps):
             return width
         width //= 2
     return 1
+
+
+def _shares_stores(walked: Sequence[LaneAccess], steps: Sequence[int | None]) -> bool:
+    """Whether lanes of a pack write one place."""
+    return any(by == 0 and a.write for a, by in zip(walked, steps, strict=True))
 
 
 def _shared_widths(
@@ -351,7 +336,7 @@ def _has_tail(
     if loop.carries or any(isinstance(stmt, Loop) for stmt in loop.body):
         return False
     return all(
-        is_pack(a, loop, width, inner)
+        is_pack(a, loop.var, width, inner)
         or (not a.write and not variables(a.index) & (inner | {loop.var}))
         for a in found
     )

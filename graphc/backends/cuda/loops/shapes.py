@@ -4,6 +4,7 @@ loops that lanes keep to themselves until the last."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeGuard
 
 from graphc.ir import op
 from graphc.ir.dim import Dim, Size
@@ -50,9 +51,40 @@ def invariants(body: Sequence[Stmt]) -> tuple[Let, ...]:
 def is_dear(body: Sequence[Stmt]) -> bool:
     """Whether what each block of a stage computes first takes so long that there should be few."""
     lets = [stmt for stmt in body if isinstance(stmt, Let)]
-    parts = walk.parts(let.value for let in (*lets, *invariants(body)))
-    costs = [op.REGISTRY[s.op].cost or 0 for s in parts if isinstance(s, Apply) and s.op != "fma"]
-    return max(costs, default=0) >= op.FUNCTION
+    return bool(dear_lets((*lets, *invariants(body))))
+
+
+def dear_lets(lets: Sequence[Let]) -> tuple[Let, ...]:
+    """Those that take long, and those that are made of them."""
+    found: dict[str, Let] = {}
+    for let in lets:
+        parts = list(walk.parts((let.value,)))
+        costs = [op.REGISTRY[s.op].cost or 0 for s in parts if _is_operator(s)]
+        if max(costs, default=0) >= op.FUNCTION or names((let.value,)) & found.keys():
+            found[let.name] = let
+    return tuple(found.values())
+
+
+def read_by_others(body: Sequence[Stmt], lets: Sequence[Let]) -> frozenset[str]:
+    """What is read in statements, but for these."""
+    own = {id(let) for let in lets}
+    scalars = [scalar for stmt, scalar in walk.evaluated(body) if id(stmt) not in own]
+    return names(scalars) | _in_indices(body)
+
+
+def _in_indices(body: Sequence[Stmt]) -> frozenset[str]:
+    """The names that places of stores, and extents, are made of."""
+    found: set[str] = set()
+    for stmt in walk.statements(body):
+        if isinstance(stmt, Store):
+            found |= variables(stmt.index)
+        elif isinstance(stmt, Loop):
+            found |= variables(stmt.extent)
+    return frozenset(found)
+
+
+def _is_operator(scalar: Scalar) -> TypeGuard[Apply]:
+    return isinstance(scalar, Apply) and scalar.op != "fma"
 
 
 def _reads(root: Scalar, buffers: set[str]) -> bool:
@@ -105,10 +137,4 @@ def _is_none(carry: Carry) -> bool:
 
 def all_names(body: Sequence[Stmt]) -> frozenset[str]:
     """What is read in statements."""
-    found = set(names([scalar for _, scalar in walk.evaluated(body)]))
-    for stmt in walk.statements(body):
-        if isinstance(stmt, Store):
-            found |= variables(stmt.index)
-        elif isinstance(stmt, Loop):
-            found |= variables(stmt.extent)
-    return frozenset(found)
+    return names([scalar for _, scalar in walk.evaluated(body)]) | _in_indices(body)

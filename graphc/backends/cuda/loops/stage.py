@@ -4,19 +4,21 @@ stores it."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
 from graphc.backends.cuda.loops import ordering
 from graphc.backends.cuda.loops.expressions import Expressions
 from graphc.backends.cuda.loops.indices import Indices
-from graphc.backends.cuda.loops.mapping import WARP, StageMapping, vector_loops
+from graphc.backends.cuda.loops.lanes import vector_loops
+from graphc.backends.cuda.loops.mapping import WARP, StageMapping, tile_bytes
 from graphc.backends.cuda.loops.ordering import Order, bound, locals_of
 from graphc.backends.cuda.loops.reductions import Reductions, slot_bytes
-from graphc.backends.cuda.loops.shapes import deferred, invariants
+from graphc.backends.cuda.loops.shapes import dear_lets, deferred, invariants, read_by_others
 from graphc.backends.cuda.loops.text import Lines
+from graphc.backends.cuda.loops.tile_text import TileText
 from graphc.backends.cuda.loops.vector import VectorLoop
 from graphc.backends.cuda.scalar import c_type, combine, literal
-from graphc.backends.cuda.source import SHARED_MOST
 from graphc.ir import dtypes
 from graphc.ir.kernel import Carry, Check, Kernel, Let, Local, Loop, Stmt, Store
 from graphc.ir.kernel.combine import ARGUMENTS, identity
@@ -25,14 +27,16 @@ _UNBOUND = 256  # threads of a block that may have as many registers as there ar
 
 
 class StageFunction:
-    """Of one stage. `checks`: those of the kernel so far, by their numbers."""
+    """Of one stage. `checks`: those of the kernel so far, by their numbers. `spills`: whether there
+    is memory for Locals that have no room in a block."""
 
     def __init__(
         self, kernel: Kernel, body: tuple[Stmt, ...], mapping: StageMapping,
-        reductions: Reductions, checks: list[Check],
+        reductions: Reductions, checks: list[Check], spills: bool,
     ) -> None:
         self.kernel, self.body, self.mapping = kernel, body, mapping
-        self.reductions, self.checks = reductions, checks
+        self.reductions, self.checks, self.spills = reductions, checks, spills
+        self.spilled = 0  # bytes of an iteration's Locals so far
         self.lines, self.indices = Lines(), Indices()
         sizes = {p.name: p.size for p in kernel.params}
         self.locals = {local.name: local.size for local in locals_of(body)}
@@ -53,17 +57,24 @@ class StageFunction:
         self.spread = any(isinstance(s, Loop) and s.kind == "parallel" for s in body)
 
     def function(self, name: str) -> str:
-        """C. Raises NotImplementedError for more shared memory than a block has."""
+        """C."""
         parameters = [f"{c_type(p.dtype)}* {p.name}" for p in self.kernel.params]
         parameters += [f"i64 {dim}" for dim in self.kernel.dims]
-        parameters.append("i64* status")
-        self.statements(self.body)
-        if self.shared > SHARED_MOST:
-            raise NotImplementedError(f"{name} needs {self.shared} bytes of shared memory")
+        parameters += ["i64* status", *["unsigned char* spill_"] * self.spills]
+        if self.mapping.tile is not None:
+            TileText(self, self.mapping.tile).write()
+        else:
+            self._body()
         threads = self.mapping.threads
         bounds = f"__launch_bounds__({threads}) " if threads > _UNBOUND else ""
         head = f'extern "C" __global__ void {bounds}{name}({", ".join(parameters)}) {{'
         return "\n".join((head, *self._prologue(), *self.lines.lines, "}\n"))
+
+    def _body(self) -> None:
+        """The Lets that it begins with are the same for all."""
+        first = list(itertools.takewhile(lambda stmt: isinstance(stmt, Let), self.body))
+        self.once([stmt for stmt in first if isinstance(stmt, Let)])
+        self.statements(self.body[len(first) :])
 
     def _prologue(self) -> Iterator[str]:
         group, groups = self.mapping.group, self.mapping.groups
@@ -152,12 +163,21 @@ class StageFunction:
         self.lines.emit(f"{guard}{place} = {value};")
 
     def local(self, stmt: Local) -> None:
-        """A tile in shared memory, for each group of the block; or in registers."""
+        """A tile in shared memory, for each group of the block; or in registers; or, where there is
+        no room, in global memory."""
         kind = c_type(stmt.dtype)
         if stmt.name in self.mapping.kept:
             self.lines.emit(f"{kind} {stmt.name}[{self.mapping.kept[stmt.name]}];")
             return
-        start, size = self.shared, -(-stmt.size * stmt.dtype.itemsize // 16) * 16
+        size = tile_bytes(stmt)
+        if stmt.name in self.mapping.spilled:
+            number = f"(i64)blockIdx.x * {self.mapping.groups}"
+            number += " + group_" if self.mapping.groups > 1 else ""
+            place = f"spill_ + ({number}) * {self.mapping.spill} + {self.spilled}"
+            self.lines.emit(f"{kind}* const {stmt.name} = ({kind}*)({place});")
+            self.spilled += size
+            return
+        start = self.shared
         self.shared += size * self.mapping.groups
         own = f" + {size} * group_" if self.mapping.groups > 1 else ""
         self.lines.emit(f"{kind}* const {stmt.name} = ({kind}*)(shared + {start}{own});")
@@ -195,16 +215,44 @@ class StageFunction:
         self.order.leave(before, inside)
 
     def _hoist(self, loop: Loop) -> None:
-        """What no iteration changes, in front of the loop; not where there are no iterations."""
+        """What no iteration changes, in front of the loop; not where a block has none."""
         lets = invariants(self.body)
         if not lets:
             return
+        groups = self.mapping.groups
         with self.indices.loop(loop) as kind:
-            first, extent = self._first(kind), self._extent(loop, kind)
+            extent = self._extent(loop, kind)
+        first = f"({kind})blockIdx.x" + (f" * {groups}" if groups > 1 else "")
         self.lines.emit(f"if ({first} >= {extent}) return;")
-        for stmt in lets:
-            self.hoisted.add(id(stmt))
-        self.statements(lets)
+        self.hoisted |= {id(stmt) for stmt in lets}
+        self.once(lets)
+
+    def once(self, lets: Sequence[Let]) -> None:
+        """What is the same for a whole block: what takes long, and what is made of it, is computed
+        by its first warp, which leaves it to the others."""
+        dear = dear_lets(lets) if self.mapping.threads > WARP else ()
+        self.statements([stmt for stmt in lets if not any(stmt is each for each in dear)])
+        if not dear:
+            return
+        lines = self.lines
+        read = read_by_others(self.body, dear)
+        shown = [let for let in dear if let.name in read]
+        slots = {let.name: self.shared + 8 * number for number, let in enumerate(shown)}
+        self.shared += -(-8 * len(shown) // 16) * 16
+        lines.open(f"if (threadIdx.x < {WARP}) {{")
+        self.statements(dear)
+        lines.open("if (threadIdx.x == 0) {")
+        for let in shown:
+            kind = c_type(let.value.dtype)
+            lines.emit(f"*({kind}*)(shared + {slots[let.name]}) = {let.name};")
+        lines.close()
+        lines.close()
+        lines.emit("__syncthreads();")
+        for let in shown:
+            kind = c_type(let.value.dtype)
+            if let.value.dtype is dtypes.i64:
+                self.indices.unknown(let.name)
+            lines.emit(f"const {kind} {let.name} = *({kind}*)(shared + {slots[let.name]});")
 
     def _defer(self, loop: Loop, chain: tuple[Loop, ...]) -> None:
         """Lanes are reduced once, behind a loop that would combine their results."""

@@ -11,26 +11,39 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from graphc.backends.cuda.loops.mapping import (
+from graphc.backends.cuda.loops.lanes import (
     LaneAccess,
-    divides,
     is_pack,
     lane_accesses,
+    load_access,
     names_of_lanes,
 )
 from graphc.backends.cuda.loops.ordering import bound
 from graphc.backends.cuda.loops.shapes import all_names, names
-from graphc.backends.cuda.scalar import c_type
+from graphc.backends.cuda.loops.steps import divides
+from graphc.backends.cuda.scalar import c_type, literal
 from graphc.ir import dtypes
 from graphc.ir.dim import Size, substitute
-from graphc.ir.kernel import Carry, Check, IndexValue, Let, Load, Loop, Stmt, Store, walk
+from graphc.ir.kernel import (
+    Carry,
+    Check,
+    IndexValue,
+    Let,
+    Literal,
+    Load,
+    Loop,
+    Scalar,
+    Stmt,
+    Store,
+    walk,
+)
 
 if TYPE_CHECKING:
     from graphc.backends.cuda.loops.stage import StageFunction
 
 _STRIDES = 16  # of a group, up to which a loop counts them
 _UNROLLED = 256  # scalars in an unrolled body
-_FIRST, _LANE, _STRIDE = "first_", "lane_", "stride_"  # what C names of loops mean here
+FIRST, LANE, _STRIDE = "first_", "lane_", "stride_"  # what C names of loops mean here
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +64,7 @@ class VectorLoop:
         self.thread = "thread_" if self.group > 1 else "0"
         self.inner = names_of_lanes(loop)
         self.lets: dict[str, Size] = {}
+        self.bound: dict[str, Scalar] = {}
         self.apart = self._apart()
         self.has_tail = False
 
@@ -73,7 +87,11 @@ class VectorLoop:
                 self._walk(kind)
             for name in kept:
                 del self.scalars.kept[name]
-        for name in bound(loop.body) | {loop.var}:
+        self._forget()
+
+    def _forget(self) -> None:
+        """The names of lanes mean nothing any more."""
+        for name in bound(self.loop.body) | {self.loop.var}:
             self.indices.spelled.pop(name, None)
 
     def _kept(self) -> list[str]:
@@ -85,7 +103,7 @@ class VectorLoop:
         buffers |= {s.buffer for s in walk.statements(self.loop.body) if isinstance(s, Store)}
         kept = sorted(buffers & self.stage.mapping.kept.keys())
         for name in kept:
-            lane = f"{_STRIDE} * {self.width} + {_LANE}" if self.width > 1 else _STRIDE
+            lane = f"{_STRIDE} * {self.width} + {LANE}" if self.width > 1 else _STRIDE
             self.scalars.kept[name] = f"{name}[{lane}]"
         return kept
 
@@ -131,14 +149,14 @@ class VectorLoop:
 
     def _first(self) -> str:
         """The name of the first lane's number."""
-        return _FIRST if self.width > 1 else self.loop.var
+        return FIRST if self.width > 1 else self.loop.var
 
     # One lane at a time
 
     def _body(self) -> None:
         if self.width > 1:
             if self.has_tail:
-                self.lines.emit(f"const i64 left_ = {self._extent()} - {_FIRST};")
+                self.lines.emit(f"const i64 left_ = {self._extent()} - {FIRST};")
             self._pieces(self.loop.body, self.loop.carries)
         else:
             self._plain(self.loop.body, self.loop.carries)
@@ -150,7 +168,7 @@ class VectorLoop:
             if isinstance(stmt, Let):
                 self.stage.bind(stmt)
             elif isinstance(stmt, Store):
-                self.stage.put(stmt)
+                self.put(stmt)
             elif isinstance(stmt, Loop):
                 self.stage.start(stmt)
                 with self.indices.loop(stmt) as kind:
@@ -163,6 +181,10 @@ class VectorLoop:
         self.scalars.update(carries)
         for _ in range(opened):
             self.lines.close()
+
+    def put(self, stmt: Store) -> None:
+        """A lane's store."""
+        self.stage.put(stmt)
 
     # Several lanes
 
@@ -184,10 +206,10 @@ class VectorLoop:
         self._open_lanes()
         for carry in loop.carries:
             text = self.scalars.scalar(carry.init)
-            self.lines.emit(f"{carry.name}[{_LANE}] = {text};")
+            self.lines.emit(f"{carry.name}[{LANE}] = {text};")
         self.lines.close()
         for carry in loop.carries:
-            self.indices.spelled[carry.name] = f"{carry.name}[{_LANE}]"
+            self.indices.spelled[carry.name] = f"{carry.name}[{LANE}]"
         with self.indices.loop(loop) as kind:
             self.lines.open(self.stage.head(loop, kind))
             self._pieces(loop.body, loop.carries)
@@ -195,9 +217,9 @@ class VectorLoop:
 
     def _open_lanes(self) -> None:
         self.lines.emit("#pragma unroll")
-        self.lines.open(f"for (int {_LANE} = 0; {_LANE} < {self.width}; {_LANE}++) {{")
+        self.lines.open(f"for (int {LANE} = 0; {LANE} < {self.width}; {LANE}++) {{")
         kind = "int" if self.loop.var in self.indices.ints else "i64"
-        self.lines.emit(f"const {kind} {self.loop.var} = {_FIRST} + {_LANE};")
+        self.lines.emit(f"const {kind} {self.loop.var} = {FIRST} + {LANE};")
 
     def _piece(self, piece: Piece, living: frozenset[str]) -> None:
         """`living`: what other pieces read of it."""
@@ -212,9 +234,9 @@ class VectorLoop:
         for stmt in piece.body:
             if isinstance(stmt, Store) and id(stmt) in stores:
                 value = self.scalars.scalar(stmt.value)
-                self.lines.emit(f"{stores[id(stmt)][0]}.x[{_LANE}] = {value};")
+                self.lines.emit(f"{stores[id(stmt)][0]}.x[{LANE}] = {value};")
             elif isinstance(stmt, Store):
-                self.stage.put(stmt)
+                self.put(stmt)
             elif isinstance(stmt, Let):
                 self._let(stmt, stmt.name in living)
         self.scalars.update(piece.carries)
@@ -231,36 +253,56 @@ class VectorLoop:
         if stmt.value.dtype is dtypes.i64:
             self.indices.let(stmt)
             self.indices.ints.discard(stmt.name)  # its array is of i64
-        self.lines.emit(f"{stmt.name}[{_LANE}] = {text};")
-        self.indices.spelled[stmt.name] = f"{stmt.name}[{_LANE}]"
+        self.lines.emit(f"{stmt.name}[{LANE}] = {text};")
+        self.indices.spelled[stmt.name] = f"{stmt.name}[{LANE}]"
 
     # Packs
 
     def _load_packs(self, piece: Piece) -> dict[int, str]:
         """The loads of a piece that are packs: what is read of them, by their ids."""
-        made: dict[tuple[str, Size], str] = {}
+        made: dict[tuple[str, Size, str], str] = {}
         found: dict[int, str] = {}
         roots = [s for stmt in piece.body for s in walk.scalars(stmt)]
         roots += [carry.next for carry in piece.carries]
         for stmt in piece.body:
+            if isinstance(stmt, Let):
+                self.bound.setdefault(stmt.name, stmt.value)
             if isinstance(stmt, Let) and isinstance(stmt.value, IndexValue):
                 self.lets[stmt.name] = substitute(stmt.value.index, self.lets)
         for load in walk.parts(roots):
             if not isinstance(load, Load) or load.buffer in self.apart | self.scalars.kept.keys():
                 continue
-            index = substitute(load.index, self.lets)
-            access = LaneAccess(load.buffer, index, False, load.mask is None)
-            if not is_pack(access, self.loop, self.width, self.inner):
+            access = load_access(load, self.lets, self.bound, self.inner)
+            if not is_pack(access, self.loop.var, self.width, self.inner):
                 continue
-            name = made.get((load.buffer, index))
+            mask = "" if access.mask is None else self._mask(access.mask)
+            key = load.buffer, access.index, mask
+            name = made.get(key)
             if name is None:
-                name = made[load.buffer, index] = self.lines.fresh("pack")
+                name = made[key] = self.lines.fresh("pack")
                 kind = f"Pack<{c_type(load.dtype)}, {self.width}>"
-                place = self._pack_place(load.buffer, index)
-                whole = self._whole(place)
-                self.lines.emit(f"const {kind} {name} = load_pack<{self.width}>({place}, {whole});")
-            found[id(load)] = f"{name}.x[{_LANE}]"
+                text = self._loaded_pack(load, access.index, mask)
+                self.lines.emit(f"const {kind} {name} = {text};")
+            found[id(load)] = f"{name}.x[{LANE}]"
         return found
+
+    def _mask(self, mask: Scalar) -> str:
+        """The condition of a pack: that of its first lane."""
+        self.indices.spelled[self.loop.var] = FIRST
+        text = self.scalars.scalar(mask)
+        del self.indices.spelled[self.loop.var]
+        return text
+
+    def _loaded_pack(self, load: Load, index: Size, mask: str) -> str:
+        place = self._pack_place(load.buffer, index)
+        text = f"load_pack<{self.width}>({place}, {self._whole(place)})"
+        if not mask:
+            return text
+        kind = c_type(load.dtype)
+        other = literal(0, load.dtype)
+        if isinstance(load.other, Literal):
+            other = literal(load.other.value, load.dtype)
+        return f"{mask} ? {text} : filled_pack<{self.width}, {kind}>({other})"
 
     def _stores(self, piece: Piece) -> dict[int, tuple[str, str]]:
         """The stores that are packs: the pack's name, and where it goes."""
@@ -271,14 +313,14 @@ class VectorLoop:
             index = substitute(stmt.index, self.lets)
             plain = stmt.mask is None and not stmt.combine
             access = LaneAccess(stmt.buffer, index, True, plain)
-            if is_pack(access, self.loop, self.width, self.inner):
+            if is_pack(access, self.loop.var, self.width, self.inner):
                 name = self.lines.fresh("pack")
                 self.lines.emit(f"Pack<{c_type(stmt.value.dtype)}, {self.width}> {name};")
                 found[id(stmt)] = name, self._pack_place(stmt.buffer, index)
         return found
 
     def _pack_place(self, buffer: str, index: Size) -> str:
-        self.indices.spelled[self.loop.var] = _FIRST
+        self.indices.spelled[self.loop.var] = FIRST
         text = self.indices.place(index, self.scalars.sizes[buffer])
         del self.indices.spelled[self.loop.var]
         if any(param.name == buffer for param in self.stage.kernel.params):

@@ -18,12 +18,11 @@ from graphc.backends.cuda.templates import attention_engines as engines
 from graphc.backends.cuda.templates import attention_text as texts
 from graphc.backends.cuda.templates import attention_warpgroups as groups
 from graphc.backends.cuda.templates.attention_plan import (
-    FEW,
-    FEW_KEYS,
     Places,
     Tiles,
     backward_tiles,
     forward_tiles,
+    keys_of_block,
     sums_together,
 )
 from graphc.backends.cuda.templates.gemm_sizes import Sizes
@@ -59,21 +58,24 @@ def render(kernel: Kernel, target: Target) -> Source:
 
 def _forward(w: _Writer) -> None:
     t = w.t
-    few = isinstance(t.m, int) and t.m <= FEW and not (isinstance(t.n, int) and t.n <= FEW_KEYS)
-    tiles, places = forward_tiles(t, few, w.target)
-    words = {"ROW_COUNT": "m", "QUERY_TILE": "ROWS", "KEY_TILE": "COLUMNS", "PARTS": "1"}
+    keys = keys_of_block(t)
+    tiles, places = forward_tiles(t, w.target)
+    words = {"ROW_COUNT": "m", "QUERY_TILE": "ROWS", "KEY_TILE": "COLUMNS", "PARTS": "1",
+             "PART_KEYS": "0"}
     flags = {"OF_KEYS": False, "LAST_FIRST": t.causal, "HELD": tiles.held}
     wanted = [name for name, _ in t.results]
     parts: Size = 1
-    if few:
-        parts = ceil_div(t.n, FEW_KEYS)
+    if keys is not None:
+        parts = ceil_div(t.n, keys)
         words["PARTS"] = w.numbers.named("parts", parts)
+        words["PART_KEYS"] = w.numbers.named("part_keys", keys)
         w.scratch = product((t.batch, t.m, parts, tiles.f + 2, 4))
-    words["FINISH"] = texts.FINISH["part"] if few else "".join(texts.FINISH[x] for x in wanted)
+    whole = "".join(texts.FINISH[x] for x in wanted)
+    words["FINISH"] = whole if keys is None else texts.FINISH["part"]
     blocks = product((t.batch, ceil_div(t.m, tiles.rows), parts))
     text = groups.FORWARD if tiles.engine == "wgmma" else texts.FORWARD
     w.stage("forward", text, tiles, places, words, flags, blocks)
-    if few:
+    if keys is not None:
         words["COMBINED"] = "".join(texts.COMBINED[x] for x in wanted)
         w.combine(tiles, words, product((t.batch, t.m)))
 
@@ -151,7 +153,7 @@ class _Writer:
         numbers = {
             "ROWS": tiles.rows, "COLUMNS": tiles.columns, "THREAD_ROWS": tiles.thread_rows,
             "THREAD_COLUMNS": tiles.thread_columns, "SHARING": tiles.sharing, "E": tiles.e,
-            "F": tiles.f, "STAGES": tiles.stages, "PITCH": tiles.pitch, "PART_KEYS": FEW_KEYS,
+            "F": tiles.f, "STAGES": tiles.stages, "PITCH": tiles.pitch,
             **{name.upper(): value for name, value in places._asdict().items()},
         }
         flags = {

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from graphc.backends.cuda.source import Target
-from graphc.ir.dim import ceil_div
+from graphc.ir.dim import Size, ceil_div
 from graphc.ir.kernel import Attention
 
 Engine = Literal["mma", "wgmma", "ffma"]
@@ -19,8 +19,10 @@ _REPEATS = 8 * LINE  # after so many bytes a swizzle is as it was: where tiles o
 _FRAGMENT_ROWS = 16  # of a tensor core's product
 _HELD_WIDTH = 128  # up to which a warp's rows stay in registers
 _MOST_SUMS = 256  # columns that a block sums at a time
-FEW = 8  # queries, at most: their keys are shared out
-FEW_KEYS = 256  # of a block, where they are
+_FEW = 16  # queries, at most, that have tiles of their own
+_LEAST_KEYS = 256  # of a block, where keys are shared out
+_SHORT_OF_BLOCKS = 64  # tiles of queries, below which keys are shared out in any case
+_BLOCKS = {16: 1024, 64: 256}  # that there should be then, by rows of a tile
 _FEW_ROWS = 64  # for which no warpgroup is called
 
 
@@ -132,9 +134,27 @@ _GROUP_COLUMNS_OF_SUMS = {64: (64, 64), 128: (64, 48), 256: (32, 32)}
 _GROUP_ROWS = 128
 
 
-def forward_tiles(t: Attention, few: bool, target: Target) -> tuple[Tiles, Places]:
+def keys_of_block(t: Attention) -> Size | None:
+    """How many keys a block has of all, where there are too few tiles of queries for a device; None
+    where it has all of them. Parts of a row are put together afterwards, in their order."""
+    if isinstance(t.n, int) and t.n <= _LEAST_KEYS:
+        return None
+    few = isinstance(t.m, int) and t.m <= _FEW
+    if not (isinstance(t.batch, int) and isinstance(t.m, int) and isinstance(t.n, int)):
+        return _LEAST_KEYS if few else None
+    rows = 16 if few else 64
+    blocks = t.batch * -(-t.m // rows)
+    if not few and (blocks >= _SHORT_OF_BLOCKS or t.n < 4 * _LEAST_KEYS):
+        return None
+    parts = min(-(-_BLOCKS[rows] // max(blocks, 1)), -(-t.n // _LEAST_KEYS))
+    keys = -(-t.n // parts // _LEAST_KEYS) * _LEAST_KEYS
+    return keys if keys < t.n else None
+
+
+def forward_tiles(t: Attention, target: Target) -> tuple[Tiles, Places]:
     """Queries along keys."""
-    if not few and by_warpgroups(t, target):
+    few = isinstance(t.m, int) and t.m <= _FEW
+    if keys_of_block(t) is None and by_warpgroups(t, target):
         mask = t.optional("mask") is not None or t.optional("kept") is not None
         columns = _for_widest(t, _GROUP_COLUMNS)[2 if mask else t.dropout > 0]
         tiles = _group_tiles(t, columns, 2)

@@ -333,8 +333,8 @@ BACKWARD = BLOCKS + """\
           const int here = at(THREAD_COLUMNS, i, j);
           const float p = power(fmaf(s[here], by, (OF_KEYS ? column_lse : row_lse[i]) * -UNIT));
           const bool stays = is_kept(kept_bits, i, j);
-          const float factor = stays ? float_bits((unsigned)kept_factor) : 0;
-          s[here] = p * factor;
+          const float factor = float_bits((unsigned)kept_factor);
+          s[here] = stays ? p * factor : 0;  // whatever p is
           if (SUMS_E) {
             const float up = stays ? rise[here] * factor : 0;
             rise[here] = p * (up - (OF_KEYS ? column_slope : row_slope[i]));

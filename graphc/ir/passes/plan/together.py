@@ -2,7 +2,8 @@
 launch costs more than what many of them do (updates of parameters, casts, counters).
 
 Two steps depend on each other where they touch the same bytes and one of them writes. Buffers of
-the arena lie where offsets and sizes say; others are apart, but an output that is written in place
+the arena lie where offsets and sizes say, and where these are symbolic, those meet of which it is
+not seen that they never do (`ruler.py`); others are apart, but an output that is written in place
 is its input (an input that is written shares memory with no other: whoever calls sees to it).
 """
 
@@ -15,22 +16,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...dim import Dim, evaluate
+from ...dim import Dim, Size, substitute, unwrap
 from ...kernel import BufferRef, Kernel, Launch, Program, ProgramStep
+from .ruler import Rows, Ruler
 from .step import has_check
 
 Batch = tuple[ProgramStep, ...]  # one step, or Launches of one kernel that are independent
 
 
 def together(program: Program, dims: Mapping[str, int]) -> list[Batch]:
-    """The steps of a program for given dims, in an order that keeps their dependencies, with
-    launches of one kernel gathered. All steps but launches stay where they are, and launches whose
-    places depend on where a loop ended; no step that writes what the user sees comes before one
-    that can fail."""
+    """The steps of a program in an order that keeps their dependencies, with launches of one kernel
+    gathered: for these dims, or for any where they are not given. All steps but launches stay where
+    they are, and launches whose places depend on where a loop ended; no step that writes what the
+    user sees comes before one that can fail."""
     found: list[Batch] = []
     stretch: list[Launch] = []
+    known = {*dims, *program.dims}
     for step in program.steps:
-        if isinstance(step, Launch) and _names(step) <= dims.keys():
+        if isinstance(step, Launch) and _names(step) <= known:
             stretch.append(step)
         else:
             found += [*_gathered(program, stretch, dims), (step,)]
@@ -47,8 +50,8 @@ def _names(step: Launch) -> frozenset[str]:
 class _Span(NamedTuple):
     """Bytes that a step touches."""
 
-    start: int
-    stop: int
+    start: Size
+    stop: Size
     written: bool
 
 
@@ -56,13 +59,11 @@ def _spans(
     program: Program, step: Launch, dims: Mapping[str, int]
 ) -> Iterable[tuple[tuple[str, int], _Span]]:
     """What a launch touches, by the memory that it is in."""
-    sizes = {
-        name: evaluate(size, dims)
-        for name, size in zip(step.kernel.dims, step.dims, strict=True)
-    }
+    sizes = dict(zip(step.kernel.dims, step.dims, strict=True))
     for ref, param in zip(step.buffers, step.kernel.params, strict=True):
-        start = evaluate(ref.offset, dims)
-        stop = start + evaluate(param.size, sizes) * param.dtype.itemsize
+        start = unwrap(substitute(ref.offset, dims))
+        elements = substitute(substitute(param.size, sizes), dims)
+        stop = unwrap(start + elements * param.dtype.itemsize)
         yield _memory(program, ref), _Span(start, stop, param.access != "in")
 
 
@@ -75,23 +76,36 @@ def _memory(program: Program, ref: BufferRef) -> tuple[str, int]:
 class _Touched:
     """What the steps so far touch of one memory."""
 
-    def __init__(self) -> None:
-        self.rows = np.empty((16, 4), np.int64)  # start, stop, written, step
+    def __init__(self, ruler: Ruler) -> None:
+        self.ruler = ruler
+        width = len(ruler.row(0))
+        self.starts, self.stops = (np.empty((16, width)) for _ in range(2))
+        self.written, self.steps = np.empty(16, bool), np.empty(16, np.int64)
         self.count = 0
 
     def before(self, span: _Span) -> Iterable[int]:
         """The steps that one which touches this has to wait for."""
-        rows = self.rows[: self.count]
-        meet = (rows[:, 0] < span.stop) & (span.start < rows[:, 1])
-        if not span.written:
-            meet &= rows[:, 2] == 1
-        found: list[int] = rows[meet, 3].tolist()
+        start, stop = self.ruler.row(span.start), self.ruler.row(span.stop)
+        here = slice(self.count)
+        apart = self._none_less(start - self.stops[here]) | self._none_less(
+            self.starts[here] - stop
+        )
+        meet = ~apart if span.written else ~apart & self.written[here]
+        found: list[int] = self.steps[here][meet].tolist()
+        return found
+
+    def _none_less(self, rows: Rows) -> Rows:
+        found: Rows = self.ruler.least(rows) >= 0
         return found
 
     def add(self, span: _Span, step: int) -> None:
-        if self.count == len(self.rows):
-            self.rows = np.concatenate((self.rows, np.empty_like(self.rows)))
-        self.rows[self.count] = (span.start, span.stop, span.written, step)
+        if self.count == len(self.steps):
+            for name in ("starts", "stops", "written", "steps"):
+                old = getattr(self, name)
+                setattr(self, name, np.concatenate((old, np.empty_like(old))))
+        self.starts[self.count] = self.ruler.row(span.start)
+        self.stops[self.count] = self.ruler.row(span.stop)
+        self.written[self.count], self.steps[self.count] = span.written, step
         self.count += 1
 
 
@@ -99,11 +113,12 @@ def _needs(
     program: Program, steps: Sequence[Launch], dims: Mapping[str, int]
 ) -> list[set[int]]:
     """Of each launch, those that have to run before it."""
-    memories: defaultdict[tuple[str, int], _Touched] = defaultdict(_Touched)
+    touched = [list(_spans(program, step, dims)) for step in steps]
+    ruler = Ruler(size for spans in touched for _, span in spans for size in span[:2])
+    memories: defaultdict[tuple[str, int], _Touched] = defaultdict(lambda: _Touched(ruler))
     found: list[set[int]] = []
     failing: list[int] = []
-    for number, step in enumerate(steps):
-        spans = list(_spans(program, step, dims))
+    for number, (step, spans) in enumerate(zip(steps, touched, strict=True)):
         needs = {i for memory, span in spans for i in memories[memory].before(span)}
         if any(_is_seen(memory) and span.written for memory, span in spans):
             needs.update(failing)

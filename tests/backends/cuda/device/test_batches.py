@@ -16,7 +16,7 @@ from graphc.backends.cuda.backend import CudaBackend
 from ..emulated_device import CountingDriver
 
 
-def trained(device: str) -> tuple[list[np.ndarray], Any]:
+def trained(device: str, dynamic: bool = False) -> tuple[list[np.ndarray], Any]:
     """Parameters after three compiled steps of AdamW, and the compiled step."""
     graphc.manual_seed(0)
     sizes = (5, 7, 6, 9, 4)
@@ -31,17 +31,21 @@ def trained(device: str) -> tuple[list[np.ndarray], Any]:
         optimizer.step()
         return loss
 
-    compiled = graphc.compile(step, fullgraph=True)
-    for _ in range(3):
-        x, y = graphc.randn(3, 5), graphc.randn(3, 4)
+    compiled = graphc.compile(step, fullgraph=True, dynamic=dynamic or None)
+    for number in range(3):
+        rows = 3 + 14 * number * dynamic
+        x, y = graphc.randn(rows, 5), graphc.randn(rows, 4)
         compiled(x.to(device), y.to(device))
     return [p.detach().cpu().numpy() for p in model.parameters()], compiled
 
 
-def test_a_step_of_an_optimizer(cuda: CudaBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("dynamic", (False, True))
+def test_a_step_of_an_optimizer(
+    dynamic: bool, cuda: CudaBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     driver = cuda.memory.driver
     assert isinstance(driver, CountingDriver)
-    want, _ = trained("cpu")
+    want, _ = trained("cpu", dynamic)
     counts = []
     for gathers in (True, False):
         if not gathers:
@@ -50,7 +54,7 @@ def test_a_step_of_an_optimizer(cuda: CudaBackend, monkeypatch: pytest.MonkeyPat
             ])
         before = driver.calls["launch"]
         with graphc.config.override(cuda_graphs="0"):
-            got, _ = trained("cuda")
+            got, _ = trained("cuda", dynamic)
         counts.append(driver.calls["launch"] - before)
         for a, b in zip(got, want, strict=True):
             np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-5)

@@ -136,15 +136,21 @@ inline float __uint_as_float(unsigned x) { return emulated::from_bits<float>(x);
 inline unsigned __float_as_uint(float x) { return (unsigned)emulated::bits_of(x); }
 inline float rsqrtf(float x) { return 1 / sqrtf(x); }
 
-// CUDA's library has it and C's has not: bisection, then Newton's steps to the last bits.
+// CUDA's library has it and C's has not: bisection, then Newton's steps to the last bits, on what of
+// erf and erfc has them.
 inline double erfinv(double y) {
-  if (!(fabs(y) < 1)) return fabs(y) == 1 ? y * INFINITY : NAN;
-  double low = -6, high = 6;
-  for (int i = 0; i < 60; i++) {
+  const double a = fabs(y), scale = 0.886226925452758;  // sqrt(pi) / 2
+  if (!(a < 1)) return a == 1 ? y * INFINITY : NAN;
+  if (a < 1e-8) return y * scale;
+  double low = 0, high = 6;
+  for (int i = 0; i < 40; i++) {
     const double middle = (low + high) / 2;
-    (erf(middle) < y ? low : high) = middle;
+    (erf(middle) < a ? low : high) = middle;
   }
-  return (low + high) / 2;
+  double x = (low + high) / 2;
+  for (int i = 0; i < 4; i++)
+    x += (a < 0.5 ? a - erf(x) : erfc(x) - (1 - a)) * scale * exp(x * x);
+  return copysign(x, y);
 }
 inline float erfinvf(float y) { return (float)erfinv(y); }
 
