@@ -36,7 +36,7 @@ from .call import Call
 from .guard_list import ask
 from .guards import Guard
 from .guards_of_calls import Differentiable, GradIsThere, SameArgument
-from .native_guards import ask_natively
+from .native_guards import ask_natively, is_known
 from .refused import ERRORS, is_refusal, mark, run_python
 from .sources import Stale, number_array, source_value
 from .version import Specialisation
@@ -302,7 +302,8 @@ def shortcut_of(
         return None
     call = Call(leaves, given)
     try:
-        if any(not guard.holds() for guard in version.guards.on_state()):
+        known = filter(is_known, version.guards.on_state())
+        if not all(guard.holds() for guard in known):  # others are asked when a call takes it
             return None
         call.arrays = version.arrays_of_tensors(leaves)
         ask(version.guards.of_calls, call)
@@ -331,8 +332,8 @@ def shortcut_of(
     if not _tensors(version, call, conditions):
         return None
     conditions.gradients += _gradients(version, call.dims)
-    known = GradIsThere, SameArgument, Differentiable
-    asked += [guard for guard in version.guards.of_calls if not isinstance(guard, known)]
+    native = GradIsThere, SameArgument, Differentiable
+    asked += [guard for guard in version.guards.of_calls if not isinstance(guard, native)]
     executable = version.engine.built.executable
     entry = Entry(
         code, conditions, len(version.inputs), len(leaves), executable.first_input,
