@@ -19,6 +19,7 @@ ACTIONS = {
 _KINDS = {
     ".program": "linked programs", ".o": "compiled kernels", ".limits": "measured limits",
     ".cubin": "kernels for GPUs", ".pool": "linked thread pools",
+    ".linked": "linked code beside programs",
 }
 _SHOWN = 20  # programs that `list` names
 

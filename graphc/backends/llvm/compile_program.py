@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,6 +20,7 @@ from graphc.backends.llvm.frame import Frame, Scratch
 from graphc.backends.llvm.library import Library
 from graphc.backends.llvm.pool import Pool
 from graphc.backends.llvm.short import is_short
+from graphc.backends.llvm.side_by_side import side_by_side
 from graphc.backends.llvm.target import Target
 from graphc.backends.llvm.words import Layout
 from graphc.ir.dim import evaluate, is_static
@@ -27,22 +30,28 @@ from graphc.ir.kernel.plan_contraction import plan_template
 from graphc.ir.kernel.text import kernel_symbol, print_kernel
 
 
+class _Made(NamedTuple):
+    """An object, and the seconds that it took: to its text (0: it was known), and from there."""
+
+    data: bytes
+    emitting: float
+    compiling: float
+
+
 def compile_program(
     program: Program, target: Target, pool: Pool, cache: ObjectCache
 ) -> tuple[Frame, Library, BuildStats]:
     """Compiles what the cache lacks and links it with the driver."""
     stats = BuildStats()
-    compiler = _Compiler(target, cache, stats)
     steps = list(leaves(program.steps))
-    for step in steps:
-        if isinstance(step, Launch):
-            compiler.kernel(step.kernel)
+    kernels = [step.kernel for step in steps if isinstance(step, Launch)]
+    compiler = _Compiler(kernels, target, cache, stats)
     start = time.perf_counter()
     text, layout, told = _driver(program, target, compiler.symbols)
     driver = cache.compile(text, target, opt_level=0)
     stats.driver = time.perf_counter() - start
     start = time.perf_counter()
-    objects = [*compiler.objects.values(), *compiler.libraries.values(), driver]
+    objects = [*compiler.objects, driver]
     frame = _frame(program, layout, steps, target, told)
     library = Library(objects, outside(pool, frame.by_flag))
     stats.link = time.perf_counter() - start
@@ -113,51 +122,50 @@ def _scratch(steps: Sequence[Leaf], target: Target) -> tuple[Scratch, ...] | Non
 
 
 class _Compiler:
-    """Objects of the kernels seen so far, by symbol, and of the libraries they need, by name."""
+    """Objects of a program's kernels, by symbol, and of the libraries they need, by name."""
 
-    def __init__(self, target: Target, cache: ObjectCache, stats: BuildStats) -> None:
+    def __init__(
+        self, kernels: Iterable[Kernel], target: Target, cache: ObjectCache, stats: BuildStats
+    ) -> None:
         self.target, self.cache, self.stats = target, cache, stats
-        self.objects: dict[str, bytes] = {}
-        self.libraries: dict[str, bytes] = {}
         self.symbols: dict[int, str] = {}  # by identity: launches often share a kernel
+        distinct: dict[str, Kernel] = {}
+        libraries: dict[str, None] = {}
+        for kernel in kernels:
+            if id(kernel) not in self.symbols:
+                symbol = self.symbols[id(kernel)] = kernel_symbol(kernel)
+                distinct.setdefault(symbol, kernel)
+                if kernel.template is not None:
+                    libraries.update(dict.fromkeys(template_libraries(kernel, target)))
+        jobs = [partial(self._compile, kernel, symbol) for symbol, kernel in distinct.items()]
+        jobs += [partial(self._library, name) for name in libraries]
+        made = side_by_side(jobs)
+        for (symbol, kernel), one in zip(distinct.items(), made, strict=False):
+            size, cached = len(one.data), not one.emitting
+            stats.kernels.append(KernelStats(symbol, kernel.name, size, cached))
+        for one in made:
+            stats.emit += one.emitting
+            stats.codegen += one.compiling
+        self.objects = [one.data for one in made]
 
-    def kernel(self, kernel: Kernel) -> None:
-        """A kernel, which is compiled if it is new."""
-        if id(kernel) in self.symbols:
-            return
-        symbol = self.symbols[id(kernel)] = kernel_symbol(kernel)
-        if symbol not in self.objects:
-            self.objects[symbol] = self._compile(kernel, symbol)
-            if kernel.template is not None:
-                for name in template_libraries(kernel, self.target):
-                    if name not in self.libraries:
-                        self.libraries[name] = self._library(name)
+    def _compile(self, kernel: Kernel, symbol: str) -> _Made:
+        # the kernel's own text is the key: a kernel that is known is not even emitted
+        text = print_kernel(kernel, name=False)
+        return self._made(text, lambda: emit(kernel, self.target, symbol))
 
-    def _compile(self, kernel: Kernel, symbol: str) -> bytes:
-        text = ""
+    def _library(self, name: str) -> _Made:
+        return self._made(f"library {name}", lambda: emit_library(name, self.target).text())
+
+    def _made(self, key: str, make: Callable[[], str]) -> _Made:
         emitting = 0.0
 
-        def make() -> str:
-            nonlocal text, emitting
+        def timed() -> str:
+            nonlocal emitting
             start = time.perf_counter()
-            text = emit(kernel, self.target, symbol)
+            text = make()
             emitting = time.perf_counter() - start
             return text
 
         start = time.perf_counter()
-        # the kernel's own text is the key: a kernel that is known is not even emitted
-        compiled = self.cache.compile(print_kernel(kernel, name=False), self.target, make=make)
-        self.stats.codegen += time.perf_counter() - start - emitting
-        self.stats.emit += emitting
-        self.stats.kernels.append(
-            KernelStats(symbol, kernel.name, len(compiled), cached=not text)
-        )
-        return compiled
-
-    def _library(self, name: str) -> bytes:
-        start = time.perf_counter()
-        compiled = self.cache.compile(
-            f"library {name}", self.target, make=lambda: emit_library(name, self.target).text()
-        )
-        self.stats.codegen += time.perf_counter() - start
-        return compiled
+        data = self.cache.compile(key, self.target, make=timed)
+        return _Made(data, emitting, time.perf_counter() - start - emitting)

@@ -1,7 +1,8 @@
 """Text to object bytes."""
 
 import contextlib
-import functools
+import ctypes
+import threading
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -11,20 +12,34 @@ from graphc.backends.llvm.target import Target
 
 Passes = Literal["none", "light"]
 
-@functools.cache
+class _Machines(threading.local):
+    """A thread's code generators."""
+
+    def __init__(self) -> None:
+        self.made: dict[tuple[Target, int], Any] = {}
+
+
+_machines = _Machines()
+
+
 def _target_machine(target: Target, opt_level: int) -> Any:
-    """One code generator per target and level; they are reusable and take 0.3 ms to make.
+    """One code generator per thread, target and level; they are reusable and take 0.3 ms to make.
 
     Small PIC code reaches its constants by a 4-byte offset (LLVM's default for a JIT spends a
     10-byte movabs on each), and the same object can go into a shared library.
     """
-    llvm = binding()
-    if target.triple != llvm.get_process_triple():
-        llvm.initialize_all_targets()
-        llvm.initialize_all_asmprinters()
-    return llvm.Target.from_triple(target.triple).create_target_machine(
-        cpu=target.cpu, features=target.features, opt=opt_level, reloc="pic", codemodel="small"
-    )
+    found = _machines.made.get((target, opt_level))
+    if found is None:
+        llvm = binding()
+        if target.triple != llvm.get_process_triple():
+            llvm.initialize_all_targets()
+            llvm.initialize_all_asmprinters()
+        found = _machines.made[target, opt_level] = llvm.Target.from_triple(
+            target.triple
+        ).create_target_machine(
+            cpu=target.cpu, features=target.features, opt=opt_level, reloc="pic", codemodel="small"
+        )
+    return found
 
 
 @contextlib.contextmanager
@@ -68,18 +83,38 @@ def compile_object(
     """Compiles LLVM assembly to a relocatable object of the target's format.
 
     opt_level is the code generator's (0-3). Emitters write explicit vector code, so "none" is the
-    norm; "light" cleans up scalar code (SROA, CSE, instcombine, CFG). Raises LLVMError.
+    norm; "light" cleans up scalar code (SROA, CSE, instcombine, CFG). Raises LLVMError. Threads
+    may compile side by side: each has contexts and code generators of its own.
     """
-    with LOCK, _parsed(text, verify) as module:
+    with _parsed(text, verify) as module:
         machine = _target_machine(target, opt_level)
         module.triple = target.triple
         module.data_layout = str(machine.target_data)
         if passes == "light":
-            _run_light_passes(module, machine)
+            with LOCK:
+                _run_light_passes(module, machine)
         try:
-            return bytes(machine.emit_object(module))
+            return _emit_object(machine, module)
         except RuntimeError as error:
             raise LLVMError(f"LLVM cannot generate code: {error}") from None
+
+
+def _emit_object(machine: Any, module: Any) -> bytes:
+    """machine.emit_object(module), where most of the time goes, without the lock that llvmlite
+    holds around each call: LLVM asks for none where nothing is shared. Raises RuntimeError."""
+    ffi = binding().ffi
+    emit = getattr(ffi.lib.LLVMPY_TargetMachineEmitToMemory, "_cfn", None)
+    if emit is None:  # another llvmlite
+        return bytes(machine.emit_object(module))
+    with ffi.OutputString() as problem:
+        buffer = emit(machine, module, 1, problem)
+        if not buffer:
+            raise RuntimeError(str(problem))
+    try:
+        start, size = ffi.lib.LLVMPY_GetBufferStart(buffer), ffi.lib.LLVMPY_GetBufferSize(buffer)
+        return ctypes.string_at(start, size)
+    finally:
+        ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
 
 
 def compile_assembly(text: str, target: Target, opt_level: int = 1) -> str:

@@ -23,6 +23,7 @@ from ...frontend.tensor import Tensor
 from ...frontend.tree import Structure
 from ...ir.memory import DeviceArray
 from ...nn.modules.module import Module
+from .. import multiplier
 from ..capture.kinds import Kind, kind_of
 from ..capture.places import Length, Place
 from .guards import Entry, Result
@@ -83,6 +84,7 @@ class Versions:
         parts: list[Any] = [
             structure, local.grad, local.inference, local.place, local.autocast,
             promote.Defaults.dtype, configuration.current().random, float32.in_force(),
+            multiplier.in_force(),
         ]
         shapes: list[Any] = []
         for i, leaf in enumerate(leaves):

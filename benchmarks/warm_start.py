@@ -1,0 +1,105 @@
+"""From a process's start to the first result of a training step, above `import numpy`.
+
+    python benchmarks/warm_start.py [--models mlp gpt] [--rounds 5] [--threads 1]
+
+Each round is a process of its own over a cache that an earlier one has filled (warm), then one over
+an empty cache (cold). It imports numpy, which the figures leave out, then graphc; makes the model
+and a batch, and calls the compiled step once. A later call, and with it the step's own work, is
+printed beside. Seconds of wall time, and of the process's CPU time, which other programs do not
+lengthen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from engines import ROOT, spread
+from models import NAMES
+
+_CHILD = """
+import json, sys, time
+marks = {}
+def mark(name):
+    marks[name] = time.perf_counter(), time.process_time()
+import numpy
+mark("numpy")
+from models import batch, load, make, training_step
+space = load("graphc")
+torch = space.torch
+torch.set_num_threads(int(sys.argv[2]))
+torch.manual_seed(0)
+mark("import")
+model, optimizer = make(space, sys.argv[1])
+x, y = (torch.from_numpy(array) for array in batch(sys.argv[1]))
+mark("model")
+step = torch.compile(training_step(space, model, optimizer))
+mark("compiler")
+float(step(x, y))
+mark("first")
+for _ in range(2):
+    float(step(x, y))
+mark("two more")
+print(json.dumps(marks))
+"""
+_PARTS = ("import", "model", "compiler", "first")
+
+
+def started(model: str, threads: int, cache: Path) -> dict[str, tuple[float, float]]:
+    """(wall, CPU) seconds of each part, in a fresh process."""
+    environment = {
+        **os.environ, "GRAPHC_CACHE_DIR": str(cache),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "benchmarks")]),
+    }
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # as where graphc is installed
+    done = subprocess.run(
+        [sys.executable, "-c", _CHILD, model, str(threads)], env=environment, check=True,
+        capture_output=True, text=True,
+    )
+    marks = json.loads(done.stdout)
+    before = dict(zip(_PARTS, ("numpy", *_PARTS), strict=False))
+    found = {
+        part: tuple(marks[part][i] - marks[before[part]][i] for i in (0, 1)) for part in _PARTS
+    }
+    found["whole"] = tuple(marks["first"][i] - marks["numpy"][i] for i in (0, 1))
+    found["step"] = tuple((marks["two more"][i] - marks["first"][i]) / 2 for i in (0, 1))
+    return found
+
+
+def line(name: str, rounds: list[dict[str, tuple[float, float]]]) -> str:
+    """The medians."""
+    wall, low, high = spread([each["whole"][0] for each in rounds])
+    cpu = spread([each["whole"][1] for each in rounds])[0]
+    parts = ", ".join(
+        f"{part} {spread([each[part][1] for each in rounds])[0]:.3f}" for part in (*_PARTS, "step")
+    )
+    return f"{name}: {wall:.2f} ({low:.2f}-{high:.2f}), CPU {cpu:.3f}: {parts}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--models", nargs="+", choices=NAMES, default=list(NAMES))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=1)
+    args = parser.parse_args()
+    print("seconds above `import numpy` to the first result: wall (quartiles), CPU: CPU by part")
+    for model in args.models:
+        found: dict[str, list[dict[str, tuple[float, float]]]] = {"warm": [], "cold": []}
+        with tempfile.TemporaryDirectory() as filled:
+            started(model, args.threads, Path(filled, "cache"))
+            for _ in range(args.rounds):
+                found["warm"].append(started(model, args.threads, Path(filled, "cache")))
+                with tempfile.TemporaryDirectory() as empty:
+                    found["cold"].append(started(model, args.threads, Path(empty, "cache")))
+        for kind, rounds in found.items():
+            print(line(f"{model}, {kind}", rounds), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,51 @@
+"""Jobs that mostly run LLVM's code generator, which leaves the GIL to others, on several cores."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+MOST = 8  # threads
+
+
+def side_by_side(jobs: Sequence[Callable[[], T]]) -> list[T]:
+    """Their results, in order. What one of them raises is raised once those that have begun are
+    over; of several, the first in order."""
+    results: dict[int, T] = {}
+    errors: dict[int, BaseException] = {}
+    waiting = iter(range(len(jobs)))
+    lock = threading.Lock()
+
+    def work() -> None:
+        while True:
+            with lock:
+                number = None if errors else next(waiting, None)
+            if number is None:
+                return
+            try:
+                results[number] = jobs[number]()
+            except BaseException as error:
+                errors[number] = error
+
+    others = [
+        threading.Thread(target=work, daemon=True)
+        for _ in range(min(len(jobs), _cores(), MOST) - 1)
+    ]
+    for thread in others:
+        thread.start()
+    work()
+    for thread in others:
+        thread.join()
+    if errors:
+        raise errors[min(errors)]
+    return [results[number] for number in range(len(jobs))]
+
+
+def _cores() -> int:
+    """That this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

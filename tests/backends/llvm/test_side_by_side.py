@@ -1,0 +1,58 @@
+"""Compiling on several cores: the same objects, in order, and the first error."""
+
+import threading
+import time
+
+import pytest
+
+from graphc.backends.llvm import side_by_side as module
+from graphc.backends.llvm.jit import LLVMError, compile_object
+from graphc.backends.llvm.side_by_side import side_by_side
+from graphc.backends.llvm.target import host_target
+
+
+@pytest.fixture(autouse=True)
+def cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_cores", lambda: 4)
+
+
+def text(number: int) -> str:
+    steps = "\n".join(f"  %v{i + 1} = fmul <16 x float> %v{i}, %v{i}" for i in range(number))
+    return f"""
+define void @f(ptr %p) {{
+  %v0 = load <16 x float>, ptr %p
+{steps}
+  store <16 x float> %v{number}, ptr %p
+  ret void
+}}"""
+
+
+def test_objects_are_those_of_one_thread() -> None:
+    texts = [text(number) for number in range(1, 60)]
+    alone = [compile_object(each, host_target()) for each in texts]
+    for _ in range(3):
+        made = side_by_side([
+            lambda each=each: compile_object(each, host_target()) for each in texts  # type: ignore[misc]
+        ])
+        assert made == alone
+
+
+def test_several_at_a_time() -> None:
+    barrier = threading.Barrier(4, timeout=20)
+    assert side_by_side([lambda i=i: (barrier.wait(), i)[1] for i in range(4)]) == [0, 1, 2, 3]  # type: ignore[misc]
+    assert side_by_side([]) == []
+
+
+def test_the_first_error_is_raised() -> None:
+    done: list[int] = []
+
+    def job(number: int) -> int:
+        if number in (3, 5):
+            compile_object("define nonsense", host_target())
+        time.sleep(0.002)
+        done.append(number)
+        return number
+
+    with pytest.raises(LLVMError, match="nonsense"):
+        side_by_side([lambda i=i: job(i) for i in range(100)])  # type: ignore[misc]
+    assert len(done) < 20

@@ -1,0 +1,79 @@
+"""A first call: what it prints of itself, and what it leaves of the collector's settings."""
+
+import gc
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import graphc as torch
+from graphc import config
+from graphc.collecting import APART, FEWER
+
+
+@pytest.fixture(autouse=True)
+def threshold() -> Iterator[tuple[int, int, int]]:
+    before = gc.get_threshold()
+    gc.set_threshold(701, 11, 12)
+    yield gc.get_threshold()
+    gc.set_threshold(*before)
+
+
+def test_collections_are_apart_until_the_last_one_leaves(threshold: tuple[int, int, int]) -> None:
+    inside, leave = threading.Event(), threading.Event()
+
+    def work() -> None:
+        with FEWER:
+            inside.set()
+            leave.wait(20)
+
+    thread = threading.Thread(target=work)
+    with FEWER:
+        assert gc.get_threshold() == (APART, 11, 12)
+        thread.start()
+        assert inside.wait(20)
+    assert gc.get_threshold() == (APART, 11, 12)
+    leave.set()
+    thread.join()
+    assert gc.get_threshold() == threshold
+    with pytest.raises(ZeroDivisionError), FEWER:
+        _ = 1 // 0
+    assert gc.get_threshold() == threshold
+
+
+@pytest.mark.parametrize("own", [(0, 10, 10), (5, 5, 5), (APART + 1, 3, 3)])
+def test_what_the_user_sets_meanwhile_stays(own: tuple[int, int, int]) -> None:
+    with FEWER:
+        gc.set_threshold(*own)
+    assert gc.get_threshold() == own
+    with FEWER:
+        assert gc.get_threshold()[0] in (own[0], APART)
+    assert gc.get_threshold() == own
+
+
+def test_a_first_call_restores_it_where_it_raises_too(threshold: tuple[int, int, int]) -> None:
+    @torch.compile
+    def f(x: Any, fails: bool) -> Any:
+        if fails:
+            raise ValueError("mine")
+        return x * 2
+
+    with pytest.raises(ValueError, match="mine"):
+        f(torch.ones(2), True)
+    assert gc.get_threshold() == threshold
+    assert f(torch.ones(2), False).tolist() == [2, 2] and gc.get_threshold() == threshold
+
+
+def test_the_bill(capsys: pytest.CaptureFixture[str]) -> None:
+    @torch.compile
+    def bill(x: Any) -> Any:
+        return (x * 3).relu()
+
+    with config.override(debug=1):
+        bill(torch.ones(2))
+        bill(torch.ones(2))
+    said = capsys.readouterr().err
+    assert said.count("bill: first call: recording ") == 1
+    for part in ("compiling or loading", "first run", "importing graphc so far"):
+        assert part in said
