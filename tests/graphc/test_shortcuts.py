@@ -632,3 +632,9 @@ def test_an_error_behind_the_native_code(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(ValueError, match="behind"):
         compiled(x)
     assert x.tolist() == [before[0] + 1] * 3
+
+
+@pytest.mark.parametrize("size, short", [(16, True), (1 << 18, False)])
+def test_the_gil_is_kept_for_what_is_short(size: int, short: bool) -> None:
+    compiled = held(lambda x: x + 1, torch.ones(size))
+    assert compiled._versions.shortcuts[0].executable.releases is not short

@@ -39,10 +39,15 @@ def _iterations(body: Iterable[Stmt], sizes: Mapping[str, int]) -> int | None:
     for part in body:
         if not isinstance(part, Loop):
             continue
-        extent, inner = _value(part.extent, sizes), _iterations(part.body, sizes)
-        if extent is None or inner is None:
+        extent = _value(part.extent, sizes)
+        if extent is None:
             return None
-        total += extent * inner
+        # the last part of an axis may be short: it is largest where the loop begins, or ends
+        inner = [_iterations(part.body, {**sizes, part.var: at}) for at in {0, max(extent - 1, 0)}]
+        most = [count for count in inner if count is not None]
+        if len(most) < len(inner):
+            return None
+        total += extent * max(most)
     return total
 
 
