@@ -43,7 +43,7 @@ from .engine.twin import twin_of
 from .engine.version.build import build
 from .engine.version.refused import ERRORS, Raises, is_refusal, run_python
 from .engine.version.shared_builds import SharedBuilds
-from .engine.version.shortcut import MISSED
+from .engine.version.shortcut import MISSED, take
 from .engine.version.sources import Stale
 from .engine.version.version import Specialisation, nothing
 from .engine.version.versions import Versions
@@ -115,16 +115,10 @@ class CompiledFunction:
         return self if instance is None else types.MethodType(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self.segments is None:
-            for shortcut in self._versions.shortcuts:
-                try:
-                    result = shortcut.run(args, kwargs)
-                except ERRORS as error:
-                    if not is_refusal(error):
-                        raise
-                    return run_python(self.function, args, kwargs)
-                if result is not MISSED:
-                    return result
+        if self.segments is None and (shortcuts := self._versions.shortcuts):
+            result = take(shortcuts, self.function, args, kwargs)
+            if result is not MISSED:
+                return result
         if local.trace is not None or local.counted is not None or local.instead:  # inside one
             return self.function(*args, **kwargs)
         stance = Compilers.stance
@@ -145,8 +139,7 @@ class CompiledFunction:
                     result = version.run(leaves, (args, kwargs))
                     if version is not versions[0]:
                         self._versions.prefer(key, shapes, version)
-                    if not doubted:
-                        self._versions.shorten(version, structure, leaves, (args, kwargs))
+                    self._versions.shorten(version, structure, leaves, (args, kwargs))
                     return result
                 except Stale as reason:
                     reasons.append(str(reason))
@@ -171,9 +164,14 @@ class CompiledFunction:
         try:
             started, result = time.perf_counter(), fresh.run(leaves, (args, kwargs))
             if configuration.current().debug:
+<<<<<<< HEAD
                 bill.show(fresh, started, self.compile_count == 1)
             if not doubted:
                 self._versions.shorten(fresh, structure, leaves, (args, kwargs))
+=======
+                bill.show(self.name, fresh, time.perf_counter() - started, self.compile_count == 1)
+            self._versions.shorten(fresh, structure, leaves, (args, kwargs))
+>>>>>>> main
             return result
         except Stale as reason:  # the recording does not stand for the very call that made it
             undo()

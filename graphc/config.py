@@ -160,8 +160,9 @@ class Config(NamedTuple):
     cuda_graphs: str = env(
         "GRAPHC_CUDA_GRAPHS",
         "auto",
-        "On a GPU, launches that follow each other as one CUDA graph: `1` always, `0` never (one "
-        "by one, to debug), `auto` where there are many of them, and the call has come before.",
+        "On a GPU, launches that follow each other as one CUDA graph: `1` always, with what "
+        "libraries begin, `0` never (one by one, to debug), `auto` where there are many of them, "
+        "and the call has come before.",
         _one_of("auto", "0", "1"),
     )
     cuda_launch_blocking: int = env(
@@ -173,10 +174,12 @@ class Config(NamedTuple):
     )
     cuda_libraries: str = env(
         "GRAPHC_CUDA_LIBRARIES",
-        "0",
+        "auto",
         "On a GPU, what multiplies matrices: `0` graphc's own kernels, whose results are the same "
-        "on every model of a device; `1` cuBLASLt where it can, and a kernel for what comes after.",
-        _one_of("0", "1"),
+        "on every model of a device; `1` cuBLASLt where it can, and a kernel for what comes after; "
+        "`auto` cuBLASLt where a table by architecture says so, and it is installed. "
+        "`torch.use_deterministic_algorithms(True)` is `0`.",
+        _one_of("auto", "0", "1"),
     )
 
 

@@ -45,7 +45,11 @@ def load(name: str) -> Any:
     """The function that torch calls NAME."""
     module, attribute = PLACES[name]
     function = getattr(importlib.import_module(module, __package__), attribute)
-    return listed(function, name) if name in NAMES else function
+    if name not in NAMES:
+        return function
+    made = listed(function, name)
+    made.__module__, made.__name__, made.__qualname__ = __package__, name, name  # of pickles
+    return made
 
 
 def _method(name: str) -> Callable[..., Any]:

@@ -49,7 +49,7 @@ def test_values_come_from_the_environment(repository: Path, tmp_path: Path) -> N
         ("GRAPHC_RANDOM", "philox", "auto or torch or counter"),
         ("GRAPHC_STEPS", "2", "auto or 0 or 1"),
         ("GRAPHC_CUDA_GRAPHS", "2", "auto or 0 or 1"),
-        ("GRAPHC_CUDA_LIBRARIES", "auto", "0 or 1"),
+        ("GRAPHC_CUDA_LIBRARIES", "yes", "auto or 0 or 1"),
     ],
 )
 def test_a_bad_value_is_named(variable: str, value: str, cure: str, repository: Path) -> None:

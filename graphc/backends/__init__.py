@@ -32,13 +32,14 @@ class Host(NamedTuple):
     """What a backend may use of the process that it runs in: so many threads for all kernels
     together, a directory for compiled code (None: keep it in memory), NumPy's function of each
     operator, for what the backend has no code for, whether launches on a GPU become graphs, and
-    whether CUDA's libraries multiply matrices there."""
+    what multiplies matrices there: "0" generated code, "1" CUDA's libraries, "auto" who is known to
+    be faster."""
 
     threads: int
     cache_dir: Path | None
     table: Table
     cuda_graphs: str = "auto"
-    cuda_libraries: bool = False
+    cuda_libraries: str = "0"
 
 
 class KernelStats(Protocol):

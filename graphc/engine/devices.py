@@ -20,7 +20,7 @@ from ..ir.graph import Builder, attrs_key
 from ..ir.memory import Buffer
 from ..ir.op import Attrs, Op
 from ..ir.types import TensorType
-from . import pipeline
+from . import multiplier, pipeline
 from .built import Built, Engine
 from .capture.kinds import is_part_of_machinery
 from .capture.observer import running
@@ -72,7 +72,7 @@ class Operators:
     def run(self, op: Op, buffers: list[Buffer], attrs: Attrs) -> Any:
         """An operator on buffers of the backend's memory: its result, or a tuple of them."""
         types = tuple([TensorType(from_numpy(b.dtype), b.shape) for b in buffers])
-        key = (op, types, attrs_key(attrs))
+        key = (op, types, attrs_key(attrs), multiplier.in_force())
         engine = self._programs.get(key)
         if engine is None:
             observer = running.observer

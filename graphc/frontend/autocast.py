@@ -55,11 +55,14 @@ def listed(function: F, name: str = "") -> F:
 
 
 def all_listed(functions: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A namespace with those of its functions listed whose name, with the prefix, a list has."""
-    return {
-        name: listed(function, prefix + name) if prefix + name in NAMES else function
-        for name, function in functions.items()
-    }
+    """A namespace with those of its functions listed whose name, with the prefix, a list has. Of
+    a module: its name is where pickles look for them."""
+    found = dict(functions)
+    for name, function in functions.items():
+        if prefix + name in NAMES:
+            found[name] = listed(function, prefix + name)
+            found[name].__module__ = functions.get("__name__", function.__module__)
+    return found
 
 
 def _mode(

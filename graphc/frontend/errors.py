@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import sys
+import warnings
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -76,6 +77,15 @@ def user_location(module: str = "", optimizer: bool = False, beyond: str = "") -
             return Loc(file, frame.f_lineno, code.co_qualname, module, optimizer)
         frame = frame.f_back
     return None
+
+
+def warn_user(text: str) -> None:
+    """A UserWarning that names the user's line, however many of graphc's own calls are between."""
+    loc = user_location()
+    if loc is None:
+        warnings.warn(text, stacklevel=2)
+    else:
+        warnings.warn_explicit(text, UserWarning, loc.file, loc.line)
 
 
 def locate(error: Exception) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -10,10 +11,12 @@ from graphc.ir.dim import Dim, Size, ceil_div, product, substitute
 from graphc.ir.kernel import (
     Apply,
     Attention,
+    Carry,
     Check,
     Kernel,
     Launch,
     Let,
+    Load,
     Loop,
     Routine,
     Scalar,
@@ -30,8 +33,9 @@ _EXACT = 256  # iterations of a loop with ragged loops inside that are counted o
 
 
 class Cost(NamedTuple):
-    """Bytes of the buffers that are read and written (each counted once), floating-point
-    operations (an exp counts as one), and chunks that threads may share (1: one thread)."""
+    """Bytes of the buffers that are read and written (each counted once, and of a loop's no more
+    than there are accesses: of a table, what is looked up), floating-point operations (an exp
+    counts as one), and chunks that threads may share (1: one thread)."""
 
     read: int
     written: int
@@ -45,11 +49,17 @@ def launch_cost(step: Launch, dims: Mapping[str, int], machine: Machine) -> Cost
     env = {
         name: _value(size, dims) for name, size in zip(kernel.dims, step.dims, strict=True)
     }
+    loads, stores = Counter[str](), Counter[str]()
+    for stage in kernel.stages:
+        _count(stage, env, 1, loads, stores)
     read = written = 0
     for param in kernel.params:
-        size = _value(param.size, env) * param.dtype.itemsize
-        read += size if param.access in ("in", "inout") else 0
-        written += size if param.access in ("out", "inout") else 0
+        size, item = _value(param.size, env), param.dtype.itemsize
+        whole = kernel.template is not None
+        if param.access in ("in", "inout"):
+            read += item * (size if whole else min(size, loads[param.name]))
+        if param.access in ("out", "inout"):
+            written += item * (size if whole else min(size, stores[param.name]))
     if kernel.template is not None:
         flops, chunks = _template(kernel.template, env, machine)
     else:
@@ -86,6 +96,28 @@ def _chunks(kernel: Kernel, env: Mapping[str, int]) -> list[int]:
         for stmt in stage
         if isinstance(stmt, Loop) and stmt.kind == "parallel"
     ]
+
+
+def _count(
+    body: Iterable[Stmt], env: Mapping[str, int], times: int, loads: Counter[str],
+    stores: Counter[str],
+) -> None:
+    """Adds the accesses of so many runs of a body, by buffer."""
+    def scalars(stmt: Stmt | Carry, times: int) -> None:
+        for part in walk.parts(walk.scalars(stmt)):
+            if isinstance(part, Load):
+                loads[part.buffer] += times
+
+    for stmt in body:
+        scalars(stmt, times)
+        if isinstance(stmt, Store):
+            stores[stmt.buffer] += times
+            loads[stmt.buffer] += times if stmt.combine else 0
+        elif isinstance(stmt, Loop):
+            extent = max(_value(stmt.extent, env), 0)
+            _count(stmt.body, {**env, stmt.var: extent // 2}, times * extent, loads, stores)
+            for carry in stmt.carries:
+                scalars(carry, times * extent)
 
 
 def _template(template: Template, env: Mapping[str, int], machine: Machine) -> tuple[int, int]:

@@ -48,6 +48,7 @@ STAGES = (
     Stage("products", 50, "products of matrices beside PyTorch's"),
     Stage("attention", 40, "attention beside PyTorch's"),
     Stage("bandwidth", 30, "kernels of rows, columns and elements beside a copy"),
+    Stage("libraries", 40, "products by cuBLASLt, between CUDA graphs and captured in them"),
     Stage("parity", 50, "operators, modules, optimizers, by the tests of devices"),
     Stage("sanitizer", 15, "compute-sanitizer over the kernels"),
 )

@@ -332,3 +332,9 @@ def test_a_function_that_was_not_called_needs_arguments() -> None:
         explain(compiled)
     compiled(torch.ones(2))
     assert explain(compiled).steps
+
+
+def test_of_a_table_what_is_looked_up_is_read() -> None:
+    table, at = torch.ones(5000, 16), torch.tensor([3, 7, 7])
+    (step,) = explain(torch.compile(lambda t, i: t[i] * 2), table, at).steps
+    assert (step.cost.read, step.cost.written) == (3 * 16 * 4 + 3 * 8, 3 * 16 * 4)

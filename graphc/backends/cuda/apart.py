@@ -8,6 +8,7 @@ the result are padded, so that they are aligned.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from graphc.backends.cuda.cublaslt import WORKSPACE, CublasLt, Matrix, Problem
@@ -60,11 +61,17 @@ class LibraryProduct:
 class Products:
     """What a library computes of a program's kernels."""
 
-    def __init__(self, library: CublasLt) -> None:
-        self.library = library
+    def __init__(self, library: CublasLt, chosen: AbstractSet[int] | None = None) -> None:
+        self.library, self._chosen = library, chosen
+
+    def only(self, chosen: AbstractSet[int]) -> Products:
+        """The same, of kernels with these ids alone."""
+        return Products(self.library, chosen)
 
     def take(self, kernel: Kernel) -> bool:
         """Whether a kernel is taken apart."""
+        if self._chosen is not None and id(kernel) not in self._chosen:
+            return False
         return isinstance(kernel.template, Product) and takes(kernel.template)
 
     def call(self, step: Launch) -> LibraryProduct:

@@ -12,6 +12,7 @@ from graphc.backends import Backend, Finding, Host
 from graphc.backends.cuda import emit, libraries, scalar, templates
 from graphc.backends.cuda.apart import Products
 from graphc.backends.cuda.ceilings import Ceilings, ceilings
+from graphc.backends.cuda.choice import prefers_library
 from graphc.backends.cuda.code import Code
 from graphc.backends.cuda.compilers import Compilers, WithNvrtc
 from graphc.backends.cuda.cublaslt import CublasLt
@@ -20,8 +21,9 @@ from graphc.backends.cuda.executable import Executable
 from graphc.backends.cuda.findings import findings
 from graphc.backends.cuda.machine import GPU
 from graphc.backends.cuda.memory import CudaMemory
+from graphc.backends.cuda.source import Target
 from graphc.ir.graph import Node
-from graphc.ir.kernel import Kernel, Program, Template
+from graphc.ir.kernel import Kernel, Launch, Product, Program, Template, leaves
 from graphc.ir.machine import Machine
 from graphc.ir.types import TupleType
 
@@ -101,8 +103,28 @@ class CudaBackend:
         target = self._compilers.target(self._device)
         return Executable(
             program, self.memory, self.code, target, host.table, host.cuda_graphs,
-            self.products if host.cuda_libraries else None,
+            self._multiplying(program, host.cuda_libraries, target),
         )
+
+    def _multiplying(self, program: Program, choice: str, target: Target) -> Products | None:
+        """What a library multiplies of a program. Raises as `products` does, where nothing else
+        may."""
+        if choice == "0":
+            return None
+        if choice == "1":
+            return self.products
+        kernels = [step.kernel for step in leaves(program.steps) if isinstance(step, Launch)]
+        chosen = {id(k) for k in kernels if self._is_for_library(k, target)}
+        if not chosen:
+            return None
+        try:
+            return self.products.only(chosen)
+        except libraries.MissingLibrary:
+            return None
+
+    def _is_for_library(self, kernel: Kernel, target: Target) -> bool:
+        t = kernel.template
+        return isinstance(t, Product) and prefers_library(t, target.architecture)
 
     def adapt(self, host: Host) -> None:
         """Nothing: what runs here has the device's threads."""

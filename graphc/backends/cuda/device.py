@@ -7,7 +7,7 @@ import itertools
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from graphc.backends.cuda import libcuda
 from graphc.backends.cuda.allocator import Allocator, Block
@@ -17,9 +17,10 @@ from graphc.backends.cuda.driver import (
     Attribute,
     Context,
     Driver,
+    Graph,
     Stream,
 )
-from graphc.backends.cuda.errors import error_of
+from graphc.backends.cuda.errors import CudaError, error_of
 from graphc.backends.cuda.pinned import PinnedMemory
 from graphc.backends.cuda.timing import Timed, Timer
 
@@ -73,7 +74,8 @@ class Device:
         self.timer: Timer | None = None  # of all that is launched meanwhile
         self._several = False  # whether work has gone to other streams than the default
         self._process = os.getpid()
-        self._lock = threading.Lock()
+        self._lock, self._capture = threading.Lock(), threading.Lock()
+        self._capture_stream: Stream | None = None
         self._streams: dict[int, list[Stream]] = {}
         self._turns: dict[int, itertools.count[int]] = {}
 
@@ -134,6 +136,24 @@ class Device:
             if turn == len(made):
                 made.append(self.driver.create_stream(priority))
             return made[turn]
+
+    @contextmanager
+    def capturing(self) -> Iterator[tuple[Stream, list[Graph]]]:
+        """A stream that nobody else has: what is sent to it meanwhile does not happen, but is a
+        graph in the list, at the end."""
+        self.activate()
+        with self._capture:
+            if self._capture_stream is None:
+                self._capture_stream = self.driver.create_stream()
+            found: list[Graph] = []
+            self.driver.begin_capture(self._capture_stream)
+            try:
+                yield self._capture_stream, found
+            except BaseException:
+                with suppress(CudaError):  # what was captured so far is of no use, if there is any
+                    self.driver.destroy_graph(self.driver.end_capture(self._capture_stream))
+                raise
+            found.append(self.driver.end_capture(self._capture_stream))
 
     def synchronise(self) -> None:
         """Waits for all that was begun on any stream."""

@@ -229,6 +229,16 @@ class Driver(Protocol):
     ) -> Node:
         """As `fill`."""
 
+    def begin_capture(self, stream: Stream) -> None:
+        """What goes to a stream from now on, and it is not the default one, becomes a graph instead
+        of happening. Nobody may wait for that stream meanwhile."""
+
+    def end_capture(self, stream: Stream) -> Graph:
+        """What was captured."""
+
+    def add_graph(self, graph: Graph, after: Sequence[Node], inner: Graph) -> Node:
+        """All of another graph, as it is now."""
+
     def instantiate(self, graph: Graph) -> Executable:
         """A graph that can be launched; later nodes of the graph are not in it."""
 
@@ -238,6 +248,10 @@ class Driver(Protocol):
     def update_launch(self, executable: Executable, node: Node, launch: Launch) -> None:
         """Other arguments, grid or block for a node of the graph that it was made of, from the
         next launch on; the function's context stays."""
+
+    def update_graph(self, executable: Executable, node: Node, inner: Graph) -> None:
+        """Other arguments for a node that is a graph: another one of the same nodes. Raises
+        CudaError for one that has others; then the executable is as it was."""
 
     def launch_graph(self, executable: Executable, stream: Stream) -> None:
         """Begins all of it; of one executable, one after the other."""

@@ -90,18 +90,19 @@ def _cp_async(size: int) -> Instruction:
 
 
 def _wgmma(kind: str, columns: int) -> Instruction:
-    """d[64, columns] += a[64, 16] b[columns, 16]^T by descriptors; four warps together."""
+    """d[64, columns] += a[64, 16] b[columns, 16]^T by descriptors; four warps together. LEFT and
+    RIGHT are 1 where what lies one behind the other are rows of a (of b), and not k."""
     count = columns // 2
     code = (
         "{\\n.reg .pred p;\\nsetp.ne.b32 p, 1, 0;\\n"
         f"wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{kind}.{kind} {{{_places(count)}}}, "
-        f"%{count}, %{count + 1}, p, 1, 1, 0, 0;\\n}}"
+        f"%{count}, %{count + 1}, p, 1, 1, %{count + 2}, %{count + 3};\\n}}"
     )
     return Instruction(
         f"void wgmma_{kind}_n{columns}(float* d, unsigned long long a, unsigned long long b)",
-        _asm(code, _operands("+f", "d", count), '"l"(a), "l"(b)'),
-        f"emulated::wgmma(d, a, b, {columns}, emulated::Numbers::{kind});",
-        needs=WGMMA,
+        _asm(code, _operands("+f", "d", count), '"l"(a), "l"(b), "n"(LEFT), "n"(RIGHT)'),
+        f"emulated::wgmma(d, a, b, {columns}, emulated::Numbers::{kind}, LEFT, RIGHT);",
+        template="template <int LEFT = 0, int RIGHT = 0> ", needs=WGMMA,
     )
 
 
@@ -141,6 +142,15 @@ _SCALARS = (
         'float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y;',
         "return x < -126.0f ? 0.0f : exp2f(x);",
     ),
+)
+# 16 aligned bytes of which those from `first` on, below `end`, belong to a buffer: a device has
+# pages, and nothing there is read by byte.
+_AROUND = Instruction(
+    "void load_around(unsigned* to, const void* from, int first, int end)",
+    'asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(to[0]), "=r"(to[1]), '
+    '"=r"(to[2]), "=r"(to[3]) : "l"(from));',
+    "for (int i = 0; i < 16; i++) ((unsigned char*)to)[i] = "
+    "i >= first && i < end ? ((const unsigned char*)from)[i] : 0xff;",
 )
 _TF32 = Instruction(
     "unsigned tf32_round(unsigned x)",
@@ -245,11 +255,13 @@ SHARED = """\
 #endif
 """
 
-# Where rows of 64 halves lie 128 bytes apart, 16-byte pieces xor-ed with the row (mode 1 of three
-# swizzles), and eight such rows make a block of 1024 bytes.
+# Where lines of 64 halves lie 128 bytes apart, 16-byte pieces xor-ed with the line (mode 1 of three
+# swizzles), and eight such lines make a block of 1024 bytes. `panel`: bytes from 64 rows to the
+# next 64, where lines go along rows; else it does not count.
 _DESCRIPTOR = """\
-__device__ inline unsigned long long wgmma_descriptor(unsigned address) {
-  return (unsigned long long)((address & 0x3ffff) >> 4) | 1ULL << 16 | 64ULL << 32 | 1ULL << 62;
+__device__ inline unsigned long long wgmma_descriptor(unsigned address, unsigned panel = 16) {
+  return (unsigned long long)((address & 0x3ffff) >> 4) | (unsigned long long)(panel >> 4) << 16 |
+         64ULL << 32 | 1ULL << 62;
 }
 """
 
@@ -259,7 +271,8 @@ INSTRUCTIONS = "".join((
     *(
         each.text()
         for each in (
-            *_SCALARS, _TF32, _SHARED, _BARRIER, *_MATRICES, *_COPIES, *_MBARRIERS, *_WARPGROUPS
+            *_SCALARS, _AROUND, _TF32, _SHARED, _BARRIER, *_MATRICES, *_COPIES,
+            *_MBARRIERS, *_WARPGROUPS,
         )
     ),
     _DESCRIPTOR,

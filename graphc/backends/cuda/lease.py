@@ -4,12 +4,11 @@ between them. From call to call the words stay that stay the same."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
 
 import numpy as np
 
 from graphc.backends.cuda.driver import Stream
-from graphc.backends.cuda.graphs import Ready, Run
+from graphc.backends.cuda.graphs import Called, Ready, Run, captures
 from graphc.backends.cuda.memory import CudaMemory
 from graphc.backends.cuda.source import GRID_MOST
 from graphc.backends.cuda.status import BYTES, Checked
@@ -74,7 +73,6 @@ class Lease:
         self.plan, self.stream = plan, stream
         memory, self._driver = plan.memory, plan.memory.driver
         self._ready: dict[int, tuple[KernelLaunch, Ready]] = {}  # by the step's id
-        self._of: dict[int, tuple[Launch, ...]] = {}  # calls of libraries, by their ids
         self._runs = {id(line): self._runs_of(line) for line in plan.lines}
         self.env: dict[str, int] = {}
         self._dims: tuple[int, ...] | None = None
@@ -92,23 +90,39 @@ class Lease:
             for name in self._variables
         }
 
-    def _runs_of(self, line: Line) -> list[Run | LibraryCall]:
-        """A line's launches, prepared, and the calls of libraries between them."""
-        found: list[Run | LibraryCall] = []
+    def _runs_of(self, line: Line) -> list[Run]:
+        """A line's launches, prepared; and the calls of libraries, with them or between them."""
+        device, choice = self.plan.memory.device, self.plan.graphs
+        found: list[Run] = []
+        called: Called | None = None
         for step in line.steps:
+            apart = called is not None or not isinstance(step, KernelLaunch)
+            if not found or (apart and not captures(choice)):
+                found.append(Run(device, choice))
+            run = found[-1]
             if not isinstance(step, KernelLaunch):
-                found.append(step)
+                called = self._called(step)
+                run.launches.append(called)
                 continue
-            run, of = found[-1] if found else None, step.of
-            if not isinstance(run, Run):
-                if run is not None:  # a call, and what takes its sums: one kernel
-                    self._of[id(run)], of = of, ()
-                run = Run(self.plan.memory.device, self.plan.graphs)
-                found.append(run)
+            of = step.of
+            if called is not None:  # what it computes, and what takes the sums: one kernel
+                called.of, of, called = of, (), None
             ready = self._prepared(step, run, of)
             run.launches.append(ready)
             self._ready[id(step)] = step, ready
         return found
+
+    def _called(self, call: LibraryCall) -> Called:
+        def addresses() -> list[int]:
+            return [self.address(ref) for ref in call.buffers]
+
+        def send(stream: Stream) -> None:
+            call.begin(self._driver, addresses(), self.env, self._scratch, stream)
+
+        def place() -> list[int]:
+            return [*addresses(), self._scratch, *self.env.values()]
+
+        return Called(send, place, type(call).__name__, ())
 
     def _prepared(self, step: KernelLaunch, run: Run, of: tuple[Launch, ...]) -> Ready:
         count = len(step.buffers) + len(step.dims) + 1 + (step.scratch != 0)
@@ -153,16 +167,8 @@ class Lease:
 
     def begin(self, line: Line) -> None:
         """Sends a line's steps to the stream."""
-        timer = self.plan.memory.device.timer
         for run in self._runs[id(line)]:
-            if isinstance(run, Run):
-                run.begin(self.env, self.stream)
-            else:
-                addresses = [self.address(ref) for ref in run.buffers]
-                with nullcontext() if timer is None else timer.timing(
-                    type(run).__name__, self._of.get(id(run), ()), self.env, self.stream
-                ):
-                    run.begin(self._driver, addresses, self.env, self._scratch, self.stream)
+            run.begin(self.env, self.stream)
 
     def _lay_out(self, dims: tuple[int, ...]) -> None:
         self.env = {

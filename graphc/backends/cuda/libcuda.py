@@ -92,6 +92,10 @@ const CUDA_KERNEL_NODE_PARAMS *)
 const CUDA_MEMCPY3D *, CUcontext)
     CUresult cuGraphAddMemsetNode(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, \
 const CUDA_MEMSET_NODE_PARAMS *, CUcontext)
+    CUresult cuStreamBeginCapture_v2(CUstream, CUstreamCaptureMode)
+    CUresult cuStreamEndCapture(CUstream, CUgraph *)
+    CUresult cuGraphAddChildGraphNode(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUgraph)
+    CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec, CUgraphNode, CUgraph)
     CUresult cuGraphInstantiateWithFlags(CUgraphExec *, CUgraph, unsigned long long)
     CUresult cuGraphExecDestroy(CUgraphExec)
     CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec, CUgraphNode, \
@@ -102,7 +106,11 @@ const CUDA_KERNEL_NODE_PARAMS *)
 
 TYPES = {
     **dict.fromkeys(
-        ("CUresult", "CUdevice", "CUdevice_attribute", "CUfunction_attribute"), ctypes.c_int
+        (
+            "CUresult", "CUdevice", "CUdevice_attribute", "CUfunction_attribute",
+            "CUstreamCaptureMode",
+        ),
+        ctypes.c_int,
     ),
     "CUdeviceptr": ctypes.c_uint64,
     **dict.fromkeys(
@@ -445,6 +453,22 @@ class LibCuda:
     def _context(self) -> int:
         return self._handle("cuCtxGetCurrent")
 
+    def begin_capture(self, stream: Stream) -> None:
+        """See Driver. Other threads, and what a library does beside its launches, go on."""
+        mode = CONSTANTS["CU_STREAM_CAPTURE_MODE_RELAXED"]
+        self._do("cuStreamBeginCapture_v2", stream, mode)
+
+    def end_capture(self, stream: Stream) -> Graph:
+        """See Driver."""
+        graph = ctypes.c_void_p()
+        self._do("cuStreamEndCapture", stream, ctypes.byref(graph))
+        return Graph(graph.value or 0)
+
+    def add_graph(self, graph: Graph, after: Sequence[Node], inner: Graph) -> Node:
+        """See Driver."""
+        nodes = (ctypes.c_void_p * len(after))(*after) if after else None
+        return Node(self._handle("cuGraphAddChildGraphNode", graph, nodes, len(after), inner))
+
     def instantiate(self, graph: Graph) -> Executable:
         """See Driver."""
         return Executable(self._handle("cuGraphInstantiateWithFlags", graph, 0))
@@ -458,6 +482,10 @@ class LibCuda:
         assert isinstance(launch, Prepared)
         parameters = ctypes.byref(launch.node())
         self._do("cuGraphExecKernelNodeSetParams_v2", executable, node, parameters)
+
+    def update_graph(self, executable: Executable, node: Node, inner: Graph) -> None:
+        """See Driver."""
+        self._do("cuGraphExecChildGraphNodeSetParams", executable, node, inner)
 
     def launch_graph(self, executable: Executable, stream: Stream) -> None:
         """See Driver."""

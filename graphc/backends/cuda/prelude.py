@@ -63,6 +63,9 @@ __device__ inline f16 f16_bits(unsigned b) { f16 x; x.bits = (unsigned short)b; 
 # element by element, zeros behind the last.
 _PACKS = """\
 template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack { T x[N]; };
+template <int N, class T> __device__ inline bool is_aligned(const T* x) {
+  return (u64)x % alignof(Pack<T, N>) == 0;
+}
 template <int N, class T> __device__ inline Pack<T, N> load_pack(
     const T* from, bool whole, i64 left = N) {
   if (whole) return *(const Pack<T, N>*)from;

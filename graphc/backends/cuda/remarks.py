@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Iterable
 
 from graphc.backends.cuda.driver import Driver
-from graphc.backends.cuda.graphs import LEAST
+from graphc.backends.cuda.graphs import LEAST, captures
 from graphc.backends.cuda.steps import (
     Either,
     HostStep,
     KernelLaunch,
+    LibraryCall,
     Line,
     Loop,
     Part,
@@ -23,8 +24,8 @@ _NAMES = 4  # of functions that a line shows
 
 def remarks(parts: tuple[Part, ...], choice: str, driver: Driver) -> tuple[str, ...]:
     """Lines; `choice` is GRAPHC_CUDA_GRAPHS."""
-    runs = [run for line in lines(parts) for run in _runs(line)]
-    launches = [step for run in runs for step in run]
+    runs = [run for line in lines(parts) for run in _runs(line, captures(choice))]
+    launches = [step for run in runs for step in run if isinstance(step, KernelLaunch)]
     calls = sum(len(line.steps) for line in lines(parts)) - len(launches)
     said = [_counted(len(launches), "launch", "launches")]
     batches = [len(step.of) for step in launches if len(step.of) > 1]
@@ -36,18 +37,20 @@ def remarks(parts: tuple[Part, ...], choice: str, driver: Driver) -> tuple[str, 
     graphs = 0 if least is None else sum(len(run) >= least for run in runs)
     said.append(_counted(graphs, "CUDA graph", "CUDA graphs") + f" (GRAPHC_CUDA_GRAPHS={choice})")
     found = [", ".join(said)]
-    if calls and least is not None:
-        found.append(f"no CUDA graph holds a library's call: it ends there, x {calls}")
+    if calls and least is not None and not captures(choice):
+        found.append(
+            f"a library's call ends a CUDA graph, x {calls} (GRAPHC_CUDA_GRAPHS=1: is part of it)"
+        )
     waits = Counter(_waits(parts))
     found += [f"the host waits for {name}" + f" x {n}" * (n > 1) for name, n in waits.items()]
     return (*found, *_takes(launches, driver))
 
 
-def _runs(line: Line) -> Iterable[list[KernelLaunch]]:
-    """Launches between a library's calls: what may be a graph."""
-    run: list[KernelLaunch] = []
+def _runs(line: Line, whole: bool) -> Iterable[list[KernelLaunch | LibraryCall]]:
+    """What may be a graph: `whole`, or the launches between a library's calls."""
+    run: list[KernelLaunch | LibraryCall] = []
     for step in line.steps:
-        if isinstance(step, KernelLaunch):
+        if whole or isinstance(step, KernelLaunch):
             run.append(step)
         elif run:
             yield run

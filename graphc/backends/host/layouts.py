@@ -88,8 +88,8 @@ def dict_place(value: Any) -> int | None:
 @functools.cache
 def order_offset() -> int | None:
     """Where a class refers to its `__mro__`."""
-    kinds = _Slots, _Fields, bool
-    size: Any = type.__basicsize__
+    kinds: tuple[type, ...] = _Slots, _Fields, bool
+    size = word(id(type) + _SIZE_OF_CLASS)
     for offset in range(_HEADER, size, _WORD):
         if all(word(id(kind) + offset) == id(kind.__mro__) for kind in kinds):
             return offset

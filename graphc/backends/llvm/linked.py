@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from graphc.backends.llvm.target import Target
 
+MAGIC = b"graphc linked 1\n"
+
 
 def linked(
     text: str, symbols: Mapping[str, int] | None, target: Callable[[], Target],
@@ -24,7 +26,7 @@ def linked(
     """The code in this process. `symbols`: where what it calls is; `target`: asked for where it is
     compiled; `directory`: where compiled code is kept (None: nowhere)."""
     told = None if directory is None else identity()
-    store = Store(directory, b"graphc linked 1\n", ".linked")
+    store = Store(directory, MAGIC, ".linked")
     key = hashlib.sha256(b"%d" % opt_level + (told or b"") + text.encode()).digest()
     if told is not None and (found := store.read(key)) is not None:
         return Library.of(Image.decode(found), symbols)

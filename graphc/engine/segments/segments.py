@@ -40,7 +40,7 @@ from ...ir.graph import Graph
 from ...ir.graph import Node as IrNode
 from ...ir.late import late
 from ...ir.op import OpError
-from .. import pipeline
+from .. import multiplier, pipeline
 from ..built import (
     CompileCounter,
     Engine,
@@ -274,7 +274,8 @@ class Segments:
         trace = segment.trace
         inputs = [i.node for i in segment.inputs]
         mutations = tuple([(output, source.number) for output, source, _ in segment.mutations])
-        around = mutations, tuple(trace.overlaps), configuration.current().random, trace.place
+        asked = configuration.current().random, multiplier.in_force()
+        around = mutations, tuple(trace.overlaps), asked, trace.place
         light: Any
         if segment.script is not None:
             light = segment.script, tuple(inputs), tuple(segment.outputs)

@@ -25,7 +25,7 @@ from .sources import Moved, tensor_of, written_to
 # what the modes at the head of a version's key (Versions.key) are called
 MODES = (
     "arguments", "grad mode", "inference mode", "device", "autocast", "default dtype",
-    "GRAPHC_RANDOM", "TF32",
+    "GRAPHC_RANDOM", "TF32", "GRAPHC_CUDA_LIBRARIES",
 )
 
 

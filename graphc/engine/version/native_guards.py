@@ -32,6 +32,11 @@ def ask_natively(guard: Guard, conditions: Conditions) -> bool:
     return False
 
 
+def is_known(guard: Guard) -> bool:
+    """Whether native code may ask a guard like this."""
+    return type(guard) in _RULES
+
+
 def _entry(guard: Entry, conditions: Conditions) -> bool:
     place = guard.place
     now, container = place.get(), place.container

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -35,8 +36,8 @@ from .call import Call
 from .guard_list import ask
 from .guards import Guard
 from .guards_of_calls import Differentiable, GradIsThere, SameArgument
-from .native_guards import ask_natively
-from .refused import ERRORS, mark
+from .native_guards import ask_natively, is_known
+from .refused import ERRORS, is_refusal, mark, run_python
 from .sources import Stale, number_array, source_value
 from .version import Specialisation
 
@@ -242,6 +243,26 @@ class Shortcut:
             call.history = plan.history(version, call, before)
 
 
+def take(
+    shortcuts: Sequence[Shortcut], function: Callable[..., Any], args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """The result of a call by the first that fits, or MISSED; a call that native code refuses runs
+    in eager mode."""
+    for shortcut in shortcuts:
+        try:
+            result = shortcut.run(args, kwargs)
+        except ERRORS as error:
+            if not is_refusal(error):
+                raise
+            break
+        if result is not MISSED:
+            return result
+    else:
+        return MISSED
+    return run_python(function, args, kwargs)
+
+
 def _tensor(array: np.ndarray, writes: int, inference: bool) -> Tensor:
     """A result: an array by itself, without history."""
     tensor = from_array(array)
@@ -281,7 +302,8 @@ def shortcut_of(
         return None
     call = Call(leaves, given)
     try:
-        if any(not guard.holds() for guard in version.guards.on_state()):
+        known = filter(is_known, version.guards.on_state())
+        if not all(guard.holds() for guard in known):  # others are asked when a call takes it
             return None
         call.arrays = version.arrays_of_tensors(leaves)
         ask(version.guards.of_calls, call)
@@ -310,8 +332,8 @@ def shortcut_of(
     if not _tensors(version, call, conditions):
         return None
     conditions.gradients += _gradients(version, call.dims)
-    known = GradIsThere, SameArgument, Differentiable
-    asked += [guard for guard in version.guards.of_calls if not isinstance(guard, known)]
+    native = GradIsThere, SameArgument, Differentiable
+    asked += [guard for guard in version.guards.of_calls if not isinstance(guard, native)]
     executable = version.engine.built.executable
     entry = Entry(
         code, conditions, len(version.inputs), len(leaves), executable.first_input,

@@ -23,6 +23,7 @@ from ...frontend.tensor import Tensor
 from ...frontend.tree import Structure
 from ...ir.memory import DeviceArray
 from ...nn.modules.module import Module
+from .. import multiplier
 from ..capture.kinds import Kind, kind_of
 from ..capture.places import Length, Place
 from .guards import Entry, Result
@@ -83,6 +84,7 @@ class Versions:
         parts: list[Any] = [
             structure, local.grad, local.inference, local.place, local.autocast,
             promote.Defaults.dtype, configuration.current().random, float32.in_force(),
+            multiplier.in_force(),
         ]
         shapes: list[Any] = []
         for i, leaf in enumerate(leaves):
@@ -163,7 +165,8 @@ class Versions:
         self, version: Specialisation, structure: Structure, leaves: list[Any], given: Any
     ) -> None:
         """A version has run the long way: find a shorter one for calls like this."""
-        if not is_time(version.calls):
+        doubted = configuration.current().check >= configuration.AGAIN
+        if doubted or not is_time(version.calls):
             return
         others = []
         for known in self.shortcuts:

@@ -62,7 +62,8 @@ def get_float32_matmul_precision() -> str:
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Nothing to do: results never depend on threads or on chance."""
+    """Results never depend on threads or on chance; on a GPU, generated code then multiplies all
+    matrices, whose sums do not hang on the device's model."""
     _State.deterministic = bool(mode)
 
 

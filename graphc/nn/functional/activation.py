@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +9,7 @@ from ...frontend import functions as T
 from ...frontend import promote
 from ...frontend.autocast import listed
 from ...frontend.dispatch import apply
-from ...frontend.errors import located
+from ...frontend.errors import located, warn_user
 from ...frontend.functions.arguments import with_out
 from ...frontend.ownership import owns_result
 from ...frontend.tensor import Tensor
@@ -20,10 +19,9 @@ from ...ir import ops
 def _dim(dim: int | None, rank: int) -> int:
     """torch's implicit dim for softmax: 0 for 0-, 1- and 3-d, else 1."""
     if dim is None:
-        warnings.warn(
+        warn_user(
             "Implicit dimension choice for softmax has been deprecated. Change the call to "
-            "include dim=X as an argument.",
-            stacklevel=5,
+            "include dim=X as an argument."
         )
         return 0 if rank in (0, 1, 3) else 1
     if not -max(rank, 1) <= dim < max(rank, 1):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import numbers
-import warnings
 from typing import Any
 
 from ...frontend import functions as T
@@ -12,7 +11,7 @@ from ...frontend import promote
 from ...frontend.autocast import listed
 from ...frontend.context import local
 from ...frontend.dispatch import apply
-from ...frontend.errors import located, user_location
+from ...frontend.errors import located, warn_user
 from ...frontend.ownership import owns_result
 from ...frontend.tensor import Tensor
 from ...ir import ops
@@ -39,16 +38,11 @@ def _reduce(loss: Tensor, reduction: str) -> Tensor:
 
 def _warn_of_broadcasting(input: Tensor, target: Tensor) -> None:
     if tuple(target.shape) != tuple(input.shape):
-        text = (
+        warn_user(
             f"Using a target size ({target.shape}) that is different to the input size "
             f"({input.shape}). This will likely lead to incorrect results due to broadcasting. "
             "Please ensure they have the same size."
         )
-        loc = user_location()
-        if loc is None:
-            warnings.warn(text, stacklevel=5)
-        else:
-            warnings.warn_explicit(text, UserWarning, loc.file, loc.line)
 
 
 def _require_floats(name: str, input: Tensor, target: Tensor) -> None:

@@ -6,6 +6,8 @@ which its build for CPUs dispatches as a GPU's.
 
 from __future__ import annotations
 
+import operator
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -284,6 +286,15 @@ def test_every_name_on_the_lists_is_a_function() -> None:
         ]
         assert name in {_listed(place) for place in places}, name
     assert len(CPU) > 60 and set(GPU.values()) == set(Policy)
+
+
+@pytest.mark.parametrize("name", [
+    "exp", "lu_solve", "mvlgamma", "native_layer_norm", "special.entr", "masked.sum", "linalg.norm",
+    "fft.rfft", "nn.functional.softplus",
+])
+def test_listed_functions_pickle(name: str) -> None:
+    function = operator.attrgetter(name)(graphc)
+    assert _listed(function) and pickle.loads(pickle.dumps(function)) is function
 
 
 def _listed(function: Any) -> str:

@@ -305,6 +305,28 @@ CUresult CUDAAPI cuGraphAddMemsetNode(CUgraphNode *node, CUgraph graph, const CU
   snprintf(text + strlen(text), 256, "fill %zu of %u", p->width, p->elementSize);
   return result;
 }
+CUresult CUDAAPI cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode) {
+  say("capture %llx mode %d", HEX(stream), (int)mode);
+  return stream ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+CUresult CUDAAPI cuStreamEndCapture(CUstream stream, CUgraph *graph) {
+  *graph = handle();
+  say("captured %llx -> %llx", HEX(stream), HEX(*graph));
+  return CUDA_SUCCESS;
+}
+CUresult CUDAAPI cuGraphAddChildGraphNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after,
+                                          size_t count, CUgraph inner) {
+  CUresult result = add(node, graph, after, count);
+  char *text = steps[step_count - 1].text;
+  snprintf(text + strlen(text), 256, "graph %llx", HEX(inner));
+  return result;
+}
+CUresult CUDAAPI cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraph inner) {
+  ASK(cuGraphExecChildGraphNodeSetParams);
+  char *text = strchr(steps[HEX(node) & 0xff].text, ':') + 2;
+  snprintf(text, 256, "graph %llx", HEX(inner));
+  return exec ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
 CUresult CUDAAPI cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags) {
   *exec = handle();
   say("instantiate %llx flags %llu -> %llx", HEX(graph), flags, HEX(*exec));

@@ -78,11 +78,12 @@ class Case(NamedTuple):
 
 
 def arrays(kernel: Kernel, dims: Mapping[str, int], seed: int = 0) -> list[Array]:
-    """Random operands; NaN where results are written."""
+    """Random operands; NaN where results are written (no integer is one)."""
     found, rng = [], np.random.default_rng(seed)
     for p in kernel.params:
         size = max(evaluate(p.size, dict(dims)), 1)
-        values = rng.standard_normal(size) if p.access == "in" else np.full(size, np.nan)
+        unwritten = np.nan if p.dtype.is_float else 77
+        values = np.full(size, unwritten) if p.access == "out" else rng.standard_normal(size)
         found.append(values.astype(p.dtype.numpy))
     return found
 
@@ -121,7 +122,9 @@ def wrong(
     assert isinstance(t, Product)
     error = TOLERANCE[t.left.dtype.name] * max(evaluate(t.k, dict(dims)), 1) ** 0.5
     for p, x, y in zip(kernel.params, got, want, strict=True):
-        close = np.isclose(x.astype("f8"), y.astype("f8"), rtol=error, atol=error)
+        close = np.isclose(
+            x.astype("f8"), y.astype("f8"), rtol=error, atol=error, equal_nan=True
+        )
         if not close.all():
             return f"{p.name}, {schedule}: {np.sum(~close)} of {close.size}"
     return ""

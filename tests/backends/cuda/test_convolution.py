@@ -166,7 +166,9 @@ def test_registers(architecture: str, golden: Callable[[str, str], None]) -> Non
     for case in LARGE:
         for kernel in case.kernels():
             source = emit(kernel, Target(architecture))
-            uses = nvrtc.compile(source.text, architecture).uses
+            compiled = nvrtc.compile(source.text, architecture)
+            assert not compiled.losses, (case, compiled.losses)
+            uses = compiled.uses
             assert all(use.spilled == 0 for use in uses.values()), case
             registers = ", ".join(f"{uses[stage.name].registers}" for stage in source.stages)
             lines.append(

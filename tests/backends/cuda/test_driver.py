@@ -18,6 +18,7 @@ from graphc.backends.cuda.driver import (
     Attribute,
     Driver,
     Function,
+    Graph,
     Launch,
     Module,
     pack,
@@ -252,6 +253,47 @@ def test_graphs(bed: Bed) -> None:
     driver.launch_graph(executable, stream)
     driver.wait_for_stream(stream)
     np.testing.assert_array_equal(bed.get(x, X), -4 * X)
+    driver.destroy_executable(executable)
+
+
+def test_captured_graphs(bed: Bed) -> None:
+    """What is captured happens where its graph is launched, and not before."""
+    driver, x, y = bed.driver, bed.put(X), bed.put(X)
+    stream = driver.create_stream()
+
+    def captured(factor: float) -> Graph:
+        driver.begin_capture(stream)
+        driver.launch(bed.scale(y, x, factor, 1000), stream)
+        driver.copy(x, y, X.nbytes, stream)
+        return driver.end_capture(stream)
+
+    inner, graph = captured(3.0), driver.create_graph()
+    first = driver.add_launch(graph, (), bed.scale(y, x, 2.0, 1000))
+    back = driver.add_copy(graph, (first,), x, y, X.nbytes)
+    node = driver.add_graph(graph, (back,), inner)
+    driver.add_fill(graph, (node,), y, 0, 4, 1000)
+    executable = driver.instantiate(graph)
+    driver.destroy_graph(inner)
+    driver.wait_for_stream(stream)
+    np.testing.assert_array_equal(bed.get(x, X), X)
+    driver.launch_graph(executable, stream)
+    driver.wait_for_stream(stream)
+    np.testing.assert_array_equal(bed.get(x, X), 6 * X)
+    assert not bed.get(y, X).any()
+    other = captured(0.5)
+    driver.update_graph(executable, node, other)
+    driver.destroy_graph(other)
+    driver.launch_graph(executable, stream)
+    driver.wait_for_stream(stream)
+    np.testing.assert_array_equal(bed.get(x, X), 6 * X)
+    driver.begin_capture(stream)
+    driver.fill(y, 0, 4, 1000, stream)
+    short = driver.end_capture(stream)
+    with pytest.raises(CudaError, match="cuGraphExecChildGraphNodeSetParams"):
+        driver.update_graph(executable, node, short)
+    driver.launch_graph(executable, stream)
+    driver.wait_for_stream(stream)
+    np.testing.assert_array_equal(bed.get(x, X), 6 * X)
     driver.destroy_executable(executable)
 
 

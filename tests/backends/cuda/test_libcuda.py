@@ -216,6 +216,29 @@ def test_graphs(driver: Driver, log: Callable[[], list[str]]) -> None:
     ]
 
 
+def test_captured_graphs(driver: Driver, log: Callable[[], list[str]]) -> None:
+    driver.make_current(driver.retain(0))
+    with pytest.raises(CudaError, match="cuStreamBeginCapture_v2: error 900"):
+        driver.begin_capture(DEFAULT_STREAM)
+    stream = driver.create_stream()
+    graph, found = driver.create_graph(), []
+    place = driver.allocate(64)
+    fill = driver.add_fill(graph, (), place, 0, 1, 64)
+    for _ in range(2):
+        driver.begin_capture(stream)
+        found.append(driver.end_capture(stream))
+    assert found[0] != found[1] and found[0] >> 32
+    node = driver.add_graph(graph, (fill,), found[0])
+    executable = driver.instantiate(graph)
+    driver.launch_graph(executable, stream)
+    driver.update_graph(executable, node, found[1])
+    driver.launch_graph(executable, stream)
+    lines = log()
+    assert lines.count("capture <stream> mode 2") == 2
+    assert sum(line.startswith("captured <stream> -> ") for line in lines) == 2
+    assert lines.count("  1 after 0: graph <captured>") == 2
+
+
 def test_an_error_names_call_reason_and_cure(driver: Driver, library: ctypes.CDLL) -> None:
     function = driver.function(driver.load(b"cubin   "), "k")
     launch = driver.prepare(function, (1, 1, 1), (1, 1, 1), b"")

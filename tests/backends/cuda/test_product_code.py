@@ -20,6 +20,8 @@ MMA = Case("bf16", 72, 66, 264, "r", "k")
 SIMT = Case("f32", 70, 66, 50, "k", "r")
 SPLIT = Case("f32", 9, 17, 600, "r", "k")
 WGMMA = Case("bf16", 70, 66, 400)
+WGMMA_ROWS = Case("bf16", 70, 100, 200, "r", "r")
+UNALIGNED = Case("bf16", 40, 20, 101, "k", "r")
 EVERY = (*ALL, Schedule(watch=True), Schedule(watch=True, early=True))
 
 
@@ -32,9 +34,10 @@ class Fault(NamedTuple):
     place: int = 0
 
 
-_WAIT = "    cp_async_wait<STAGES - 2>();\n    __syncthreads();\n"
+_WAIT = "      cp_async_wait<AHEAD - 1>();\n      __syncthreads();\n"
+_LINES = "  right_tile.begin(n0);\n"
 FAULTS = {
-    "a short wait": Fault(MMA, "cp_async_wait<STAGES - 2>", "cp_async_wait<STAGES - 1>"),
+    "a short wait": Fault(MMA, "cp_async_wait<AHEAD - 1>", "cp_async_wait<AHEAD>"),
     "no barrier behind the wait": Fault(MMA, _WAIT, _WAIT.split("\n")[0] + "\n"),
     "no barrier before the sums": Fault(
         MMA, "  cp_async_wait<0>();\n  __syncthreads();\n", "  cp_async_wait<0>();\n"
@@ -52,20 +55,24 @@ FAULTS = {
     ),
     "a stage too few": Fault(SIMT, "(step + 1) % 2", "step % 2"),
     "a piece left out": Fault(SPLIT, "for (i64 piece = 1;", "for (i64 piece = 2;"),
-    "a stage written too soon": Fault(WGMMA, "step + STAGES - 2", "step + STAGES - 1"),
-    "no fence of the proxies": Fault(WGMMA, "    async_proxy_fence();\n", ""),
-    "a short wait for a stage": Fault(
-        WGMMA, "cp_async_wait<STAGES - 3>", "cp_async_wait<STAGES - 2>"
-    ),
+    "no barrier behind the lines": Fault(MMA, _LINES + "  __syncthreads();\n", _LINES),
+    "a shift left out": Fault(UNALIGNED, "skip & 4 ?", "skip & 8 ?"),
+    "a half of another row": Fault(UNALIGNED, "found & 0xffff", "found"),
+    "a stage written too soon": Fault(WGMMA, "step + AHEAD;", "step + AHEAD + 1;"),
+    "no fence of the proxies": Fault(WGMMA, "      async_proxy_fence();\n", ""),
+    "a short wait for a stage": Fault(WGMMA, "cp_async_wait<AHEAD - 1>", "cp_async_wait<AHEAD>"),
+    "a panel of another place": Fault(WGMMA_ROWS, "DEEP * 128)", "DEEP * 64)", -1),
+    "rows taken for k": Fault(WGMMA_ROWS, "bf16_n128<1, 1>", "bf16_n128<1, 0>"),
     "sums read too soon": Fault(WGMMA, "  wgmma_wait<0>();\n", ""),
     "a row of another place": Fault(SIMT, "thread + i * (TALL / OWN)", "thread * OWN + i", -1),
 }
+HOPPER = (WGMMA, WGMMA_ROWS)
 HARMLESS = {"a wrong swizzle", "a row of another place"}  # as long as all sides agree
 
 
 def changed(name: str) -> Source:
     fault = FAULTS[name]
-    source = emit(fault.case.kernel(), Target("sm_90a" if fault.case is WGMMA else "sm_80"))
+    source = emit(fault.case.kernel(), Target("sm_90a" if fault.case in HOPPER else "sm_80"))
     assert fault.old in source.text, name
     return replace(source, text=source.text.replace(fault.old, fault.new))
 
@@ -74,7 +81,7 @@ def changed(name: str) -> Source:
 def test_faults_are_found(
     name: str, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if FAULTS[name].case is WGMMA:
+    if FAULTS[name].case in HOPPER:
         monkeypatch.setattr(gemm_plan, "BLOCKS", 1)
         monkeypatch.setattr(gemm_plan, "WARPGROUPS", gemm_plan.WARPGROUPS[::-1])
     source, kernel = changed(name), FAULTS[name].case.kernel()
@@ -124,7 +131,9 @@ def record(
     for case in cases:
         source = emit(case.kernel(), Target(architecture))
         if source.text not in known:
-            known[source.text] = nvrtc.compile(source.text, architecture).uses
+            compiled = nvrtc.compile(source.text, architecture)
+            assert not compiled.losses, (case, compiled.losses)  # wgmma that waits for others
+            known[source.text] = compiled.uses
         uses = known[source.text]
         assert all(use.spilled == 0 for use in uses.values()), case
         registers = ", ".join(f"{uses[stage.name].registers}" for stage in source.stages)

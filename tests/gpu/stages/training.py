@@ -24,10 +24,10 @@ def run(bed: Bed, record: Record) -> None:
     steps = STEPS if bed.large else 3
     with bed.device(), cudnn.flags(enabled=True, allow_tf32=False):
         for name in names:
-            want = _losses(name, "cpu", True, steps)
+            want = losses(name, "cpu", True, steps)
             for compiled in (True, False):
                 began = time.perf_counter()
-                found = _losses(name, "cuda", compiled, steps)
+                found = losses(name, "cuda", compiled, steps)
                 seconds = time.perf_counter() - began
                 off = np.abs(found - want) / np.maximum(np.abs(want), 1e-3)
                 record(
@@ -37,7 +37,7 @@ def run(bed: Bed, record: Record) -> None:
                 )
 
 
-def _losses(name: str, device: str, compiled: bool, steps: int) -> np.ndarray:
+def losses(name: str, device: str, compiled: bool, steps: int) -> np.ndarray:
     """One number of each call."""
     graphc.manual_seed(0)
     if name in large.WORKS:

@@ -88,6 +88,8 @@ class Queue:
 
     def __init__(self) -> None:
         self.work: list[Work] = []
+        self.captured: list[Work] | None = None  # instead, while somebody captures
+        self.spoilt = False
 
 
 class EmulatedDriver:
@@ -268,6 +270,7 @@ class EmulatedDriver:
         return not self._streams[stream].work
 
     def order(self, stream: Stream, event: Event) -> None:
+        self._not_captured(stream, "cuStreamWaitEvent")
         self._begin(stream, self._reaching(event))
 
     def create_event(self, timing: bool = False) -> Event:
@@ -277,6 +280,7 @@ class EmulatedDriver:
         self._reaching(event)(self.schedule)
 
     def record(self, event: Event, stream: Stream) -> None:
+        self._not_captured(stream, "cuEventRecord")
         mark: Mark = self._things[event]
         mark.stream, mark.happened = stream, False
         mark.latest += 1
@@ -309,10 +313,19 @@ class EmulatedDriver:
 
     def _begin(self, stream: Stream, work: Work) -> None:
         self._raise("a call")
-        self._streams[stream].work.append(work)
+        queue = self._streams[stream]
+        (queue.work if queue.captured is None else queue.captured).append(work)
+
+    def _not_captured(self, stream: Stream, call: str) -> None:
+        """Nothing can wait for what does not happen; the capture is over then."""
+        queue = self._streams[stream]
+        if queue.captured is not None:
+            queue.spoilt = True
+            raise error_of(call, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "not while capturing")
 
     def _run(self, stream: Stream, call: str) -> None:
         self._raise(call)
+        self._not_captured(stream, call)
         with self._turn:
             while self._streams[stream].work:
                 self._next(stream, call)
@@ -359,6 +372,39 @@ class EmulatedDriver:
     ) -> Node:
         return self._add(graph, after, self._filling(target, value, width, count))
 
+    def begin_capture(self, stream: Stream) -> None:
+        call, queue = "cuStreamBeginCapture_v2", self._streams[stream]
+        if stream == Stream(0):
+            raise error_of(call, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "the legacy stream")
+        if queue.captured is not None:
+            raise error_of(call, "CUDA_ERROR_ILLEGAL_STATE", "it is captured already")
+        queue.captured, queue.spoilt = [], False
+
+    def end_capture(self, stream: Stream) -> Graph:
+        queue = self._streams[stream]
+        captured, queue.captured = queue.captured, None
+        if captured is None or queue.spoilt:
+            name = "ILLEGAL_STATE" if captured is None else "STREAM_CAPTURE_INVALIDATED"
+            raise error_of("cuStreamEndCapture", f"CUDA_ERROR_{name}", "no capture")
+        graph, after = self.create_graph(), list[Node]()
+        for work in captured:
+            after = [self._add(graph, after, work)]
+        return graph
+
+    def add_graph(self, graph: Graph, after: Sequence[Node], inner: Graph) -> Node:
+        return self._add(graph, after, Inner(_late(self._things[inner])))
+
+    def update_graph(self, executable: Executable, node: Node, inner: Graph) -> None:
+        nodes = self._things[executable]
+        after, old = nodes[node]
+        made = Inner(_late(self._things[inner]))
+        if len(made.works) != len(old.works):
+            raise error_of(
+                "cuGraphExecChildGraphNodeSetParams", "CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE",
+                "other nodes",
+            )
+        nodes[node] = after, made
+
     def instantiate(self, graph: Graph) -> Executable:
         return Executable(self._new(dict(self._things[graph])))
 
@@ -373,6 +419,17 @@ class EmulatedDriver:
     def launch_graph(self, executable: Executable, stream: Stream) -> None:
         for work in _late(self._things[executable]):
             self._begin(stream, work)
+
+
+class Inner:
+    """A graph as a node."""
+
+    def __init__(self, works: list[Work]) -> None:
+        self.works = works
+
+    def __call__(self, schedule: Schedule) -> None:
+        for work in self.works:
+            work(schedule)
 
 
 class Mark:

@@ -137,9 +137,7 @@ _GROUP_ROWS = 128
 def keys_of_block(t: Attention) -> Size | None:
     """How many keys a block has of all, where there are too few tiles of queries for a device; None
     where it has all of them. Parts of a row are put together afterwards, in their order."""
-    if isinstance(t.n, int) and t.n <= _LEAST_KEYS:
-        return None
-    few = isinstance(t.m, int) and t.m <= _FEW
+    few = _few(t)
     if not (isinstance(t.batch, int) and isinstance(t.m, int) and isinstance(t.n, int)):
         return _LEAST_KEYS if few else None
     rows = 16 if few else 64
@@ -151,9 +149,15 @@ def keys_of_block(t: Attention) -> Size | None:
     return keys if keys < t.n else None
 
 
+def _few(t: Attention) -> bool:
+    """Whether queries have smaller tiles: there are few, and keys for several blocks."""
+    many_keys = not isinstance(t.n, int) or t.n > _LEAST_KEYS
+    return isinstance(t.m, int) and t.m <= _FEW and many_keys
+
+
 def forward_tiles(t: Attention, target: Target) -> tuple[Tiles, Places]:
     """Queries along keys."""
-    few = isinstance(t.m, int) and t.m <= _FEW
+    few = _few(t)
     if keys_of_block(t) is None and by_warpgroups(t, target):
         mask = t.optional("mask") is not None or t.optional("kept") is not None
         columns = _for_widest(t, _GROUP_COLUMNS)[2 if mask else t.dropout > 0]

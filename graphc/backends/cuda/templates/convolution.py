@@ -8,7 +8,9 @@ gathered (convolution_operand). Rows and columns are as the results lie, channel
 - conv_weight_grad: rows are filters, columns taps and channels, k goes along all pixels of the
   result, in pieces that a second stage adds.
 
-Groups are the products of a batch; those of few channels are computed directly.
+Groups are the products of a batch; those of few channels are computed directly. Taps outside of an
+image are products by 0, in all three: an infinite weight makes NaN of what it meets there. (On
+a CPU an input's gradient has no such terms.)
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from graphc.backends.cuda.templates.convolution_parts import (
     pixelwise,
 )
 from graphc.backends.cuda.templates.gemm_operand import TileSource, affine
-from graphc.backends.cuda.templates.gemm_plan import plan_product, tiles_of
+from graphc.backends.cuda.templates.gemm_plan import plan_product
 from graphc.backends.cuda.templates.gemm_sizes import Sizes
 from graphc.ir import dtypes
 from graphc.ir.dim import Dim, Size, ceil_div, product, unwrap
@@ -61,15 +63,12 @@ def render(kernel: Kernel, target: Target) -> Source:
     made = _pointwise(parts) if _is_pointwise(parts) else _PRODUCTS[c.kind](parts)
     contraction = gemm_kernel.Contraction(
         made.batch, made.m, made.n, made.k, made.left, made.right, c.acc_dtype, made.epilogue,
-        sizes, made.place,
+        sizes, made.place, made.along,
     )
     lines = made.left.along, made.right.along
     plan = plan_product(
         made.batch, made.m, made.n, made.k, c.left.dtype, target, lines, c.tf32
     )
-    _, small = tiles_of(c.left.dtype, c.tf32)
-    if any(isinstance(size, int) and size <= small.n for size in (made.m, made.n)):
-        plan = replace(plan, tile=small)  # half of a larger one would be empty
     return gemm_kernel.source(kernel, contraction, plan)
 
 
@@ -86,6 +85,7 @@ class _Product:
     right: TileSource
     place: str
     epilogue: tuple[Stmt, ...]
+    along: str = "channel"  # see Contraction
 
 
 # --- windows of one tap: nothing is gathered -----------------------------------------------------
@@ -129,17 +129,19 @@ def _pointwise(p: Parts) -> _Product:
         operand = replace(s.operand, index=unwrap(s.start + index))
         return affine(name, operand, row, extents[row], extents["k"], sizes)
 
+    along = "channel"
     given = dict(zip(p.c.tensors, (p.left, p.right), strict=False))
     rows, columns = ("y", "x") if roles[0] == "filter" else (p.c.tensors[1], "w")
     left, right = side("left", "m", rows, given[rows]), side("right", "n", columns, given[columns])
     if roles[0] == "filter":
         place, epilogue = _elementwise(p, "const i64 element = n;")
+        along = "element"
     else:
         tensor = p.c.tensors[2]
         inner = p.filters if roles[1] == "filter" else p.channels
         place, epilogue = pixelwise(p, tensor, p.channel("b", "n", inner))
     m, n, k = (totals[role] for role in roles)
-    return _Product(p.geometry.groups, m, n, k, left, right, place, epilogue)
+    return _Product(p.geometry.groups, m, n, k, left, right, place, epilogue, along)
 
 
 # --- the three products -----------------------------------------------------------------------
@@ -216,7 +218,7 @@ def _weight_grad(p: Parts) -> _Product:
         p, f"const i64 channel = n % {by}; if (channel >= {write.number(p.channels)}) continue; "
         f"const i64 element = channel * {write.number(taps)} + n / {by};",
     )
-    return _Product(g.groups, p.filters, taps * filled, pixels, left, right, place, epilogue)
+    return _Product(g.groups, p.filters, taps * filled, pixels, left, right, place, epilogue, "")
 
 
 def _elementwise(p: Parts, element: str) -> Placed:

@@ -21,6 +21,7 @@ from graphc.ir.kernel.templates.convolution import VARIABLES
 from graphc.ir.kernel.templates.operand import strides_of
 
 _BITS = 62  # of a Divisor's magic number
+_WITH_CORNERS = ("Patches", "Reaches")
 
 
 class Strides:
@@ -47,8 +48,10 @@ class Writer:
         return index_text(self.sizes.argument(value))
 
     def each(self, values: Sequence[Size]) -> str:
-        """One for each spatial dim."""
-        return f"{{{', '.join(f'(int){self.number(value)}' for value in values)}}}"
+        """One for each spatial dim: arguments, also strides of 1 and paddings of 0, as one text is
+        to serve all; they count once for a line, and not for each of its pieces."""
+        found = (index_text(self.sizes.argument(value)) for value in values)
+        return f"{{{', '.join(f'(int){value}' for value in found)}}}"
 
     def divisor(self, value: Size) -> str:
         """See Divisor."""
@@ -71,7 +74,8 @@ class Writer:
         ))
         fields = ", ".join((f"{{{origin}}}", self.number(s.channel), *members))
         make = f"const {kind} {name} = {{{fields}}};"
-        return TileSource(dtype, along, kind, make, DECLARATIONS)
+        line = 8 + -(-4 * self.rank // 8) * 8 if struct in _WITH_CORNERS else 8
+        return TileSource(dtype, along, kind, make, DECLARATIONS, line)
 
 
 # Quotients of what is below 2^31 by a multiplication: magic is 2^62 / by, rounded up, so that the
@@ -101,15 +105,29 @@ template <class T> struct Spaced {
     return ((u64)x | (u64)image_step * sizeof(T) | (u64)position_step * sizeof(T)) % 16 == 0;
   }
 };
-// How many of a piece's channels there are.
-template <class T> __device__ inline int in_piece(i64 left) {
-  return left < 16 / (int)sizeof(T) ? (left < 0 ? 0 : (int)left) : 16 / (int)sizeof(T);
+// A line that begins at coordinates, some of which may be outside, and how far a piece is from
+// there: by coordinates, and by elements.
+const int OUTSIDE = -(1 << 30);
+template <class T, int RANK> struct Corner { const T* x; int first[RANK]; };
+template <int RANK> struct Reach { i64 offset; int count; int by[RANK]; };
+template <class T, int RANK> __device__ inline const T* met(
+    const T* x, const Corner<T, RANK>& line, const Reach<RANK>& along, const int (&sizes)[RANK],
+    int* count) {
+  bool inside = true;
+  #pragma unroll
+  for (int d = 0; d < RANK; d++)
+    inside = inside && (unsigned)(line.first[d] + along.by[d]) < (unsigned)sizes[d];
+  *count = inside ? along.count : 0;
+  return *count ? line.x + along.offset : x;
 }
 """
 
 # Lines are positions of the result, along them go taps and channels of what their windows read.
 _PATCHES = """
 template <class T, bool DENSE, int RANK> struct Patches {
+  typedef Corner<T, RANK> Line;
+  typedef Reach<RANK> Along;
+  static const bool dense = DENSE;
   Spaced<T> origin;
   i64 step;
   i64 lines, channels;
@@ -117,21 +135,35 @@ template <class T, bool DENSE, int RANK> struct Patches {
   Divisor output[RANK], window[RANK];
   int input[RANK], stride[RANK], low[RANK], dilation[RANK];
   bool wide() const { return DENSE && origin.aligned(); }
-  const T* at(i64 line, i64 along, int* count) const {
-    i64 image = line, tap = along, place = 0, plane = 1;
-    const int channel = filled.digit(&tap);
-    bool inside = line < lines;
+  Line line(i64 line) const {
+    Line found;
+    i64 image = line, place = 0, plane = 1;
     #pragma unroll
     for (int d = RANK - 1; d >= 0; d--) {
-      const int position = output[d].digit(&image), t = window[d].digit(&tap);
-      const int i = position * stride[d] - low[d] + t * dilation[d];
-      inside = inside && (unsigned)i < (unsigned)input[d];
-      place += plane * i;
+      found.first[d] = output[d].digit(&image) * stride[d] - low[d];
+      place += plane * found.first[d];
       plane *= input[d];
     }
-    *count = inside && tap == 0 ? in_piece<T>(channels - channel) : 0;
-    if (*count == 0) return origin.x;
-    return origin.x + image * origin.image_step + place * origin.position_step + channel * step;
+    found.x = origin.x + image * origin.image_step + place * origin.position_step;
+    if (line >= lines) found.first[0] = OUTSIDE;
+    return found;
+  }
+  Along along(i64 along) const {
+    Along found;
+    i64 tap = along, place = 0, plane = 1;
+    const int channel = filled.digit(&tap);
+    #pragma unroll
+    for (int d = RANK - 1; d >= 0; d--) {
+      found.by[d] = window[d].digit(&tap) * dilation[d];
+      place += plane * found.by[d];
+      plane *= input[d];
+    }
+    found.offset = place * origin.position_step + channel * step;
+    found.count = tap == 0 ? in_piece<T>(channels - channel) : 0;
+    return found;
+  }
+  const T* at(const Line& line, const Along& along, int* count) const {
+    return met(origin.x, line, along, input, count);
   }
 };
 """
@@ -165,6 +197,9 @@ template <int RANK> __device__ inline Phase<RANK> phase_of(
   return p;
 }
 template <class T, bool DENSE, int RANK> struct Reaches {
+  typedef Corner<T, RANK> Line;
+  typedef Reach<RANK> Along;
+  static const bool dense = DENSE;
   Spaced<T> origin;
   i64 step;
   i64 lines, channels;
@@ -173,26 +208,45 @@ template <class T, bool DENSE, int RANK> struct Reaches {
   int output[RANK], window[RANK], between[RANK], back[RANK];
   Phase<RANK> phase;
   bool wide() const { return DENSE && origin.aligned(); }
-  const T* at(i64 line, i64 along, int* count) const {
-    i64 image = line, tap = along, place = 0, plane = 1;
-    const int channel = filled.digit(&tap);
-    bool inside = line < lines;
+  Line line(i64 line) const {
+    Line found;
+    i64 image = line, place = 0, plane = 1;
     #pragma unroll
     for (int d = RANK - 1; d >= 0; d--) {
-      const int i = places[d].digit(&image), j = taps[d].digit(&tap);
-      const int o = phase.base[d] + i - j * back[d];
-      inside = inside && (unsigned)o < (unsigned)output[d];
-      inside = inside && phase.tap[d] + j * between[d] < window[d];
-      place += plane * o;
+      found.first[d] = phase.base[d] + places[d].digit(&image);
+      place += plane * found.first[d];
       plane *= output[d];
     }
-    *count = inside && tap == 0 ? in_piece<T>(channels - channel) : 0;
-    if (*count == 0) return origin.x;
-    return origin.x + image * origin.image_step + place * origin.position_step + channel * step;
+    found.x = origin.x + image * origin.image_step + place * origin.position_step;
+    if (line >= lines) found.first[0] = OUTSIDE;
+    return found;
+  }
+  Along along(i64 along) const {
+    Along found;
+    i64 tap = along, place = 0, plane = 1;
+    const int channel = filled.digit(&tap);
+    bool inside = true;
+    #pragma unroll
+    for (int d = RANK - 1; d >= 0; d--) {
+      const int j = taps[d].digit(&tap);
+      found.by[d] = -j * back[d];
+      inside = inside && phase.tap[d] + j * between[d] < window[d];
+      place += plane * found.by[d];
+      plane *= output[d];
+    }
+    found.offset = place * origin.position_step + channel * step;
+    found.count = inside && tap == 0 ? in_piece<T>(channels - channel) : 0;
+    return found;
+  }
+  const T* at(const Line& line, const Along& along, int* count) const {
+    return met(origin.x, line, along, output, count);
   }
 };
 // The weights of a phase: lines are its taps, each with the filters; along them go channels.
 template <class T, bool DENSE, int RANK> struct PhaseWeights {
+  typedef Start<T> Line;
+  typedef Offset Along;
+  static const bool dense = DENSE;
   Spaced<T> origin;
   i64 step;
   i64 filters, channels;
@@ -201,7 +255,7 @@ template <class T, bool DENSE, int RANK> struct PhaseWeights {
   int window[RANK], between[RANK];
   Phase<RANK> phase;
   bool wide() const { return DENSE && origin.aligned(); }
-  const T* at(i64 line, i64 along, int* count) const {
+  Line line(i64 line) const {
     i64 tap = line, place = 0, plane = 1;
     const int filter = filled.digit(&tap);
     bool inside = filter < filters;
@@ -212,9 +266,12 @@ template <class T, bool DENSE, int RANK> struct PhaseWeights {
       place += plane * t;
       plane *= window[d];
     }
-    *count = inside && tap == 0 ? in_piece<T>(channels - along) : 0;
-    if (*count == 0) return origin.x;
-    return origin.x + filter * origin.image_step + place * origin.position_step + along * step;
+    inside = inside && tap == 0;
+    return {inside ? origin.x + filter * origin.image_step + place * origin.position_step : 0};
+  }
+  Along along(i64 along) const { return {along * step, in_piece<T>(channels - along)}; }
+  const T* at(const Line& line, const Along& along, int* count) const {
+    return joined(origin.x, line, along, count);
   }
 };
 """
@@ -222,17 +279,23 @@ template <class T, bool DENSE, int RANK> struct PhaseWeights {
 # Lines are filters, along them go taps and channels.
 _FILTERS = """
 template <class T, bool DENSE, int RANK> struct Filters {
+  typedef Start<T> Line;
+  typedef Offset Along;
+  static const bool dense = DENSE;
   Spaced<T> origin;
   i64 step;
   i64 lines, channels, taps;
   Divisor filled;
   bool wide() const { return DENSE && origin.aligned(); }
-  const T* at(i64 line, i64 along, int* count) const {
+  Line line(i64 line) const { return {line < lines ? origin.x + line * origin.image_step : 0}; }
+  Along along(i64 along) const {
     i64 tap = along;
     const int channel = filled.digit(&tap);
-    *count = line < lines && tap < taps ? in_piece<T>(channels - channel) : 0;
-    if (*count == 0) return origin.x;
-    return origin.x + line * origin.image_step + tap * origin.position_step + channel * step;
+    const int count = tap < taps ? in_piece<T>(channels - channel) : 0;
+    return {tap * origin.position_step + channel * step, count};
+  }
+  const T* at(const Line& line, const Along& along, int* count) const {
+    return joined(origin.x, line, along, count);
   }
 };
 """
@@ -240,17 +303,23 @@ template <class T, bool DENSE, int RANK> struct Filters {
 # Lines are pixels, along them go channels.
 _PIXELS = """
 template <class T, bool DENSE, int RANK> struct Pixels {
+  typedef Start<T> Line;
+  typedef Offset Along;
+  static const bool dense = DENSE;
   Spaced<T> origin;
   i64 step;
   i64 lines, channels;
   Divisor positions;
   bool wide() const { return DENSE && origin.aligned(); }
-  const T* at(i64 line, i64 along, int* count) const {
+  Line line(i64 line) const {
     i64 image = line;
     const int position = positions.digit(&image);
-    *count = line < lines ? in_piece<T>(channels - along) : 0;
-    if (*count == 0) return origin.x;
-    return origin.x + image * origin.image_step + position * origin.position_step + along * step;
+    const T* const x = origin.x + image * origin.image_step + position * origin.position_step;
+    return {line < lines ? x : 0};
+  }
+  Along along(i64 along) const { return {along * step, in_piece<T>(channels - along)}; }
+  const T* at(const Line& line, const Along& along, int* count) const {
+    return joined(origin.x, line, along, count);
   }
 };
 """

@@ -2,9 +2,9 @@
 
 What is between two operands (gemm_operand.TileSource) and the epilogue is the same for a product
 and for a convolution: `multiply` of an engine leaves a tile of sums in shared memory, from where
-threads take them in the order of memory, so that the epilogue is one text, and what it reads and
-writes is coalesced. Where k is summed in pieces, these go to scratch, and a second stage adds them
-in order.
+threads take them in the order of memory, 16 bytes at a time, so that the epilogue is one text, and
+what it reads and writes is coalesced. Where k is summed in pieces, these go to scratch, and a
+second stage adds them in order.
 """
 
 from __future__ import annotations
@@ -17,8 +17,15 @@ from graphc.backends.cuda.instructions import INSTRUCTIONS
 from graphc.backends.cuda.prelude import PRELUDE
 from graphc.backends.cuda.scalar import c_type
 from graphc.backends.cuda.source import Source, Stage
-from graphc.backends.cuda.templates import gemm_mma, gemm_simt, gemm_tf32, gemm_wgmma
-from graphc.backends.cuda.templates.epilogue import epilogue_text
+from graphc.backends.cuda.templates import (
+    gemm_dots,
+    gemm_loader,
+    gemm_mma,
+    gemm_simt,
+    gemm_tf32,
+    gemm_wgmma,
+)
+from graphc.backends.cuda.templates.epilogue import Epilogue, epilogue, lanes_of
 from graphc.backends.cuda.templates.gemm_operand import LINES, TileSource
 from graphc.backends.cuda.templates.gemm_plan import Plan, Tile
 from graphc.backends.cuda.templates.gemm_sizes import Sizes
@@ -47,10 +54,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) NAME_sum(PARAMETERS) {
     ACC* const sums = (ACC*)shared;
     multiply(shared, left, right, m0, n0, first, end, sums);
     __syncthreads();
-    for (int i = threadIdx.x; i < TALL * BROAD; i += THREADS) {
+    for (int i = threadIdx.x * LANES; i < TALL * BROAD; i += THREADS * LANES) {
       const i64 m = m0 + i / BROAD, n = n0 + i % BROAD;
       if (m < TOTAL_M && n < TOTAL_N) {
-        const ACC acc = sums[i / BROAD * PITCH + i % BROAD];
+        const Pack<ACC, LANES> found =
+            *(const Pack<ACC, LANES>*)(sums + i / BROAD * PITCH + i % BROAD);
         FINISH
       }
     }
@@ -58,16 +66,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) NAME_sum(PARAMETERS) {
   }
 }
 """
-_PART = "((ACC*)scratch)[((piece * TOTAL_B + b) * TOTAL_M + m) * TOTAL_N + n] = acc;"
+_PART = """store_pack(
+            (ACC*)scratch + ((piece * TOTAL_B + b) * TOTAL_M + m) * TOTAL_N + n, found, true);"""
 _COMBINE = """
 extern "C" __global__ void __launch_bounds__(THREADS_OF_COMBINE, 1) NAME_combine(PARAMETERS) {
   const i64 all = TOTAL_B * TOTAL_M * TOTAL_N;
-  for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < all;
-       i += (i64)gridDim.x * blockDim.x) {
-    const i64 b = i / (TOTAL_M * TOTAL_N), m = i / TOTAL_N % TOTAL_M, n = i % TOTAL_N;
+  for (i64 i = ((i64)blockIdx.x * blockDim.x + threadIdx.x) * LANES; i < all;
+       i += (i64)gridDim.x * blockDim.x * LANES) {
+    const i64 row = i / TOTAL_N, b = row / TOTAL_M, m = row % TOTAL_M, n = i % TOTAL_N;
     const ACC* const parts = (const ACC*)scratch + i;
-    ACC acc = parts[0];
-    for (i64 piece = 1; piece < PIECES; piece++) acc += parts[piece * all];
+    Pack<ACC, LANES> found = load_pack<LANES>(parts, true);
+    for (i64 piece = 1; piece < PIECES; piece++) {
+      const Pack<ACC, LANES> more = load_pack<LANES>(parts + piece * all, true);
+      #pragma unroll
+      for (int lane = 0; lane < LANES; lane++) found.x[lane] += more.x[lane];
+    }
     FINISH
   }
 }
@@ -75,10 +88,11 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_COMBINE, 1) NAME_combine
 _FINISH = """
 extern "C" __global__ void __launch_bounds__(THREADS_OF_COMBINE, 1) NAME_finish(PARAMETERS) {
   const i64 all = TOTAL_B * TOTAL_M * TOTAL_N;
-  for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < all;
-       i += (i64)gridDim.x * blockDim.x) {
+  for (i64 i = ((i64)blockIdx.x * blockDim.x + threadIdx.x) * LANES; i < all;
+       i += (i64)gridDim.x * blockDim.x * LANES) {
     const i64 row = i / TOTAL_N, b = row / TOTAL_M, m = row % TOTAL_M, n = i % TOTAL_N;
-    const ACC acc = (ACC)((const STORED*)scratch)[row * PITCH + n];
+    const Pack<STORED, LANES> found =
+        load_pack<LANES>((const STORED*)scratch + row * PITCH + n, true);
     FINISH
   }
 }
@@ -89,7 +103,8 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_COMBINE, 1) NAME_finish(
 class Contraction:
     """What is summed. Sizes are as the sums are laid out; `arguments` has all that the text leaves
     open, also what made the operands. `place`: CUDA C that makes the epilogue's variables of b, m
-    and n, where these are not its own; it may `continue` with the next sum."""
+    and n, where these are not its own; it may `continue` with the next sum. `along`: the one that
+    grows with n, step by step; "" where there is none."""
 
     batch: Size
     m: Size
@@ -101,14 +116,17 @@ class Contraction:
     epilogue: tuple[Stmt, ...]
     arguments: Sizes
     place: str = ""
+    along: str = "n"
 
 
 def source(kernel: Kernel, c: Contraction, plan: Plan) -> Source:
     """The code of a contraction. The epilogue's indices are over b, m and n."""
     tile, split, sizes = plan.tile, plan.pieces > 1, c.arguments
-    epilogue = "\n".join((c.place, epilogue_text(sizes.statements(c.epilogue))))
+    lanes = lanes_of(c.epilogue, c.along, c.n)
+    finish = epilogue(sizes.statements(c.epilogue), c.along, lanes)
     words = {
-        "ACC": c_type(c.acc), "MAKE_LEFT": c.left.make, "MAKE_RIGHT": c.right.make,
+        "LANES": str(lanes), "ACC": c_type(c.acc),
+        "MAKE_LEFT": c.left.make, "MAKE_RIGHT": c.right.make,
         "TOTAL_B": _argument(sizes, c.batch), "TOTAL_M": _argument(sizes, c.m),
         "TOTAL_N": _argument(sizes, c.n), "TOTAL_K": _argument(sizes, c.k),
         "PIECES": _argument(sizes, plan.pieces) if split else "1",
@@ -121,26 +139,34 @@ def source(kernel: Kernel, c: Contraction, plan: Plan) -> Source:
         text = text.replace("FINISH", _filled(_PART, words), 1)
     bytes_of_parts = product((plan.pieces, c.batch, c.m, c.n, c.acc.itemsize)) if split else 0
     return _source(
-        kernel, sizes, text.replace("FINISH", epilogue), lambda name: _stages(name, c, plan),
-        unwrap(bytes_of_parts),
+        kernel, sizes, text.replace("FINISH", f"{c.place}\n{_finished(c.acc, finish)}"),
+        lambda name: _stages(name, c, plan, lanes), unwrap(bytes_of_parts),
     )
 
 
 def finish(kernel: Kernel, t: Product, stored: DType, pitch: Size) -> Source:
     """The code of a product's epilogue alone, on sums that something else has left in scratch."""
     sizes = Sizes(kernel.dims)
-    epilogue = epilogue_text(sizes.statements(t.epilogue))
+    lanes = lanes_of(t.epilogue, "n", t.n)
+    finish = epilogue(sizes.statements(t.epilogue), "n", lanes)
     words = {
-        "ACC": c_type(t.acc_dtype), "STORED": c_type(stored), "PITCH": _argument(sizes, pitch),
+        "LANES": str(lanes), "ACC": c_type(t.acc_dtype), "STORED": c_type(stored),
+        "PITCH": _argument(sizes, pitch),
         "TOTAL_B": _argument(sizes, t.batch), "TOTAL_M": _argument(sizes, t.m),
         "TOTAL_N": _argument(sizes, t.n), "THREADS_OF_COMBINE": str(_COMBINE_THREADS),
     }
-    blocks = ceil_div(product((t.batch, t.m, t.n)), _COMBINE_THREADS)
+    blocks = ceil_div(product((t.batch, t.m, t.n)), _COMBINE_THREADS * lanes)
     return _source(
-        kernel, sizes, _filled(_FINISH, words).replace("FINISH", epilogue),
+        kernel, sizes, _filled(_FINISH, words).replace("FINISH", _finished(t.acc_dtype, finish)),
         lambda name: (Stage(f"{name}_finish", unwrap(blocks), _COMBINE_THREADS, 0),),
         unwrap(product((t.batch, t.m, pitch, stored.itemsize))),
     )
+
+
+def _finished(acc: DType, finish: Epilogue) -> str:
+    """What is done with the sums that were `found`."""
+    kind = c_type(acc)
+    return finish.text(f"const {kind} acc = ({kind})found.x[lane];")
 
 
 def _source(
@@ -188,30 +214,33 @@ def _constants(tile: Tile) -> dict[str, int]:
 
 def _multiply(c: Contraction, tile: Tile) -> str:
     if tile.engine == "wgmma":
-        return gemm_wgmma.multiply(tile, c.left.dtype.name)
+        return gemm_wgmma.multiply(tile, c.left, c.right)
     if tile.engine == "tf32":
         return gemm_tf32.multiply(tile, c.left.along, c.right.along)
     if tile.engine == "mma":
-        return gemm_mma.multiply(tile, c.left.along, c.right.along, c.left.dtype.name)
+        return gemm_mma.multiply(tile, c.left, c.right)
+    if tile.engine == "dots":
+        return gemm_dots.multiply(tile, c.left.dtype)
     return gemm_simt.multiply(tile, c.left.along, c.right.along, c.left.dtype)
 
 
 def _shared(c: Contraction, tile: Tile) -> int:
     """Bytes: the stages of the operands, then the sums in their place."""
+    stages = 0
     if tile.engine == "simt":
         stages = gemm_simt.shared_bytes(tile, c.left.along, c.right.along, c.left.dtype)
     elif tile.engine == "tf32":
         stages = gemm_tf32.shared_bytes(tile)
-    else:
-        stages = gemm_mma.shared_bytes(tile)
+    elif tile.engine != "dots":
+        stages = gemm_loader.shared_bytes(tile, c.left, c.right)
     return max(stages, tile.m * tile.pitch * c.acc.itemsize)
 
 
-def _stages(name: str, c: Contraction, plan: Plan) -> tuple[Stage, ...]:
+def _stages(name: str, c: Contraction, plan: Plan, lanes: int) -> tuple[Stage, ...]:
     tile = plan.tile
     tiles = product((c.batch, ceil_div(c.m, tile.m), ceil_div(c.n, tile.n), plan.pieces))
     stages = [Stage(f"{name}_sum", unwrap(tiles), tile.threads, _shared(c, tile))]
     if plan.pieces > 1:
-        sums = ceil_div(product((c.batch, c.m, c.n)), _COMBINE_THREADS)
+        sums = ceil_div(product((c.batch, c.m, c.n)), _COMBINE_THREADS * lanes)
         stages.append(Stage(f"{name}_combine", unwrap(sums), _COMBINE_THREADS, 0))
     return tuple(stages)

@@ -4,10 +4,14 @@ A tile is made of lines: runs of elements that lie one behind the other. What sa
 a struct of CUDA C with these members, `Lines` for an operand that is affine; a convolution has its
 own, and everything else of a product is the same for both:
 
-    i64 step;                    // from one element of a line to the next
+    dense, step;                 // from one element of a line to the next: 1 where it is dense
     bool wide() const;           // whether pieces of 16 bytes may be copied
-    const T* at(i64 line, i64 along, int* count) const;
+    Line line(i64) const;        // what is to be known of a line
+    Along along(i64) const;      // ... of a piece's place along every line
+    const T* at(const Line&, const Along&, int* count) const;
         // a piece's first element, and how many of PIECE are there; 0: nothing is read, all are 0
+
+Lines and places are worked out once for many pieces, which `at` joins by a few instructions.
 """
 
 from __future__ import annotations
@@ -28,13 +32,14 @@ from graphc.ir.kernel.templates.operand import base_and_strides
 class TileSource:
     """One operand of a product as a kernel reads it. `along`: the direction of its lines.
     `declarations`: the struct, where it is not Lines; `make`: C++ that makes `name`, where b is in
-    scope."""
+    scope; `line_bytes`: what is kept of a line."""
 
     dtype: DType
     along: Along
     struct: str
     make: str
     declarations: str = ""
+    line_bytes: int = 8
 
 
 def affine(
@@ -58,17 +63,31 @@ def affine(
 
 
 LINES = """
+template <class T> __device__ inline int in_piece(i64 left) {
+  return left < 16 / (int)sizeof(T) ? (left < 0 ? 0 : (int)left) : 16 / (int)sizeof(T);
+}
+// A line by its first element (0: there is no such line), and how far along it a piece is, and how
+// many of its elements are there.
+template <class T> struct Start { const T* x; };
+struct Offset { i64 offset; int count; };
+template <class T> __device__ inline const T* joined(
+    const T* x, const Start<T>& line, const Offset& along, int* count) {
+  *count = line.x ? along.count : 0;
+  return *count ? line.x + along.offset : x;
+}
 template <class T, bool DENSE> struct Lines {
+  typedef Start<T> Line;
+  typedef Offset Along;
+  static const bool dense = DENSE;
   const T* x;
   i64 line_step, step, lines, length;
   bool wide() const {
     return DENSE && ((u64)x | (u64)line_step * sizeof(T)) % 16 == 0;
   }
-  const T* at(i64 line, i64 along, int* count) const {
-    const int PIECE = 16 / sizeof(T);
-    const i64 left = line < lines ? length - along : 0;
-    *count = left < PIECE ? (left < 0 ? 0 : (int)left) : PIECE;
-    return left > 0 ? x + line * line_step + along * step : x;
+  Line line(i64 line) const { return {line < lines ? x + line * line_step : 0}; }
+  Along along(i64 along) const { return {along * step, in_piece<T>(length - along)}; }
+  const T* at(const Line& line, const Along& along, int* count) const {
+    return joined(x, line, along, count);
   }
 };
 """

@@ -14,10 +14,11 @@ from graphc.backends.cuda.source import OLDEST, Target
 from graphc.ir.dim import Size, ceil_div
 from graphc.ir.dtypes import DType
 
-Engine = Literal["mma", "wgmma", "simt", "tf32"]
+Engine = Literal["mma", "wgmma", "simt", "tf32", "dots"]
 Along = Literal["depth", "rows"]  # what the lines of an operand go along: k, or m (n)
 
 BLOCKS = 128  # that a launch should have
+THIN_BLOCKS = 512  # ... where rows are few, and all that counts is how much is being read at a time
 LARGE = 1024  # what an extent that is not known counts as
 _MOST_PIECES = 32
 _LEAST_STEPS = 4  # of a piece
@@ -27,7 +28,7 @@ _LEAST_STEPS = 4  # of a piece
 class Tile:
     """What a block computes at a time: `m` by `n` sums, `k` of each in one step. "mma", "tf32": a
     warp has a tile of `warp_m` by `warp_n`; "wgmma": so has a group of four warps; "simt": a thread
-    has `own` by `own` sums."""
+    has `own` by `own` sums; "dots": a warp has `own` columns."""
 
     engine: Engine
     m: int
@@ -46,14 +47,15 @@ class Tile:
 
     def __str__(self) -> str:
         who = _OWNERS[self.engine]
-        inner = f"{self.warp_m or self.own} x {self.warp_n or self.own} a {who}"
+        rows = self.m if self.engine == "dots" else self.warp_m or self.own
+        inner = f"{rows} x {self.warp_n or self.own} a {who}"
         return (
             f"{self.engine} {self.m} x {self.n} x {self.k}, {inner}, {self.threads} threads, "
             f"{self.stages} stages"
         )
 
 
-_OWNERS = {"mma": "warp", "tf32": "warp", "wgmma": "warpgroup", "simt": "thread"}
+_OWNERS = {"mma": "warp", "tf32": "warp", "wgmma": "warpgroup", "simt": "thread", "dots": "warp"}
 
 # Large, then small; by the bits of an element.
 TILES: dict[int, tuple[Tile, Tile]] = {
@@ -81,6 +83,17 @@ WARPGROUPS = (
 )
 
 
+# Of halves, where there are no more rows: each weight is read once, by as many threads as there are
+# columns, many steps ahead.
+THIN = Tile("mma", 16, 64, 64, 128, 6, warp_m=16, warp_n=16)
+
+# The same for what has no such units: by the bits of an element; a step is what a warp reads of a
+# line at a time.
+DOTS: dict[int, Tile] = {
+    32: Tile("dots", 8, 32, 128, 256, own=4), 64: Tile("dots", 8, 32, 64, 256, own=4),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A product's tile, and the `pieces` in which k is summed; a piece has `piece` steps of k."""
@@ -98,15 +111,19 @@ def plan_product(
     lines: tuple[Along, Along] = ("rows", "rows"), tf32: bool = False,
 ) -> Plan:
     """The plan of a product of such operands, whose `lines` go so. The pieces are the same for
-    every target, and every engine adds in the same order."""
+    every target, and every engine of tensor cores adds in the same order."""
     large, small = tiles_of(dtype, tf32)
-    tile = large if _tiles(large, batch, m, n) >= BLOCKS else small
-    wanted = BLOCKS // max(_tiles(tile, batch, m, n), 1)
+    few = any(isinstance(size, int) and size <= small.m for size in (m, n))  # half would be empty
+    tile, blocks = small if few or _tiles(large, batch, m, n) < BLOCKS else large, BLOCKS
+    thin = DOTS.get(dtype.bits, THIN)
+    in_depth = lines == ("depth", "depth") or (thin is THIN and lines[0] == "depth")
+    if in_depth and isinstance(m, int) and m <= thin.m and not tf32:
+        tile, blocks = thin, THIN_BLOCKS
+    wanted = blocks // max(_tiles(tile, batch, m, n), 1)
     steps = -(-_known(k) // tile.k)
     pieces = max(1, min(wanted, _MOST_PIECES, steps // _LEAST_STEPS))
     piece = ceil_div(ceil_div(k, tile.k), pieces) * tile.k
-    halves = dtype.bits == 16 and tile is large and lines == ("depth", "depth")
-    if halves and target.architecture == "sm_90a":
+    if dtype.bits == 16 and tile is large and target.architecture == "sm_90a":
         wide, narrow = WARPGROUPS
         tile = wide if _tiles(wide, batch, m, n) >= BLOCKS else narrow
     return Plan(tile, pieces, piece)

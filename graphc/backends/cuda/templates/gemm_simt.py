@@ -21,7 +21,7 @@ __device__ __forceinline__ void fill(T* tile, const X& x, i64 line0, i64 along0)
     const int line = i / (LENGTH / PIECE), along = i % (LENGTH / PIECE) * PIECE;
     T* const to = tile + line * (LENGTH + PIECE) + along;
     int count;
-    const T* const from = x.at(line0 + line, along0 + along, &count);
+    const T* const from = x.at(x.line(line0 + line), x.along(along0 + along), &count);
     if (wide) {
       cp_async_16(shared_address(to), from, count * (int)sizeof(T));
     } else {

@@ -33,7 +33,8 @@ __device__ __forceinline__ void fill_ALONG(
     const int piece = i % 8, line = i / 8 % LINES, panel = i / 8 / LINES;
     const unsigned to = shared_address(tile + panel * LINES * 128 + place_ALONG(line, piece));
     int count;
-    const float* const from = x.at(line0 + line, along0 + panel * 32 + piece * 4, &count);
+    const float* const from =
+        x.at(x.line(line0 + line), x.along(along0 + panel * 32 + piece * 4), &count);
     if (wide) {
       cp_async_16(to, from, count * 4);
     } else {

@@ -2,16 +2,21 @@
 
 A warpgroup multiplies 64 rows by all columns of the tile, straight from shared memory. One product
 is on its way while the next step's is begun; so a stage is written again two steps behind the one
-that reads it. Lines of both operands go along k. Sums go along k in steps of 16, in order, as those
-of mma.sync do.
+that reads it. Sums go along k in steps of 16, in order, as those of mma.sync do.
+
+Lines along k are what PTX calls K-major: sixteen of k are 32 bytes of a line. Lines along rows are
+MN-major: sixteen of k are sixteen lines, and 64 rows a panel. Source: PTX ISA, "Matrix descriptor"
+and the canonical layouts with 128-byte swizzle ((T,8,m),(8,k)):((1,T,LBO),(8T,SBO)).
 """
 
 from __future__ import annotations
 
-from graphc.backends.cuda.templates.gemm_mma import loader
+from graphc.backends.cuda.templates.gemm_loader import begin, loader
+from graphc.backends.cuda.templates.gemm_operand import TileSource
 from graphc.backends.cuda.templates.gemm_plan import Tile
 
 _MULTIPLY = """
+struct __align__(8) Pair { float x, y; };
 // The sums over first <= k < end of a tile, to `sums` in shared memory.
 template <class Left, class Right>
 __device__ __forceinline__ void multiply(
@@ -19,29 +24,32 @@ __device__ __forceinline__ void multiply(
     i64 end, float* sums) {
   const int BYTES = (TALL + BROAD) * DEEP * 2, lane = threadIdx.x % 32;
   const int group = threadIdx.x / 128, warp = threadIdx.x / 32 % 4;
-  const int steps = (int)((end - first + DEEP - 1) / DEEP);
+  const int steps = (int)((end - first + DEEP - 1) / DEEP), AHEAD = STAGES - 2;
   float d[BROAD / 2] = {};
-  for (int s = 0; s < STAGES - 2; s++) {
-    if (s < steps) load_step(shared + s * BYTES, left, right, m0, n0, first + (i64)s * DEEP);
+  BEGIN
+  for (int step = -AHEAD; step < steps; step++) {
+    if (step >= 0) {
+      cp_async_wait<AHEAD - 1>();
+      async_proxy_fence();
+      __syncthreads();
+      const unsigned stage = shared_address(shared) + step % STAGES * BYTES;
+      const unsigned a = stage + group * 64 * DEEP * 2, b = stage + TALL * DEEP * 2;
+      wgmma_fence();
+      #pragma unroll
+      for (int part = 0; part < DEEP / 16; part++)
+        wgmma_HALF_nBROAD<LEFT_ROWS, RIGHT_ROWS>(
+            d, wgmma_descriptor(a + part * LEFT_STEP, LEFT_PANEL),
+            wgmma_descriptor(b + part * RIGHT_STEP, RIGHT_PANEL));
+      wgmma_commit();
+    }
+    const int next = step + AHEAD;
+    if (next < steps) {
+      unsigned char* const stage = shared + next % STAGES * BYTES;
+      left_tile.load(stage, first + (i64)next * DEEP);
+      right_tile.load(stage + TALL * DEEP * 2, first + (i64)next * DEEP);
+    }
     cp_async_commit();
-  }
-  for (int step = 0; step < steps; step++) {
-    cp_async_wait<STAGES - 3>();
-    async_proxy_fence();
-    __syncthreads();
-    const unsigned a = shared_address(shared) + step % STAGES * BYTES + group * 64 * DEEP * 2;
-    const unsigned b = shared_address(shared) + step % STAGES * BYTES + TALL * DEEP * 2;
-    wgmma_fence();
-    #pragma unroll
-    for (int part = 0; part < DEEP / 16; part++)
-      wgmma_HALF_nBROAD(d, wgmma_descriptor(a + part * 32), wgmma_descriptor(b + part * 32));
-    wgmma_commit();
-    const int next = step + STAGES - 2;
-    if (next < steps)
-      load_step(
-          shared + next % STAGES * BYTES, left, right, m0, n0, first + (i64)next * DEEP);
-    cp_async_commit();
-    wgmma_wait<1>();
+    if (step >= 0) wgmma_wait<1>();
   }
   cp_async_wait<0>();
   wgmma_wait<0>();
@@ -58,8 +66,13 @@ __device__ __forceinline__ void multiply(
 """
 
 
-def multiply(tile: Tile, kind: str) -> str:
-    """CUDA C of multiply(): see gemm_kernel. `kind`: bf16 or f16."""
-    text = _MULTIPLY.replace("nBROAD", f"n{tile.n}")
+def multiply(tile: Tile, left: TileSource, right: TileSource) -> str:
+    """CUDA C of multiply(): see gemm_kernel."""
+    text = _MULTIPLY.replace("BEGIN", begin(tile, left, right)).replace("nBROAD", f"n{tile.n}")
+    for side, source in (("LEFT", left), ("RIGHT", right)):
+        in_rows = source.along == "rows"
+        text = text.replace(f"{side}_ROWS", str(int(in_rows)))
+        text = text.replace(f"{side}_STEP", "2048" if in_rows else "32")
+        text = text.replace(f"{side}_PANEL", "DEEP * 128" if in_rows else "16")
     stages = f"const int STAGES = {tile.stages};\n"
-    return (stages + loader("depth", "depth") + text).replace("HALF", kind)
+    return (stages + loader() + text).replace("HALF", left.dtype.name)

@@ -1,0 +1,166 @@
+"""Tiles of halves on their way to shared memory, for engines that are fed by it.
+
+Tiles lie in rows of 64 halves, 128 bytes, whose pieces of 16 bytes are xor-ed with the row:
+ldmatrix meets no bank conflict, and wgmma's 128-byte swizzle is the same. A tile wider than that is
+made of panels, one behind the other.
+
+A thread copies the same piece of every so-many-th line. What does not change from step to step of
+k is worked out once for a tile: of lines that go along k, where they are (kept in shared memory
+behind the stages); of lines that go along rows, the places along them (in registers).
+"""
+
+from __future__ import annotations
+
+from graphc.backends.cuda.templates.gemm_operand import TileSource
+from graphc.backends.cuda.templates.gemm_plan import Tile
+
+_TILES = """
+// A line's piece within a panel of lines of 128 bytes.
+__device__ inline int place(int line, int piece) {
+  return line * 128 + ((piece ^ (line & 7)) << 4);
+}
+struct __align__(16) Words { unsigned x[4]; };
+// The first `count` halves from an address of any alignment, zeros behind them: of the 16 bytes
+// that the first lies in, and the next 16, those words are read that have one of them.
+__device__ __forceinline__ void shifted_piece(unsigned char* to, const HALF* from, int count) {
+  const int skip = (int)((u64)from & 15) / 2, end = (skip + count) * 2;
+  const unsigned char* const words = (const unsigned char*)((u64)from & ~(u64)15);
+  unsigned w[8] = {};
+  Words piece;
+  if (count > 0) load_around(w, words, skip * 2, end);
+  if (end > 16) load_around(w + 4, words + 16, 0, end - 16);
+  #pragma unroll
+  for (int i = 0; i < 6; i++) w[i] = skip & 4 ? w[i + 2] : w[i];
+  #pragma unroll
+  for (int i = 0; i < 5; i++) w[i] = skip & 2 ? w[i + 1] : w[i];
+  #pragma unroll
+  for (int i = 0; i < 4; i++) {
+    const unsigned found = skip & 1 ? w[i] >> 16 | w[i + 1] << 16 : w[i];
+    piece.x[i] = count >= 2 * i + 2 ? found : count == 2 * i + 1 ? found & 0xffff : 0;
+  }
+  *(Words*)to = piece;
+}
+template <class X> __device__ __forceinline__ void strided_piece(
+    unsigned char* to, const X& x, const HALF* from, int count) {
+  #pragma unroll
+  for (int e = 0; e < 8; e++)
+    ((unsigned short*)to)[e] = e < count ? from[e * x.step].bits : (unsigned short)0;
+}
+const int PASS = THREADS / 8;  // lines that are copied at a time
+// LINES lines that go along k.
+template <class X, int LINES> struct DepthTile {
+  const X& x;
+  typename X::Line* lines;
+  bool wide;
+  void begin(i64 row0) const {
+    for (int i = threadIdx.x; i < LINES; i += THREADS) lines[i] = x.line(row0 + i);
+  }
+  void load(unsigned char* tile, i64 k) const {
+    const int piece = threadIdx.x % 8, line0 = threadIdx.x / 8;
+    const typename X::Along along = x.along(k + piece * 8);
+    int count;
+    if (wide) {
+      #pragma unroll
+      for (int i = 0; i < LINES; i += PASS) {
+        const HALF* const from = x.at(lines[line0 + i], along, &count);
+        cp_async_16(shared_address(tile + place(line0 + i, piece)), from, count * 2);
+      }
+    } else {
+      #pragma unroll 1
+      for (int i = 0; i < LINES; i += PASS) {
+        const HALF* const from = x.at(lines[line0 + i], along, &count);
+        if (X::dense) shifted_piece(tile + place(line0 + i, piece), from, count);
+        else strided_piece(tile + place(line0 + i, piece), x, from, count);
+      }
+    }
+  }
+};
+// DEEP lines that go along rows, in PANELS of 64 of these.
+template <class X, int PANELS> struct RowsTile {
+  const X& x;
+  typename X::Along along[PANELS];
+  bool wide;
+  void begin(i64 row0) {
+    #pragma unroll
+    for (int p = 0; p < PANELS; p++) along[p] = x.along(row0 + p * 64 + threadIdx.x % 8 * 8);
+  }
+  void load(unsigned char* tile, i64 k) const {
+    const int piece = threadIdx.x % 8, line0 = threadIdx.x / 8;
+    int count;
+    if (wide) {
+      #pragma unroll
+      for (int i = 0; i < DEEP; i += PASS) {
+        const typename X::Line line = x.line(k + line0 + i);
+        const unsigned to = shared_address(tile + place(line0 + i, piece));
+        #pragma unroll
+        for (int p = 0; p < PANELS; p++) {
+          const HALF* const from = x.at(line, along[p], &count);
+          cp_async_16(to + p * DEEP * 128, from, count * 2);
+        }
+      }
+    } else {
+      #pragma unroll 1
+      for (int i = 0; i < DEEP; i += PASS) {
+        const typename X::Line line = x.line(k + line0 + i);
+        unsigned char* const to = tile + place(line0 + i, piece);
+        #pragma unroll
+        for (int p = 0; p < PANELS; p++) {
+          const HALF* const from = x.at(line, along[p], &count);
+          if (X::dense) shifted_piece(to + p * DEEP * 128, from, count);
+          else strided_piece(to + p * DEEP * 128, x, from, count);
+        }
+      }
+    }
+  }
+};
+"""
+
+# Within multiply(), which has left, right, m0, n0 and the bytes of all stages: both operands'
+# tiles.
+_BEGIN = """
+  typedef LEFT_TILE LeftTile;
+  typedef RIGHT_TILE RightTile;
+  LEFT_MAKE
+  RIGHT_MAKE
+  left_tile.begin(m0);
+  right_tile.begin(n0);
+  __syncthreads();
+"""
+
+
+def loader() -> str:
+    """CUDA C of the tiles' structs. HALF is their type."""
+    return _TILES
+
+
+def begin(tile: Tile, left: TileSource, right: TileSource) -> str:
+    """CUDA C that makes and begins `left_tile` and `right_tile`."""
+    text, behind = _BEGIN, stage_bytes(tile) * tile.stages
+    for side, source, extent in (("left", left, tile.m), ("right", right, tile.n)):
+        kind = side.capitalize()
+        if source.along == "depth":
+            struct = f"DepthTile<{kind}, {extent}>"
+            made = (
+                f"const {kind}Tile {side}_tile = {{{side}, "
+                f"(typename {kind}::Line*)(shared + {behind}), {side}.wide()}};"
+            )
+            behind += extent * source.line_bytes
+        else:
+            struct = f"RowsTile<{kind}, {extent // 64}>"
+            made = f"{kind}Tile {side}_tile = {{{side}, {{}}, {side}.wide()}};"
+        text = text.replace(f"{side.upper()}_TILE", struct).replace(f"{side.upper()}_MAKE", made)
+    return text
+
+
+def stage_bytes(tile: Tile) -> int:
+    """Of both operands' tiles."""
+    return (tile.m + tile.n) * tile.k * 2
+
+
+def shared_bytes(tile: Tile, left: TileSource, right: TileSource) -> int:
+    """Of the stages, and of what is kept of lines."""
+    kept = sum(
+        extent * source.line_bytes
+        for source, extent in ((left, tile.m), (right, tile.n)) if source.along == "depth"
+    )
+    return stage_bytes(tile) * tile.stages + kept

@@ -1,0 +1,18 @@
+"""Who multiplies matrices on a GPU, as it is set."""
+
+from __future__ import annotations
+
+from ..config import Config, current
+from ..frontend.functions.settings import are_deterministic_algorithms_enabled
+from ..frontend.values import Eager
+
+
+def multiplier(config: Config) -> str:
+    """GRAPHC_CUDA_LIBRARIES, but that who wants deterministic algorithms has generated code, whose
+    sums do not hang on the device's model."""
+    return "0" if are_deterministic_algorithms_enabled() else config.cuda_libraries
+
+
+def in_force() -> str | None:
+    """What code hangs on; None: on nothing, where there is no other device than the CPU."""
+    return None if Eager.elsewhere is None else multiplier(current())

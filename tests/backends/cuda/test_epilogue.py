@@ -1,0 +1,89 @@
+"""Epilogues of templates: neighbours together where memory allows it, and the same values."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import pytest
+
+from graphc.backends.cuda.emit import emit
+from graphc.backends.cuda.emulator import ALL, Schedule, Toolchain
+from graphc.ir.kernel import Kernel
+from graphc.ir.kernel.text import parse_kernel
+from graphc.ir.kernel.verify import verify_kernel
+
+from .product_cases import wrong
+
+
+class Case(NamedTuple):
+    """A product with this epilogue, and how many neighbours a thread takes."""
+
+    name: str
+    n: int
+    body: str
+    lanes: int
+
+    def kernel(self) -> Kernel:
+        size = 33 * self.n
+        kernel = parse_kernel(f"""kernel product(a: bf16[1056] in, w: bf16[{32 * self.n}] in,
+            bias: bf16[{self.n + 8}] in, r: f32[{size}] in, h: bf16[{2 * size + 8}] in,
+            o: bf16[{size}] out, p: f32[{size}] inout, c: u8[{size}] out) dims () {{
+          gemm batch [1] m [33] n [{self.n}] k [32] acc f32 {{
+          left a[32*m + k]: bf16
+          right w[32*n + k]: bf16
+            epilogue {{
+              {self.body.replace("ROW", f"{self.n}*m + n").replace("N", str(self.n))}
+            }}
+          }}
+        }}""")
+        verify_kernel(kernel)
+        return kernel
+
+
+CASES = (
+    Case("a bias and a residual", 40, """t0 = bias[n]
+              t1 = cast.f32(t0)
+              t2 = add.f32(acc, t1)
+              t3 = r[ROW]
+              t4 = add.f32(t2, t3)
+              store o[ROW] = cast.bf16(t4)
+              store p[ROW] = t4""", 8),
+    Case("floats alone", 12, """t0 = p[ROW]
+              t1 = mul.f32(t0, 0.5:f32)
+              store p[ROW] = add.f32(t1, acc)""", 4),
+    Case("a byte", 24, """store c[ROW] = cast.u8(gt.bool(acc, 0.0:f32))
+              store o[ROW] = cast.bf16(acc)""", 8),
+    Case("what is read from elsewhere", 16, """t0 = h[2*N*m + 2*n]
+              t1 = h[33*n + m]
+              t2 = cast.f32(add.bf16(t0, t1))
+              t3 = mul.f32(cast.f32(bias[m % 8]), t2)
+              store o[ROW] = cast.bf16(add.f32(acc, t3))
+              store p[ROW] = cast.f32(index[n])""", 8),
+    Case("rows that are not aligned", 20, """store o[ROW] = cast.bf16(acc)""", 1),
+    Case("an operand that begins in between", 16, """t0 = h[ROW + 3]
+              store o[ROW] = add.bf16(cast.bf16(acc), t0)""", 1),
+    Case("columns", 8, """store o[33*n + m] = cast.bf16(acc)""", 1),
+    Case("dear work", 16, """t0 = tanh.f32(acc)
+              t1 = tanh.f32(t0)
+              t2 = tanh.f32(t1)
+              t3 = tanh.f32(t2)
+              t4 = tanh.f32(t3)
+              store o[ROW] = cast.bf16(t4)""", 4),
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_lanes(case: Case) -> None:
+    text = emit(case.kernel()).text
+    found = {int(lanes) for lanes in re.findall(r"Pack<[\w ]+, (\d)> out_\d", text)}
+    assert found == ({case.lanes} if case.lanes > 1 else set())
+    assert f"i = threadIdx.x * {case.lanes};" in text
+
+
+def test_the_same_values(toolchain: Toolchain) -> None:
+    sources = {case.name: emit(case.kernel()) for case in CASES}
+    library = toolchain.compile({s.stages[0].name: s.text for s in sources.values()})
+    for case in CASES:
+        for schedule in (ALL[1], Schedule(watch=True)):
+            assert not wrong(case.kernel(), sources[case.name], library, schedule), case.name
