@@ -164,14 +164,8 @@ class CompiledFunction:
         try:
             started, result = time.perf_counter(), fresh.run(leaves, (args, kwargs))
             if configuration.current().debug:
-<<<<<<< HEAD
                 bill.show(fresh, started, self.compile_count == 1)
-            if not doubted:
-                self._versions.shorten(fresh, structure, leaves, (args, kwargs))
-=======
-                bill.show(self.name, fresh, time.perf_counter() - started, self.compile_count == 1)
             self._versions.shorten(fresh, structure, leaves, (args, kwargs))
->>>>>>> main
             return result
         except Stale as reason:  # the recording does not stand for the very call that made it
             undo()
