@@ -8,7 +8,9 @@ import threading
 import time
 from types import TracebackType
 
-APART = 100_000  # objects between two collections; Python's own default is some hundreds
+# objects between two collections; Python's own default is some hundreds. No more: what is recorded
+# may go on in segments to the end of a long function, whose own garbage waits as well.
+APART = 10_000
 
 
 class _Fewer:

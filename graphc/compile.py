@@ -64,8 +64,7 @@ if TYPE_CHECKING:
     from .inspect import bill, recompiled
 else:
     doubt = late("graphc.doubt.again")
-    bill = late("graphc.inspect.bill")
-    recompiled = late("graphc.inspect.recompiled")
+    bill, recompiled = late("graphc.inspect.bill"), late("graphc.inspect.recompiled")
 
 _RESTS = 3  # attempts to make one graph of a function that ran in segments as it made its state
 
@@ -162,11 +161,10 @@ class CompiledFunction:
         if isinstance(fresh, _Ran):
             return fresh.result
         undo, fresh.undo = fresh.undo, nothing
-        started = time.perf_counter()
         try:
-            result = fresh.run(leaves, (args, kwargs))
+            started, result = time.perf_counter(), fresh.run(leaves, (args, kwargs))
             if configuration.current().debug:
-                bill.show(self.name, fresh, time.perf_counter() - started, self.compile_count == 1)
+                bill.show(fresh, started, self.compile_count == 1)
             self._versions.shorten(fresh, structure, leaves, (args, kwargs))
             return result
         except Stale as reason:  # the recording does not stand for the very call that made it
@@ -259,9 +257,10 @@ class CompiledFunction:
         if look is None:
             for place in placement.places():  # what failed before does not count as this function's
                 place.memory.synchronise()
-        return self._versions.attempt(leaves, structure, lambda key, shapes: self._compile_for(
-            given, leaves, structure, key, shapes, reasons, look
-        ))
+        with FEWER:
+            return self._versions.attempt(leaves, structure, lambda key, shapes: self._compile_for(
+                given, leaves, structure, key, shapes, reasons, look
+            ))
 
     def _compile_for(
         self, given: Any, leaves: list[Any], structure: Structure, key: Any,
@@ -281,13 +280,6 @@ class CompiledFunction:
             self._versions.renewed_dims(leaves, key, shapes), tuple(self._lifted),
             frozenset(self._versions.lifting), self._constants,
         )
-        with FEWER:
-            return self._made(given, leaves, structure, key, shapes, terms, look)
-
-    def _made(
-        self, given: Any, leaves: list[Any], structure: Structure, key: Any,
-        shapes: tuple[Any, ...], terms: Terms, look: Look | None,
-    ) -> Specialisation | Turned:
         started = time.perf_counter()
         recording = self._record(given, leaves, structure, terms, look)
         if isinstance(recording, Recording) and terms.symbolic and recording.traced.overlaps:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
+import time
 
 from graphc.collecting import IMPORTING
 from graphc.engine.version.version import Specialisation
 
 
-def show(name: str, version: Specialisation, first_run: float, imports: bool) -> None:
-    """To stderr, in one line; `imports`: with the time that modules have taken by now. What
-    compiling took by stage is in a line before."""
-    spent = sum(getattr(version.engine.built, "times", {}).values())
+def show(version: Specialisation, started: float, imports: bool) -> None:
+    """To stderr, in one line, after the run that began at `started`; `imports`: with the time that
+    modules have taken by now. What compiling took by stage is in a line before."""
+    built, first_run = version.engine.built, time.perf_counter() - started
+    spent = sum(getattr(built, "times", {}).values())
     bill = {
         "recording": version.compile_seconds - spent, "compiling or loading": spent,
         "first run": first_run,
@@ -19,4 +21,4 @@ def show(name: str, version: Specialisation, first_run: float, imports: bool) ->
     if imports:
         bill["importing graphc so far"] = IMPORTING.seconds
     parts = ", ".join(f"{part} {1e3 * seconds:.1f} ms" for part, seconds in bill.items())
-    print(f"graphc: {name}: first call: {parts}", file=sys.stderr)
+    print(f"graphc: {built.name}: first call: {parts}", file=sys.stderr)

@@ -139,13 +139,16 @@ class _Compiler:
                     libraries.update(dict.fromkeys(template_libraries(kernel, target)))
         jobs = [partial(self._compile, kernel, symbol) for symbol, kernel in distinct.items()]
         jobs += [partial(self._library, name) for name in libraries]
+        start = time.perf_counter()
         made = side_by_side(jobs)
+        wall = time.perf_counter() - start
         for (symbol, kernel), one in zip(distinct.items(), made, strict=False):
             size, cached = len(one.data), not one.emitting
             stats.kernels.append(KernelStats(symbol, kernel.name, size, cached))
-        for one in made:
-            stats.emit += one.emitting
-            stats.codegen += one.compiling
+        # the time that passed, in the proportion of what all threads did
+        emitting, compiling = (sum(getattr(one, part) for one in made) for part in _Made._fields[1:])
+        stats.emit = wall * emitting / max(emitting + compiling, 1e-9)
+        stats.codegen = wall - stats.emit
         self.objects = [one.data for one in made]
 
     def _compile(self, kernel: Kernel, symbol: str) -> _Made:
