@@ -34,7 +34,7 @@ __device__ __forceinline__ void multiply(
   typename Right::Line columns[OWN];
   #pragma unroll
   for (int j = 0; j < OWN; j++) columns[j] = right.line(n0 + column0 + j);
-  #pragma unroll 1  // registers: two blocks at a time read more than one
+  #pragma unroll 1  // registers
   for (i64 k = first + lane * PIECE; k < end; k += 32 * PIECE) {
     const typename Left::Along left_along = left.along(k);
     const typename Right::Along right_along = right.along(k);
