@@ -146,9 +146,7 @@ class _Compiler:
             size, cached = len(one.data), not one.emitting
             stats.kernels.append(KernelStats(symbol, kernel.name, size, cached))
         # the time that passed, in the proportion of what all threads did
-        emitting, compiling = (
-            sum(getattr(one, part) for one in made) for part in _Made._fields[1:]
-        )
+        emitting, compiling = sum(one.emitting for one in made), sum(one.compiling for one in made)
         stats.emit = wall * emitting / max(emitting + compiling, 1e-9)
         stats.codegen = wall - stats.emit
         self.objects = [one.data for one in made]
