@@ -101,7 +101,7 @@ def _tell(row: Row) -> None:
 
 
 def _limits(threads: list[int]) -> dict[int, Any]:
-    from graphc.backends.llvm.limits import measured
+    from graphc.backends.llvm.ceilings import measured
 
     return {count: measured(count) for count in threads}
 
@@ -109,7 +109,7 @@ def _limits(threads: list[int]) -> dict[int, Any]:
 def _head(args: argparse.Namespace, limits: dict[int, Any]) -> str:
     said = "; ".join(
         f"{count} thread{'s' * (count > 1)}: {one.flops / 1e9:.0f} GFLOP/s of multiply-adds, "
-        f"{one.copied / 1e9:.1f} GB/s copied" for count, one in limits.items()
+        f"{one.bytes / 1e9:.1f} GB/s copied" for count, one in limits.items()
     )
     return (
         "# graphc against its peers, on a CPU\n\n"

@@ -95,7 +95,7 @@ def _share(row: Workload, found: dict[str, Found], limits: Any) -> str:
     seconds = sorted(ours.seconds)[len(ours.seconds) // 2]
     parts = [f"{row.flops / seconds / limits.flops:.0%} FMA"] if row.flops else []
     if row.bytes >= 32 << 20:  # less stays in the caches
-        parts.append(f"{row.bytes / seconds / limits.copied:.0%} copy")
+        parts.append(f"{row.bytes / seconds / limits.bytes:.0%} copy")
     return ", ".join(parts)
 
 

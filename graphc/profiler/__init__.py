@@ -1,7 +1,8 @@
 """torch.profiler: what ran how often and for how long, from eager operators and named blocks.
 
-A compiled call is one block: `graphc.explain()` says what is inside. On a GPU each kernel is an
-event, timed there.
+Each kernel of a compiled call is an event, with the bytes that it moves, its floating-point
+operations, and their shares of what the machine was measured to do; on a GPU it is timed there. On
+the CPU compiled code then runs a kernel at a time.
 """
 
 from __future__ import annotations
@@ -155,7 +156,7 @@ class profile:  # torch spells this class in lower case
         rows = [
             {"ph": "X", "name": event.key, "cat": "kernel" if event.device_total else "cpu_op",
              "pid": os.getpid(), "tid": 1 if event.device_total else 0, "ts": event.start * 1e6,
-             "dur": (event.total or event.device_total) * 1e6}
+             "dur": (event.total or event.device_total) * 1e6, **_arguments(event)}
             for event in self.events()
         ]
         Path(path).write_text(json.dumps({"traceEvents": rows}))
@@ -169,6 +170,14 @@ class profile:  # torch spells this class in lower case
         """Noted nowhere."""
 
     add_metadata_json = add_metadata
+
+
+def _arguments(event: Event) -> dict[str, dict[str, Any]]:
+    """What a trace says of a kernel besides its time."""
+    work = event.work
+    if work is None:
+        return {}
+    return {"args": {"bytes": work.bytes, "flops": work.flops, "of": work.what}}
 
 
 __all__ = [

@@ -5,14 +5,16 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, ClassVar
 
+from ..backends.host.watched import Steps
 from ..frontend.decorated import within
 from ..frontend.placement import wrap_runners
-from .kernels import TITLES, Kernels, Work, said
+from ..ir.kernel import Launch, Leaf
+from .kernels import TITLES, Kernels, Work, cost_of, said
 
 
 @dataclass
@@ -63,12 +65,12 @@ class Event:
 
     @property
     def flops(self) -> int:
-        """Floating-point operations of a GPU's kernels."""
+        """Floating-point operations of compiled kernels."""
         return self.work.flops if self.work is not None else 0
 
     @property
     def bytes(self) -> int:
-        """That a GPU's kernels have to read and write."""
+        """That compiled kernels have to read and write."""
         return self.work.bytes if self.work is not None else 0
 
 
@@ -181,6 +183,7 @@ class Recorder:
         self.running = True
         if not _recorders:
             _Watch.end = staticmethod(wrap_runners(_timed))
+            Steps.watch = _Step
         _recorders.append(self)
         self._kernels = Kernels() if self._on_gpus else None
 
@@ -197,6 +200,8 @@ class Recorder:
             ]
         if not _recorders:
             _Watch.end()
+            Steps.watch = None
+            _Step.known.clear()
 
 
 class _Watch:
@@ -215,6 +220,8 @@ def _timed(run: Callable[..., Any]) -> Callable[..., Any]:
 class _Block:
     """A span of time that becomes an event of every running recorder."""
 
+    work: Work | None = None
+
     def __init__(self, key: str) -> None:
         self.key = key
 
@@ -229,7 +236,30 @@ class _Block:
         if _open.inside:
             _open.inside[-1] += total
         for recorder in _recorders:
-            recorder.events.append(Event(self.key, self.started, total, total - inside))
+            recorder.events.append(
+                Event(self.key, self.started, total, total - inside, work=self.work)
+            )
+
+
+class _Step(_Block):
+    """A step of compiled code on the CPU."""
+
+    # what is known of the steps that ran, until the last recorder stops
+    known: ClassVar[dict[tuple[Any, ...], tuple[Leaf, Work]]] = {}
+
+    def __init__(self, step: Leaf, dims: Mapping[str, int]) -> None:
+        super().__init__(f"graphc::{step.kernel.name if isinstance(step, Launch) else step.op}")
+        key = id(step), *dims.values()
+        if key not in self.known:
+            cost = cost_of(step, dims)
+            ops = step.ops if isinstance(step, Launch) else (step.op,)
+            what = " ".join((" ".join(dict.fromkeys(ops)), *step.locs[:1]))
+            self.known[key] = step, Work(cost.read + cost.written, cost.flops, 0.0, None, what)
+        self._work = self.known[key][1]
+
+    def __exit__(self, *exception: Any) -> None:
+        self.work = self._work._replace(seconds=time.perf_counter() - self.started)
+        super().__exit__(*exception)
 
 
 class record_function:  # torch spells this class in lower case

@@ -1,4 +1,4 @@
-"""The kernels that GPUs run while somebody profiles."""
+"""The kernels that run while somebody profiles, on the CPU and on GPUs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import Any, NamedTuple, TypeAlias
 from .. import backends
 from ..config import current
 from ..cuda.available import gpus
-from ..inspect.cost import launch_cost
+from ..engine.pipeline import host
+from ..inspect.cost import Cost, launch_cost, routine_cost
+from ..ir.kernel import Launch, Leaf
 
 _Costs: TypeAlias = dict[tuple[Any, ...], tuple[int, int]]
 
@@ -23,7 +25,7 @@ class Work(NamedTuple):
     bytes: int
     flops: int
     seconds: float
-    device: int  # the GPU's number
+    device: int | None  # the GPU's number; None: the CPU
     what: str
 
     def and_(self, other: Work) -> Work:
@@ -98,13 +100,21 @@ def _cost(of: tuple[Any, ...], dims: Mapping[str, int], costs: _Costs) -> tuple[
     return costs[key]
 
 
+def cost_of(step: Leaf, dims: Mapping[str, int]) -> Cost:
+    """Of a step on the CPU; the work of what the host runs is not known."""
+    if isinstance(step, Launch):
+        return launch_cost(step, dims, backends.get("llvm").machine)
+    return routine_cost(step, dims)
+
+
 # --- what a table says of them -------------------------------------------------------------------
 
-TITLES = ("CUDA bytes", "TB/s", "% of copy", "CUDA FLOP", "TFLOP/s", "% of bf16 peak")
+TITLES = ("Bytes", "GB/s", "% of copy", "FLOP", "GFLOP/s", "% of peak")
 
 
 def said(work: Work | None) -> tuple[str, ...]:
-    """A row's cells: shares are of what the device was measured to do at most."""
+    """A row's cells: shares are of what the device was measured to do at most, in copies beyond
+    the caches and in multiply-adds: f32 on the CPU, bf16 on a GPU."""
     if work is None:
         return ("",) * len(TITLES)
     moved, flops = f"{work.bytes:.3g}", f"{work.flops:.3g}"
@@ -113,10 +123,12 @@ def said(work: Work | None) -> tuple[str, ...]:
     speed, rate = work.bytes / work.seconds, work.flops / work.seconds
     most = ceilings(work.device)
     shares = (f"{speed / most.bytes:.1%}", f"{rate / most.flops:.1%}") if most else ("", "")
-    return moved, f"{speed / 1e12:.3f}", shares[0], flops, f"{rate / 1e12:.3g}", shares[1]
+    return moved, f"{speed / 1e9:.4g}", shares[0], flops, f"{rate / 1e9:.4g}", shares[1]
 
 
-def ceilings(device: int) -> Any:
-    """What a GPU does at most (backends/cuda/ceilings.py), measured at the first question."""
-    backend: Any = backends.get("cuda")
+def ceilings(device: int | None) -> Any:
+    """What a device does at most (backends/*/ceilings.py), measured at the first question."""
+    backend: Any = backends.get("llvm" if device is None else "cuda")
+    if device is None:
+        return backend.ceilings(host(current()))
     return backend.on(device).ceilings(current().cache_dir)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from graphc.backends import Backend, Finding, Host
     from graphc.backends.llvm.cache import ObjectCache
+    from graphc.backends.llvm.ceilings import Ceilings
     from graphc.backends.llvm.executable import Executable
     from graphc.backends.llvm.library import Library
     from graphc.backends.llvm.target import Target
@@ -120,6 +121,12 @@ class LlvmBackend:
         from graphc.backends.llvm.stream import functions
 
         return functions(host.cache_dir)
+
+    def ceilings(self, host: Host) -> Ceilings:
+        """What this machine does at most with the host's threads."""
+        from graphc.backends.llvm.ceilings import measured
+
+        return measured(host.threads, host.cache_dir)
 
     def findings(self, host: Host) -> Sequence[Finding]:
         """llvmlite, the CPU, the cache."""

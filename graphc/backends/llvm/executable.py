@@ -5,11 +5,13 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from graphc.backends.host.watched import Steps, Watch
 from graphc.backends.llvm import words
 from graphc.backends.llvm.build_stats import BuildStats
 from graphc.backends.llvm.frame import Frame
@@ -24,7 +26,7 @@ if TYPE_CHECKING:  # what only compiling needs is imported when something is com
     from graphc.backends.llvm.cache import ObjectCache
     from graphc.backends.llvm.callbacks import Callbacks
     from graphc.backends.llvm.target import Target
-    from graphc.ir.kernel import Kernel, Program
+    from graphc.ir.kernel import Kernel, Leaf, Program
     from graphc.ir.kernel.program import Visit
 
 ARENA_ALIGNMENT = 64
@@ -153,6 +155,8 @@ class Executable:
         `outputs` are written, `dims` are the values of the program's dims. Raises what a failed
         Check names, or what a Routine raised; then nothing that the caller sees was written.
         """
+        if Steps.watch is not None:
+            return self._watched(Steps.watch, inputs, outputs, dims)
         lease = self._lease(inputs, outputs, dims)
         try:
             if self._run(lease.address):
@@ -179,6 +183,20 @@ class Executable:
                 raise self.failure(lease)
         finally:
             self._leases.append(lease)
+
+    def _watched(
+        self, watch: Watch, inputs: Sequence[Array], outputs: Sequence[Array], dims: Sequence[int]
+    ) -> None:
+        """Like run, with somebody told of each step."""
+        env = dict(zip(self.frame.dims, dims, strict=True))
+        with ExitStack() as step_under_way:
+            def before(number: int, step: Leaf, fetch: object) -> None:
+                step_under_way.enter_context(watch(step, env))
+
+            def after(number: int, step: Leaf, fetch: object) -> None:
+                step_under_way.close()
+
+            self.trace(inputs, outputs, before, after, dims)
 
     def texts(self, kernel: Kernel) -> Iterator[tuple[str, str]]:
         """LLVM assembly, and the machine's."""

@@ -20,6 +20,7 @@ from ... import backends
 from ... import config as configuration
 from ...backends.host import entry_text as bits
 from ...backends.host.entry import Code, Conditions, Entry, Gradient, TensorFacts
+from ...backends.host.watched import Steps
 from ...frontend import promote, state_version
 from ...frontend.captured import NumberInput, TensorInput
 from ...frontend.context import _Local, local
@@ -48,6 +49,8 @@ _UNSPARED = 4  # calls that found gradients in use, before no more are kept
 _SPARED = 1 << 27  # bytes of gradients: where there are more, making them costs little
 # of a thread: what a version's key, and the way to it, ask
 _MODES = ("trace", "counted", "instead", "grad", "inference", "place", "autocast")
+
+
 @functools.cache
 def native_code() -> Code | None:
     """What asks; None: not on this Python."""
@@ -116,7 +119,7 @@ class Shortcut:
         if (
             Compilers.stance is not self.stance or promote.Defaults.dtype is not self.dtype
             or configuration.current() is not self.config or Eager.elsewhere is not None
-            or (readers and version.traced.mutations)
+            or (readers and version.traced.mutations) or Steps.watch is not None
         ):
             return MISSED
         if self.flat:

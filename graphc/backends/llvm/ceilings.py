@@ -1,6 +1,6 @@
 """What this machine can do at most: fused multiply-adds and copied bytes a second, measured.
 
-Kernels are judged by it (`explain()`, benchmarks); nothing that compiles reads it.
+Kernels are judged by it (graphc.profiler, benchmarks); nothing that compiles reads it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import json
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from graphc.backends.host.store import Store
 from graphc.backends.llvm.jit import compile_object
@@ -26,25 +26,24 @@ _COPIED = 128 << 20  # bytes of a thread's copy: beyond the caches
 _ROUNDS = 7
 
 
-@dataclass(frozen=True)
-class Limits:
-    """flops: of f32 multiply-adds in registers, two each; copied: bytes read and written by a copy
-    of memory beyond the caches; both per second, by so many threads at once."""
+class Ceilings(NamedTuple):
+    """A second's bytes, read and written by a copy of memory beyond the caches, and floating-point
+    operations, f32 multiply-adds in registers, two each."""
 
+    bytes: float
     flops: float
-    copied: float
 
 
-def measured(threads: int, directory: Path | None = None) -> Limits:
+def measured(threads: int, directory: Path | None = None) -> Ceilings:
     """Takes about a second at the first question of a machine; kept in `directory`."""
     target = host_target()
-    store = Store(directory, b"graphc limits 1\n", ".limits")
+    store = Store(directory, b"graphc ceilings 1\n", ".ceilings")
     key = hashlib.sha256(repr((target, threads)).encode()).digest()
     kept = store.read(key)
     if kept is not None:
-        return Limits(**json.loads(kept))
-    found = Limits(_flops(target, threads), _copied(threads))
-    store.write(key, json.dumps(asdict(found)).encode())
+        return Ceilings(*json.loads(kept))
+    found = Ceilings(_copied(threads), _flops(target, threads))
+    store.write(key, json.dumps(found).encode())
     return found
 
 
