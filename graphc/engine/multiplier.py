@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..config import Config, current
 from ..frontend.functions.settings import are_deterministic_algorithms_enabled
-from ..frontend.values import Eager
+from ..frontend.placement import has_gpu
 
 
 def multiplier(config: Config) -> str:
@@ -14,5 +14,5 @@ def multiplier(config: Config) -> str:
 
 
 def in_force() -> str | None:
-    """What code hangs on; None: on nothing, where there is no other device than the CPU."""
-    return None if Eager.elsewhere is None else multiplier(current())
+    """What code hangs on; None: on nothing, where no GPU is used."""
+    return multiplier(current()) if has_gpu() else None

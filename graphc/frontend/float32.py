@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from graphc.ir import dtypes
 
-from .placement import place_at
+from .placement import has_gpu, place_at
 from .tensor import Tensor
 from .values import Eager
 
@@ -30,10 +30,8 @@ def of_convolution(*operands: Tensor) -> dict[str, bool]:
 
 
 def in_force() -> tuple[bool, bool] | None:
-    """What a recording hangs on; None: on nothing, where there is no GPU."""
-    if Eager.elsewhere is None:
-        return None
-    return Settings.products(), Settings.convolutions()
+    """What a recording hangs on; None: on nothing, where no GPU is used."""
+    return (Settings.products(), Settings.convolutions()) if has_gpu() else None
 
 
 _TF32, _NONE = {"tf32": True}, dict[str, bool]()

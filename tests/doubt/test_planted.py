@@ -321,7 +321,7 @@ def test_random_numbers_that_are_drawn_too_often(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_draw_whose_native_code_takes_a_word_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = pipeline.TABLE["rng_bernoulli"]
+    right = pipeline.HOST["rng_bernoulli"]
 
     def wrong(state: Any, **attributes: Any) -> Any:
         values, after = right(state, **attributes)

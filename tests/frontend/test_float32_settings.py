@@ -58,7 +58,13 @@ def told(t: Any, said: str) -> tuple[Any, ...]:
 
 @pytest.fixture(autouse=True)
 def as_at_first() -> Iterator[None]:
+    """Tests before may have set something."""
+    _reset()
     yield
+    _reset()
+
+
+def _reset() -> None:
     Setting.matmul = ""
     cudnn = graphc.backends.cudnn
     cudnn.allow_tf32, cudnn.conv.fp32_precision = True, "tf32"

@@ -10,7 +10,7 @@ import pytest
 
 import graphc as torch
 from graphc import nn
-from graphc.engine import pipeline
+from graphc.engine import stages
 
 
 class Sequence(nn.Module):
@@ -76,13 +76,13 @@ def test_a_loop_over_cells_is_trained_as_in_eager_mode(
     compiled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes: list[int] = []
-    finish = pipeline._finish
+    finish = stages._finish
 
     def watched(graph: Any, optimised: Any, *rest: Any) -> Any:
         sizes.append(len(optimised.nodes))
         return finish(graph, optimised, *rest)
 
-    monkeypatch.setattr(pipeline, "_finish", watched)
+    monkeypatch.setattr(stages, "_finish", watched)
     found, expected = trained(compiled, 50), trained("", 50)
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)

@@ -15,6 +15,7 @@ import pytest
 import graphc as torch
 from graphc import nn
 from graphc.engine.version import shortcut
+from graphc.frontend.values import Eager
 from graphc.nn import functional as F
 
 pytestmark = pytest.mark.skipif(
@@ -27,6 +28,12 @@ class Taken:
 
     def __init__(self) -> None:
         self.count = 0
+
+
+@pytest.fixture(autouse=True)
+def only_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests before may have used another device: then calls take the long way."""
+    monkeypatch.setattr(Eager, "elsewhere", None)
 
 
 @pytest.fixture
