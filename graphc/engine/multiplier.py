@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..config import Config, current
+from ..frontend.float32 import has_gpu
 from ..frontend.functions.settings import are_deterministic_algorithms_enabled
-from ..frontend.placement import has_gpu
 
 
 def multiplier(config: Config) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from graphc.ir import dtypes
 
-from .placement import has_gpu, place_at
+from .placement import place_at, places
 from .tensor import Tensor
 from .values import Eager
 
@@ -17,6 +17,13 @@ class Settings:
 
     products: Callable[[], bool] = staticmethod(lambda: False)
     convolutions: Callable[[], bool] = staticmethod(lambda: False)
+
+
+def has_gpu() -> bool:
+    """Whether a GPU has been asked for."""
+    return Eager.elsewhere is not None and any(
+        place.device.type == "cuda" for place in places()
+    )
 
 
 def of_product(*operands: Tensor) -> dict[str, bool]:

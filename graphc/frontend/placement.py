@@ -135,13 +135,6 @@ def place_of(given: Any) -> Place | None:
     raise RuntimeError(located(f"device {str(given)!r} is not supported: use 'cpu'"))
 
 
-def has_gpu() -> bool:
-    """Whether a GPU has been asked for."""
-    return Eager.elsewhere is not None and any(
-        place.device.type == "cuda" for place in _places.values()
-    )
-
-
 def places() -> list[Place]:
     """All devices but the CPU."""
     return list(_places.values())

@@ -119,7 +119,8 @@ def test_checks_come_before_what_is_seen() -> None:
 @pytest.mark.parametrize("symbolic", (False, True))
 def test_random_graphs(symbolic: bool) -> None:
     saved = 0
-    for seed in range(24, 36) if symbolic else range(40):
+    # one of the symbolic ones would be interpreted for 10 seconds
+    for seed in (24, *range(26, 36)) if symbolic else range(40):
         maker = random_graph(seed, 24, symbolic)
         graph = maker.builder.build([value.node for value in maker.values[-6:]])
         inputs = cases.arrays(graph, seed)
