@@ -205,6 +205,7 @@ def _given(mix: str, device: str) -> list[Any]:
     ]
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")  # torch's; runs in other modules, too
 @pytest.mark.parametrize("name", CALLS)
 def test_results_have_the_dtypes_of_torch(name: str) -> None:
     for mix in MIXES:
