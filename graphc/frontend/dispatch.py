@@ -27,6 +27,7 @@ known now; `from_array(array)` (tensor.py) shares an array's memory. Data-depend
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -50,13 +51,15 @@ from .saved_hooks import hooks, pack_node
 from .storage import LOOSE, Storage, readers
 from .tensor import Tensor, current, from_array
 from .transfer import moved
-from .values import Eager, Runner
+from .values import Eager, Prepare, Runner
 from .write_nodes import CopyBackwards, CopySlices
 
 
-def set_runner(run: Runner) -> None:
-    """Inject the backend that runs one operator: run(op, arrays, attrs) -> array or tuple."""
+def set_runner(run: Runner, prepare: Prepare | None = None) -> None:
+    """Inject the backend that runs one operator: run(op, arrays, attrs) -> array or tuple;
+    prepare(op, types, attrs, result types): the same as a function of arrays of these types."""
     Eager.run = staticmethod(run)
+    Eager.prepare = None if prepare is None else staticmethod(prepare)
 
 
 def apply(op: Op, *inputs: Tensor, **attrs: Any) -> Any:
@@ -68,6 +71,59 @@ def apply(op: Op, *inputs: Tensor, **attrs: Any) -> Any:
     if trace is not None:
         return trace.apply(op, inputs, attrs)
     return _apply_eager(op, inputs, attrs)
+
+
+# The same for the shapes of operators that are most used, where nobody records or watches, and the
+# signature is known: what is looked at is all that such a call hangs on.
+
+
+def apply_one(op: Op, x: Tensor) -> Any:
+    """apply() of an operator with one input, no attributes and one result."""
+    if local.trace is None and local.counted is None and (
+        Eager.elsewhere is None and Eager.prepare is not None
+    ):
+        try:
+            a = x._array
+        except AttributeError:
+            explain_inputs(op, (x,))
+            raise
+        signature = _signatures.get((op, a.dtype, a.shape))
+        if signature is not None and signature.ready is not None:
+            out = signature.ready(a)
+            result: Tensor = _new(Tensor)
+            result._array = out
+            result._storage = Storage(out)
+            if (
+                x._node is not None or x._requires_grad or x._base is not None
+            ) and local.grad and signature.records and requires_grad(x):
+                _record(op, (x,), [a], {}, signature, (result,))
+            return result
+    return apply(op, x)
+
+
+def apply_two(op: Op, x: Tensor, y: Tensor) -> Any:
+    """apply() of an operator with two inputs, no attributes and one result."""
+    if local.trace is None and local.counted is None and (
+        Eager.elsewhere is None and Eager.prepare is not None
+    ):
+        try:
+            a, b = x._array, y._array
+        except AttributeError:
+            explain_inputs(op, (x, y))
+            raise
+        signature = _signatures.get((op, a.dtype, a.shape, b.dtype, b.shape))
+        if signature is not None and signature.ready is not None:
+            out = signature.ready(a, b)
+            result: Tensor = _new(Tensor)
+            result._array = out
+            result._storage = Storage(out)
+            if (
+                x._node is not None or y._node is not None or x._requires_grad
+                or y._requires_grad or x._base is not None or y._base is not None
+            ) and local.grad and signature.records and (requires_grad(x) or requires_grad(y)):
+                _record(op, (x, y), [a, b], {}, signature, (result,))
+            return result
+    return apply(op, x, y)
 
 
 def create(op: Op, **attrs: Any) -> Any:
@@ -99,7 +155,7 @@ def constant(array: Any, dtype: dtypes.DType | None = None) -> Tensor:
 class Signature:
     """What is known of an operator on inputs of these types with these attributes."""
 
-    __slots__ = ("inputs", "plans", "records", "results")
+    __slots__ = ("inputs", "plans", "ready", "records", "results")
 
     def __init__(self, op: Op, inputs: tuple[TensorType, ...], attrs: Attrs) -> None:
         self.inputs = inputs
@@ -110,6 +166,12 @@ class Signature:
             op.vjp is None and bool(op.nondifferentiable)
         )
         self.plans: dict[tuple[bool, ...], GradientPlan] = {}
+        self.ready: Callable[..., Any] | None = None  # what runs it on the CPU, once it has run
+
+    def prepare(self, op: Op, attrs: Attrs, prepare: Prepare) -> Callable[..., Any]:
+        """What runs it on the CPU."""
+        found = self.ready = prepare(op, self.inputs, attrs, self.results)
+        return found
 
 
 _STATIC = DimEnv()
@@ -146,10 +208,11 @@ def _signature(op: Op, arrays: list[np.ndarray], attrs: Attrs) -> Signature:
 
 
 def _apply_eager(op: Op, inputs: tuple[Tensor, ...], attrs: Attrs) -> Any:
+    prepare, loose = Eager.prepare, False
     try:
         arrays = [t._array for t in inputs]
         if Eager.elsewhere is None:
-            run, loose = Eager.run, False
+            run = Eager.run
         else:
             away = 0
             for t in inputs:
@@ -157,8 +220,9 @@ def _apply_eager(op: Op, inputs: tuple[Tensor, ...], attrs: Attrs) -> Any:
             if (not away or (away == LOOSE and stays(inputs[0]))) if inputs else (
                 local.making is ON_CPU
             ):
-                run, loose = Eager.run, False  # as nearly always
+                run = Eager.run  # as nearly always
             else:
+                prepare = None
                 run, arrays, loose = gathered(op, inputs, arrays)
         signature = _signature(op, arrays, attrs)
     except OpError as error:
@@ -172,24 +236,30 @@ def _apply_eager(op: Op, inputs: tuple[Tensor, ...], attrs: Attrs) -> Any:
         view = views.ARRAYS[op.name](arrays[0], attrs)
         if view is not None:
             return _wrap_view(op, inputs[0], view, attrs, signature)
-    out = run(op, arrays, attrs)
+    if prepare is None:
+        out = run(op, arrays, attrs)
+    else:
+        out = (signature.ready or signature.prepare(op, attrs, prepare))(*arrays)
     several = type(out) is tuple
-    results = [_wrap(a) for a in out] if several else [_wrap(out)]
+    results = tuple([_wrap(a) for a in out]) if several else (_wrap(out),)
     if loose:
         for result in results:
             result._storage.away |= LOOSE
-    if local.grad and signature.records:
+    if signature.records and local.grad:
         for t in inputs:
             if t._node is not None or t._requires_grad or (
                 t._base is not None and requires_grad(t)
             ):
                 _record(op, inputs, arrays, attrs, signature, results)
                 break
-    return tuple(results) if several else results[0]
+    return results if several else results[0]
+
+
+_new: Any = object.__new__
 
 
 def _wrap(array: np.ndarray) -> Tensor:
-    result: Tensor = object.__new__(Tensor)
+    result: Tensor = _new(Tensor)
     result._array = array
     result._storage = Storage(array)
     return result
@@ -203,7 +273,7 @@ def _wrap_view(
     result._storage = source._storage
     join_view(result, source, op, attrs)
     if local.grad and signature.records and requires_grad(source):
-        _record(op, (source,), [source._array], attrs, signature, [result])
+        _record(op, (source,), [source._array], attrs, signature, (result,))
     return result
 
 
@@ -225,7 +295,7 @@ def _record(
     arrays: list[np.ndarray],
     attrs: Attrs,
     signature: Signature,
-    results: list[Tensor],
+    results: tuple[Tensor, ...],
 ) -> None:
     edges = tuple([
         edge(t, type_)
@@ -260,7 +330,7 @@ def _save(
     plan: GradientPlan,
     inputs: tuple[Tensor, ...],
     arrays: list[np.ndarray],
-    results: list[Tensor],
+    results: tuple[Tensor, ...],
 ) -> None:
     """Keep what the gradient rule reads, stamped with the version of its memory."""
     stamps: list[Any] = []

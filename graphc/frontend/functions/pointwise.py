@@ -9,7 +9,8 @@ from typing import Any
 from graphc.ir import dtypes, ops
 
 from .. import promote
-from ..dispatch import apply, filled_beside
+from ..context import local
+from ..dispatch import apply, apply_one, filled_beside
 from ..errors import kind_name, located
 from ..promote import binary, is_number
 from ..tensor import Tensor
@@ -25,9 +26,17 @@ def _unary(name: str, doc: str, to_float: bool = True) -> Callable[..., Tensor]:
         result: Tensor = promote.unary(record, input, to_float=to_float)
         return result
 
+    def quick(x: Any) -> Tensor | None:
+        if local.trace is not None or x._trace is not None or x._array.dtype.char not in "fd":
+            return None
+        found: Tensor = apply_one(record, x)
+        return found
+
     function.__name__ = name
     function.__doc__ = doc
-    return with_out(function)
+    result = with_out(function)
+    result.__dict__["quick"] = quick
+    return result
 
 
 exp = _unary("exp", "e ** x.")
