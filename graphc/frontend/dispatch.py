@@ -126,6 +126,35 @@ def apply_two(op: Op, x: Tensor, y: Tensor) -> Any:
     return apply(op, x, y)
 
 
+def write_two(op: Op, x: Tensor, y: Tensor) -> bool:
+    """x = op(x, y) in x's memory; whether that was done: where nobody records, counts or watches,
+    the signature is known, and neither history nor memory that others see is in question."""
+    if local.trace is not None or local.counted is not None or Eager.elsewhere is not None or (
+        Eager.prepare is None or readers
+    ):
+        return False
+    try:
+        a, b = x._array, y._array
+    except AttributeError:
+        return False
+    signature = _signatures.get((op, a.dtype, a.shape, b.dtype, b.shape))
+    if signature is None or signature.into is None or not is_writable(x):
+        return False
+    if local.grad and (requires_grad(x) or requires_grad(y)):
+        return False
+    if x is not y and b.ndim and np.may_share_memory(a, b):
+        return False
+    signature.into(a, b, a)
+    x._storage.version += 1
+    return True
+
+
+def is_writable(x: Tensor) -> bool:
+    """Whether a tensor is plain memory, each element by itself, that may be written to."""
+    flags = x._array.flags
+    return flags.c_contiguous and flags.writeable and not x._storage.inference
+
+
 def create(op: Op, **attrs: Any) -> Any:
     """Apply an operator without inputs: full, iota."""
     return apply(op, **attrs)
@@ -155,7 +184,7 @@ def constant(array: Any, dtype: dtypes.DType | None = None) -> Tensor:
 class Signature:
     """What is known of an operator on inputs of these types with these attributes."""
 
-    __slots__ = ("inputs", "plans", "ready", "records", "results")
+    __slots__ = ("inputs", "into", "plans", "ready", "records", "results")
 
     def __init__(self, op: Op, inputs: tuple[TensorType, ...], attrs: Attrs) -> None:
         self.inputs = inputs
@@ -167,10 +196,14 @@ class Signature:
         )
         self.plans: dict[tuple[bool, ...], GradientPlan] = {}
         self.ready: Callable[..., Any] | None = None  # what runs it on the CPU, once it has run
+        # the same into an array behind the operands, where results are like the first of these
+        self.into: Callable[..., Any] | None = None
 
     def prepare(self, op: Op, attrs: Attrs, prepare: Prepare) -> Callable[..., Any]:
         """What runs it on the CPU."""
         found = self.ready = prepare(op, self.inputs, attrs, self.results)
+        if self.inputs and self.results[0] == self.inputs[0]:
+            self.into = getattr(found, "into", None)
         return found
 
 
@@ -230,21 +263,52 @@ def _apply_eager(op: Op, inputs: tuple[Tensor, ...], attrs: Attrs) -> Any:
     except AttributeError:
         explain_inputs(op, inputs)
         raise
-    if local.counted is not None:
-        local.counted.note(op, attrs, signature)
+    counted = local.counted
+    if counted is not None:
+        counted.note(op, attrs, signature)
     if op.view:
         view = views.ARRAYS[op.name](arrays[0], attrs)
         if view is not None:
-            return _wrap_view(op, inputs[0], view, attrs, signature)
+            result = _wrap_view(op, inputs[0], view, attrs, signature)
+            if counted is not None:
+                counted.gave(op, inputs, attrs, signature, (result,))
+            return result
     if prepare is None:
         out = run(op, arrays, attrs)
     else:
         out = (signature.ready or signature.prepare(op, attrs, prepare))(*arrays)
-    several = type(out) is tuple
-    results = tuple([_wrap(a) for a in out]) if several else (_wrap(out),)
+    results = _results(op, inputs, arrays, attrs, signature, out)
     if loose:
         for result in results:
             result._storage.away |= LOOSE
+    if counted is not None:
+        counted.gave(op, inputs, attrs, signature, results)
+    return results if type(out) is tuple else results[0]
+
+
+def apply_known(op: Op, inputs: tuple[Tensor, ...], attrs: Attrs, signature: Signature) -> Any:
+    """apply() of an operator on inputs of a known signature, on the CPU, where nobody records,
+    counts or watches operators."""
+    arrays = [t._array for t in inputs]
+    if op.view:
+        view = views.ARRAYS[op.name](arrays[0], attrs)
+        if view is not None:
+            return _wrap_view(op, inputs[0], view, attrs, signature)
+    ready = signature.ready
+    if ready is None:
+        assert Eager.prepare is not None
+        ready = signature.prepare(op, attrs, Eager.prepare)
+    out = ready(*arrays)
+    results = _results(op, inputs, arrays, attrs, signature, out)
+    return results if type(out) is tuple else results[0]
+
+
+def _results(
+    op: Op, inputs: tuple[Tensor, ...], arrays: list[np.ndarray], attrs: Attrs,
+    signature: Signature, out: Any,
+) -> tuple[Tensor, ...]:
+    """What an operator gave as tensors, with a history where there is to be one."""
+    results = tuple([_wrap(a) for a in out]) if type(out) is tuple else (_wrap(out),)
     if signature.records and local.grad:
         for t in inputs:
             if t._node is not None or t._requires_grad or (
@@ -252,7 +316,7 @@ def _apply_eager(op: Op, inputs: tuple[Tensor, ...], attrs: Attrs) -> Any:
             ):
                 _record(op, inputs, arrays, attrs, signature, results)
                 break
-    return results if several else results[0]
+    return results
 
 
 _new: Any = object.__new__
@@ -374,6 +438,8 @@ def inplace(target: Tensor, value: Tensor, overwrite: bool = False) -> Tensor:
     whose elements share memory.
     """
     state = current(target)
+    if local.counted is not None:
+        local.counted.wrote()
     if state._storage.inference and not local.inference:
         raise RuntimeError(located(INFERENCE_WRITE))
     tracks = local.grad and (requires_grad(state) or requires_grad(current(value)))

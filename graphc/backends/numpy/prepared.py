@@ -42,7 +42,10 @@ def prepare(
     silent = op.family in SILENT or _is_exact(op, types)
     flat = len(results) == 1 and len(results[0].shape) < 2 and not op.view
     if op.elementwise and len(types) == 2:
-        return (_quiet_two if silent else _two)(function, flat)
+        ready = (_quiet_two if silent else _two)(function, flat)
+        if isinstance(function, np.ufunc) and not halved:
+            ready.__dict__["into"] = _into(function)
+        return ready
     if op.elementwise and len(types) == 1:
         return (_quiet_one if silent else _one)(function, flat)
     order = laid_out if op.keeps_order else row_major
@@ -131,6 +134,19 @@ def _quiet_two(function: Function, flat: bool) -> Ready:
         return laid_out(out, (a, b))
 
     return ready
+
+
+def _into(function: Function) -> Ready:
+    """Of two operands, written to a third array, which may be the first."""
+
+    def into(a: Array, b: Array, out: Array) -> Any:
+        token = be_quiet()
+        try:
+            return function(a, b, out)
+        finally:
+            be_as_before(token)
+
+    return into
 
 
 def _unordered(function: Function) -> Ready:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
-from graphc.ir import dtypes
+from graphc.ir import dtypes, ops
+from graphc.ir.op import Op
 
 from .. import promote
-from ..dispatch import inplace
+from ..context import local
+from ..dispatch import inplace, is_writable, write_two
 from ..errors import kind_name, located
 from ..overlap import check_apart
 from ..placement import Pinned
@@ -42,6 +45,9 @@ TRUTH = (
 ).split()
 
 
+_DIRECT = {"add": ops.add, "sub": ops.sub, "mul": ops.mul, "div": ops.div}
+
+
 # made of several operators, some of which keep the tensor's former contents for their gradients
 _KEEPS_SELF = frozenset(
     "xlogy sinc logit logaddexp float_power renorm nan_to_num index_reduce".split()
@@ -64,6 +70,24 @@ def _written(function: Callable[..., Tensor], check: bool) -> Callable[..., Tens
     method.__name__ = f"{function.__name__}_"
     method.__doc__ = f"{function.__name__}(), written into the tensor."
     return method
+
+
+def _arithmetic(op: Op, method: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A method that computes in the tensor's memory where both operands are floats of one dtype."""
+
+    @functools.wraps(method)
+    def direct(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if len(args) == 1 and not kwargs and local.trace is None and self._trace is None:
+            other = args[0]
+            char = self._array.dtype.char
+            if char in "fd":
+                if type(other) is float or type(other) is int:
+                    other = promote.operand(other, dtypes.f32 if char == "f" else dtypes.f64)
+                if isinstance(other, Tensor) and write_two(op, self, other):
+                    return self
+        return method(self, *args, **kwargs)
+
+    return direct
 
 
 def _distinct(x: Tensor) -> Tensor:
@@ -130,6 +154,8 @@ def methods() -> dict[str, Callable[..., Any]]:
     for name in ARITHMETIC:
         function = getattr(pointwise, name, None) or getattr(pointwise_composed, name)
         table[f"{name}_"] = _written(function, True)
+    for name, op in _DIRECT.items():
+        table[f"{name}_"] = _arithmetic(op, table[f"{name}_"])
     for name in TRUTH:
         table[f"{name}_"] = _written(getattr(pointwise, name), False)
     for module, names in (

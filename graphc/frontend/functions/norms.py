@@ -10,6 +10,7 @@ from graphc.ir import dtypes, ops
 from .. import promote
 from ..context import local
 from ..dispatch import apply
+from ..replayed import replayed
 from ..errors import located
 from ..history import requires_grad
 from ..tensor import Tensor
@@ -19,6 +20,7 @@ from .reduction import amax, amin, checked_dtype, reduce_dims, safe_root
 from .zero_gradient import flat_in
 
 
+@replayed
 @with_out
 @numpy_names
 def norm(

@@ -19,7 +19,6 @@ from ..promote import is_number
 from ..tensor import Tensor
 from . import pointwise as P
 
-
 _FLOATS = "fdeE"
 # of two operands of one such dtype, an operator of Python's is one of graphc's
 _DIRECT = {
@@ -41,19 +40,19 @@ def _operator(
     def method(self: Tensor, other: Any) -> Any:
         if local.trace is not None:
             return slow(self, other)
+        number = not isinstance(other, Tensor)
         try:
             kind = self._array.dtype
-            both = isinstance(other, Tensor)
-            if both and other._array.dtype is kind and kind.char in same:
-                return apply_two(op, other, self) if swap else apply_two(op, self, other)
+            alike = number or other._array.dtype is kind
         except AttributeError:  # of a trace that is over, or no tensor at all
             return slow(self, other)
-        if both:
+        if number:
+            if type(other) not in _NUMBERS or kind.char not in "fd":
+                return slow(self, other)
+            other = promote.operand(other, dtypes.f32 if kind.char == "f" else dtypes.f64)
+        elif not alike or kind.char not in same:
             return slow(self, other)
-        if type(other) in _NUMBERS and kind.char in "fd":
-            number = promote.operand(other, dtypes.f32 if kind.char == "f" else dtypes.f64)
-            return apply_two(op, number, self) if swap else apply_two(op, self, number)
-        return slow(self, other)
+        return apply_two(op, other, self) if swap else apply_two(op, self, other)
 
     return method
 

@@ -13,6 +13,7 @@ from ..context import local
 from ..dispatch import apply, apply_one, filled_beside
 from ..errors import kind_name, located
 from ..promote import binary, is_number
+from ..replayed import replayed
 from ..tensor import Tensor
 from .arguments import fitting, named, with_out
 from .dtype_names import iinfo
@@ -369,6 +370,7 @@ logical_xor = _logical("logical_xor")
 
 
 @with_out
+@replayed
 @with_out
 def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     """input where condition, else other; with the condition alone, torch.nonzero as a tuple."""
@@ -396,6 +398,7 @@ def where_method(self: Tensor, condition: Tensor, other: Any) -> Tensor:
     return where(condition, self, other)  # type: ignore[no-any-return]
 
 
+@replayed
 @with_out
 def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """input bounded to [min, max]; each a number, a tensor or None."""

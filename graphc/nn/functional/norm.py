@@ -8,6 +8,7 @@ from ...frontend import functions as T
 from ...frontend import promote
 from ...frontend.autocast import listed
 from ...frontend.dispatch import apply
+from ...frontend.replayed import replayed
 from ...frontend.errors import located
 from ...frontend.grad_mode import no_grad
 from ...frontend.ownership import owns_result
@@ -183,6 +184,7 @@ def _normalized(
 
 
 @listed
+@replayed
 def layer_norm(
     input: Tensor, normalized_shape: Any, weight: Tensor | None = None,
     bias: Tensor | None = None, eps: float = 1e-5,
