@@ -56,6 +56,7 @@ def small_of(torch: Any) -> dict[str, Work]:
     table = nn.Embedding(8, 4)
     frozen = nn.Linear(4, 4)
     frozen.requires_grad_(False)
+    array = x.numpy()
     return {
         "x + y": lambda: x + y,
         "x + 1": lambda: x + 1,
@@ -137,7 +138,7 @@ def small_of(torch: Any) -> dict[str, Work]:
         "randn(4)": lambda: torch.randn(4),
         "arange(4)": lambda: torch.arange(4),
         "tensor([1., 2.])": lambda: torch.tensor([1.0, 2.0]),
-        "from_numpy": lambda v=x.numpy(): torch.from_numpy(v),
+        "from_numpy": lambda: torch.from_numpy(array),
         "w + y": lambda: w + y,
         "w * y": lambda: w * y,
         "w[0]": lambda: w[0],

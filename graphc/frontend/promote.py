@@ -23,7 +23,7 @@ from graphc.ir.op import Op
 from graphc.ir.op import get as get_op
 
 from .context import local
-from .dispatch import apply, apply_one, apply_two
+from .eager import apply, apply_one, apply_two
 from .errors import located
 from .numbers import is_traced_number
 from .placement import Place
@@ -214,6 +214,14 @@ def unary(op: str | Op, x: Tensor, *, to_float: bool = True, **attrs: Any) -> An
     if to_float and not x.dtype.differentiable:
         x = cast(x, Defaults.dtype)
     return apply(op, x, **attrs) if attrs else apply_one(op, x)
+
+
+def float_unary(op: Op, x: Tensor) -> Tensor | None:
+    """A one-input operator of float32 or float64 in eager mode; None: something else is at hand."""
+    if local.trace is not None or x._trace is not None or x._array.dtype.char not in "fd":
+        return None
+    result: Tensor = apply_one(op, x)
+    return result
 
 
 def check_inplace(target: Tensor, value: Tensor) -> Tensor:

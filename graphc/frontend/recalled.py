@@ -23,7 +23,7 @@ from graphc.ir.types import TensorType
 from . import views
 from .anomaly import Anomaly
 from .context import local
-from .dispatch import Signature
+from .eager import Signature
 from .history import edge, requires_grad
 from .nodes import OpNode
 from .programs import GradientPlan
@@ -208,6 +208,10 @@ _MAKERS: dict[str, Callable[[Attrs, Shape], Callable[[Any], Any]]] = {
 _known: dict[Any, Recalled] = {}
 
 
+def _all_integers(values: tuple[Any, ...]) -> bool:
+    return all(type(value) is int for value in values)
+
+
 def recall(key: Any, source: Tensor) -> Tensor | None:
     """The view that `note` has noted under a key; the caller has seen that nobody records or
     counts operators, and that there are no other devices."""
@@ -250,7 +254,7 @@ def recalled(function: F) -> F:
         source, *rest = args
         for value in rest:
             if type(value) is not int and not (
-                type(value) is tuple and all([type(each) is int for each in value])
+                type(value) is tuple and _all_integers(value)
             ):
                 return function(*args)
         try:

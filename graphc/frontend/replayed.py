@@ -19,7 +19,7 @@ from graphc.ir.dtypes import DType
 from graphc.ir.op import Attrs, Op
 
 from .context import local
-from .dispatch import Signature, apply_known
+from .eager import Signature, apply_known
 from .history import requires_grad
 from .nodes import OpNode, class_of
 from .promote import Defaults
@@ -148,7 +148,7 @@ class Watch:
         numbers = []
         for part in parts:
             found = [i for i, v in enumerate(self.values) if v is part]
-            if not found or found[0] < tensors:
+            if not found or found[0] < tensors or part._requires_grad:
                 return None
             numbers.append(found[0])
         for step, made in self.made:

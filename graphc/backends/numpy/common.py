@@ -62,18 +62,16 @@ def _quietly() -> tuple[Callable[[], Any], Callable[[Any], object]]:
     It is what np.errstate(all="ignore") does, in a tenth of the time; that itself, where NumPy
     keeps such settings elsewhere.
     """
-    try:
-        from numpy._core.umath import _extobj_contextvar, _make_extobj
-
-        found = partial(_extobj_contextvar.set, _make_extobj(all="ignore"))
-        token = found()
-        ignored = set(np.geterr().values()) == {"ignore"}
-        _extobj_contextvar.reset(token)
-        if ignored:
-            return found, _extobj_contextvar.reset
-    except (AttributeError, ImportError, TypeError):
-        pass
-    return _begin_slowly, _end_slowly
+    umath = getattr(getattr(np, "_core", None), "umath", None)
+    variable = getattr(umath, "_extobj_contextvar", None)
+    make = getattr(umath, "_make_extobj", None)
+    if variable is None or make is None:
+        return _begin_slowly, _end_slowly
+    begin, end = partial(variable.set, make(all="ignore")), variable.reset
+    token = begin()
+    ignored = set(np.geterr().values()) == {"ignore"}
+    end(token)
+    return (begin, end) if ignored else (_begin_slowly, _end_slowly)
 
 
 def _begin_slowly() -> Any:

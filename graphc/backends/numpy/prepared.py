@@ -35,10 +35,13 @@ def prepare(
     if not halved:
         function = plain(function)
     make = None if halved else bound.TABLE.get(op.name)
-    if make is not None:
-        function = make(types, **attrs)
+    tight = None if make is None else make(types, **attrs)
+    if tight is not None:
+        function = tight
     elif attrs:
         function = partial(function, **attrs)
+    elif isinstance(function, np.ufunc) and not results[0].shape and op.elementwise:
+        function = _without_scalars(function, results[0].dtype.numpy)
     silent = op.family in SILENT or _is_exact(op, types)
     flat = len(results) == 1 and len(results[0].shape) < 2 and not op.view
     if op.elementwise and len(types) == 2:
@@ -64,6 +67,14 @@ _EXACT = frozenset(
 def _is_exact(op: Op, types: Sequence[TensorType]) -> bool:
     """Whether NumPy has nothing to warn of: integers wrap silently, but in divisions."""
     return op.name in _EXACT and not any(t.dtype.differentiable for t in types)
+
+
+def _without_scalars(function: np.ufunc, dtype: np.dtype[Any]) -> Function:
+    """Into an array without dims: to make one of NumPy's scalars takes longer than to compute."""
+    empty = np.empty
+    if function.nin == 1:
+        return lambda x: function(x, empty((), dtype))
+    return lambda a, b: function(a, b, empty((), dtype))
 
 
 def _as_it_runs(op: Op, attrs: Mapping[str, Any]) -> Ready:

@@ -81,7 +81,7 @@ class Stream:
         """The next 32-bit words, as uint64."""
         if self._bits is None:
             end = self._position + count
-            if 0 <= self._position and end <= _WORDS:
+            if self._position >= 0 and end <= _WORDS:
                 found = _tempered(self._given[self._position : end].view(np.uint64))
                 self._position = end
                 return found

@@ -9,9 +9,9 @@ from graphc.ir import dtypes, ops
 
 from .. import promote
 from ..dispatch import apply
-from ..replayed import replayed
 from ..errors import kind_name, located
 from ..ownership import owns_result
+from ..replayed import replayed
 from ..tensor import Tensor
 from .arguments import as_sequence, environment, shape, variadic, with_out, wrap_dim, wrap_dims
 from .parts import slice_dim

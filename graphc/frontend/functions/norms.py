@@ -10,9 +10,9 @@ from graphc.ir import dtypes, ops
 from .. import promote
 from ..context import local
 from ..dispatch import apply
-from ..replayed import replayed
 from ..errors import located
 from ..history import requires_grad
+from ..replayed import replayed
 from ..tensor import Tensor
 from . import pointwise as P
 from .arguments import named, numpy_names, shape, with_out, wrap_dims

@@ -13,7 +13,8 @@ from graphc.ir.op import Op
 from .. import promote
 from ..autocast import listed
 from ..context import local
-from ..dispatch import apply_two, constant
+from ..dispatch import constant
+from ..eager import apply_two
 from ..errors import located
 from ..promote import is_number
 from ..tensor import Tensor

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -9,8 +10,7 @@ from typing import Any
 from graphc.ir import dtypes, ops
 
 from .. import promote
-from ..context import local
-from ..dispatch import apply, apply_one, filled_beside
+from ..dispatch import apply, filled_beside
 from ..errors import kind_name, located
 from ..promote import binary, is_number
 from ..replayed import replayed
@@ -27,16 +27,10 @@ def _unary(name: str, doc: str, to_float: bool = True) -> Callable[..., Tensor]:
         result: Tensor = promote.unary(record, input, to_float=to_float)
         return result
 
-    def quick(x: Any) -> Tensor | None:
-        if local.trace is not None or x._trace is not None or x._array.dtype.char not in "fd":
-            return None
-        found: Tensor = apply_one(record, x)
-        return found
-
     function.__name__ = name
     function.__doc__ = doc
     result = with_out(function)
-    result.__dict__["quick"] = quick
+    result.__dict__["quick"] = functools.partial(promote.float_unary, record)
     return result
 
 

@@ -8,10 +8,10 @@ from ...frontend import functions as T
 from ...frontend import promote
 from ...frontend.autocast import listed
 from ...frontend.dispatch import apply
-from ...frontend.replayed import replayed
 from ...frontend.errors import located
 from ...frontend.grad_mode import no_grad
 from ...frontend.ownership import owns_result
+from ...frontend.replayed import replayed
 from ...frontend.tensor import Tensor
 from ...ir import ops
 
