@@ -17,6 +17,7 @@ from graphc.backends.cuda.instructions import INSTRUCTIONS
 from graphc.backends.cuda.prelude import PRELUDE
 from graphc.backends.cuda.scalar import c_type
 from graphc.backends.cuda.source import Source, Stage
+from graphc.backends.cuda.statements.pieces import LANE
 from graphc.backends.cuda.templates import (
     gemm_dots,
     gemm_loader,
@@ -25,7 +26,7 @@ from graphc.backends.cuda.templates import (
     gemm_tf32,
     gemm_wgmma,
 )
-from graphc.backends.cuda.templates.epilogue import Epilogue, epilogue, lanes_of
+from graphc.backends.cuda.templates.epilogue import epilogue, lanes_of
 from graphc.backends.cuda.templates.gemm_operand import LINES, TileSource
 from graphc.backends.cuda.templates.gemm_plan import Plan, Tile
 from graphc.backends.cuda.templates.gemm_sizes import Sizes
@@ -123,7 +124,7 @@ def source(kernel: Kernel, c: Contraction, plan: Plan) -> Source:
     """The code of a contraction. The epilogue's indices are over b, m and n."""
     tile, split, sizes = plan.tile, plan.pieces > 1, c.arguments
     lanes = lanes_of(c.epilogue, c.along, c.n)
-    finish = epilogue(sizes.statements(c.epilogue), c.along, lanes)
+    finish = epilogue(c.epilogue, sizes, _acc(c.acc), c.along, lanes)
     words = {
         "LANES": str(lanes), "ACC": c_type(c.acc),
         "MAKE_LEFT": c.left.make, "MAKE_RIGHT": c.right.make,
@@ -139,7 +140,7 @@ def source(kernel: Kernel, c: Contraction, plan: Plan) -> Source:
         text = text.replace("FINISH", _filled(_PART, words), 1)
     bytes_of_parts = product((plan.pieces, c.batch, c.m, c.n, c.acc.itemsize)) if split else 0
     return _source(
-        kernel, sizes, text.replace("FINISH", f"{c.place}\n{_finished(c.acc, finish)}"),
+        kernel, sizes, text.replace("FINISH", f"{c.place}\n{finish}"),
         lambda name: _stages(name, c, plan, lanes), unwrap(bytes_of_parts),
     )
 
@@ -148,7 +149,7 @@ def finish(kernel: Kernel, t: Product, stored: DType, pitch: Size) -> Source:
     """The code of a product's epilogue alone, on sums that something else has left in scratch."""
     sizes = Sizes(kernel.dims)
     lanes = lanes_of(t.epilogue, "n", t.n)
-    finish = epilogue(sizes.statements(t.epilogue), "n", lanes)
+    finish = epilogue(t.epilogue, sizes, _acc(t.acc_dtype), "n", lanes)
     words = {
         "LANES": str(lanes), "ACC": c_type(t.acc_dtype), "STORED": c_type(stored),
         "PITCH": _argument(sizes, pitch),
@@ -157,16 +158,16 @@ def finish(kernel: Kernel, t: Product, stored: DType, pitch: Size) -> Source:
     }
     blocks = ceil_div(product((t.batch, t.m, t.n)), _COMBINE_THREADS * lanes)
     return _source(
-        kernel, sizes, _filled(_FINISH, words).replace("FINISH", _finished(t.acc_dtype, finish)),
+        kernel, sizes, _filled(_FINISH, words).replace("FINISH", finish),
         lambda name: (Stage(f"{name}_finish", unwrap(blocks), _COMBINE_THREADS, 0),),
         unwrap(product((t.batch, t.m, pitch, stored.itemsize))),
     )
 
 
-def _finished(acc: DType, finish: Epilogue) -> str:
-    """What is done with the sums that were `found`."""
+def _acc(acc: DType) -> str:
+    """A lane of the sums that were `found`."""
     kind = c_type(acc)
-    return finish.text(f"const {kind} acc = ({kind})found.x[lane];")
+    return f"const {kind} acc = ({kind})found.x[{LANE}];"
 
 
 def _source(
