@@ -23,7 +23,6 @@ from graphc.backends.cuda.templates import (
     gemm_loader,
     gemm_mma,
     gemm_simt,
-    gemm_tf32,
     gemm_wgmma,
 )
 from graphc.backends.cuda.templates.epilogue import epilogue, lanes_of
@@ -216,9 +215,7 @@ def _constants(tile: Tile) -> dict[str, int]:
 def _multiply(c: Contraction, tile: Tile) -> str:
     if tile.engine == "wgmma":
         return gemm_wgmma.multiply(tile, c.left, c.right)
-    if tile.engine == "tf32":
-        return gemm_tf32.multiply(tile, c.left.along, c.right.along)
-    if tile.engine == "mma":
+    if tile.engine in ("mma", "tf32"):
         return gemm_mma.multiply(tile, c.left, c.right)
     if tile.engine == "dots":
         return gemm_dots.multiply(tile, c.left.dtype)
@@ -230,8 +227,6 @@ def _shared(c: Contraction, tile: Tile) -> int:
     stages = 0
     if tile.engine == "simt":
         stages = gemm_simt.shared_bytes(tile, c.left.along, c.right.along, c.left.dtype)
-    elif tile.engine == "tf32":
-        stages = gemm_tf32.shared_bytes(tile)
     elif tile.engine != "dots":
         stages = gemm_loader.shared_bytes(tile, c.left, c.right)
     return max(stages, tile.m * tile.pitch * c.acc.itemsize)
