@@ -9,8 +9,8 @@ gathered (convolution_operand). Rows and columns are as the results lie, channel
   result, in pieces that a second stage adds.
 
 Groups are the products of a batch; those of few channels are computed directly. Taps outside of an
-image are products by 0, in all three: an infinite weight makes NaN of what it meets there. (On
-a CPU an input's gradient has no such terms.)
+image are products by 0 in conv and conv_weight_grad, where an infinite factor makes NaN of them;
+an input's gradient has no such terms.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def render(kernel: Kernel, target: Target) -> Source:
     made = _pointwise(parts) if _is_pointwise(parts) else _PRODUCTS[c.kind](parts)
     contraction = gemm_kernel.Contraction(
         made.batch, made.m, made.n, made.k, made.left, made.right, c.acc_dtype, made.epilogue,
-        sizes, made.place, made.along,
+        sizes, made.place, made.along, made.padded,
     )
     lines = made.left.along, made.right.along
     plan = plan_product(
@@ -85,7 +85,8 @@ class _Product:
     right: TileSource
     place: str
     epilogue: tuple[Stmt, ...]
-    along: str = "channel"  # see Contraction
+    along: str = "channel"  # see Contraction, also for what follows
+    padded: bool = True
 
 
 # --- windows of one tap: nothing is gathered -----------------------------------------------------
@@ -202,7 +203,7 @@ def _input_grad(p: Parts) -> _Product:
         place, epilogue = phasewise(p, places, channel)
     return _Product(
         g.groups * phases, lines, p.channels, math.prod(taps) * filled, left, right, place,
-        epilogue,
+        epilogue, padded=False,
     )
 
 

@@ -57,8 +57,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) NAME_sum(PARAMETERS) {
     for (int i = threadIdx.x * LANES; i < TALL * BROAD; i += THREADS * LANES) {
       const i64 m = m0 + i / BROAD, n = n0 + i % BROAD;
       if (m < TOTAL_M && n < TOTAL_N) {
-        const Pack<ACC, LANES> found =
-            *(const Pack<ACC, LANES>*)(sums + i / BROAD * PITCH + i % BROAD);
+        ACC* const own = sums + i / BROAD * PITCH + i % BROAD;
+        MEND
+        const Pack<ACC, LANES> found = *(const Pack<ACC, LANES>*)own;
         FINISH
       }
     }
@@ -66,6 +67,41 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) NAME_sum(PARAMETERS) {
   }
 }
 """
+# What an operand has no place for was multiplied as 0, which makes NaN of an infinite factor. So a
+# sum that is NaN is added up again from those terms alone that are there, until it is NaN again.
+_FACTOR = """
+template <class T> __device__ inline T factor(T x) { return x; }
+"""
+_FACTOR_TF32 = """
+__device__ inline float factor(float x) { return float_bits(tf32_round(__float_as_uint(x))); }
+"""
+_MEND = """
+template <int LANES, class A, class Left, class Right> __device__ inline void mend(
+    A* own, const Left& left, const Right& right, i64 m, i64 n, i64 first, i64 end) {
+  bool whole = true;
+  #pragma unroll
+  for (int lane = 0; lane < LANES; lane++) whole = whole && own[lane] == own[lane];
+  if (whole) return;
+  const typename Left::Line line = left.line(m);
+  #pragma unroll 1
+  for (int lane = 0; lane < LANES; lane++) {
+    if (own[lane] == own[lane]) continue;
+    const typename Right::Along column = right.along(n + lane);
+    A sum = 0;
+    #pragma unroll 1
+    for (i64 k = first; k < end && sum == sum; k += PIECE) {
+      int count, there;
+      const auto* const x = left.at(line, left.along(k), &count);
+      #pragma unroll 1
+      for (int e = 0; e < count; e++)
+        sum += (A)factor(x[e * left.step]) *
+               (A)factor(*right.at(right.line(k + e), column, &there));
+    }
+    own[lane] = sum;
+  }
+}
+"""
+_MENDED = "mend<LANES>(own, left, right, m, n, first, end);"
 _PART = """store_pack(
             (ACC*)scratch + ((piece * TOTAL_B + b) * TOTAL_M + m) * TOTAL_N + n, found, true);"""
 _COMBINE = """
@@ -104,7 +140,9 @@ class Contraction:
     """What is summed. Sizes are as the sums are laid out; `arguments` has all that the text leaves
     open, also what made the operands. `place`: CUDA C that makes the epilogue's variables of b, m
     and n, where these are not its own; it may `continue` with the next sum. `along`: the one that
-    grows with n, step by step; "" where there is none."""
+    grows with n, step by step; "" where there is none. `padded`: whether what the left operand has
+    no place for is a 0 that counts; else it is no term at all (only for lines of it along k, and of
+    the right one along n)."""
 
     batch: Size
     m: Size
@@ -117,6 +155,7 @@ class Contraction:
     arguments: Sizes
     place: str = ""
     along: str = "n"
+    padded: bool = True
 
 
 def source(kernel: Kernel, c: Contraction, plan: Plan) -> Source:
@@ -127,6 +166,7 @@ def source(kernel: Kernel, c: Contraction, plan: Plan) -> Source:
     words = {
         "LANES": str(lanes), "ACC": c_type(c.acc),
         "MAKE_LEFT": c.left.make, "MAKE_RIGHT": c.right.make,
+        "MEND": "" if c.padded else _MENDED.replace("LANES", str(lanes)),
         "TOTAL_B": _argument(sizes, c.batch), "TOTAL_M": _argument(sizes, c.m),
         "TOTAL_N": _argument(sizes, c.n), "TOTAL_K": _argument(sizes, c.k),
         "PIECES": _argument(sizes, plan.pieces) if split else "1",
@@ -199,8 +239,10 @@ def _declarations(c: Contraction, tile: Tile) -> str:
     texts are compiled together."""
     lines = [f"const int {name} = {value};\n" for name, value in _constants(tile).items()]
     declarations = dict.fromkeys((LINES, c.left.declarations, c.right.declarations))
+    mend = (_FACTOR_TF32 if tile.engine == "tf32" else _FACTOR) + _MEND
     return "".join((
-        "namespace NAME_parts {\n", *lines, *declarations, _multiply(c, tile), "}\n",
+        "namespace NAME_parts {\n", *lines, *declarations, _multiply(c, tile),
+        "" if c.padded else mend, "}\n",
     ))
 
 
