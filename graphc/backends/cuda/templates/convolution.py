@@ -153,10 +153,10 @@ def _forward(p: Parts) -> _Product:
     filled, pixels = p.filled(p.channels), p.pixels("y")
     taps = math.prod(g.window)
     left = p.patches("left", p.right, "depth")
-    right = write.gathered("right", "Filters", p.left, "depth", p.filter_offset(p.left, "b"), (
-        write.number(p.filters), write.number(p.channels), write.number(taps),
-        write.divisor(filled),
-    ))
+    right = write.gathered(
+        "right", "Filters", p.left, "depth", p.filter_offset(p.left, "b"), p.channels,
+        (write.number(p.filters), write.number(taps), write.divisor(filled)),
+    )
     place, epilogue = pixelwise(p, "y", p.channel("b", "n", p.filters))
     return _Product(g.groups, pixels, p.filters, taps * filled, left, right, place, epilogue)
 
@@ -186,15 +186,24 @@ def _input_grad(p: Parts) -> _Product:
         f"{declared} const Phase<{p.rank}> phase = "
         f"phase_of<{p.rank}>({number}, stride, low, dilation, between, window);"
     )
-    left = write.gathered("left", "Reaches", p.right, "depth", p.offset(p.right, part, p.filters), (
-        write.number(lines), write.number(p.filters), write.divisor(filled),
-        write.divisors(places), write.divisors(taps), write.each(g.output), write.each(g.window),
-        write.each(between), write.each(back), "phase",
-    ))
-    right = write.gathered("right", "PhaseWeights", p.left, "rows", p.filter_offset(p.left, part), (
-        write.number(p.filters), write.number(p.channels), write.divisor(filled),
-        write.divisors(taps), write.each(g.window), write.each(between), "phase",
-    ))
+    ones = f"{{{', '.join('1' * p.rank)}}}"
+    low, there = (
+        f"{{{', '.join(f'phase.{field}[{d}]' for d in range(p.rank))}}}"
+        for field in ("low", "there")
+    )
+    left = write.gathered(
+        "left", "Windows", p.right, "depth", p.offset(p.right, part, p.filters), p.filters, (
+            write.number(lines), write.divisor(filled), write.divisors(places),
+            write.divisors(taps), write.each(g.output), ones, low,
+            write.each([-step for step in back]), there,
+        )
+    )
+    right = write.gathered(
+        "right", "PhaseWeights", p.left, "rows", p.filter_offset(p.left, part), p.channels, (
+            write.number(p.filters), write.divisor(filled), write.divisors(taps),
+            write.each(g.window), write.each(between), "phase",
+        )
+    )
     left = replace(left, make=f"{phase} {left.make}")
     channel = p.channel(part, "n", p.channels)
     if phases == 1:
@@ -210,9 +219,10 @@ def _input_grad(p: Parts) -> _Product:
 def _weight_grad(p: Parts) -> _Product:
     g, write = p.geometry, p.write
     filled, pixels, taps = p.filled(p.channels), p.pixels("y"), math.prod(g.window)
-    left = write.gathered("left", "Pixels", p.left, "rows", p.offset(p.left, "b", p.filters), (
-        write.number(pixels), write.number(p.filters), write.divisor(product(g.output)),
-    ))
+    left = write.gathered(
+        "left", "Pixels", p.left, "rows", p.offset(p.left, "b", p.filters), p.filters,
+        (write.number(pixels), write.divisor(product(g.output))),
+    )
     right = p.patches("right", p.right, "rows")
     by = write.number(filled)
     place, epilogue = _elementwise(
