@@ -152,12 +152,12 @@ class Watch:
                 return None
             numbers.append(found[0])
         for step, made in self.made:
-            kind = type(made._node)
-            if made._node is None or kind is class_of(step.op):
+            node = made._node
+            if node is None or type(node) is class_of(step.op):
                 continue
-            if not isinstance(made._node, OpNode) or made._node.op is not step.op:
+            if not isinstance(node, OpNode) or node.op is not step.op:
                 return None
-            step.kind = kind
+            step.kind = type(node)
         views = any(step.op.view for step in self.steps)
         owned = views and all(part._base is None for part in parts)
         if views and not owned and any(part._base is None for part in parts):

@@ -17,6 +17,9 @@ from .common import Array, Function
 from .indexing import TABLE as INDEXING
 
 Types = Sequence[TensorType]
+# (array, axis, dtype, out, keepdims): by position, as the stubs do not know
+_PEAK: Any = np.maximum.reduce
+_TOTAL: Any = np.add.reduce
 Make = Callable[..., Function | None]  # (types, **attrs): None: the table's function is as good
 
 
@@ -30,7 +33,8 @@ def _number(value: float, types: Types) -> Array:
 
 def _reduction(ufunc: np.ufunc) -> Make:
     def make(types: Types, *, dims: Sequence[int], keepdim: bool) -> Function:
-        reduce, axes = ufunc.reduce, tuple(dims)
+        reduce: Any = ufunc.reduce
+        axes = tuple(dims)
         axis: Any = axes[0] if len(axes) == 1 else axes
         dtype = types[0].dtype.numpy
         if len(axes) == len(types[0].shape) and not keepdim:  # NumPy would make a scalar
@@ -108,14 +112,13 @@ def _iota(types: Types, *, shape: Sequence[int], dim: int, dtype: DType) -> Func
 def _softmax(types: Types, *, dim: int) -> Function | None:
     if types[0].shape[dim] == 0 or len(types[0].shape) == 0:
         return None
-    peak, total = np.maximum.reduce, np.add.reduce
+    peak, total = _PEAK, _TOTAL
     subtract, exp, divide = np.subtract, np.exp, np.true_divide
 
-    def run(x: Array) -> Array:
+    def run(x: Array) -> Any:
         e = subtract(x, peak(x, dim, None, None, True))
         exp(e, e)
-        divide(e, total(e, dim, None, None, True), e)
-        return e
+        return divide(e, total(e, dim, None, None, True), e)
 
     return run
 
@@ -123,10 +126,10 @@ def _softmax(types: Types, *, dim: int) -> Function | None:
 def _log_softmax(types: Types, *, dim: int) -> Function | None:
     if types[0].shape[dim] == 0 or len(types[0].shape) == 0:
         return None
-    peak, total = np.maximum.reduce, np.add.reduce
+    peak, total = _PEAK, _TOTAL
     subtract, exp, log = np.subtract, np.exp, np.log
 
-    def run(x: Array) -> Array:
+    def run(x: Array) -> Any:
         away = subtract(x, peak(x, dim, None, None, True))
         sums = total(exp(away), dim, None, None, True)
         subtract(away, log(sums, sums), away)
@@ -140,7 +143,7 @@ def _layer_norm(types: Types, *, normalized_dims: Sequence[int], eps: float) -> 
     if len(axes) != 1 or not shape or any(t.dtype is not types[0].dtype for t in types):
         return None
     count, one = _number(shape[axes[0]], types), _number(1, types)  # type: ignore[arg-type]
-    small, axis, total = _number(eps, types), axes[0], np.add.reduce
+    small, axis, total = _number(eps, types), axes[0], _TOTAL
 
     def run(x: Array, *parameters: Array) -> Array:
         mean = total(x, axis, None, None, True)
@@ -154,7 +157,8 @@ def _layer_norm(types: Types, *, normalized_dims: Sequence[int], eps: float) -> 
             y *= parameters[0]
         if len(parameters) > 1:
             y += parameters[1]
-        return y
+        found: Array = y
+        return found
 
     return run
 
@@ -167,7 +171,7 @@ def _index(types: Types, *, dim: int, subject: str = "") -> Function | None:
     if len(types) != 2 or subject or not types[1].shape or 0 in (*types[0].shape, *types[1].shape):
         return None
     size = np.uint64(types[0].shape[dim])  # type: ignore[arg-type]
-    highest, slow = np.maximum.reduce, INDEXING["index"]
+    highest, slow = _PEAK, INDEXING["index"]
     axes = tuple(range(len(types[1].shape)))
 
     def run(x: Array, positions: Array) -> Any:

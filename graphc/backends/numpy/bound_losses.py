@@ -27,7 +27,8 @@ def cross_entropy(
     every = np.asarray(shape[0], types[0].dtype.numpy)
     ignoring = 0 <= ignore_index < shape[1]  # type: ignore[operator]
     slow = COMPOSITE["cross_entropy"]
-    peak, total = np.maximum.reduce, np.add.reduce
+    peak: Any = np.maximum.reduce
+    total: Any = np.add.reduce
     attrs = {"ignore_index": ignore_index, "label_smoothing": label_smoothing,
              "reduction": reduction}
 

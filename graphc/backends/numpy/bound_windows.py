@@ -93,9 +93,9 @@ def conv(
     rows = (groups, weight[0] // groups, columns[2])
     result = (count, weight[0], *out)
     padded = (count, shape[1], *whole) if any(pad_low) or any(pad_high) else None
-    inside = (Ellipsis, *[slice(a, a + n) for a, n in zip(pad_low, space, strict=True)])
+    inside: Any = (Ellipsis, *[slice(a, a + n) for a, n in zip(pad_low, space, strict=True)])
 
-    def run(x: Array, w: Array) -> Array:
+    def run(x: Array, w: Array) -> Any:
         if padded is not None:
             wide = np.zeros(padded, dtype)
             wide[inside] = x

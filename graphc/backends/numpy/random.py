@@ -65,7 +65,8 @@ def _tempered(words: Array) -> Array:
     y ^= (y << _SHIFTS[7]) & _MASKS[0]
     y ^= (y << _SHIFTS[15]) & _MASKS[1]
     y ^= y >> _SHIFTS[18]
-    return y
+    found: Array = y
+    return found
 
 
 class Stream:

@@ -172,9 +172,9 @@ _PLAIN = frozenset("?bhilqBfd")
 def item(self: Tensor) -> Any:
     """The only element as a Python number. Raises RuntimeError for other sizes."""
     if local.trace is None and local.counted is None and self._trace is None:
-        array = self._array
-        if type(array) is np.ndarray and array.size == 1 and array.dtype.char in _PLAIN:
-            return array.item()
+        held = self._array
+        if type(held) is np.ndarray and held.size == 1 and held.dtype.char in _PLAIN:
+            return held.item()
     array = known(self)
     trace = local.trace
     _require_elements(self)
