@@ -68,32 +68,31 @@ def _flat(types: Types, attrs: Attrs) -> Form | None:
     return Form(tuple([line if t.shape else () for t in types]), attrs)
 
 
+_MOST_DIMS = 4
+
+
 def _spread(types: Types, attrs: Attrs) -> Form | None:
-    """Two, of which one is repeated along leading dims, or along trailing ones."""
-    if len(types) != 2:
-        return None
-    shapes: list[Any] = [t.shape for t in types]
-    whole = max(shapes, key=math.prod)
-    inputs: list[Shape] = []
-    found = None
-    for shape in shapes:
-        if shape == whole:
-            inputs.append(())
+    """Of different shapes: neighbouring dims along which each is whole, or repeated, are one."""
+    rank = max(len(t.shape) for t in types)
+    wide: list[Any] = [(1,) * (rank - len(t.shape)) + tuple(t.shape) for t in types]
+    whole = [max(sizes) for sizes in zip(*wide, strict=True)]
+    groups: list[tuple[tuple[bool, ...], int]] = []  # (who is repeated, how many elements)
+    for d, size in enumerate(whole):
+        if size == 1:
             continue
-        wide = (1,) * (len(whole) - len(shape)) + tuple(shape)
-        if len(shape) > len(whole) or not shape:
-            return None
-        ones = [d for d, (a, b) in enumerate(zip(wide, whole, strict=True)) if a == 1 and b != 1]
-        first, behind = ones[0], ones[-1] + 1
-        if ones != list(range(first, behind)) or (first > 0 and behind < len(whole)):
-            return None
-        cut = behind if first == 0 else first
-        n, m = math.prod(whole[:cut]), math.prod(whole[cut:])
-        found = n, m
-        inputs.append(_dims(one=1, m=m) if first == 0 else _dims(n=n, one=1))
-    if found is None:
+        repeated = tuple([sizes[d] == 1 for sizes in wide])
+        if groups and groups[-1][0] == repeated:
+            groups[-1] = repeated, groups[-1][1] * size
+        else:
+            groups.append((repeated, size))
+    if len(groups) > _MOST_DIMS or any(any(r) and all(r) for r, _ in groups):
         return None
-    return Form(tuple([each or _dims(n=found[0], m=found[1]) for each in inputs]), attrs)
+    inputs = [
+        tuple([("", 1) if repeated[i] else (f"n{at}", size)
+               for at, (repeated, size) in enumerate(groups)])
+        for i in range(len(types))
+    ]
+    return Form(tuple(inputs), attrs)
 
 
 def _around(shape: Any, dims: Sequence[int]) -> Shape | None:
