@@ -24,7 +24,6 @@ from .entry_grads import GRADS
 from .entry_words import FUNCTIONS
 from .layouts import USED_AT
 
-
 # words are loaded in place: nothing inlines calls
 _LOAD = re.compile(r"(%[\w.]+) = call (i64|ptr) @(?:word|pointer)\(ptr (%[\w.]+), i64 ([\w.%]+)\)")
 _LOADED = r"\1.place = getelementptr i64, ptr \3, i64 \4\n  \1 = load \2, ptr \1.place"
