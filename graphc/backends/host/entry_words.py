@@ -1,4 +1,5 @@
-"""The tables that entry.py fills for native code (entry_text.py), which is at hand where it is kept."""
+"""The words of what entry.py fills for native code, whose text (entry_text.py) only compiling
+needs."""
 
 from __future__ import annotations
 
