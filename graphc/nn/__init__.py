@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 
 _NAMES = {
-    "modules": " ".join(modules.__all__),
+    "modules": " ".join(modules._NAMES.values()),
     "parallel": "DataParallel",
     "parameter": "Buffer Parameter UninitializedBuffer UninitializedParameter",
 }

@@ -4,6 +4,7 @@ asked for."""
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from ...frontend.tensors_only import tensors_only
 from ...on_demand import on_demand
 
 if TYPE_CHECKING:
@@ -226,8 +227,6 @@ _FROM_MODULES_UTILS = frozenset({"_single", "_pair", "_triple", "_list_with_defa
 
 
 def _for_tensors(names: dict[str, Any]) -> dict[str, Any]:
-    from ...frontend.tensors_only import tensors_only
-
     return tensors_only(names, __name__)
 
 
