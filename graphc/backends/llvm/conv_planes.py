@@ -5,20 +5,19 @@
 """
 
 import enum
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from graphc.backends.llvm.conv_geometry import HEIGHT, WIDTH, Conv, Words
 from graphc.backends.llvm.gemm_descriptor import WORDS, Descriptor, Word
-from graphc.backends.llvm.gemm_pack import Source, first_lanes, store_masked
-from graphc.backends.llvm.gemm_plan import Number, choose, value_of
+from graphc.backends.llvm.gemm_pack import Source
+from graphc.backends.llvm.gemm_plan import Number, value_of
 from graphc.backends.llvm.gemm_stages import give_slot, run_symbol, take_slot
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Function, Module, Value
 from graphc.backends.llvm.values import lane_numbers, shuffle_mask
 from graphc.ir import dtypes
-from graphc.ir.kernel.blocking import MOST_SLOTS, POINTER_BYTES
-from graphc.ir.kernel.plan_planes import VECTORS, Strips, by_planes, strips
+from graphc.ir.kernel.blocking import MOST_SLOTS
+from graphc.ir.kernel.plan_planes import VECTORS, Strips, by_planes, offsets_bytes, strips
 
 
 class Work(enum.IntEnum):
@@ -114,6 +113,10 @@ def _fill_offsets(f: Function, r: Words, w: Words, tile: Tile) -> None:
         f.store(f.mul(offset, tile.bytes), "i64", f.gep(offsets, tap, "i64"), 8)
 
 
+_Line = Callable[[str, str, str], None]  # (source, whether it is in the plane, goal)
+_Copy = Callable[[Value], _Line]  # (coordinate of the first column)
+
+
 class _Chunk:
     """The function that does some strips."""
 
@@ -167,45 +170,47 @@ class _Chunk:
 
     def _copy_strip(self, source: str, start: Value) -> None:
         """The parts of a strip, zeros where they are outside of the plane."""
-        f, tile, (step, across) = self.f, self.tile, self.steps
-        single, pairs = f.cmp("eq", across, 1), f.cmp("eq", across, 2)
-        height, width = self.inputs
-        with f.loop(0, step) as of_line, f.loop(0, self.w.read(Work.LINES)) as line:
-            place = f.add(f.mul(f.add(start, line), step), f.sub(of_line, self.lows[0]))
-            limit = choose(f, f.cmp("ult", place, height), width, 0)
-            from_line = f.gep(source, f.mul(place, width), tile.element)
-            part = f.mul(f.mul(of_line, across), self.part)
-            to = f.gep(self.copy, f.add(part, f.mul(line, self.pitch)), tile.element)
-            with f.loop(0, self.pitch, tile.lanes) as column:
-                mask = first_lanes(f, tile, f.sub(self.pitch, column))
-                begin = f.sub(f.mul(column, across), self.lows[1])
-                goal = f.gep(to, column, tile.element)
-                with self._one_of(single, pairs) as (one, two, many):
-                    f.block(one)
-                    store_masked(f, tile, self._read(from_line, begin, limit), goal, mask)
-                    f.br(self.after)
-                    f.block(two)
-                    self._read_pairs(from_line, begin, limit, goal, mask)
-                    f.br(self.after)
-                    f.block(many)
-                    with f.loop(0, across) as of_column:
-                        at = f.add(begin, of_column)
-                        value = self._gather(from_line, at, limit)
-                        behind = f.gep(goal, f.mul(of_column, self.part), tile.element)
-                        store_masked(f, tile, value, behind, mask)
-                    f.br(self.after)
-
-    @contextmanager
-    def _one_of(self, single: str, pairs: str) -> Iterator[tuple[str, str, str]]:
-        """Labels of three cases, each of which ends by going to `after`."""
-        f = self.f
+        f, step = self.f, self.steps[1]
+        single, pairs = f.cmp("eq", step, 1), f.cmp("eq", step, 2)
         one, other, two, many = (f.label(name) for name in ("one", "other", "two", "many"))
-        self.after = f.label("after")
+        done = f.label("copied")
         f.cond_br(single, one, other)
         f.block(other)
         f.cond_br(pairs, two, many)
-        yield one, two, many
-        f.block(self.after)
+        for label, copy in ((one, self._single), (two, self._pairs), (many, self._apart)):
+            f.block(label)
+            self._copy_columns(source, start, copy)
+            f.br(done)
+        f.block(done)
+
+    def _copy_columns(self, source: str, start: Value, copy: _Copy) -> None:
+        """A register of columns of all lines, the last first: whole registers are stored, and what
+        they have too many is in the next line, whose first columns come later."""
+        f, tile, (step, across) = self.f, self.tile, self.steps
+        height, width = self.inputs
+        registers = f.floordiv(f.add(self.pitch, tile.lanes - 1), tile.lanes)
+        with f.loop(0, registers) as index:
+            column = f.mul(f.sub(f.sub(registers, 1), index), tile.lanes)
+            begin = f.sub(f.mul(column, across), self.lows[1])
+            lines = copy(begin)
+            with f.loop(0, step) as of_line:
+                part = f.mul(f.mul(of_line, across), self.part)
+                to = f.gep(self.copy, f.add(part, column), tile.element)
+                first = f.sub(f.add(f.mul(start, step), of_line), self.lows[0])
+                with f.loop(0, self.w.read(Work.LINES)) as line:
+                    place = f.add(first, f.mul(line, step))
+                    inside = f.cmp("ult", place, height)
+                    at = f.gep(source, f.add(f.mul(place, width), begin), tile.element)
+                    lines(at, inside, f.gep(to, f.mul(line, self.pitch), tile.element))
+
+    def _inside(self, begin: Value, distance: Value = 1) -> str:
+        """The lanes whose columns, so far apart, are in the plane."""
+        f, ints = self.f, self.ints
+        lanes = lane_numbers(self.tile.lanes)
+        if distance != 1:
+            lanes = f.let(f"mul {ints} {lanes}, {self._splat(distance)}")
+        places = f.let(f"add {ints} {self._splat(begin)}, {lanes}")
+        return f.let(f"icmp ult {ints} {places}, {self._splat(self.inputs[1])}")
 
     def _splat(self, value: Value) -> str:
         f, ints = self.f, self.ints
@@ -213,37 +218,56 @@ class _Chunk:
         zeros = f"<{self.tile.lanes} x i32> zeroinitializer"
         return f.let(f"shufflevector {ints} {start}, {ints} poison, {zeros}")
 
-    def _inside(self, begin: Value, limit: Value, distance: Value = 1) -> str:
-        """The lanes whose coordinates, so far apart, are from 0 to before the limit."""
-        f, ints = self.f, self.ints
-        lanes = lane_numbers(self.tile.lanes)
-        if distance != 1:
-            lanes = f.let(f"mul {ints} {lanes}, {self._splat(distance)}")
-        places = f.let(f"add {ints} {self._splat(begin)}, {lanes}")
-        return f.let(f"icmp ult {ints} {places}, {self._splat(limit)}")
+    def _where(self, inside: str, mask: str) -> str:
+        """A mask, none of it where the line is not in the plane."""
+        kind = f"<{self.tile.lanes} x i1>"
+        return self.f.let(f"select i1 {inside}, {kind} {mask}, {kind} zeroinitializer")
 
-    def _read(self, line: str, begin: Value, limit: Value) -> str:
-        mask = self._inside(begin, limit)
-        return self.source.load_masked(self.f, self.f.gep(line, begin, self.tile.element), mask)
+    def _single(self, begin: Value) -> _Line:
+        f, tile = self.f, self.tile
+        mask = self._inside(begin)
 
-    def _read_pairs(self, line: str, begin: Value, limit: Value, goal: str, mask: str) -> None:
+        def line(at: str, inside: str, to: str) -> None:
+            value = self.source.load_masked(f, at, self._where(inside, mask))
+            f.store(value, tile.vector, to, tile.bytes)
+
+        return line
+
+    def _pairs(self, begin: Value) -> _Line:
         """Both parts of a stride of 2: the even and the odd lanes of two registers."""
         f, tile = self.f, self.tile
-        low = self._read(line, begin, limit)
-        high = self._read(line, f.add(begin, tile.lanes), limit)
-        for odd in (0, 1):
-            order = shuffle_mask(odd, tile.lanes, 2)
-            value = f.let(f"shufflevector {tile.vector} {low}, {tile.vector} {high}, {order}")
-            place = f.gep(goal, self.part, tile.element) if odd else goal
-            store_masked(f, tile, value, place, mask)
+        masks = [self._inside(begin), self._inside(f.add(begin, tile.lanes))]
 
-    def _gather(self, line: str, begin: Value, limit: Value) -> str:
-        f, across = self.f, self.steps[1]
-        mask = self._inside(begin, limit, across)
-        numbers = lane_numbers(self.tile.lanes)
+        def line(at: str, inside: str, to: str) -> None:
+            low, high = (
+                self.source.load_masked(
+                    f, f.gep(at, index * tile.lanes, tile.element), self._where(inside, mask)
+                )
+                for index, mask in enumerate(masks)
+            )
+            for odd in (0, 1):
+                order = shuffle_mask(odd, tile.lanes, 2)
+                value = f.let(f"shufflevector {tile.vector} {low}, {tile.vector} {high}, {order}")
+                place = f.gep(to, self.part, tile.element) if odd else to
+                f.store(value, tile.vector, place, tile.bytes)
+
+        return line
+
+    def _apart(self, begin: Value) -> _Line:
+        """The parts of any stride, lane by lane."""
+        f, tile, across = self.f, self.tile, self.steps[1]
+        numbers = lane_numbers(tile.lanes)
         offsets = f.let(f"mul {self.ints} {numbers}, {self._splat(across)}")
-        place = f.gep(line, begin, self.tile.element)
-        return self.source.gather(f, place, f"{self.ints} {offsets}", mask)
+
+        def line(at: str, inside: str, to: str) -> None:
+            with f.loop(0, across) as part:
+                mask = self._where(inside, self._inside(f.add(begin, part), across))
+                place = f.gep(at, part, tile.element)
+                value = self.source.gather(f, place, f"{self.ints} {offsets}", mask)
+                behind = f.gep(to, f.mul(part, self.part), tile.element)
+                f.store(value, tile.vector, behind, tile.bytes)
+
+        return line
 
     # --- the sums -------------------------------------------------------------------------------
 
@@ -253,6 +277,7 @@ class _Chunk:
         offsets = self.w.read_pointer(Work.OFFSETS)
         with f.loop(0, f.mul(lines, self.pitch), VECTORS * tile.lanes) as position:
             start = f.gep(self.copy, position, tile.element)
+            to = f.gep(self.sums, position, tile.element)
             zeros = [(tile.vector, tile.zero())] * VECTORS
             loop = f.carry_loop(0, self.taps, 1, zeros)
             at = f.gep(start, f.load(f.gep(offsets, loop.index, "i64"), "i64", 8), "i8")
@@ -263,7 +288,6 @@ class _Chunk:
                 place = f.gep(at, index * tile.lanes, tile.element)
                 value = f.load(place, tile.vector, tile.bytes)
                 sums.append(tile.multiply_add(f, weight, value, total))
-            to = f.gep(self.sums, position, tile.element)
             for index, total in enumerate(loop.close(sums)):
                 place = f.gep(to, index * tile.lanes, tile.element)
                 f.store(total, tile.vector, place, tile.bytes)
@@ -281,7 +305,3 @@ class _Chunk:
                 f.store(value, tile.vector, f.gep(to, column, tile.element), tile.bytes)
         return f.let(f"select i1 {excess}, ptr {dense}, ptr {self.sums}")
 
-
-def offsets_bytes(taps: Number) -> Number:
-    """Of the table of offsets, which lies in front of the chunks' scratch."""
-    return (taps * POINTER_BYTES + 63) // 64 * 64

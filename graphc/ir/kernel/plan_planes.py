@@ -11,7 +11,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .blocking import ALIGN, Condition, Number, clamp, most, multiple, quotient_up
+from .blocking import (
+    ALIGN,
+    POINTER_BYTES,
+    Condition,
+    Number,
+    clamp,
+    most,
+    multiple,
+    quotient_up,
+)
 
 STRIP_ELEMENTS = 4096  # of the sums of a strip: with the copy they stay in the first caches
 CHUNK_ELEMENTS = 1 << 15  # positions of a chunk
@@ -54,10 +63,10 @@ def strips(
     rows = clamp(STRIP_ELEMENTS // most(pitch, 1), 1, out[0])
     in_plane = quotient_up(out[0], most(rows, 1))
     lines = rows + spans[0]
-    part = lines * pitch
+    part = lines * pitch + lanes  # whole registers are written: the last line's excess
     units = planes * in_plane
     chunk = clamp(CHUNK_ELEMENTS // most(rows * pitch, 1), 1, most(units, 1))
-    # Whole registers are read and written: some elements behind the last belong to nobody.
+    # Whole registers are read, too: some elements behind the last belong to nobody.
     block = VECTORS * lanes
     copied = step[0] * step[1] * part + 2 * block
     sums_at = multiple(copied * itemsize, ALIGN)
@@ -69,3 +78,8 @@ def strips(
         pitch, rows, in_plane, lines, part, units, chunk, quotient_up(units, chunk), sums_at,
         dense_at, scratch,
     )
+
+
+def offsets_bytes(taps: Number) -> Number:
+    """Of the table of where taps begin in a copy, which lies in front of the chunks' scratch."""
+    return multiple(taps * POINTER_BYTES, ALIGN)
