@@ -47,7 +47,7 @@ def planes_symbol(tile: Tile) -> str:
 def asks_for_planes(f: Function, r: Words, channels: Value, outputs: Value) -> str:
     """An i1: a convolution is done so; its operands have the type of the sums, and an image has
     lines of positions at most."""
-    wanted = by_planes(Number(f, channels), Number(f, outputs)).value
+    wanted: str = by_planes(Number(f, channels), Number(f, outputs)).value
     conditions = [f.cmp("ne", r.read(field), 0) for field in (Conv.LEFT_SAME, Conv.RIGHT_SAME)]
     flat = (Conv.INPUT, Conv.WINDOW, Conv.OUTPUT, Conv.STRIDE)
     conditions += [f.cmp("eq", r.read(field), 1) for field in flat]
