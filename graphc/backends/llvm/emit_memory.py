@@ -173,7 +173,8 @@ class Memory(Indices):
             return self._load_contiguous(access, live, fill)
         if where.stride == -1 and where.general is None and live is None:
             return self._load_reversed(access)
-        if where.stride == 2 and where.general is None and dtype.itemsize in (4, 8) and not lanes % 2:
+        even = where.stride == 2 and where.general is None and not lanes % 2
+        if even and dtype.itemsize in (4, 8):
             return self._load_even(access, live, fill)
         pointers = self._lane_addresses(access)
         return self._gather(dtype, pointers, live, fill)
