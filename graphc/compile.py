@@ -36,6 +36,7 @@ from .engine.capture.places import Place
 from .engine.capture.reached import argument_names, reached
 from .engine.capture.recording import FirstUse, Raised, Recording, Terms, Turned
 from .engine.capture.survey import Look, NoGraph, OpenPlace, Survey
+from .engine.limit import limited
 from .engine.marks import Compilers
 from .engine.segments import foreseen
 from .engine.segments.segments import Segments
@@ -79,10 +80,11 @@ class CompiledFunction:
     def __init__(
         self, function: Callable[..., Any], *, dynamic: bool | None = None,
         backend: str = backends.DEFAULT, name: str | None = None, fullgraph: bool = False,
-        shared: SharedBuilds | None = None,
+        shared: SharedBuilds | None = None, max_memory: int | None = None,
     ) -> None:
         self.function = function
         self._shared = shared
+        self.max_memory = max_memory
         self.fullgraph = fullgraph
         self.dynamic = dynamic
         self.backend = backend
@@ -293,7 +295,7 @@ class CompiledFunction:
         if isinstance(recording, Turned):
             return recording
         try:
-            version = build(recording, self.name, self.backend, self._shared)
+            version = build(recording, self.name, self.backend, self._shared, self.max_memory)
         except BaseException:
             recording.restore()
             raise
@@ -444,12 +446,14 @@ class CompiledFunction:
         return CompiledFunction(
             copy.deepcopy(self.function, memo),
             dynamic=self.dynamic, backend=self.backend, fullgraph=self.fullgraph,
+            max_memory=self.max_memory,
         )
 
 
 def compile(
     model: Any = None, *, fullgraph: bool = False, dynamic: bool | None = None,
     backend: Any = None, mode: str | None = None, options: Any = None, disable: bool = False,
+    max_memory: int | str | None = None,
 ) -> Any:
     """Compile a function or Module (torch.compile): as a decorator, with options, or as a call.
 
@@ -458,25 +462,29 @@ def compile(
     torch.compiler.list_backends(None). Where Python needs a tensor's value the function runs in
     segments; `fullgraph` makes that a TraceError, which names every such line and the cure. To
     find them all, Python that cannot be part of a graph runs, once: a file it writes is written.
+    `max_memory` (bytes, "500MB", "2GiB"): of a call, its backward pass, all it is given and leaves.
+    Values are computed again to keep to it (of a whole step to the same bits); what needs more
+    raises MemoryLimitError with a table. It asks for one graph (`fullgraph`), one for each size.
     """
     if model is None:
-        given: Any = {"fullgraph": fullgraph, "dynamic": dynamic, "backend": backend}
-        return functools.partial(compile, mode=mode, options=options, disable=disable, **given)
+        return functools.partial(
+            compile, mode=mode, options=options, disable=disable, max_memory=max_memory,
+            fullgraph=fullgraph, dynamic=dynamic, backend=backend,
+        )
+    settings = {"fullgraph": fullgraph, "dynamic": dynamic} | limited(max_memory, dynamic)
     if disable:
         return model
     kind = backends.canonical(Compilers.backend if backend is None else backend)
     if isinstance(model, Module):
-        return compile_module(model, dynamic=dynamic, backend=kind, fullgraph=fullgraph)
+        return compile_module(model, backend=kind, **settings)
     if not callable(model):
         raise TypeError(f"compile() takes a function or a Module, got {type(model).__name__}")
-    return CompiledFunction(model, dynamic=dynamic, backend=kind, fullgraph=fullgraph)
+    return CompiledFunction(model, backend=kind, **settings)
 
 
-def compile_module(
-    module: Module, *, dynamic: bool | None, backend: str, fullgraph: bool = False
-) -> Module:
-    """A Module of the same class, on the same state, whose calls are compiled."""
-    options: Any = {"dynamic": dynamic, "backend": backend, "fullgraph": fullgraph}
+def compile_module(module: Module, **options: Any) -> Module:
+    """A Module of the same class, on the same state, whose calls are compiled (CompiledFunction's
+    options)."""
     compiled = CompiledFunction(module, name=type(module).__name__, **options)
     again = functools.partial(compile_module, **options)
     return twin_of(module, compiled, (again, (module,)))

@@ -14,6 +14,7 @@ from .. import pipeline
 from ..built import Allocate, Built, Engine
 from ..capture.recording import Recording
 from ..devices import backend_at
+from ..limit import limit_of
 from .backward import CompiledBackwardPlan
 from .parts import Parts, behind
 from .shared_builds import Native, SharedBuilds
@@ -21,15 +22,19 @@ from .version import Specialisation
 
 
 def build(
-    recording: Recording, name: str, backend: str, shared: SharedBuilds | None
+    recording: Recording, name: str, backend: str, shared: SharedBuilds | None,
+    max_memory: int | None = None,
 ) -> Specialisation:
-    """The version that a recording says. `shared`: what equal Modules were compiled to."""
+    """The version that a recording says. `shared`: what equal Modules were compiled to;
+    `max_memory`: raises MemoryLimitError for one that needs more bytes."""
     traced, place = recording.traced, recording.trace.place or None
     graph, settings = traced.graph, configuration.current()
     chosen = backend_at(place, backend)
     options: dict[str, Any] = {
         "config": settings, "mutated": traced.mutated, "name": name, "backend": chosen,
     }
+    if max_memory is not None:
+        options["limit"] = limit_of(traced, max_memory)
     if settings.check >= 2:
         options["example"] = example_inputs(traced)
     allocate = backends.get(chosen).memory.allocate
@@ -77,9 +82,11 @@ def _build_joint(
     and a loss, only the loss may ever be differentiated.
     """
     late = {key: options[key] for key in ("config", "backend")}
+    limit = options.get("limit")
 
     def build(reduced: Graph) -> Built:
-        return pipeline.build(reduced, name=f"{options['name']}_backward", **late)
+        room = None if limit is None else limit.of_backward(split).of_part(reduced)
+        return pipeline.build(reduced, name=f"{options['name']}_backward", limit=room, **late)
 
     several = len(graph.inputs) - inputs > 1
     forward, reverse, split = pipeline.build_pair(graph, inputs, outputs, late=several, **options)

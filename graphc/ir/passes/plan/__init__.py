@@ -287,6 +287,7 @@ class Planner:
     def program(self, room: Room | None = None) -> Program:
         live = [s for s in self.steps if any(w.elements != 0 for w in s.writes)]
         order = schedule(live, self.graph.env)
+        once = len(order)
         if room is not None:
             order = rematerialise(order, room, self.machine)
         size = assign_offsets(order, self.machine)
@@ -297,7 +298,7 @@ class Planner:
         return Program(
             self.graph.name, _named(types), types,
             tuple(n.tensor_type for n in self.graph.outputs), tuple(self.constants),
-            tuple(chain.from_iterable(steps)), size, self.in_place, first,
+            tuple(chain.from_iterable(steps)), size, self.in_place, first, len(order) - once,
         )
 
     def _emit(self, step: Step) -> tuple[ProgramStep, ...]:

@@ -43,10 +43,10 @@ def rematerialise(order: list[Step], room: Room, machine: Machine) -> list[Step]
     if not isinstance(size, int) or size <= room.bytes:
         return order  # of a symbolic size, or there is room
     tried = _Tried(order, size)
-    for first in (room.bytes, max(room.bytes, size - size // _STEP)):
-        _descend(order, first, room, machine, tried)
-        if tried.least <= room.bytes:
-            break
+    _descend(order, room.bytes, room.bytes, room, machine, tried)
+    if tried.least > room.bytes:
+        # a little less at a time, whatever the room: so the least that is found is found again
+        _descend(order, size - size // _STEP, 0, room, machine, tried)
     return tried.order
 
 
@@ -58,9 +58,10 @@ class _Tried:
 
 
 def _descend(
-    order: list[Step], target: int, room: Room, machine: Machine, tried: _Tried
+    order: list[Step], target: int, floor: int, room: Room, machine: Machine, tried: _Tried
 ) -> None:
-    """Make do with `target` bytes, then with less, until the arena fits or nothing more is found."""
+    """Make do with `target` bytes, then with less, until the arena fits or nothing is left.
+    `floor`: at least so many, unless the arena does not pack well."""
     longest = _LONGER * len(order)
     while True:
         found = _within(order, target, room.work, machine.alignment, longest)
@@ -73,8 +74,7 @@ def _descend(
             tried.order, tried.least = order, size
         if size <= room.bytes:
             return
-        # a little less than there is room for, where it does not pack well
-        target = min(target - max(target // _STEP, 1), max(room.bytes, size - size // _STEP))
+        target = min(target - max(target // _STEP, 1), max(floor, size - size // _STEP))
 
 
 def _within(
