@@ -131,18 +131,15 @@ def limit_of(traced: TracedGraph, limit: int) -> Limit:
     """For what a recording says."""
     inputs = tuple(_word(source) for source in traced.inputs)
     outputs = [RESULTS] * len(traced.graph.outputs)
-    former = 0
-    made = {write.value.index for write in traced.grads if _is_new(write.value, traced.mutated)}
-    for i in made:
+    former, written = 0, [write.value for write in traced.grads if write.value is not None]
+    for i in {value.index for value in written if _is_new(value, traced.mutated)}:
         outputs[i] = GRADIENTS
         former += bytes_of_node(traced.graph.outputs[i], traced.graph.env.hints)
     return Limit(limit, ((FORMER, former),) if former else (), inputs, tuple(outputs))
 
 
-def _is_new(value: Output | None, mutated: Mapping[int, int]) -> bool:
-    return value is not None and value.index >= 0 and value.index not in mutated and (
-        value.kind in ("value", "view")
-    )
+def _is_new(value: Output, mutated: Mapping[int, int]) -> bool:
+    return value.kind in ("value", "view") and value.index not in mutated
 
 
 def _word(source: object) -> str:

@@ -139,7 +139,7 @@ def test_a_module_saves_less_for_its_backward() -> None:
 
 def test_what_is_no_one_graph_or_of_any_size_is_refused() -> None:
     run = torch.compile(lambda x: x * float(x.sum()), max_memory="1GB")
-    with pytest.raises(RuntimeError, match="item\(\) needs the value"):
+    with pytest.raises(RuntimeError, match="needs the value of a Tensor"):
         run(torch.ones(3))
     with pytest.raises(ValueError, match="dynamic=True"):
         torch.compile(lambda x: x, max_memory="1GB", dynamic=True)
