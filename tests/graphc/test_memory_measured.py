@@ -93,8 +93,17 @@ def step(x, y):
     return loss
 
 run = torch.compile(step, **options) if kind == "step" else step
+
+def warm_up():  # the compiler's own memory, and that of Python modules, is none of a call's
+    net = torch.compile(nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4)))
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
+    for _ in range(3):
+        optimizer.zero_grad()
+        F.cross_entropy(net(floats(3, 4)), ints(4, 3)).backward()
+        optimizer.step()
+
+warm_up()
 gc.collect()
-torch.ones(8) + 1
 before = now("VmRSS")
 for _ in range(4):
     run(x, y)
@@ -109,11 +118,12 @@ memory = found.memory
 there = memory["parameters"] + memory["arguments"]
 if kind == "module":
     there -= moments  # the optimizer is none of the module's
-print(json.dumps([memory.peak - there, most, memory.peak]))
+loss = 6 * memory["results"] if kind == "module" else 0  # what eager cross_entropy makes on the way
+print(json.dumps([memory.peak - there, most, memory.peak, loss]))
 """
 
 
-def measured(cache: Path, *arguments: str) -> tuple[int, int, int]:
+def measured(cache: Path, *arguments: str) -> list[int]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "GRAPHC_CACHE_DIR": str(cache),
                    "GRAPHC_THREADS": "2"}
     for _ in range(2):  # compiled by the first, so that the second has no compiler in its memory
@@ -122,8 +132,8 @@ def measured(cache: Path, *arguments: str) -> tuple[int, int, int]:
             capture_output=True,
         )
         assert done.returncode == 0, done.stderr
-    predicted, most, peak = json.loads(done.stdout)
-    return predicted, most, peak
+    found: list[int] = json.loads(done.stdout)
+    return found
 
 
 @pytest.mark.slow
@@ -131,9 +141,9 @@ def measured(cache: Path, *arguments: str) -> tuple[int, int, int]:
 @pytest.mark.parametrize("kind", ["step", "module"])
 @pytest.mark.parametrize("name", ["mlp", "conv", "gpt", "lstm"])
 def test_the_predicted_peak_is_what_is_measured(name: str, kind: str, tmp_path: Path) -> None:
-    predicted, most, peak = measured(tmp_path, name, kind, "0")
-    assert abs(predicted - most) < 8e6 + 0.08 * predicted, (predicted, most)
+    predicted, most, peak, loss = measured(tmp_path, name, kind, "0")
+    assert abs(predicted - most) < 5e6 + loss + 0.06 * predicted, (predicted, most)
     limit = int(peak * 0.8)
     if name == "gpt":
-        less, most, peak = measured(tmp_path, name, kind, str(limit))
-        assert peak <= limit and abs(less - most) < 8e6 + 0.08 * less, (less, most)
+        less, most, peak, loss = measured(tmp_path, name, kind, str(limit))
+        assert peak <= limit and abs(less - most) < 5e6 + loss + 0.06 * less, (less, most)

@@ -12,8 +12,7 @@ import threading
 import weakref
 from collections import Counter
 
-import numpy as np
-
+from graphc.backends.host.allocator import alone
 from graphc.ir.memory import Array
 
 SHARED = 1 << 20  # bytes; a call that fills so much takes 100 microseconds
@@ -36,7 +35,7 @@ class Arenas:
                     return self._free.pop(i)
             if self._free:  # a larger one takes its place
                 self._free.pop()
-        return np.empty(size, np.uint8)
+        return alone(size)
 
     def give_back(self, arena: Array) -> None:
         """A call is over."""
