@@ -36,8 +36,9 @@ from .engine.capture.places import Place
 from .engine.capture.reached import argument_names, reached
 from .engine.capture.recording import FirstUse, Raised, Recording, Terms, Turned
 from .engine.capture.survey import Look, NoGraph, OpenPlace, Survey
-from .engine.limit import limited
+from .engine.limit import asked_for
 from .engine.marks import Compilers
+from .engine.mode import USUAL, Mode, mode_of
 from .engine.segments import foreseen
 from .engine.segments.segments import Segments
 from .engine.twin import twin_of
@@ -80,13 +81,13 @@ class CompiledFunction:
     def __init__(
         self, function: Callable[..., Any], *, dynamic: bool | None = None,
         backend: str = backends.DEFAULT, name: str | None = None, fullgraph: bool = False,
-        shared: SharedBuilds | None = None, max_memory: int | None = None,
+        mode: Mode = USUAL, shared: SharedBuilds | None = None,
     ) -> None:
-        self.function = function
+        self.function, self.mode = function, mode
         self._shared = shared
-        self.max_memory = max_memory
-        self.fullgraph = fullgraph
-        self.dynamic = dynamic
+        # what a call needs is known of one graph for known sizes
+        self.fullgraph = fullgraph or mode.max_memory is not None
+        self.dynamic = dynamic if mode.max_memory is None else False
         self.backend = backend
         self.name: str = name or str(getattr(function, "__name__", type(function).__name__))
         self._constants = Constants()  # of the version that is being made
@@ -231,7 +232,7 @@ class CompiledFunction:
         """From now on, run in segments."""
         if self.segments is None:
             self.segments = self._resting or Segments(
-                self.name, self.backend, self._of_module, self.always_compiled
+                self.name, self.backend, self._of_module, self.always_compiled, self.mode
             )
         return self.segments
 
@@ -240,7 +241,8 @@ class CompiledFunction:
     ) -> CompiledFunction:
         """What runs a Module, the function's first argument, as versions of its own."""
         return CompiledFunction(
-            function, dynamic=self.dynamic, backend=self.backend, name=name, shared=shared
+            function, dynamic=self.dynamic, backend=self.backend, name=name, mode=self.mode,
+            shared=shared,
         )
 
     def _rest(self, passing: bool) -> None:
@@ -295,7 +297,7 @@ class CompiledFunction:
         if isinstance(recording, Turned):
             return recording
         try:
-            version = build(recording, self.name, self.backend, self._shared, self.max_memory)
+            version = build(recording, self.name, self.backend, self.mode, self._shared)
         except BaseException:
             recording.restore()
             raise
@@ -445,8 +447,7 @@ class CompiledFunction:
         # a method's copy belongs to the copy of its object
         return CompiledFunction(
             copy.deepcopy(self.function, memo),
-            dynamic=self.dynamic, backend=self.backend, fullgraph=self.fullgraph,
-            max_memory=self.max_memory,
+            dynamic=self.dynamic, backend=self.backend, fullgraph=self.fullgraph, mode=self.mode,
         )
 
 
@@ -462,29 +463,32 @@ def compile(
     torch.compiler.list_backends(None). Where Python needs a tensor's value the function runs in
     segments; `fullgraph` makes that a TraceError, which names every such line and the cure. To
     find them all, Python that cannot be part of a graph runs, once: a file it writes is written.
-    `max_memory` (bytes, "500MB", "2GiB"): of a call, its backward pass, all it is given and leaves.
-    Values are computed again to keep to it (of a whole step to the same bits); what needs more
-    raises MemoryLimitError with a table. It asks for one graph (`fullgraph`), one for each size.
+
+    `mode`: "max-autotune" times how a GPU can compute each product, convolution and attention of
+    known sizes, and takes the quickest way (explain() says what was tried); with "-no-cudagraphs"
+    there are no CUDA graphs. On the CPU these are as the default mode. `max_memory` (bytes, or
+    "500MB", "2GiB"): at most so much for a call, its backward pass, and what both are given and
+    leave. Values are computed again to keep to it (in a whole step to the same bits); what needs
+    more raises MemoryLimitError with a table. It implies `fullgraph`, and a graph for each size.
     """
+    how = mode_of(mode, options)._replace(max_memory=asked_for(max_memory, dynamic))
     if model is None:
-        return functools.partial(
-            compile, mode=mode, options=options, disable=disable, max_memory=max_memory,
-            fullgraph=fullgraph, dynamic=dynamic, backend=backend,
-        )
-    settings = {"fullgraph": fullgraph, "dynamic": dynamic} | limited(max_memory, dynamic)
+        given: Any = {"fullgraph": fullgraph, "dynamic": dynamic, "backend": backend}
+        given |= {"disable": disable, "max_memory": max_memory}
+        return functools.partial(compile, mode=mode, options=options, **given)
     if disable:
         return model
     kind = backends.canonical(Compilers.backend if backend is None else backend)
     if isinstance(model, Module):
-        return compile_module(model, backend=kind, **settings)
+        return compile_module(model, dynamic=dynamic, backend=kind, fullgraph=fullgraph, mode=how)
     if not callable(model):
         raise TypeError(f"compile() takes a function or a Module, got {type(model).__name__}")
-    return CompiledFunction(model, backend=kind, **settings)
+    return CompiledFunction(model, dynamic=dynamic, backend=kind, fullgraph=fullgraph, mode=how)
 
 
 def compile_module(module: Module, **options: Any) -> Module:
-    """A Module of the same class, on the same state, whose calls are compiled (CompiledFunction's
-    options)."""
+    """A Module of the same class, on the same state, whose calls are compiled; `options` are those
+    of CompiledFunction."""
     compiled = CompiledFunction(module, name=type(module).__name__, **options)
     again = functools.partial(compile_module, **options)
     return twin_of(module, compiled, (again, (module,)))

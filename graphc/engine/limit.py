@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..frontend.captured import Output, TensorInput, TracedGraph
 from ..frontend.tensor import Parameter
@@ -45,16 +45,16 @@ def parse_bytes(given: int | str) -> int:
     return given
 
 
-def limited(max_memory: int | str | None, dynamic: bool | None) -> dict[str, Any]:
-    """What compile(max_memory=...) sets besides: memory is known of one graph with known sizes."""
+def asked_for(max_memory: int | str | None, dynamic: bool | None) -> int | None:
+    """The bytes of compile(max_memory=...); memory is known for known sizes alone."""
     if max_memory is None:
-        return {}
+        return None
     if dynamic:
         raise ValueError(
             "compile(max_memory=..., dynamic=True): what a call needs is known for known sizes "
             "alone. Cure: leave out dynamic=True; each size is then compiled by itself"
         )
-    return {"max_memory": parse_bytes(max_memory), "fullgraph": True, "dynamic": False}
+    return parse_bytes(max_memory)
 
 
 class Limit(NamedTuple):

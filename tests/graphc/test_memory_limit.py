@@ -1,4 +1,4 @@
-"""compile(max_memory=...): kept to by computing again, to the same bits, or refused with a table."""
+"""compile(max_memory=...): kept to by computing values again, or refused with a table."""
 
 from __future__ import annotations
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import backends
-from ... import config as configuration
 from ...frontend.placement import Place
 from ...inspect.example import example_inputs
 from ...ir.graph import Graph
@@ -15,6 +14,7 @@ from ..built import Allocate, Built, Engine
 from ..capture.recording import Recording
 from ..devices import backend_at
 from ..limit import limit_of
+from ..mode import Mode
 from .backward import CompiledBackwardPlan
 from .parts import Parts, behind
 from .shared_builds import Native, SharedBuilds
@@ -22,19 +22,18 @@ from .version import Specialisation
 
 
 def build(
-    recording: Recording, name: str, backend: str, shared: SharedBuilds | None,
-    max_memory: int | None = None,
+    recording: Recording, name: str, backend: str, mode: Mode, shared: SharedBuilds | None
 ) -> Specialisation:
-    """The version that a recording says. `shared`: what equal Modules were compiled to;
-    `max_memory`: raises MemoryLimitError for one that needs more bytes."""
+    """The version that a recording says. `shared`: what equal Modules were compiled to. Raises
+    MemoryLimitError for one that needs more than the mode's bytes."""
     traced, place = recording.traced, recording.trace.place or None
-    graph, settings = traced.graph, configuration.current()
+    graph, settings = traced.graph, mode.config()
     chosen = backend_at(place, backend)
     options: dict[str, Any] = {
         "config": settings, "mutated": traced.mutated, "name": name, "backend": chosen,
     }
-    if max_memory is not None:
-        options["limit"] = limit_of(traced, max_memory)
+    if mode.max_memory is not None:
+        options["limit"] = limit_of(traced, mode.max_memory)
     if settings.check >= 2:
         options["example"] = example_inputs(traced)
     allocate = backends.get(chosen).memory.allocate
