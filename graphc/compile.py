@@ -85,9 +85,8 @@ class CompiledFunction:
     ) -> None:
         self.function, self.mode = function, mode
         self._shared = shared
-        # what a call needs is known of one graph for known sizes
-        self.fullgraph = fullgraph or mode.max_memory is not None
-        self.dynamic = dynamic if mode.max_memory is None else False
+        limited = mode.max_memory is not None  # which is known of one graph for known sizes
+        self.fullgraph, self.dynamic = fullgraph or limited, False if limited else dynamic
         self.backend = backend
         self.name: str = name or str(getattr(function, "__name__", type(function).__name__))
         self._constants = Constants()  # of the version that is being made
@@ -463,13 +462,11 @@ def compile(
     torch.compiler.list_backends(None). Where Python needs a tensor's value the function runs in
     segments; `fullgraph` makes that a TraceError, which names every such line and the cure. To
     find them all, Python that cannot be part of a graph runs, once: a file it writes is written.
-
     `mode`: "max-autotune" times how a GPU can compute each product, convolution and attention of
     known sizes, and takes the quickest way (explain() says what was tried); with "-no-cudagraphs"
-    there are no CUDA graphs. On the CPU these are as the default mode. `max_memory` (bytes, or
-    "500MB", "2GiB"): at most so much for a call, its backward pass, and what both are given and
-    leave. Values are computed again to keep to it (in a whole step to the same bits); what needs
-    more raises MemoryLimitError with a table. It implies `fullgraph`, and a graph for each size.
+    there are no CUDA graphs. On the CPU these are as the default mode. `max_memory`: bytes, or
+    "500MB", for a call, its backward pass, what both are given and leave. Values are computed again
+    to keep to it; what needs more raises MemoryLimitError. Implies `fullgraph`, a graph per size.
     """
     how = mode_of(mode, options)._replace(max_memory=asked_for(max_memory, dynamic))
     if model is None:
@@ -487,8 +484,7 @@ def compile(
 
 
 def compile_module(module: Module, **options: Any) -> Module:
-    """A Module of the same class, on the same state, whose calls are compiled; `options` are those
-    of CompiledFunction."""
+    """A Module of the same class, on the same state, compiled with options of CompiledFunction."""
     compiled = CompiledFunction(module, name=type(module).__name__, **options)
     again = functools.partial(compile_module, **options)
     return twin_of(module, compiled, (again, (module,)))
