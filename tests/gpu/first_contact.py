@@ -49,6 +49,8 @@ STAGES = (
     Stage("attention", 40, "attention beside PyTorch's"),
     Stage("bandwidth", 30, "kernels of rows, columns and elements beside a copy"),
     Stage("libraries", 40, "products by cuBLASLt, between CUDA graphs and captured in them"),
+    Stage("tuning", 45, "each way to multiply, timed: mode max-autotune"),
+    Stage("routines", 20, "linear algebra and Fourier transforms by CuPy"),
     Stage("parity", 50, "operators, modules, optimizers, by the tests of devices"),
     Stage("sanitizer", 15, "compute-sanitizer over the kernels"),
 )

@@ -79,8 +79,8 @@ class Tuner:
         with self._lock:
             cases = [self._case(steps, usual, products, only) for steps in same.values()]
             kept = {
-                case.key: tried for case in cases
-                if (tried := self._timed.find(case.key, len(case.ways), self.directory)) is not None
+                case.key: found for case in cases
+                if (found := self._timed.find(case.key, len(case.ways), self.directory)) is not None
             }
             new = self._measured([c for c in cases if c.key not in kept and not c.why], products)
         for case in cases:
