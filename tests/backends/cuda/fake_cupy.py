@@ -122,7 +122,7 @@ class Fake:
         names = ("isfinite", "broadcast_to", "empty_like", "prod", "matmul", "conj", "abs", "sign",
                  "swapaxes", "maximum", "where", "zeros", "eye", "add", "subtract", "multiply",
                  "divide", "negative", "exp", "log", "sqrt", "sin", "cos", "equal", "not_equal",
-                 "full")
+                 "full", "arange")
         cupy: Any = types.SimpleNamespace(
             cuda=cuda, ndarray=self.wrap,
             **{name: self.lifted(name, getattr(np, name)) for name in names},
@@ -164,6 +164,11 @@ class Array(np.ndarray):
         self.fake.arrive()
         self.fake.calls.append("stored")
         plain(self)[key] = plain(value)
+
+    def copy(self, *rest: Any) -> Any:
+        self.fake.arrive()
+        self.fake.calls.append("copied")
+        return self.fake.here(plain(self))
 
     def astype(self, dtype: Any, *rest: Any, **named: Any) -> Any:
         self.fake.arrive()

@@ -226,6 +226,19 @@ def test_memory_is_counted_and_comes_back(fake: Fake, backend: CudaBackend) -> N
     assert torch.cuda.memory_allocated() == before
 
 
+def test_in_place(fake: Fake) -> None:
+    """A view of what is written is copied first; a loop does it again and again."""
+    def step(x: Any) -> None:
+        x.copy_(x.flip(0).transpose(1, 2))
+
+    x, y = gpu(COMPLEX), torch.tensor(COMPLEX)
+    compiled = torch.compile(step)
+    for _ in range(3):
+        compiled(x)
+        step(y)
+        compared(x, y)
+
+
 def test_a_library_that_cupy_lacks(fake: Fake) -> None:
     fake.missing = "linalg.qr"
     try:

@@ -57,15 +57,18 @@ class Session:
             block = device.allocate(max(size, 1), stream)
             return self._pointer(block.address, block.size, block)
 
-        with (
-            cuda.Device(device.index), cuda.ExternalStream(stream, device.index),
-            cuda.using_allocator(allocate),
-        ):
-            last, self._thread.stream = self._thread.stream, stream
-            if last is not None and last != stream:
-                device.driver.wait_for_stream(last)
-                self.library.cupy.fft.config.clear_plan_cache()  # its scratch is the last one's
-            yield
+        try:
+            with (
+                cuda.Device(device.index), cuda.ExternalStream(stream, device.index),
+                cuda.using_allocator(allocate),
+            ):
+                last, self._thread.stream = self._thread.stream, stream
+                if last is not None and last != stream:
+                    device.driver.wait_for_stream(last)
+                    self.library.cupy.fft.config.clear_plan_cache()  # its scratch is the last one's
+                yield
+        finally:
+            device.reactivate()  # CuPy goes back to the device that was current for it
 
     def array(self, address: int, buffer: DeviceArray) -> Any:
         """A contiguous buffer, without a copy."""

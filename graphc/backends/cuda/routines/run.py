@@ -97,6 +97,8 @@ class DeviceRoutine:
                 )
                 made = function_of(self._op)(library, *given, **attrs)
                 results = made if isinstance(made, tuple) else (made,)
+                if _meet(memory, inputs, outputs):  # results may be views of what is written
+                    results = tuple(result.copy() for result in results)
                 for to, result in zip(wanted, results, strict=True):
                     to[...] = result
         except (Unfit, np.linalg.LinAlgError):
@@ -110,3 +112,18 @@ class DeviceRoutine:
             )
             return False
         return True
+
+
+def _meet(
+    memory: CudaMemory, inputs: Sequence[DeviceArray], outputs: Sequence[DeviceArray]
+) -> bool:
+    """Whether an output lies where an input does."""
+    def range_of(buffer: DeviceArray) -> tuple[int, int]:
+        start = memory.address(buffer)
+        return start, start + buffer.nbytes
+
+    written = [range_of(buffer) for buffer in outputs]
+    return any(
+        start < stop_ and start_ < stop
+        for start, stop in map(range_of, inputs) for start_, stop_ in written
+    )

@@ -120,8 +120,7 @@ def _cofactor(library: CuPy, a: Array) -> Array:
     n = s.shape[-1]
     others = xp.empty_like(s)
     for i in range(n):
-        rest = [j for j in range(n) if j != i]
-        others[..., i] = xp.prod(s[..., rest], axis=-1)
+        others[..., i] = xp.prod(xp.where(xp.arange(n) == i, 1, s), axis=-1)
     turned = xp.linalg.det(xp.matmul(u, v))[..., None, None]
     return turned * xp.conj(xp.matmul(u * others[..., None, :], v))
 
