@@ -11,7 +11,7 @@ from ...kernel import Var
 from . import index_maps
 from .body import Body, carrier
 from .loops import linear_shapes
-from .nest import Axis, accesses, coordinates, cost, digits, merge, vector_axis
+from .nest import Axis, accesses, coordinates, cost, digits, hint, merge, vector_axis
 from .scope import Value, Writer
 from .values import Values
 
@@ -50,11 +50,22 @@ def plan_reductions(body: Body) -> ReductionPlan:
     found = accesses(axes, lambda w, a, r: _trial(body, plan, w, a, r))
     plan.axes = merge(axes, found)
     plan.vector = vector_axis(plan.axes, found)
+    if _goes_across(body, plan):
+        plan.vector = next(i for i, axis in enumerate(plan.axes) if axis.reduced)
     if any(plan.columns):  # rows are kept in the lanes, and so are the sums
         plan.vector = max(i for i, axis in enumerate(plan.axes) if axis.reduced)
     if plan.axes[plan.vector].reduced:
         plan.tiles = _tiles(body, plan)
     return plan
+
+
+def _goes_across(body: Body, plan: ReductionPlan) -> bool:
+    """Whether lanes share out the rows of few columns, rather than have one each to go along."""
+    machine = body.machine
+    if [axis.reduced for axis in plan.axes] != [True, False] or any(plan.full):
+        return False
+    rows, columns = (hint(body, axis.size) for axis in plan.axes)
+    return rows >= machine.piece_steps and rows * columns <= machine.across
 
 
 def _axes(body: Body) -> list[Axis]:
