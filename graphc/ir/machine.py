@@ -99,7 +99,8 @@ class Machine:
     reductions are cut, in pieces of at least `piece_steps` of them where blocks are few, and done
     in stages. Of at most `across` elements, which are in a cache that all share, lanes share out
     the rows of each column, wherever these lie: then there is one stage. One that goes along rows
-    and adds up columns beside them takes at least `rows_least` rows. Where it `hoists`, what is the same for all parallel iterations stands before them.
+    and adds up columns beside them takes at least `rows_least` rows. Where it `hoists`,
+    what is the same for all parallel iterations stands before them.
 
     A template's work is cut in pieces of at least `template_flops` floating-point operations, in
     at most `template_chunks` pieces; `tiling` says how a piece is computed (None: no template is

@@ -9,11 +9,11 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from graphc.backends.cuda.indices import index_text
 from graphc.backends.cuda.instructions import INSTRUCTIONS
 from graphc.backends.cuda.prelude import PRELUDE
 from graphc.backends.cuda.scalar import c_type
 from graphc.backends.cuda.source import Source, Stage, Target
+from graphc.backends.cuda.statements.indices import index_text
 from graphc.backends.cuda.templates import attention_engines as engines
 from graphc.backends.cuda.templates import attention_text as texts
 from graphc.backends.cuda.templates import attention_warpgroups as groups
