@@ -234,12 +234,12 @@ def test_registers(
     architecture: str, golden: Callable[[str, str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What they use is recorded; one that spills fails."""
-    compiler = needs.compiler()
+    nvrtc = needs.compiler(12)
     monkeypatch.setattr(gemm_plan, "BLOCKS", 1)
     lines = []
     for case in (Case("bf16", 256, 264, 64), Case("f32", 256, 256, 64), Case("bf16", 9, 64, 512)):
         source = emit(case.kernel(), Target(architecture))
-        uses = compiler.compile(source.text, architecture).uses
+        uses = nvrtc.compile(source.text, architecture).uses
         assert all(use.spilled == 0 for use in uses.values()), case
         for stage in source.stages:
             lines.append(
@@ -247,4 +247,5 @@ def test_registers(
                 f"{uses[stage.name].registers} registers, {stage.threads} threads, "
                 f"{stage.shared} bytes\n"
             )
-    golden(f"cuda/tallies_{architecture}.txt", "".join(lines))
+    if nvrtc.version == (12, 9):
+        golden(f"cuda/tallies_{architecture}.txt", "".join(lines))
