@@ -10,19 +10,19 @@ from ..dim import DimEnv, ceil_div, product, unwrap
 from ..op import Attrs, Op, register
 from ..rounding import DELICATE
 from ..types import TensorType, Type
-from ._rules import ops, sum_dims
-from ._types import Types, fail, require_dtype
+from ._rules import accumulation_dtype, cast, ops, sum_dims
+from ._types import FLOATS, Types, fail, require_dtype
 
 KINDS = ("sum", "mean", "squares")
 
 
 def _partial_type(types: Types, attrs: Attrs, env: DimEnv) -> Type:
     (x,) = types
-    require_dtype("partial", x.dtype, (dtypes.f32, dtypes.f64))
+    require_dtype("partial", x.dtype, FLOATS)
     if x.rank < 2 or attrs["rows"] < 1 or attrs["kind"] not in KINDS:
         fail(f"partial: {attrs['kind']} of {attrs['rows']} rows of a tensor of {x.rank} dims")
     blocks = ceil_div(product(x.shape[:-1]), attrs["rows"])
-    return TensorType(x.dtype, (unwrap(blocks), x.shape[-1]))
+    return TensorType(accumulation_dtype(x.dtype), (unwrap(blocks), x.shape[-1]))
 
 
 def elements(x: Any, shape: Any, rows: int) -> Any:
@@ -38,6 +38,29 @@ def elements(x: Any, shape: Any, rows: int) -> Any:
     return ops.cast(ops.minimum(most - number * rows, rows), dtype=kind)
 
 
+def _spread(blocks: Any, shape: Any, rows: int) -> Any:
+    """Each block's row for every row of a tensor of that shape."""
+    count, columns = unwrap(product(shape[:-1])), shape[-1]
+    number, _ = blocks.type.shape
+    each = ops.reshape(blocks, shape=(number, 1, columns))
+    every = ops.expand(each, shape=(number, rows, columns))
+    flat = ops.reshape(every, shape=(unwrap(number * rows), columns))
+    flat = ops.slice(flat, starts=(0, 0), stops=(count, columns), steps=(1, 1))
+    return ops.reshape(flat, shape=shape)
+
+
+def _partial_vjp(
+    grads: Any, inputs: Any, outs: Any, needs: Any, *, rows: int, kind: str
+) -> Any:
+    (x,), shape, wide = inputs, inputs[0].type.shape, outs[0].type.dtype
+    g = grads[0] / elements(outs[0], shape, rows) if kind == "mean" else grads[0]
+    spread = _spread(g, shape, rows)
+    if kind == "squares":
+        mean = ops.partial(x, rows=rows, kind="mean")
+        spread = (cast(x, wide) - _spread(mean, shape, rows)) * (spread + spread)
+    return (cast(spread, x.type.dtype),)
+
+
 def _partial(x: Any, *, rows: int, kind: str) -> Any:
     shape = x.type.shape
     count, columns = unwrap(product(shape[:-1])), shape[-1]
@@ -50,6 +73,7 @@ def _partial(x: Any, *, rows: int, kind: str) -> Any:
             flat = ops.pad(flat, low=(0, 0), high=(behind, 0), interior=(0, 0), value=0.0)
         return ops.reshape(flat, shape=(blocks, rows, columns))
 
+    x = cast(x, accumulation_dtype(x.type.dtype))
     flat = ops.reshape(x, shape=(count, columns))
     total = sum_dims(blocked(flat), (1,))
     if kind == "sum":
@@ -57,18 +81,17 @@ def _partial(x: Any, *, rows: int, kind: str) -> Any:
     mean = total / elements(x, shape, rows)
     if kind == "mean":
         return mean
-    each = ops.expand(ops.reshape(mean, shape=(blocks, 1, columns)), shape=(blocks, rows, columns))
-    means = ops.reshape(each, shape=(unwrap(blocks * rows), columns))
-    left = flat - ops.slice(means, starts=(0, 0), stops=(count, columns), steps=(1, 1))
+    left = flat - _spread(mean, (count, columns), rows)
     return sum_dims(blocked(left * left), (1,))
 
 
 register(
     Op(
-        "partial", "composite", _partial_type, None, _partial, arity=1, attrs=("rows", "kind"),
-        nondifferentiable="it is made of sums when gradients are there",
+        "partial", "composite", _partial_type, _partial_vjp, _partial, arity=1,
+        attrs=("rows", "kind"),
         cost=None, rounding=DELICATE, takes_complex=False,
         doc="x [..., C] seen as [P, C], in blocks of `rows` rows, the last one shorter: the sum, "
-        "the mean, or the sum of squares around the mean, of each block's columns [blocks, C].",
+        "the mean, or the sum of squares around the mean, of each block's columns [blocks, C], at "
+        "least in float32.",
     )
 )

@@ -11,7 +11,7 @@ import pytest
 
 from graphc.backends.cuda import apart
 from graphc.backends.cuda.emit import emit
-from graphc.backends.cuda.emulator import ALL, Schedule, Toolchain
+from graphc.backends.cuda.emulator import ALL, Library, Schedule, Toolchain
 from graphc.backends.cuda.source import Source, Target
 from graphc.backends.cuda.templates import gemm_plan, renders
 from graphc.backends.numpy import TABLE
@@ -46,7 +46,8 @@ class Case(NamedTuple):
         d, m, n, k = self.dtype, self.m, self.n, self.k
         wide = "f64" if d == "f64" else "f32"
         blocks = -(-m // self.rows) * n
-        store = "" if self.bare else f"store o[{n}*m + n] = {f'cast.{d}(t0)' if d != wide else 't0'}"
+        rounded = "t0" if d == wide else f"cast.{d}(t0)"
+        store = "" if self.bare else f"store o[{n}*m + n] = {rounded}"
         a = f"{k}*m + k" if self.left == "k" else f"{m}*k + m"
         outs = ", ".join(f"p{i}: {wide}[{blocks}] out" for i in range(4))
         kernel = parse_kernel(f"""kernel product(a: {d}[{m * k}] in, w: {d}[{n * k}] in,
@@ -82,20 +83,40 @@ def different(kernel: Kernel, dtype: str, terms: int, results: list[np.ndarray])
     return ""
 
 
-CASES = (
-    Case("bf16", 150, 72, 100), Case("bf16", 70, 66, 264), Case("f16", 129, 40, 64, bare=True),
-    Case("f32", 70, 66, 50), Case("f64", 70, 33, 30), Case("f32", 5, 70, 300),
-    Case("bf16", 16, 72, 520), Case("bf16", 100, 8, 4096, rows=32), Case("f32", 200, 9, 2000),
+FLOATS = Case("f32", 70, 66, 50)
+CASES = (Case("bf16", 150, 72, 100), Case("bf16", 100, 8, 4096, rows=32), FLOATS)
+MORE = (
+    Case("bf16", 70, 66, 264), Case("f16", 129, 40, 64, bare=True), Case("f64", 70, 33, 30),
+    Case("f32", 5, 70, 300), Case("bf16", 16, 72, 520), Case("f32", 200, 9, 2000),
     Case("bf16", 64, 64, 0), Case("f32", 1, 1, 1), Case("bf16", 65, 136, 64, left="r"),
 )
 
 
+def compiled(toolchain: Toolchain, *sources: Source) -> Library:
+    return toolchain.compile({source.stages[0].name: source.text for source in sources})
+
+
+@pytest.fixture(scope="module")
+def library(toolchain: Toolchain) -> Library:
+    return compiled(toolchain, *(emit(case.kernel()) for case in CASES))
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_sums_of_rows(case: Case, toolchain: Toolchain) -> None:
+def test_sums_of_rows(case: Case, library: Library) -> None:
+    check(case, library)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", MORE, ids=str)
+def test_more_sums_of_rows(case: Case, toolchain: Toolchain) -> None:
+    check(case, compiled(toolchain, emit(case.kernel())))
+
+
+def check(case: Case, library: Library) -> None:
+    """As it is meant, and the same whatever the grid."""
     kernel = case.kernel()
     assert kernel.template is not None and renders(kernel.template)
     source = emit(kernel)
-    library = toolchain.compile({source.stages[0].name: source.text})
     results = []
     for blocks, schedule in ((None, SCHEDULES[0]), (1, SCHEDULES[1]), (3, SCHEDULES[2]),
                              (None, SCHEDULES[3])):
@@ -103,14 +124,13 @@ def test_sums_of_rows(case: Case, toolchain: Toolchain) -> None:
         launch(library, source, found, {}, schedule, blocks)
         assert not different(kernel, case.dtype, case.k, found)
         results.append(found)
-    for other in results[1:]:  # whatever the grid
+    for other in results[1:]:
         for x, y in zip(results[0], other, strict=True):
             np.testing.assert_array_equal(x, y)
 
 
 def emitted(kernel: Kernel, way: str, monkeypatch: pytest.MonkeyPatch) -> Source:
     """The code of a way to multiply."""
-    large, small = gemm_plan.TILES[16]
     wide, narrow = gemm_plan.WARPGROUPS
     if way == "small":
         return emit(kernel)
@@ -125,6 +145,7 @@ def emitted(kernel: Kernel, way: str, monkeypatch: pytest.MonkeyPatch) -> Source
         return emit(kernel, Target("sm_90a"))
 
 
+@pytest.mark.slow
 def test_who_multiplies_makes_no_difference(
     toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,7 +155,7 @@ def test_who_multiplies_makes_no_difference(
     results = []
     for way in ("small", "large", "wide", "narrow", "apart"):
         source = emitted(kernel, way, monkeypatch)
-        library = toolchain.compile({source.stages[0].name: source.text})
+        library = compiled(toolchain, source)
         found = arrays(kernel, {})
         sums = None
         if way == "apart":
@@ -149,10 +170,8 @@ def test_who_multiplies_makes_no_difference(
             np.testing.assert_array_equal(x, y)
 
 
-def test_infinities_are_those_of_the_values(toolchain: Toolchain) -> None:
-    case = Case("f32", 70, 66, 50)
-    kernel, source = case.kernel(), emit(case.kernel())
-    library = toolchain.compile({source.stages[0].name: source.text})
+def test_infinities_are_those_of_the_values(library: Library) -> None:
+    kernel, source = FLOATS.kernel(), emit(FLOATS.kernel())
     found, want = arrays(kernel, {}), arrays(kernel, {})
     for each in (found, want):
         each[2][3], each[2][5] = np.inf, np.nan
@@ -163,21 +182,16 @@ def test_infinities_are_those_of_the_values(toolchain: Toolchain) -> None:
         np.testing.assert_array_equal(np.isinf(x), np.isinf(y))
 
 
-def large_mean(toolchain: Toolchain, dtype: str) -> tuple[Any, ...]:
-    kernel = Case(dtype, 640, 8, 1).kernel()
+def test_squares_around_a_large_mean(library: Library) -> None:
+    kernel = Case("f32", 640, 66, 1).kernel()
     source = emit(kernel)
-    library = toolchain.compile({source.stages[0].name: source.text})
     found = arrays(kernel, {})
     found[0][:], found[2][:] = np.random.default_rng(0).normal(1e3, 1, 640), 0
     found[1][:] = 1
     launch(library, source, found, {}, SCHEDULES[0])
-    return found[3].reshape(10, 64, 8).astype("f8"), *found[4:6]
-
-
-def test_squares_around_a_large_mean(toolchain: Toolchain) -> None:
-    values, squares, means = large_mean(toolchain, "f32")
-    np.testing.assert_allclose(means.reshape(10, 8), values.mean(1), rtol=2e-7)
-    np.testing.assert_allclose(squares.reshape(10, 8), values.var(1) * 64, rtol=1e-5)
+    values, (squares, means) = found[3].reshape(10, 64, 66).astype("f8"), found[4:6]
+    np.testing.assert_allclose(means.reshape(10, 66), values.mean(1), rtol=2e-7)
+    np.testing.assert_allclose(squares.reshape(10, 66), values.var(1) * 64, rtol=1e-5)
 
 
 # --- convolutions -----------------------------------------------------------------------------
@@ -217,10 +231,11 @@ def convolutions() -> list[Kernel]:
     return found
 
 
+@pytest.mark.slow
 def test_convolutions(toolchain: Toolchain) -> None:
     kernels = convolutions()
     sources = [emit(kernel) for kernel in kernels]
-    library = toolchain.compile({s.stages[0].name: s.text for s in sources})
+    library = compiled(toolchain, *sources)
     for kernel, source in zip(kernels, sources, strict=True):
         assert kernel.template is not None and renders(kernel.template)
         for schedule in SCHEDULES[1:3]:
@@ -229,6 +244,7 @@ def test_convolutions(toolchain: Toolchain) -> None:
             assert not different(kernel, "f32", 300, found), kernel.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ("sm_80", "sm_90a"))
 def test_registers(
     architecture: str, golden: Callable[[str, str], None], monkeypatch: pytest.MonkeyPatch

@@ -50,8 +50,6 @@ def plan_reductions(body: Body) -> ReductionPlan:
     found = accesses(axes, lambda w, a, r: _trial(body, plan, w, a, r))
     plan.axes = merge(axes, found)
     plan.vector = vector_axis(plan.axes, found)
-    if _goes_across(body, plan):
-        plan.vector = next(i for i, axis in enumerate(plan.axes) if axis.reduced)
     if any(plan.columns):  # rows are kept in the lanes, and so are the sums
         plan.vector = max(i for i, axis in enumerate(plan.axes) if axis.reduced)
     if plan.axes[plan.vector].reduced:
@@ -59,13 +57,15 @@ def plan_reductions(body: Body) -> ReductionPlan:
     return plan
 
 
-def _goes_across(body: Body, plan: ReductionPlan) -> bool:
-    """Whether lanes share out the rows of few columns, rather than have one each to go along."""
+def go_across(body: Body, plan: ReductionPlan) -> None:
+    """Let lanes share out the rows of few columns, rather than have one each to go along."""
     machine = body.machine
     if [axis.reduced for axis in plan.axes] != [True, False] or any(plan.full):
-        return False
+        return
     rows, columns = (hint(body, axis.size) for axis in plan.axes)
-    return rows >= machine.piece_steps and rows * columns <= machine.across
+    if rows >= machine.piece_steps and rows * columns <= machine.across:
+        plan.vector = 0
+        plan.tiles = _tiles(body, plan)
 
 
 def _axes(body: Body) -> list[Axis]:
