@@ -84,7 +84,7 @@ def different(kernel: Kernel, dtype: str, terms: int, results: list[np.ndarray])
 
 
 FLOATS = Case("f32", 70, 66, 50)
-CASES = (Case("bf16", 150, 72, 100), Case("bf16", 100, 8, 4096, rows=32), FLOATS)
+CASES = (Case("bf16", 150, 72, 100), Case("bf16", 100, 8, 600, rows=32), FLOATS)
 MORE = (
     Case("bf16", 70, 66, 264), Case("f16", 129, 40, 64, bare=True), Case("f64", 70, 33, 30),
     Case("f32", 5, 70, 300), Case("bf16", 16, 72, 520), Case("f32", 200, 9, 2000),

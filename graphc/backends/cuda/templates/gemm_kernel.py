@@ -114,6 +114,7 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_COMBINE, 1) NAME_STAGE(P
   const i64 all = TOTAL_B * TOTAL_M * TOTAL_N;
   for (i64 i = ((i64)blockIdx.x * blockDim.x + threadIdx.x) * LANES; i < all;
        i += (i64)gridDim.x * blockDim.x * LANES) {
+    const i64 at_ = i;
     const i64 row = i / TOTAL_N, b = row / TOTAL_M, m = row % TOTAL_M, n = i % TOTAL_N;
     TAKE
     FINISH
@@ -133,7 +134,8 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_COMBINE, 1) NAME_STAGE(P
   }
 }
 """
-_COMBINE = """const ACC* const parts = (const ACC*)scratch + (b * TOTAL_M + m) * TOTAL_N + n;
+_PLACE = "const i64 row = b * TOTAL_M + m, at_ = row * TOTAL_N + n;\n    "
+_COMBINE = """const ACC* const parts = (const ACC*)scratch + at_;
     Pack<ACC, LANES> found = load_pack<LANES>(parts, true);
     for (i64 piece = 1; piece < PIECES; piece++) {
       const Pack<ACC, LANES> more = load_pack<LANES>(parts + piece * all, true);
@@ -141,7 +143,7 @@ _COMBINE = """const ACC* const parts = (const ACC*)scratch + (b * TOTAL_M + m) *
       for (int lane = 0; lane < LANES; lane++) found.x[lane] += more.x[lane];
     }"""
 _FINISH = """const Pack<STORED, LANES> found = load_pack<LANES>(
-        (const STORED*)scratch + (b * TOTAL_M + m) * PITCH + n, true);"""
+        (const STORED*)scratch + row * PITCH + n, true);"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +240,7 @@ def _all(tallies: Tallies, stage: str, take: str, acc: DType, words: dict[str, s
         tall = tallies.rows
         kept = f"(({c_type(acc)}*)shared + line_ * {WIDE} + column_)"
         walk = tallies.walk(Walk(tall, WIDE, _COMBINE_THREADS, _kept_bytes(tallies, acc), kept))
-        text = _ALL_TILES.replace("WALK", walk)
+        text, take = _ALL_TILES.replace("WALK", walk), _PLACE + take
         words |= {"TALL": str(tall), "BROAD": str(WIDE)}
     return _filled(text.replace("TAKE", take), words)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ... import ops
-from ...dim import Size, ceil_div, product, unwrap
+from ...dim import Size, product, unwrap
 from ...graph import Builder, Expr, Graph, Node
 from ...machine import Machine
 from ...ops.composite_partial import elements
@@ -52,16 +52,12 @@ def make_partials(
         wrong = {origin for node, origin in partials.items() if node not in owner}
         if not wrong:
             return made
+        # moments stay together: squares, and their total
         found = {
-            node: _without(each, wrong) for node, each in found.items() if node not in wrong
+            node: each for node, each in found.items()
+            if node not in wrong and each.total not in wrong
         }
-        found = {node: each for node, each in found.items() if each is not None}  # type: ignore[misc]
     return graph
-
-
-def _without(each: _Sum, wrong: set[Node]) -> _Sum | None:
-    """A sum whose other half, if it has one, stays what it was."""
-    return None if each.total in wrong else each
 
 
 # --- which ----------------------------------------------------------------------------------------
@@ -117,12 +113,11 @@ def _is_worth(a: Analysis, epilogues: Epilogues, node: Node) -> bool:
     """Whether a sum reads what a contraction makes, and would read it for its own sake alone."""
     (x,) = node.inputs
     rows, columns = (size for size, _ in pattern_of(node))
-    blocks = ceil_div(rows, a.machine.partial_rows)
     made = [n for n in _cone(a, x) if n in epilogues.owner]
     if isinstance(rows, int) and isinstance(columns, int):
         # the value is read once less; two partial results of each block are written and read
         narrow = min((n.dtype.itemsize for n in made), default=0)
-        saved, added = rows * columns * narrow, int(blocks) * columns * x.dtype.itemsize * 4
+        saved, added = rows * columns * narrow, -(-rows // a.machine.partial_rows) * columns * x.dtype.itemsize * 4
         if saved <= added or rows * columns < a.machine.split_least:
             return False
     return bool(made) and not any(_along_rows(a, n) for n in made)
@@ -189,13 +184,15 @@ def _rewritten(
                 mean = Expr(builder, new[each.mean])
                 left = terms - ops.reshape(mean, shape=(1, each.x.shape[-1]))
                 terms = partial("squares") + left * left * counted
-        return _sum(terms, node).node
+        return _sum(terms, node)
 
     return remade(graph, make), partials
 
 
-def _sum(terms: Any, node: Node) -> Any:
+def _sum(terms: Any, node: Node) -> Node:
     """The sum over all blocks, in the shape of a sum over rows."""
-    total = ops.sum(terms, dims=(0,), keepdim=False)
     shape: tuple[Size, ...] = node.shape
-    return total if total.shape == shape else ops.reshape(total, shape=shape)
+    total: Expr = ops.sum(terms, dims=(0,), keepdim=False)
+    if total.shape != shape:
+        total = ops.reshape(total, shape=shape)
+    return total.node
