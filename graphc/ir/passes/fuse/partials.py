@@ -117,7 +117,8 @@ def _is_worth(a: Analysis, epilogues: Epilogues, node: Node) -> bool:
     if isinstance(rows, int) and isinstance(columns, int):
         # the value is read once less; two partial results of each block are written and read
         narrow = min((n.dtype.itemsize for n in made), default=0)
-        saved, added = rows * columns * narrow, -(-rows // a.machine.partial_rows) * columns * x.dtype.itemsize * 4
+        blocks = -(-rows // a.machine.partial_rows)
+        saved, added = rows * columns * narrow, blocks * columns * x.dtype.itemsize * 4
         if saved <= added or rows * columns < a.machine.split_least:
             return False
     return bool(made) and not any(_along_rows(a, n) for n in made)
