@@ -51,7 +51,7 @@ with _IMPORTING:
 
 _keep_freed(config.current().keep_freed)
 # eager mode runs on NumPy: the frontend itself knows no backend
-_dispatch.set_runner(_numpy_backend.run)
+_dispatch.set_runner(_numpy_backend.run, _numpy_backend.prepare)
 _numpy_backend.use(_draws.functions(
     lambda: importlib.import_module(".engine.pipeline", __name__).draws(config.current())
 ))
@@ -75,6 +75,7 @@ newaxis = None
 _LAZY = {
     "compile": ".compile", "explain": ".inspect.explain", "save": ".serialization",
     "PerformanceWarning": ".engine.segments.tiers", "compare": ".doubt.compare",
+    "MemoryLimitError": ".frontend.errors",
     "load": ".serialization", "autocast": ".amp", "vmap": ".frontend.vmap",
     "cond": ".frontend.control",
     "while_loop": ".frontend.control", "ops": ".ops_registry", "classes": ".ops_registry",
