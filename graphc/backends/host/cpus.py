@@ -71,11 +71,10 @@ def _mounts(root: Path) -> Iterator[tuple[str, str, str]]:
 
 def _share(folder: Path) -> float | None:
     """The quota of one cgroup."""
-    limit, period = (_words(folder / "cpu.max") + ["", ""])[:2]
-    if not limit:
-        (limit,), (period,) = (
-            (_words(folder / name) or [""])[:1] for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us")
-        )
+    words = _words(folder / "cpu.max")
+    if not words:
+        words = _words(folder / "cpu.cfs_quota_us") + _words(folder / "cpu.cfs_period_us")
+    limit, period = words if len(words) == 2 else ("", "")
     if not (limit.isdecimal() and period.isdecimal()) or int(period) == 0:  # "max", "-1", no file
         return None
     return int(limit) / int(period)
