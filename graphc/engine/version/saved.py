@@ -39,6 +39,7 @@ class SavingNode(FoldedNode):
     inputs: list[np.ndarray]  # of the forward; those that it overwrote, as they were
     input_stamps: dict[int, Stamp]  # by number of the input
     outputs: dict[int, tuple[Any, int, np.ndarray]]  # by number: a stamp, and the memory
+    _roots: frozenset[int] | None = None  # ids of the memory that all this lies in, once asked for
     spent: int | None = None  # operations of the tape that ran and are released, as bits
     _ran: tuple[tuple[bool, ...], Sequence[bool]]  # cotangents and gradients of the last pass
 
@@ -134,6 +135,7 @@ class SavingNode(FoldedNode):
 
     def watch(self, outputs: Mapping[int, tuple[Any, np.ndarray]]) -> None:
         """Note which outputs the user is handed: their storages, and the memory."""
+        self._roots = None
         for number, (storage, array) in outputs.items():
             self.outputs[number] = storage, storage.version, array
         for at, (kind, number) in enumerate(self.places):
@@ -154,6 +156,10 @@ class SavingNode(FoldedNode):
         if self.saved is None or self.stands_for is not None:
             return
         root = storage.root
+        if self._roots is None:  # they become fewer, no others; what is noted keeps them
+            self._roots = frozenset([id(s.root) for s, _ in self._memory().values()])
+        if id(root) not in self._roots:
+            return
         written = [
             (place, watched) for place, (watched, version) in self._memory().items()
             if watched.root is root and version == watched.version

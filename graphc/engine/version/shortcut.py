@@ -30,7 +30,7 @@ from ...frontend.storage import Storage, readers
 from ...frontend.tensor import Parameter, Tensor, from_array
 from ...frontend.tree import LEAVES, Structure, flatten_call
 from ...frontend.values import Eager
-from ..built import Built, concrete_shape, kept_for_backward
+from ..built import Built, before_write, concrete_shape, kept_for_backward
 from ..capture.streams import Draw
 from ..marks import Compilers
 from .call import Call
@@ -119,7 +119,7 @@ class Shortcut:
         if (
             Compilers.stance is not self.stance or promote.Defaults.dtype is not self.dtype
             or configuration.current() is not self.config or Eager.elsewhere is not None
-            or (readers and version.traced.mutations) or Steps.watch is not None
+            or Steps.watch is not None
         ):
             return MISSED
         if self.flat:
@@ -219,6 +219,8 @@ class Shortcut:
         version, executable = self.version, self.executable
         plan, mutated = version.plan, version.engine.mutated
         before: dict[int, Any] = {}
+        if readers and version.traced.mutations:
+            before_write(version.written(call.arguments))
         results: list[Any] = [None] * len(version.engine.output_types)
         if plan is not None:
             call.arrays = version.arrays_of_tensors(call.arguments)
@@ -319,6 +321,13 @@ def shortcut_of(
     conditions.modes(code, local, modes)
     if not _of_arguments(version, leaves, conditions):
         return None
+    tensors = _tensors(version, call)
+    if tensors is None:
+        return None
+    # those of arguments first: they tell a call for another shortcut
+    for facts in tensors:
+        if facts.argument >= 0:
+            conditions.tensor(facts)
     for guard in version.guards.of_calls:
         if isinstance(guard, GradIsThere):
             if not _gradient(guard, leaves, conditions):
@@ -332,8 +341,9 @@ def shortcut_of(
             asked.append(guard)
         owners += [guard] * (len(conditions.words) - len(owners))
     conditions.gather(first, owners)
-    if not _tensors(version, call, conditions):
-        return None
+    for facts in tensors:
+        if facts.argument < 0:
+            conditions.tensor(facts)
     conditions.gradients += _gradients(version, call.dims)
     native = GradIsThere, SameArgument, Differentiable
     asked += [guard for guard in version.guards.of_calls if not isinstance(guard, native)]
@@ -401,8 +411,9 @@ def _gradient(guard: GradIsThere, leaves: list[Any], conditions: Conditions) -> 
     return kind in (Tensor, Parameter)
 
 
-def _tensors(version: Specialisation, call: Call, conditions: Conditions) -> bool:
-    """What tensors are like, those that the graph reads and arguments that it does not."""
+def _tensors(version: Specialisation, call: Call) -> list[TensorFacts] | None:
+    """What tensors are like, those that the graph reads; None: not for native code to ask."""
+    found: list[TensorFacts] = []
     writes = {m.input: m.versions for m in version.traced.mutations}
     differentiable = {
         id(guard.tensor): guard for guard in version.guards.of_calls
@@ -416,7 +427,7 @@ def _tensors(version: Specialisation, call: Call, conditions: Conditions) -> boo
         tensor: Any = call.arguments[index] if index >= 0 else source.tensor
         array = call.arrays[source.number]
         if type(tensor) not in (Tensor, Parameter) or not array.flags.c_contiguous:
-            return False
+            return None
         asks = bits.WRITTEN if source.number in writes else 0
         if source.kind == "grad":
             asks |= bits.OF_GRAD
@@ -426,20 +437,20 @@ def _tensors(version: Specialisation, call: Call, conditions: Conditions) -> boo
         elif id(tensor) in differentiable:
             guard = differentiable.pop(id(tensor))
             if guard.flag is None or guard.hooks:
-                return False
+                return None
             asks |= bits.ASK_GRADIENT | bits.REQUIRES * guard.flag | bits.ASK_HOOKS
             if guard.flag:
                 asks |= bits.ASK_LEAF | bits.LEAF * guard.leaf
-        conditions.tensor(TensorFacts(
+        found.append(TensorFacts(
             index, None if index >= 0 else tensor, type(tensor), source.number, array.dtype,
             array.shape, asks, writes.get(source.number, 0),
         ))
         if gradient_kind(tensor) is None:
-            return False
+            return None
     unread = [
         i for i, leaf in enumerate(call.arguments) if isinstance(leaf, Tensor) and i not in fetched
     ]
-    return not unread and not differentiable
+    return None if unread or differentiable else found
 
 
 def _gradients(version: Specialisation, dims: dict[str, int]) -> list[Gradient]:
