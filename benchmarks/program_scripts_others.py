@@ -24,8 +24,12 @@ def gan(space: SimpleNamespace) -> Step:
             nn.LeakyReLU(0.2, inplace=True),
         ]
 
-    g = nn.Sequential(*block(latent, 64, norm=False), *block(64, 128), nn.Linear(128, size), nn.Tanh())
-    d = nn.Sequential(*block(size, 128, norm=False), *block(128, 64, norm=False), nn.Linear(64, 1), nn.Sigmoid())
+    g = nn.Sequential(
+        *block(latent, 64, norm=False), *block(64, 128), nn.Linear(128, size), nn.Tanh()
+    )
+    d = nn.Sequential(
+        *block(size, 128, norm=False), *block(128, 64, norm=False), nn.Linear(64, 1), nn.Sigmoid()
+    )
     criterion = nn.BCELoss()
     of_g = torch.optim.Adam(g.parameters(), lr=2e-4, betas=(0.5, 0.999))
     of_d = torch.optim.Adam(d.parameters(), lr=2e-4, betas=(0.5, 0.999))
@@ -94,7 +98,8 @@ def actor_critic(space: SimpleNamespace) -> Step:
     class ActorCritic(nn.Module):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
             super().__init__()
-            self.fc1, self.fc_pi, self.fc_v = nn.Linear(4, 256), nn.Linear(256, 2), nn.Linear(256, 1)
+            self.fc1 = nn.Linear(4, 256)
+            self.fc_pi, self.fc_v = nn.Linear(256, 2), nn.Linear(256, 1)
             self.optimizer = torch.optim.Adam(self.parameters(), lr=2e-4)
 
         def pi(self, x: Any, dim: int = 0) -> Any:
@@ -107,7 +112,8 @@ def actor_critic(space: SimpleNamespace) -> Step:
             target = r + 0.98 * self.v(following) * done
             delta = target - self.v(s)
             chosen = self.pi(s, dim=1).gather(1, a)
-            loss = -torch.log(chosen) * delta.detach() + F.smooth_l1_loss(self.v(s), target.detach())
+            loss = -torch.log(chosen) * delta.detach()
+            loss = loss + F.smooth_l1_loss(self.v(s), target.detach())
             self.optimizer.zero_grad()
             loss.mean().backward()
             self.optimizer.step()

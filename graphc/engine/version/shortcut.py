@@ -8,31 +8,30 @@ wrong in one direction only: what it does ask, it asks for identity.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ... import backends
 from ... import config as configuration
 from ...backends.host import entry_text as bits
-from ...backends.host.entry import Code, Conditions, Entry, Gradient, TensorFacts
+from ...backends.host.entry import Conditions, Entry, Gradient, TensorFacts
 from ...backends.host.watched import Steps
 from ...frontend import promote, state_version
 from ...frontend.captured import NumberInput, TensorInput
 from ...frontend.context import _Local, local
 from ...frontend.history import gradient_kind
 from ...frontend.number_expr import is_late
-from ...frontend.storage import Storage, readers
+from ...frontend.storage import readers
 from ...frontend.tensor import Parameter, Tensor, from_array
 from ...frontend.tree import LEAVES, Structure, flatten_call
 from ...frontend.values import Eager
 from ..built import Built, before_write, concrete_shape, kept_for_backward
 from ..capture.streams import Draw
 from ..marks import Compilers
+from ..native_run import SMALL, can_be_borrowed, native_code
 from .call import Call
 from .guard_list import ask
 from .guards import Guard
@@ -44,20 +43,10 @@ from .version import Specialisation
 
 MISSED = object()
 _RENEWED = 4  # times that native code was wrong to ask what is counted
-_SMALL = 1024  # bytes
 _UNSPARED = 4  # calls that found gradients in use, before no more are kept
 _SPARED = 1 << 27  # bytes of gradients: where there are more, making them costs little
 # of a thread: what a version's key, and the way to it, ask
 _MODES = ("trace", "counted", "instead", "grad", "inference", "place", "autocast")
-
-
-@functools.cache
-def native_code() -> Code | None:
-    """What asks; None: not on this Python."""
-    try:
-        return Code(cast(Any, backends.get("llvm")).link, (Tensor, Parameter), Storage)
-    except ValueError:
-        return None
 
 
 class Counted(NamedTuple):
@@ -91,7 +80,7 @@ class Shortcut:
         types = [(concrete_shape(t, call.dims), t.dtype.numpy) for t in engine.output_types]
         # those that get new memory: number, whether NumPy keeps such memory at hand itself
         self.outputs = [
-            (i, math.prod(shape) * dtype.itemsize <= _SMALL, shape, dtype)
+            (i, math.prod(shape) * dtype.itemsize <= SMALL, shape, dtype)
             for i, (shape, dtype) in enumerate(types) if i not in engine.mutated
         ]
         self.gradients = gradients
@@ -374,7 +363,7 @@ def _can_be_asked(version: Specialisation) -> bool:
     """Whether what a version fetches and leaves is of the usual kinds."""
     traced, built = version.traced, version.engine.built
     return (
-        type(built) is Built and "borrow" in vars(type(built.executable))
+        type(built) is Built and can_be_borrowed(built.executable)
         and version.engine.place is None and Eager.elsewhere is None
         and not (version.made or version.forwarded or version.places or version.said)
         and not (version.draws or traced.deferred or traced.input_aliases)
