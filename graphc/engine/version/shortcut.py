@@ -276,7 +276,7 @@ def _plain_results(version: Specialisation) -> list[tuple[int, int, bool]] | Non
         return None
     for output in traced.result:
         if (
-            output.kind != "value" or output.requires_grad or output.item or output.outdated
+            output.kind != "value" or output.requires_grad or output.method or output.outdated
             or output.order is not None or output.index in version.engine.mutated
         ):
             return None
