@@ -1,8 +1,9 @@
 """Fixtures shared by all tests."""
 
+import gc
 import importlib.util
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,15 @@ def compiled_here() -> None:
     do, which is a sweep over what needs no such changes, run twice over one GRAPHC_CACHE_DIR."""
     backend: Any = backends.get("llvm")
     backend.keeps = bool(os.environ.get("KEEPS_PROGRAMS"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def collected() -> Iterator[None]:
+    """What outlives a file's tests is not looked at in each later collection, of which tests of
+    lifetimes ask for thousands; what they make themselves is."""
+    gc.collect()
+    gc.freeze()
+    yield
 
 
 @pytest.fixture

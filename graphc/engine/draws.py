@@ -47,7 +47,11 @@ class Native:
     def _loaded(self) -> Functions:
         try:
             return {**TABLE, **self._load()}
-        except (ImportError, OSError, RuntimeError):  # no compiler for this machine
+        except (OSError, RuntimeError):  # no compiler for this machine
+            return TABLE
+        except ImportError as error:
+            if (error.name or "").partition(".")[0] != "llvmlite":
+                raise
             return TABLE
 
 

@@ -25,12 +25,14 @@ class Policy(Enum):
 
 _Lists = dict[Policy, str]
 
-# recurrent_*: of LSTM, GRU and RNN, and their cells (torch's _cudnn_rnn, lstm_cell, ...).
+# recurrent_*: of LSTM, GRU and RNN, and their cells (torch's _cudnn_rnn, lstm_cell, ...);
+# lstm_layers: of LSTM without projections over what is not packed (its mkldnn_rnn_layer).
 # Behind an empty line: what torch makes of listed functions, and graphc at once
 _CPU: _Lists = {
     Policy.LOWER: """
         addbmm addmm baddbmm bmm conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d
-        conv_transpose3d linalg_vecdot linear matmul mm prelu scaled_dot_product_attention
+        conv_transpose3d linalg_vecdot linear lstm_layers matmul mm prelu
+        scaled_dot_product_attention
 
         chain_matmul einsum inner linalg_matmul linalg_multi_dot matrix_power tensordot
     """,
@@ -39,6 +41,7 @@ _CPU: _Lists = {
         binary_cross_entropy_with_logits cdist cholesky cholesky_inverse cholesky_solve
         cosine_embedding_loss cross_entropy ctc_loss fft_fft fft_fft2 fft_fftn fft_hfft fft_ifft
         fft_ifft2 fft_ifftn fft_ihfft fft_irfft fft_irfft2 fft_irfftn fft_rfft fft_rfft2 fft_rfftn
+        fractional_max_pool2d fractional_max_pool3d
         geqrf grid_sample grid_sampler grid_sampler_2d grid_sampler_3d hinge_embedding_loss
         huber_loss inverse kl_div l1_loss linalg_cholesky linalg_cholesky_ex linalg_cond linalg_eig
         linalg_eigh linalg_eigvals linalg_eigvalsh linalg_householder_product linalg_inv
@@ -46,6 +49,7 @@ _CPU: _Lists = {
         linalg_svdvals linalg_tensorinv linalg_tensorsolve lu lu_solve margin_ranking_loss
         max_pool3d max_unpool2d max_unpool3d mse_loss multi_margin_loss multilabel_margin_loss
         nanquantile nll_loss orgqr ormqr pinverse poisson_nll_loss polar prod qr quantile
+        reflection_pad1d reflection_pad2d replication_pad1d replication_pad2d replication_pad3d
         smooth_l1_loss soft_margin_loss svd trace triangular_solve triplet_margin_loss
         view_as_complex
     """,

@@ -46,6 +46,14 @@ CALLS: dict[str, Call] = {
     "max_pool2d": lambda t, a: t.nn.functional.max_pool2d(a[None], 2),
     "avg_pool3d": lambda t, a: t.nn.functional.avg_pool3d(
         a[None, None].expand(1, 4, 4, 4), 2),
+    **{f"{mode} {count}": lambda t, a, mode=mode, count=count: t.nn.functional.pad(
+        a.reshape(1, 4, *(4, 2, 2)[:count - 1], -1), (1, 0) * count, mode)
+       for mode in ("reflect", "replicate", "circular") for count in (1, 2, 3)},
+    "fractional_max_pool2d": lambda t, a: t.nn.functional.fractional_max_pool2d(
+        a[None], 2, output_size=2, _random_samples=t.full((1, 1, 2), 0.25)),
+    "fractional_max_pool3d": lambda t, a: t.nn.functional.fractional_max_pool3d(
+        a[None, None].expand(1, 4, 4, 4), 2, output_size=2,
+        _random_samples=t.full((1, 1, 3), 0.25)),
     "relu": lambda t, a: a.relu(), "gelu": lambda t, a: t.nn.functional.gelu(a),
     "mm with out": lambda t, a: t.mm(a, a, out=t.empty_like(a)),
     "addmm_": lambda t, a: a.clone().addmm_(a, a), "exp_": lambda t, a: a.clone().exp_(),
@@ -78,6 +86,40 @@ def test_results_as_in_torch(name: str, kind: str) -> None:
     np.testing.assert_allclose(
         have.double().numpy(), want.double().numpy(), rtol=room, atol=room
     )
+
+
+@pytest.mark.parametrize("kind,settings", [
+    ("LSTM", {}), ("LSTM", {"num_layers": 2, "bidirectional": True}), ("LSTM", {"proj_size": 2}),
+    ("LSTM", {"bias": False, "batch_first": True}), ("GRU", {}), ("RNN", {}), ("LSTMCell", {}),
+])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_recurrent_layers_as_in_torch(
+    kind: str, settings: dict[str, Any], dtype: str, packed: bool
+) -> None:
+    results = []
+    for t in (torch, graphc):
+        layer = getattr(t.nn, kind)(4, 3, **settings).to(getattr(t, dtype))
+        for k, weight in enumerate(layer.parameters()):
+            weight.data = t.linspace(-1, 1, weight.numel(), dtype=weight.dtype).reshape(
+                weight.shape) * (0.3 + 0.1 * k)
+        x = t.from_numpy(X).to(getattr(t, dtype)).requires_grad_()
+        rows = x if kind == "LSTMCell" else x[:, None]
+        if packed and kind != "LSTMCell":
+            rows = t.nn.utils.rnn.pack_sequence([x, x[:2]])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch's, of projections
+            with t.autocast("cpu", dtype=t.bfloat16):
+                found = layer(rows)
+            out, rest = (found[0].data if packed and kind != "LSTMCell" else found[0]), found[1]
+            out.double().square().sum().backward()
+        parts = [out, *(rest if isinstance(rest, tuple) else [rest]), x.grad,
+                 *(weight.grad for weight in layer.parameters())]
+        results.append([(str(part.dtype)[-8:], part.detach().double().numpy()) for part in parts])
+    want, have = results
+    assert [dtype for dtype, _ in have] == [dtype for dtype, _ in want]
+    for (_, a), (_, b) in zip(want, have, strict=True):
+        np.testing.assert_allclose(b, a, rtol=5e-2, atol=3e-2)
 
 
 def test_nesting_and_flags() -> None:

@@ -249,3 +249,19 @@ def test_bad_input(name: str) -> None:
     first = [str(error).split("\n")[0] for error in errors]
     if name not in ("conv dtype", "embedding", "embedding negative", "embedding float"):
         assert first[1][:40] == first[0][:40]
+
+
+@pytest.mark.parametrize("shape", [(5,), (5, 5), (2, 5, 5), (1, 2, 5, 5), (1, 2, 5, 5, 5)])
+@pytest.mark.parametrize("count", [0, 1, 2, 3])
+@pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
+def test_padding_takes_the_ranks_that_torch_takes(
+    shape: tuple[int, ...], count: int, mode: str
+) -> None:
+    found: list[Any] = []
+    for space in SPACES:
+        try:
+            padded = space.F.pad(space.torch.ones(shape), (1, 0) * count, mode)
+            found.append(tuple(padded.shape))
+        except (RuntimeError, NotImplementedError) as error:
+            found.append((type(error), str(error).splitlines()[:5]))
+    assert found[0] == found[1]

@@ -28,7 +28,7 @@ def behaves(seeds: range) -> None:
 
 
 def test_compiled_behaves_as_eager() -> None:
-    behaves(range(150))
+    behaves(range(100))
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from graphc.backends.llvm.attention_block import emit_attention_library
 from graphc.backends.llvm.conv import emit_bases, emit_forward, emit_weight_grad
 from graphc.backends.llvm.conv_direct import emit_direct
 from graphc.backends.llvm.conv_kernel import emit_conv_kernel
+from graphc.backends.llvm.conv_mend import TermsEmitter
 from graphc.backends.llvm.conv_pack import emit_conv_packs
 from graphc.backends.llvm.conv_phase import emit_input_grad
 from graphc.backends.llvm.gemm import emit_gemm
@@ -100,7 +101,8 @@ def tile_of(template: SumTemplate, target: Target) -> Tile:
 
 
 def emit_contraction(
-    module: Module, kernel: Kernel, target: Target, symbol: str, epilogue: EpilogueEmitter
+    module: Module, kernel: Kernel, target: Target, symbol: str, epilogue: EpilogueEmitter,
+    terms: TermsEmitter,
 ) -> None:
     """Defines void @symbol(ptr %args, ptr %status): buffers in order of params, then dims."""
     template = _template(kernel)
@@ -108,7 +110,7 @@ def emit_contraction(
     if plain_store(kernel, tile) is None:
         _emit_epilogue(module, kernel, tile, symbol, epilogue)
     if isinstance(template, Convolution):
-        emit_conv_kernel(module, kernel, template, tile, symbol)
+        emit_conv_kernel(module, kernel, template, tile, symbol, terms)
     else:
         emit_gemm_kernel(module, kernel, template, tile, symbol)
 

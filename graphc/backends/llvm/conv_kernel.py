@@ -3,6 +3,7 @@
 from graphc.backends.llvm.conv import declare_conv
 from graphc.backends.llvm.conv_direct import pad_symbol
 from graphc.backends.llvm.conv_geometry import CONV_WORDS, Conv, Words
+from graphc.backends.llvm.conv_mend import TermsEmitter, emit_mended, may_meet_nothing
 from graphc.backends.llvm.gemm_arguments import Arguments
 from graphc.backends.llvm.gemm_descriptor import ENTRY
 from graphc.backends.llvm.gemm_kernel import SCRATCH, WORKERS, declare_packer
@@ -18,7 +19,7 @@ MOST_ELEMENTS = 1 << 27
 
 
 def emit_conv_kernel(
-    module: Module, kernel: Kernel, c: Convolution, tile: Tile, symbol: str
+    module: Module, kernel: Kernel, c: Convolution, tile: Tile, symbol: str, terms: TermsEmitter
 ) -> None:
     """Defines void @symbol(ptr %args, ptr %status) for the three kinds of convolution.
 
@@ -36,6 +37,12 @@ def emit_conv_kernel(
     packer = "window_columns" if c.kind == "conv_weight_grad" else "window_rows"
     left_packer = "weights" if c.kind == "conv_input_grad" else "left"
     epilogue, epilogue_arguments = epilogue_pointers(f, kernel, tile, symbol, arguments)
+    if may_meet_nothing(c):
+        words = f.alloca("ptr", 2)
+        f.store("%args", "ptr", words, 8)
+        f.store(epilogue_arguments, "ptr", f.gep(words, 1, "ptr"), 8)
+        epilogue = emit_mended(module, kernel, c, tile, symbol, epilogue, terms)
+        epilogue_arguments = words
     pointers = {
         Conv.ARGUMENTS: epilogue_arguments,
         Conv.EPILOGUE: epilogue,
@@ -49,7 +56,7 @@ def emit_conv_kernel(
     module.declare(f"declare void {pad_symbol(right)}(ptr, i64)")
     for field, pointer in pointers.items():
         request.write_pointer(field, pointer)
-    words: dict[Conv, Value] = {
+    fields: dict[Conv, Value] = {
         Conv.LEFT_SAME: int(left.same),
         Conv.RIGHT_SAME: int(right.same),
         Conv.LEFT_BYTES: c.left.dtype.itemsize,
@@ -60,9 +67,9 @@ def emit_conv_kernel(
         Conv.GROUPS: g.groups,
         Conv.WORKERS: f.load(f.gep("%status", WORKERS, "i64"), "i64", 8),
     }
-    for field, value in words.items():
+    for field, value in fields.items():
         request.write(field, value)
-    fields: tuple[tuple[Conv, tuple[Size, ...], int], ...] = (
+    each: tuple[tuple[Conv, tuple[Size, ...], int], ...] = (
         (Conv.INPUT, g.input, 1),
         (Conv.WINDOW, g.window, 1),
         (Conv.OUTPUT, g.output, 1),
@@ -70,7 +77,7 @@ def emit_conv_kernel(
         (Conv.PAD, g.pad_low, 0),
         (Conv.DILATION, g.dilation, 1),
     )
-    for field, sizes, missing in fields:
+    for field, sizes, missing in each:
         padded = (missing,) * (3 - len(sizes)) + sizes
         for dim, size in enumerate(padded):
             request.write(field, arguments.size(size), dim)

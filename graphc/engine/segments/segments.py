@@ -50,6 +50,7 @@ from ..built import (
 )
 from ..capture.reached import given, reached
 from ..devices import backend_at
+from ..mode import USUAL, Mode
 from ..version.refused import ERRORS
 from . import foreseen
 from .backward import Recorded, SegmentBackward, SegmentBackwardPlan, held, plan_of
@@ -112,11 +113,12 @@ class Segments:
     """The compiled segments of one function."""
 
     def __init__(
-        self, name: str, backend: str, compile: Callable[..., Any], always: bool = False
+        self, name: str, backend: str, compile: Callable[..., Any], always: bool = False,
+        mode: Mode = USUAL,
     ) -> None:
         """`compile`: makes a CompiledFunction of a function. `always`: compile each segment at its
         first meeting."""
-        self.name, self.backend = name, backend
+        self.name, self.backend, self.mode = name, backend, mode
         self.versions: dict[Any, list[Version]] = {}
         self.compile_count = 0
         # versions that are known to fit, by key and numbers; constants that need not be compared
@@ -382,7 +384,7 @@ class Segments:
     ) -> Version:
         started = time.perf_counter()
         graph = template.graph
-        settings = configuration.current()
+        settings = self.mode.config()
         place = segment.trace.place or None
         dims = tuple(graph.env.hints)
         options: dict[str, Any] = {
@@ -438,8 +440,7 @@ class Segments:
         self.compile_count += 1
         CompileCounter.count += 1
         name = f"{self.name}_backward"
-        settings = configuration.current()
-        return pipeline.build(graph, config=settings, name=name, backend=backend)
+        return pipeline.build(graph, config=self.mode.config(), name=name, backend=backend)
 
     # --- the native call ---------------------------------------------------------------------
 

@@ -7,7 +7,9 @@ from typing import Any
 import graphc.frontend.functions as T
 
 from ...frontend.autocast import listed
+from ...frontend.autocast_lists import NAMES
 from ...frontend.dispatch import apply
+from ...frontend.errors import located
 from ...frontend.ownership import owns_result
 from ...frontend.tensor import Tensor
 from ...ir import ops
@@ -29,10 +31,32 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
         return _constant(input, pairs, 0.0 if value is None else value)
     if mode not in ("reflect", "replicate", "circular"):
         raise NotImplementedError(f"Unrecognised padding mode {mode}")
-    result = input
+    if not 0 <= input.dim() - len(pairs) - 1 < 2 or not 0 < len(pairs) < 4:
+        raise NotImplementedError(located(
+            f"Padding size {len(amounts)} is not supported for {input.dim()}D input tensor.\n"
+            "Supported combinations for non-constant padding:\n"
+            "  - 2D or 3D input: padding size = 2 (pads last dimension)\n"
+            "  - 3D or 4D input: padding size = 4 (pads last 2 dimensions)\n"
+            "  - 4D or 5D input: padding size = 6 (pads last 3 dimensions)"
+        ))
+    if mode == "circular":
+        return _around(input, pairs, mode)
+    return _LISTED[mode, len(pairs)](input, pairs, mode)
+
+
+def _around(input: Tensor, pairs: list[tuple[int, int]], mode: str) -> Tensor:
     for i, (low, high) in enumerate(pairs):
-        result = _by_index(result, input.dim() - 1 - i, low, high, mode)
-    return result
+        input = _by_index(input, input.dim() - 1 - i, low, high, mode)
+    return input
+
+
+# what autocast knows them as
+_LISTED = {
+    (mode, count): listed(_around, f"{name}_pad{count}d") if f"{name}_pad{count}d" in NAMES
+    else _around
+    for mode, name in (("reflect", "reflection"), ("replicate", "replication"))
+    for count in (1, 2, 3)
+}
 
 
 def _constant(input: Tensor, pairs: list[tuple[int, int]], value: float) -> Tensor:

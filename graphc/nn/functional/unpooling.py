@@ -211,6 +211,7 @@ def _fractional(
 
 
 @owns_result
+@functools.partial(listed, name="fractional_max_pool2d")
 def fractional_max_pool2d_with_indices(
     input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
     return_indices: bool = False, _random_samples: Tensor | None = None,
@@ -220,6 +221,7 @@ def fractional_max_pool2d_with_indices(
 
 
 @owns_result
+@functools.partial(listed, name="fractional_max_pool3d")
 def fractional_max_pool3d_with_indices(
     input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
     return_indices: bool = False, _random_samples: Tensor | None = None,
@@ -228,6 +230,7 @@ def fractional_max_pool3d_with_indices(
     return _fractional(3, input, kernel_size, output_size, output_ratio, _random_samples)
 
 
+@listed
 def fractional_max_pool2d(
     input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
     return_indices: bool = False, _random_samples: Tensor | None = None,
@@ -237,6 +240,7 @@ def fractional_max_pool2d(
     return found if return_indices else found[0]
 
 
+@listed
 def fractional_max_pool3d(
     input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
     return_indices: bool = False, _random_samples: Tensor | None = None,

@@ -142,7 +142,9 @@ class RNNBase(Module):
         if input.shape[0] == 0:
             raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
         initial = self._initial(input.shape[1], input.dtype, given, batched)
-        input, states = self.recurrent_layers(input, initial, None, self._weights())
+        plain = self.mode == "LSTM" and not self.proj_size
+        layers = self.lstm_layers if plain else self.recurrent_layers
+        input, states = layers(input, initial, None, self._weights())
         if not batched:
             return input.squeeze(1), tuple(state.squeeze(1) for state in states)
         return (input.transpose(0, 1) if self.batch_first else input), states
@@ -176,6 +178,13 @@ class RNNBase(Module):
             {name.rsplit("_l", 1)[0]: getattr(self, name) for name in names}
             for names in self._all_weights
         ]
+
+    @listed
+    def lstm_layers(
+        self, input: Tensor, initial: State, packing: Packing | None, weights: list[Weights]
+    ) -> tuple[Tensor, State]:
+        """What torch has one function for on the CPU, which autocast lists there."""
+        return self.recurrent_layers(input, initial, packing, weights)
 
     @listed
     def recurrent_layers(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,19 +82,22 @@ class Case(NamedTuple):
 
 
 def check(
-    kernel: Kernel, emulated: EmulatedBackend, schedule: Schedule, dims: dict[str, int]
+    kernel: Kernel, emulated: EmulatedBackend, schedule: Schedule, dims: dict[str, int],
+    infinite: Sequence[int] = (),
 ) -> None:
-    """A kernel's results on the emulator are those of its meaning."""
+    """A kernel's results on the emulator are those of its meaning. `infinite`: places of its left
+    operand."""
     memory = {}
     for p in kernel.params:
         size = max(evaluate(p.size, dims), 1)
         values = RNG.standard_normal(size) if p.access == "in" else np.full(size, np.nan)
         memory[p.name] = values.astype(p.dtype.numpy)
+    t = kernel.template
+    assert isinstance(t, Convolution)
+    memory[t.left.buffer][list(infinite)] = np.inf
     emulated.schedule = schedule
     got = {name: array.copy() for name, array in memory.items()}
     emulated.launch(kernel, list(got.values()), list(dims.values()))
-    t = kernel.template
-    assert isinstance(t, Convolution)
     run_kernel(kernel, list(memory.values()), list(dims.values()), TABLE)
     scale = np.sqrt(max(evaluate(t.k, dims), 1))
     for p in kernel.params:
@@ -150,6 +153,15 @@ def test_a_convolution_and_its_gradients(
         dims = dict.fromkeys(kernel.dims, 3)
         for schedule in SCHEDULES:
             check(kernel, emulated, schedule, dims)
+
+
+@pytest.mark.parametrize("case", [CASES[n] for n in (0, 2, 5, 9, 13, 16, 18)], ids=str)
+def test_infinite_weights_meet_no_padding(
+    case: Case, rendered: dict[Case, list[Kernel]], emulated: EmulatedBackend
+) -> None:
+    """An input's gradient has no terms outside of the result's, which would be NaN."""
+    (kernel,) = (k for k in rendered[case] if k.template.kind == "conv_input_grad")
+    check(kernel, emulated, SCHEDULES[0], dict.fromkeys(kernel.dims, 3), infinite=(0, 8, 17))
 
 
 LARGE = (

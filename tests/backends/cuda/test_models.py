@@ -85,7 +85,7 @@ def test_how_the_kernels_are_shared_out_to_threads(
     golden("cuda/mappings.txt", "".join(lines))
 
 
-@pytest.mark.parametrize("architecture", ("sm_80", "sm_90"))
+@pytest.mark.parametrize("architecture", (pytest.param("sm_80", marks=pytest.mark.slow), "sm_90"))
 def test_every_kernel_of_the_benchmark_models_compiles(
     architecture: str, sources: dict[str, dict[str, Source]], golden: Callable[[str, str], None],
 ) -> None:

@@ -45,8 +45,8 @@ FAULTS = {
     "no barrier behind the sums": Fault(
         MMA, "first, end, sums);\n    __syncthreads();", "first, end, sums);"
     ),
-    "no zeros behind the edge": Fault(MMA, "from, count * 2)", "from, 16)"),
-    "a wrong transposed row": Fault(MMA, "lane / 16 * 8 + lane % 8;", "lane % 16;"),
+    "no zeros behind the edge": Fault(MMA, "from, count * ITEM_BYTES)", "from, 16)"),
+    "a wrong transposed row": Fault(MMA, "16 + lane / 16 * 8 + lane % 8;", "16 + lane % 16;"),
     "a wrong swizzle": Fault(MMA, "(piece ^ (line & 7))", "(piece ^ (line & 3))", -1),
     "a wrong order of pieces": Fault(SPLIT, "((piece * size_", "((piece / 2 * size_"),
     "a wait too many": Fault(SIMT, "cp_async_wait<0>();\n    __syncthreads();", "__syncthreads();"),

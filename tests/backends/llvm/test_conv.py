@@ -148,6 +148,22 @@ def test_an_infinite_pixel_reaches_only_the_outputs_that_see_it() -> None:
     assert np.isfinite(y[0, :, 7:]).all() and np.isfinite(y[1]).all()
 
 
+@pytest.mark.parametrize("case", CASES[4:6] + CASES[9:15], ids=lambda c: f"{c.input}-{c.window}")
+@pytest.mark.parametrize("bad", [np.inf, np.nan])
+def test_bad_weights_meet_nothing_beside_the_image(case: Conv, bad: float) -> None:
+    """An input's gradient has no terms there, as NumPy and PyTorch have none."""
+    kernel = case.kernel("conv_input_grad")
+    rng = np.random.default_rng(0)
+    w, g = (rng.standard_normal(case.shapes[param.name]) for param in kernel.params[:2])
+    w.flat[0] = bad
+    operands = [w.astype(np.float32), g.astype(np.float32)]
+    result = np.zeros(case.shapes[kernel.params[2].name], np.float32)
+    run(kernel, [*operands, result], threads=2)
+    want = reference(case, "conv_input_grad", operands)
+    assert np.isfinite(want).any() and not np.isfinite(want).all()
+    np.testing.assert_allclose(result.ravel(), want, rtol=1e-4, atol=1e-4)
+
+
 def test_refuses_images_too_large_for_its_offsets() -> None:
     case = Conv(1, 64, (1500, 1500), 1, (1, 1))
     with pytest.raises(ValueError, match="too large"):

@@ -12,8 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from graphc.backends.cuda.loops import tiles
-from graphc.backends.cuda.loops.indices import Indices
-from graphc.backends.cuda.loops.lanes import (
+from graphc.backends.cuda.loops.ordering import locals_of
+from graphc.backends.cuda.loops.reductions import slot_bytes
+from graphc.backends.cuda.loops.shapes import is_dear, variables
+from graphc.backends.cuda.loops.tiles import Tile, find_tile
+from graphc.backends.cuda.source import OLDEST, Target
+from graphc.backends.cuda.statements.indices import Indices
+from graphc.backends.cuda.statements.lanes import (
     LaneAccess,
     Lanes,
     is_own,
@@ -22,12 +27,7 @@ from graphc.backends.cuda.loops.lanes import (
     names_of_lanes,
     vector_loops,
 )
-from graphc.backends.cuda.loops.ordering import locals_of
-from graphc.backends.cuda.loops.reductions import slot_bytes
-from graphc.backends.cuda.loops.shapes import is_dear, variables
-from graphc.backends.cuda.loops.steps import divides, step
-from graphc.backends.cuda.loops.tiles import Tile, find_tile
-from graphc.backends.cuda.source import OLDEST, Target
+from graphc.backends.cuda.statements.steps import divides, step
 from graphc.ir.dim import Dim, Size, ceil_div, maximum, minimum, product, unwrap
 from graphc.ir.kernel import (
     Check,

@@ -8,17 +8,17 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
 from graphc.backends.cuda.loops import ordering
-from graphc.backends.cuda.loops.expressions import Expressions
-from graphc.backends.cuda.loops.indices import Indices
-from graphc.backends.cuda.loops.lanes import vector_loops
 from graphc.backends.cuda.loops.mapping import WARP, StageMapping, tile_bytes
 from graphc.backends.cuda.loops.ordering import Order, bound, locals_of
 from graphc.backends.cuda.loops.reductions import Reductions, slot_bytes
 from graphc.backends.cuda.loops.shapes import dear_lets, deferred, invariants, read_by_others
-from graphc.backends.cuda.loops.text import Lines
 from graphc.backends.cuda.loops.tile_text import TileText
 from graphc.backends.cuda.loops.vector import VectorLoop
 from graphc.backends.cuda.scalar import c_type, combine, literal
+from graphc.backends.cuda.statements.expressions import Expressions
+from graphc.backends.cuda.statements.indices import Indices
+from graphc.backends.cuda.statements.lanes import vector_loops
+from graphc.backends.cuda.statements.lines import Lines
 from graphc.ir import dtypes
 from graphc.ir.kernel import Carry, Check, Kernel, Let, Local, Loop, Stmt, Store
 from graphc.ir.kernel.combine import ARGUMENTS, identity
@@ -101,7 +101,7 @@ class StageFunction:
         for stmt in body:
             if isinstance(stmt, Let):
                 self.wait(ordering.reads((stmt.value,)))
-                self.bind(stmt)
+                self.scalars.bind(stmt)
             elif isinstance(stmt, Store):
                 self.store(stmt)
             elif isinstance(stmt, Loop):
@@ -134,15 +134,6 @@ class StageFunction:
             mask = "mask_" if group < WARP else "~0u"
             self.lines.emit("__syncthreads();" if group > WARP else f"__syncwarp({mask});")
 
-    def bind(self, stmt: Let) -> None:
-        """A Let, which is in scope from here on."""
-        text, kind = self.scalars.scalar(stmt.value), c_type(stmt.value.dtype)
-        if stmt.value.dtype is dtypes.i64:
-            kind = self.indices.let(stmt)
-            if kind == "int":
-                text = self.indices.text(stmt.value.index, kind)  # type: ignore[union-attr]
-        self.lines.emit(f"const {kind} {stmt.name} = {text};")
-
     def store(self, stmt: Store) -> None:
         """By the first thread of the group, which computes alone what is for it alone."""
         self.wait(ordering.store(stmt))
@@ -150,17 +141,8 @@ class StageFunction:
         if self.spread and not self.indices.scope.extents:
             conditions += ["blockIdx.x == 0"] + ["group_ == 0"] * (self.mapping.groups > 1)
         self.lines.open(f"if ({' && '.join(conditions)}) {{" if conditions else "{")
-        self.put(stmt)
+        self.scalars.put(stmt)
         self.lines.close()
-
-    def put(self, stmt: Store) -> None:
-        """A thread's own store."""
-        place = self.scalars.place(stmt.buffer, stmt.index)
-        value = self.scalars.scalar(stmt.value)
-        if stmt.combine:
-            value = combine(stmt.combine, value, place)
-        guard = "" if stmt.mask is None else f"if ({self.scalars.scalar(stmt.mask)}) "
-        self.lines.emit(f"{guard}{place} = {value};")
 
     def local(self, stmt: Local) -> None:
         """A tile in shared memory, for each group of the block; or in registers; or, where there is

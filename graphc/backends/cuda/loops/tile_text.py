@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from graphc.backends.cuda.loops.shapes import invariants, names, variables
 from graphc.backends.cuda.loops.tiles import ROWS, Tile, place_of
-from graphc.backends.cuda.loops.vector import FIRST, LANE, Piece, VectorLoop
+from graphc.backends.cuda.loops.vector import VectorLoop
 from graphc.backends.cuda.scalar import c_type
+from graphc.backends.cuda.statements.pieces import FIRST, LANE, Piece
 from graphc.ir.dim import Size, product, unwrap
 from graphc.ir.kernel import Let, Load, Loop, Stmt, Store, walk
 
@@ -182,7 +183,7 @@ class TileText:
 
     def _bind(self, lets: Sequence[Let]) -> None:
         for let in lets:
-            self.stage.bind(let)
+            self.stage.scalars.bind(let)
 
     def _needed(self, access: Load | Store) -> set[str]:
         """The names that it takes to know where."""
@@ -237,7 +238,7 @@ class TileLanes(VectorLoop):
     def put(self, stmt: Store) -> None:
         name = self.text.tiles.get(id(stmt))
         if name is None:
-            self.stage.put(stmt)
+            super().put(stmt)
             return
         self.lines.emit(f"{self._cell(name)} = {self.scalars.scalar(stmt.value)};")
 
@@ -245,8 +246,8 @@ class TileLanes(VectorLoop):
         lane = f"thread_ * {self.width} + {LANE}" if self.width > 1 else "thread_"
         return self.text.cell(name, _ROW, lane)
 
-    def _load_packs(self, piece: Piece) -> dict[int, str]:
-        return super()._load_packs(piece) | self._turned(piece.body)
+    def loads(self, piece: Piece) -> dict[int, str]:
+        return super().loads(piece) | self._turned(piece.body)
 
     def _turned(self, body: Sequence[Stmt]) -> dict[int, str]:
         """The loads that are in a tile, by their ids."""

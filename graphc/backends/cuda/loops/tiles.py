@@ -12,16 +12,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from graphc.backends.cuda.loops.indices import Indices
-from graphc.backends.cuda.loops.lanes import (
+from graphc.backends.cuda.loops.ordering import coefficient
+from graphc.backends.cuda.loops.shapes import names, variables
+from graphc.backends.cuda.statements.indices import Indices
+from graphc.backends.cuda.statements.lanes import (
     LaneAccess,
     is_pack,
     names_of_lanes,
     vector_loops,
 )
-from graphc.backends.cuda.loops.ordering import coefficient
-from graphc.backends.cuda.loops.shapes import names, variables
-from graphc.backends.cuda.loops.steps import divides, step
+from graphc.backends.cuda.statements.steps import divides, step
 from graphc.ir.dim import Dim, Size, ceil_div, substitute, unwrap
 from graphc.ir.kernel import IndexValue, Kernel, Let, Load, Loop, Scalar, Stmt, Store, walk
 

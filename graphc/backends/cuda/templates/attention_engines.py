@@ -82,9 +82,8 @@ template <class F> __device__ __forceinline__ float over_row(float x, F combined
 }
 """
 
-# Fragments of m16n8k16. Probabilities are those of a product's result, and as they lie the left
-# operand of the next.
-TENSOR = """
+# Where a warp's 16 rows lie among its threads, in what mma.sync and wgmma give.
+FRAGMENTS = """
 __device__ __forceinline__ int row_of(int i) {
   return threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + i * 8;
 }
@@ -93,7 +92,10 @@ __device__ __forceinline__ int column_of(int j) {
 }
 __device__ __forceinline__ int sum_column_of(int j) { return column_of(j); }
 constexpr int at(int columns, int i, int j) { return j / 2 * 4 + i * 2 + j % 2; }
-
+"""
+# Fragments of m16n8k16. Probabilities are those of a product's result, and as they lie the left
+# operand of the next.
+TENSOR = FRAGMENTS + """
 __device__ __forceinline__ void fragment(unsigned* a, const unsigned char* left, int part) {
   const int lane = threadIdx.x % 32;
   const int row = threadIdx.x / 32 * 16 + lane % 16;

@@ -131,6 +131,27 @@ __device__ __forceinline__ void soften(
   }
 }
 """
+# What is summed of a thread's rows: values, the largest score so far, the powers' sum.
+SUMS = """\
+    float sums[THREAD_ROWS * (F / SHARING)], peak[THREAD_ROWS], total[THREAD_ROWS];
+    float shrunk[THREAD_ROWS];
+    #pragma unroll
+    for (int c = 0; c < THREAD_ROWS * (F / SHARING); c++) sums[c] = 0;
+    #pragma unroll
+    for (int i = 0; i < THREAD_ROWS; i++) peak[i] = lowest(), total[i] = 0;
+"""
+FORWARD_END = """\
+    #pragma unroll
+    for (int i = 0; i < THREAD_ROWS; i++) {
+      const i64 row = first + row_of(i);
+      const float all = over_row(total[i], both);
+      if (row >= m) continue;
+      FINISH
+    }
+    __syncthreads();
+  }
+}
+"""
 FORWARD = SOFTEN + BLOCKS + """\
     const i64 part = block % PARTS;
     const Matrix q = matrix(MATRIX_q), k = matrix(MATRIX_k), v = matrix(MATRIX_v);
@@ -138,13 +159,8 @@ FORWARD = SOFTEN + BLOCKS + """\
     i64 end = CAUSAL && first + ROWS < n ? first + ROWS : n;
     if (PARTS > 1 && end > (part + 1) * PART_KEYS) end = (part + 1) * PART_KEYS;
     const i64 start = PARTS > 1 ? part * PART_KEYS : 0;
-    float sums[THREAD_ROWS * (F / SHARING)], peak[THREAD_ROWS], total[THREAD_ROWS];
-    float shrunk[THREAD_ROWS];
+""" + SUMS + """\
     unsigned held[HELD ? E / 4 : 1];
-    #pragma unroll
-    for (int c = 0; c < THREAD_ROWS * (F / SHARING); c++) sums[c] = 0;
-    #pragma unroll
-    for (int i = 0; i < THREAD_ROWS; i++) peak[i] = lowest(), total[i] = 0;
     unsigned char* stage = shared + STAGE;
     load<ROWS, E>(shared, q, first, m);
     if (start < end) {
@@ -191,17 +207,7 @@ FORWARD = SOFTEN + BLOCKS + """\
       }
     }
     cp_async_wait<0>();
-    #pragma unroll
-    for (int i = 0; i < THREAD_ROWS; i++) {
-      const i64 row = first + row_of(i);
-      const float all = over_row(total[i], both);
-      if (row >= m) continue;
-      FINISH
-    }
-    __syncthreads();
-  }
-}
-"""
+""" + FORWARD_END
 SOFTMAX = """
 __device__ __forceinline__ float larger(float a, float b) { return fmaxf(a, b); }
 __device__ __forceinline__ float both(float a, float b) { return a + b; }
@@ -273,12 +279,14 @@ const float factor = all == 0 ? 0 : float_bits((unsigned)kept_factor) / all;
     "lse": "if (threadIdx.x == 0) AT_lse = log_sum(top, all);",
 }
 
-# Rows' products with what their columns have twice: scores, and how much a result would rise.
-BACKWARD = BLOCKS + """\
+# Rows' products with what their columns have twice: scores, and how much a result would rise. What
+# a stage begins with, what a tile of columns begins with, and the end.
+BACKWARD_BEGIN = BLOCKS + """\
     const Matrix left_e = matrix(MATRIX_LEFT_E), left_f = matrix(MATRIX_LEFT_F);
     const Matrix right_e = matrix(MATRIX_RIGHT_E), right_f = matrix(MATRIX_RIGHT_F);
     const float* const lse = PLACE_lse;
     const float* const slope = PLACE_slope;
+    const float factor = float_bits((unsigned)kept_factor);
     PAIR_BASES
     const i64 start = OF_KEYS && CAUSAL ? first / COLUMNS * COLUMNS : 0;
     const i64 end = !OF_KEYS && CAUSAL && first + ROWS < COLUMN_COUNT ? first + ROWS : COLUMN_COUNT;
@@ -295,7 +303,7 @@ BACKWARD = BLOCKS + """\
     for (int i = 0; i < THREAD_ROWS; i++) {
       const i64 row = first + row_of(i);
       const bool there = !OF_KEYS && row < m;
-      row_lse[i] = there ? lse[row * lse_by_m] : 0;
+      row_lse[i] = there ? lse[row * lse_by_m] * UNIT : 0;
       row_slope[i] = there ? slope[row * slope_by_m] : 0;
     }
     unsigned char* stage = shared + STAGE;
@@ -303,10 +311,25 @@ BACKWARD = BLOCKS + """\
     if (SUMS_E) load<ROWS, F>(shared + LEFT_F, left_f, first, ROW_COUNT);
     LOAD_FIRST
     cp_async_commit();
+"""
+BACKWARD_TILE = """\
     for (i64 column = start; column < end; column += COLUMNS) {
       const i64 first_query = OF_KEYS ? column : first, first_key = OF_KEYS ? first : column;
       const i64 next = column + COLUMNS;
       unsigned char* const right = stage;
+"""
+BACKWARD_END = """\
+    #pragma unroll
+    for (int i = 0; i < THREAD_ROWS; i++) {
+      const i64 row = first + row_of(i);
+      if (row >= ROW_COUNT) continue;
+      FINISH
+    }
+    __syncthreads();
+  }
+}
+"""
+BACKWARD = BACKWARD_BEGIN + BACKWARD_TILE + """\
       cp_async_wait<0>();
       __syncthreads();
       if (STAGES == 2) {
@@ -326,14 +349,13 @@ BACKWARD = BLOCKS + """\
       const float by = scores_by(pairs);
       #pragma unroll
       for (int j = 0; j < THREAD_COLUMNS; j++) {
-        const float column_lse = OF_KEYS ? values[column_of(j)] : 0;
+        const float column_lse = OF_KEYS ? values[column_of(j)] * UNIT : 0;
         const float column_slope = OF_KEYS && SUMS_E ? values[COLUMNS + column_of(j)] : 0;
         #pragma unroll
         for (int i = 0; i < THREAD_ROWS; i++) {
           const int here = at(THREAD_COLUMNS, i, j);
-          const float p = power(fmaf(s[here], by, (OF_KEYS ? column_lse : row_lse[i]) * -UNIT));
+          const float p = power(fmaf(s[here], by, -(OF_KEYS ? column_lse : row_lse[i])));
           const bool stays = is_kept(kept_bits, i, j);
-          const float factor = float_bits((unsigned)kept_factor);
           s[here] = stays ? p * factor : 0;  // whatever p is
           if (SUMS_E) {
             const float up = stays ? rise[here] * factor : 0;
@@ -350,16 +372,7 @@ BACKWARD = BLOCKS + """\
       }
     }
     cp_async_wait<0>();
-    #pragma unroll
-    for (int i = 0; i < THREAD_ROWS; i++) {
-      const i64 row = first + row_of(i);
-      if (row >= ROW_COUNT) continue;
-      FINISH
-    }
-    __syncthreads();
-  }
-}
-"""
+""" + BACKWARD_END
 LOAD_TILE = """\
 if (WHERE < end) {
           load<COLUMNS, E>(stage, right_e, WHERE, COLUMN_COUNT);

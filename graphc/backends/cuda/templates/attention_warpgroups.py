@@ -11,18 +11,19 @@ specialised: all threads copy, by cp.async, a tile ahead of the one that is mult
 from __future__ import annotations
 
 from graphc.backends.cuda import wgmma
-from graphc.backends.cuda.templates.attention_text import BLOCKS, PAIRS_HERE, SOFTEN
+from graphc.backends.cuda.templates import attention_engines as engines
+from graphc.backends.cuda.templates.attention_text import (
+    BACKWARD_BEGIN,
+    BACKWARD_END,
+    BACKWARD_TILE,
+    BLOCKS,
+    FORWARD_END,
+    PAIRS_HERE,
+    SOFTEN,
+    SUMS,
+)
 
-_ENGINE = """
-__device__ __forceinline__ int row_of(int i) {
-  return threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + i * 8;
-}
-__device__ __forceinline__ int column_of(int j) {
-  return j / 2 * 8 + threadIdx.x % 4 * 2 + j % 2;
-}
-__device__ __forceinline__ int sum_column_of(int j) { return column_of(j); }
-constexpr int at(int columns, int i, int j) { return j / 2 * 4 + i * 2 + j % 2; }
-
+_ENGINE = engines.FRAGMENTS + """
 // A group of products: rows of this warpgroup along e (or f) with rows of a tile.
 template <int WIDTH> __device__ __forceinline__ void begin_products(
     float* s, const unsigned char* left, const unsigned char* right) {
@@ -80,12 +81,9 @@ FORWARD = SOFTEN + BLOCKS + """\
     const Matrix q = matrix(MATRIX_q), k = matrix(MATRIX_k), v = matrix(MATRIX_v);
     PAIR_BASES
     const i64 end = CAUSAL && first + ROWS < n ? first + ROWS : n, first_query = first;
-    float sums[F / 2], s[COLUMNS / 2], peak[2], total[2], shrunk[2];
+""" + SUMS + """\
+    float s[COLUMNS / 2];
     unsigned halves[COLUMNS / 4], kept_bits[2];
-    #pragma unroll
-    for (int c = 0; c < F / 2; c++) sums[c] = 0;
-    #pragma unroll
-    for (int i = 0; i < 2; i++) peak[i] = lowest(), total[i] = 0;
     unsigned char *stage = shared + STAGE, *other = shared + STAGE + STAGE_SIZE;
     load<ROWS, E>(shared, q, first, m);
     load<COLUMNS, E>(stage, k, 0, n);
@@ -129,55 +127,15 @@ FORWARD = SOFTEN + BLOCKS + """\
     begin_sums<F>(sums, halves, stage + RIGHT_F);
     wgmma_wait<0>();
     settle<F / 2>(sums);
-    #pragma unroll
-    for (int i = 0; i < 2; i++) {
-      const i64 row = first + row_of(i);
-      const float all = over_row(total[i], both);
-      if (row >= m) continue;
-      FINISH
-    }
-    __syncthreads();
-  }
-}
-"""
+""" + FORWARD_END
 
 # Both products of a tile are begun together; what the first gives is summed while the second is
 # multiplied, and the last sums are still under way when the next tile's products are begun. So a
 # tile stays in shared memory for one tile more: there are three stages.
-BACKWARD = BLOCKS + """\
-    const Matrix left_e = matrix(MATRIX_LEFT_E), left_f = matrix(MATRIX_LEFT_F);
-    const Matrix right_e = matrix(MATRIX_RIGHT_E), right_f = matrix(MATRIX_RIGHT_F);
-    const float* const lse = PLACE_lse;
-    const float* const slope = PLACE_slope;
-    const float factor = float_bits((unsigned)kept_factor);
-    PAIR_BASES
-    const i64 start = OF_KEYS && CAUSAL ? first / COLUMNS * COLUMNS : 0;
-    const i64 end = !OF_KEYS && CAUSAL && first + ROWS < COLUMN_COUNT ? first + ROWS : COLUMN_COUNT;
-    float sums_e[SUMS_E ? E / 2 : 1], sums_f[SUMS_F ? F / 2 : 1];
-    float s[COLUMNS / 2], rise[COLUMNS / 2], row_lse[2], row_slope[2];
+BACKWARD = BACKWARD_BEGIN + """\
+    float s[COLUMNS / 2], rise[COLUMNS / 2];
     unsigned halves_e[COLUMNS / 4], halves_f[COLUMNS / 4];
-    if (SUMS_E)
-      #pragma unroll
-      for (int c = 0; c < E / 2; c++) sums_e[c] = 0;
-    if (SUMS_F)
-      #pragma unroll
-      for (int c = 0; c < F / 2; c++) sums_f[c] = 0;
-    #pragma unroll
-    for (int i = 0; i < 2; i++) {
-      const i64 row = first + row_of(i);
-      const bool there = !OF_KEYS && row < m;
-      row_lse[i] = there ? lse[row * lse_by_m] * UNIT : 0;
-      row_slope[i] = there ? slope[row * slope_by_m] : 0;
-    }
-    unsigned char* stage = shared + STAGE;
-    load<ROWS, E>(shared, left_e, first, ROW_COUNT);
-    if (SUMS_E) load<ROWS, F>(shared + LEFT_F, left_f, first, ROW_COUNT);
-    LOAD_FIRST
-    cp_async_commit();
-    for (i64 column = start; column < end; column += COLUMNS) {
-      const i64 first_query = OF_KEYS ? column : first, first_key = OF_KEYS ? first : column;
-      const i64 next = column + COLUMNS;
-      unsigned char* const right = stage;
+""" + BACKWARD_TILE + """\
       arrive();
       begin_products<E>(s, shared, right);
       if (SUMS_E) begin_products<F>(rise, shared + LEFT_F, right + RIGHT_F);
@@ -234,13 +192,4 @@ BACKWARD = BLOCKS + """\
     wgmma_wait<0>();
     if (SUMS_E) settle<SUMS_E ? E / 2 : 1>(sums_e);
     if (SUMS_F) settle<SUMS_F ? F / 2 : 1>(sums_f);
-    #pragma unroll
-    for (int i = 0; i < 2; i++) {
-      const i64 row = first + row_of(i);
-      if (row >= ROW_COUNT) continue;
-      FINISH
-    }
-    __syncthreads();
-  }
-}
-"""
+""" + BACKWARD_END

@@ -9,8 +9,8 @@ gathered (convolution_operand). Rows and columns are as the results lie, channel
   result, in pieces that a second stage adds.
 
 Groups are the products of a batch; those of few channels are computed directly. Taps outside of an
-image are products by 0, in all three: an infinite weight makes NaN of what it meets there. (On
-a CPU an input's gradient has no such terms.)
+image are products by 0 in conv and conv_weight_grad, where an infinite factor makes NaN of them;
+an input's gradient has no such terms.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from graphc.backends.cuda.templates.convolution_parts import (
     pixelwise,
 )
 from graphc.backends.cuda.templates.gemm_operand import TileSource, affine
-from graphc.backends.cuda.templates.gemm_plan import plan_product
+from graphc.backends.cuda.templates.gemm_plan import Plan, Planned, plan_product, plans
 from graphc.backends.cuda.templates.gemm_sizes import Sizes
 from graphc.ir import dtypes
 from graphc.ir.dim import Dim, Size, ceil_div, product, unwrap
@@ -52,24 +52,48 @@ def takes(template: Template) -> bool:
     return operands[0].dtype in _TAKEN and operands[0].dtype is operands[1].dtype
 
 
-def render(kernel: Kernel, target: Target) -> Source:
+def render(kernel: Kernel, target: Target, plan: Plan | None = None) -> Source:
     """See Renderer."""
     c = kernel.template
     assert isinstance(c, Convolution)
-    g, sizes = c.geometry, Sizes(kernel.dims)
-    if g.groups > 1 and min(g.in_channels, g.out_channels) // g.groups < _FEW:
-        return convolution_direct.source(kernel, Parts(c, sizes))
+    if plan is None and _is_direct(c):
+        return convolution_direct.source(kernel, Parts(c, Sizes(kernel.dims)))
+    contraction = _contraction(kernel, c)
+    if plan is None:
+        plan = plan_product(*_planned(c, contraction, target))
+    return gemm_kernel.source(kernel, contraction, plan)
+
+
+def choices(kernel: Kernel, target: Target) -> list[Plan | None]:
+    """See Renderer."""
+    c = kernel.template
+    assert isinstance(c, Convolution)
+    contraction = _contraction(kernel, c)
+    planned = _planned(c, contraction, target)
+    if _is_direct(c):
+        return [None, plan_product(*planned)]
+    return [*gemm_kernel.fitting(contraction, plans(*planned), target)]
+
+
+def _is_direct(c: Convolution) -> bool:
+    g = c.geometry
+    return g.groups > 1 and min(g.in_channels, g.out_channels) // g.groups < _FEW
+
+
+def _contraction(kernel: Kernel, c: Convolution) -> gemm_kernel.Contraction:
+    sizes = Sizes(kernel.dims)
     parts = Parts(c, sizes)
     made = _pointwise(parts) if _is_pointwise(parts) else _PRODUCTS[c.kind](parts)
-    contraction = gemm_kernel.Contraction(
+    return gemm_kernel.Contraction(
         made.batch, made.m, made.n, made.k, made.left, made.right, c.acc_dtype, made.epilogue,
-        sizes, made.place, made.along,
+        sizes, made.place, made.along, made.padded,
     )
+
+
+def _planned(c: Convolution, made: gemm_kernel.Contraction, target: Target) -> Planned:
+    """What a plan is made of."""
     lines = made.left.along, made.right.along
-    plan = plan_product(
-        made.batch, made.m, made.n, made.k, c.left.dtype, target, lines, c.tf32
-    )
-    return gemm_kernel.source(kernel, contraction, plan)
+    return made.batch, made.m, made.n, made.k, c.left.dtype, target, lines, c.tf32
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +109,8 @@ class _Product:
     right: TileSource
     place: str
     epilogue: tuple[Stmt, ...]
-    along: str = "channel"  # see Contraction
+    along: str = "channel"  # see Contraction, also for what follows
+    padded: bool = True
 
 
 # --- windows of one tap: nothing is gathered -----------------------------------------------------
@@ -152,10 +177,10 @@ def _forward(p: Parts) -> _Product:
     filled, pixels = p.filled(p.channels), p.pixels("y")
     taps = math.prod(g.window)
     left = p.patches("left", p.right, "depth")
-    right = write.gathered("right", "Filters", p.left, "depth", p.filter_offset(p.left, "b"), (
-        write.number(p.filters), write.number(p.channels), write.number(taps),
-        write.divisor(filled),
-    ))
+    right = write.gathered(
+        "right", "Filters", p.left, "depth", p.filter_offset(p.left, "b"), p.channels,
+        (write.number(p.filters), write.number(taps), write.divisor(filled)),
+    )
     place, epilogue = pixelwise(p, "y", p.channel("b", "n", p.filters))
     return _Product(g.groups, pixels, p.filters, taps * filled, left, right, place, epilogue)
 
@@ -185,15 +210,24 @@ def _input_grad(p: Parts) -> _Product:
         f"{declared} const Phase<{p.rank}> phase = "
         f"phase_of<{p.rank}>({number}, stride, low, dilation, between, window);"
     )
-    left = write.gathered("left", "Reaches", p.right, "depth", p.offset(p.right, part, p.filters), (
-        write.number(lines), write.number(p.filters), write.divisor(filled),
-        write.divisors(places), write.divisors(taps), write.each(g.output), write.each(g.window),
-        write.each(between), write.each(back), "phase",
-    ))
-    right = write.gathered("right", "PhaseWeights", p.left, "rows", p.filter_offset(p.left, part), (
-        write.number(p.filters), write.number(p.channels), write.divisor(filled),
-        write.divisors(taps), write.each(g.window), write.each(between), "phase",
-    ))
+    ones = f"{{{', '.join('1' * p.rank)}}}"
+    low, there = (
+        f"{{{', '.join(f'phase.{field}[{d}]' for d in range(p.rank))}}}"
+        for field in ("low", "there")
+    )
+    left = write.gathered(
+        "left", "Windows", p.right, "depth", p.offset(p.right, part, p.filters), p.filters, (
+            write.number(lines), write.divisor(filled), write.divisors(places),
+            write.divisors(taps), write.each(g.output), ones, low,
+            write.each([-step for step in back]), there,
+        )
+    )
+    right = write.gathered(
+        "right", "PhaseWeights", p.left, "rows", p.filter_offset(p.left, part), p.channels, (
+            write.number(p.filters), write.divisor(filled), write.divisors(taps),
+            write.each(g.window), write.each(between), "phase",
+        )
+    )
     left = replace(left, make=f"{phase} {left.make}")
     channel = p.channel(part, "n", p.channels)
     if phases == 1:
@@ -202,16 +236,17 @@ def _input_grad(p: Parts) -> _Product:
         place, epilogue = phasewise(p, places, channel)
     return _Product(
         g.groups * phases, lines, p.channels, math.prod(taps) * filled, left, right, place,
-        epilogue,
+        epilogue, padded=False,
     )
 
 
 def _weight_grad(p: Parts) -> _Product:
     g, write = p.geometry, p.write
     filled, pixels, taps = p.filled(p.channels), p.pixels("y"), math.prod(g.window)
-    left = write.gathered("left", "Pixels", p.left, "rows", p.offset(p.left, "b", p.filters), (
-        write.number(pixels), write.number(p.filters), write.divisor(product(g.output)),
-    ))
+    left = write.gathered(
+        "left", "Pixels", p.left, "rows", p.offset(p.left, "b", p.filters), p.filters,
+        (write.number(pixels), write.divisor(product(g.output))),
+    )
     right = p.patches("right", p.right, "rows")
     by = write.number(filled)
     place, epilogue = _elementwise(

@@ -16,7 +16,7 @@ from graphc.backends.cuda.scalar import c_type
 from graphc.backends.cuda.source import Source, Stage
 from graphc.backends.cuda.templates.convolution_operand import DIVISOR
 from graphc.backends.cuda.templates.convolution_parts import Parts, over, pixelwise
-from graphc.backends.cuda.templates.epilogue import epilogue_text
+from graphc.backends.cuda.templates.epilogue import epilogue as epilogue_text
 from graphc.ir.dim import Dim, Size, ceil_div, product, unwrap
 from graphc.ir.kernel import Kernel
 
@@ -158,7 +158,7 @@ def source(kernel: Kernel, p: Parts) -> Source:
     pixels, other = (g.output, g.input) if forward else (g.input, g.output)
     total = unwrap(p.pixels(tensor) * columns)
     place, epilogue = pixelwise(p, tensor, "n")
-    finish = "\n".join((place, epilogue_text(p.write.sizes.statements(epilogue))))
+    finish = "\n".join((place, epilogue_text(epilogue, p.write.sizes)))
     text = _HEAD + _made(p, pixels, other) + (_FORWARD if forward else _INPUT_GRAD)
     words = {"STAGE": "sum", "TOTAL": p.write.number(total), "COLUMNS": p.write.number(columns)}
     return _source(kernel, p, _filled(text, words, p, finish), {"sum": total}, 0)
@@ -177,7 +177,7 @@ def _summed(kernel: Kernel, p: Parts) -> Source:
         "PIXELS": number(pixels), "POSITIONS": number(product(g.output)),
     }
     epilogue = over(p.c.epilogue, {"b": 0, "m": Dim.var("filter"), "n": Dim.var("element")})
-    finish = epilogue_text(p.write.sizes.statements(epilogue))
+    finish = epilogue_text(epilogue, p.write.sizes)
     stages: dict[str, tuple[Size, str]] = {
         "sum": (results * pieces, _made(p, g.output, g.input) + _WEIGHT_GRAD),
         "combine": (results, _COMBINE),

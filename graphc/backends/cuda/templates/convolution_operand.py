@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graphc.backends.cuda.indices import index_text
 from graphc.backends.cuda.scalar import c_type
+from graphc.backends.cuda.statements.indices import index_text
 from graphc.backends.cuda.templates.gemm_operand import TileSource
 from graphc.backends.cuda.templates.gemm_plan import Along
 from graphc.backends.cuda.templates.gemm_sizes import Sizes
@@ -21,7 +21,6 @@ from graphc.ir.kernel.templates.convolution import VARIABLES
 from graphc.ir.kernel.templates.operand import strides_of
 
 _BITS = 62  # of a Divisor's magic number
-_WITH_CORNERS = ("Patches", "Reaches")
 
 
 class Strides:
@@ -63,18 +62,19 @@ class Writer:
         return f"{{{', '.join(map(self.divisor, values))}}}"
 
     def gathered(
-        self, name: str, struct: str, s: Strides, along: Along, offset: str, members: Sequence[str]
+        self, name: str, struct: str, s: Strides, along: Along, offset: str, channels: Size,
+        members: Sequence[str],
     ) -> TileSource:
-        """An operand whose first element is `offset` behind the first of its buffer's view."""
+        """An operand whose first element is `offset` behind the first of its buffer's view, of so
+        many channels."""
         dtype = s.operand.dtype
         kind = f"{struct}<{c_type(dtype)}, {str(s.channel == 1).lower()}, {self.rank}>"
-        origin = ", ".join((
-            f"{s.operand.buffer} + {self.number(s.start)} + {offset}", self.number(s.image),
-            self.number(s.position),
+        spaced = ", ".join((
+            f"{s.operand.buffer} + {self.number(s.start)} + {offset}",
+            *map(self.number, (s.image, s.position, s.channel, channels)),
         ))
-        fields = ", ".join((f"{{{origin}}}", self.number(s.channel), *members))
-        make = f"const {kind} {name} = {{{fields}}};"
-        line = 8 + -(-4 * self.rank // 8) * 8 if struct in _WITH_CORNERS else 8
+        make = f"const {kind} {name} = {{{', '.join((f'{{{spaced}}}', *members))}}};"
+        line = 8 + -(-4 * self.rank // 8) * 8 if struct == "Windows" else 8
         return TileSource(dtype, along, kind, make, DECLARATIONS, line)
 
 
@@ -97,127 +97,60 @@ struct Divisor {
 };
 """
 
+# What all of them have.
 _SPACED = """
-template <class T> struct Spaced {
+template <class T, bool DENSE> struct Spaced {
+  static const bool dense = DENSE;
   const T* x;
-  i64 image_step, position_step;
-  bool aligned() const {
-    return ((u64)x | (u64)image_step * sizeof(T) | (u64)position_step * sizeof(T)) % 16 == 0;
+  i64 image_step, position_step, step, channels;
+  bool wide() const {
+    const u64 steps = (u64)image_step * sizeof(T) | (u64)position_step * sizeof(T);
+    return DENSE && ((u64)x | steps) % 16 == 0;
+  }
+  const T* at(i64 image, i64 position) const {
+    return x + image * image_step + position * position_step;
   }
 };
-// A line that begins at coordinates, some of which may be outside, and how far a piece is from
-// there: by coordinates, and by elements.
+// Lines of one position each, along which go channels.
+template <class T, bool DENSE> struct Channels : Spaced<T, DENSE> {
+  typedef Start<T> Line;
+  typedef Offset Along;
+  Along along(i64 along) const {
+    return {along * this->step, in_piece<T>(this->channels - along)};
+  }
+  const T* at(const Line& line, const Along& along, int* count) const {
+    return joined(this->x, line, along, count);
+  }
+};
+"""
+
+# Lines are positions of one tensor, along them go taps and channels of what their windows meet of
+# another one: a result's patches of the input; or, of an input's gradient, what its positions reach
+# in the result's. A line begins at coordinates, some of which may be outside (`first`); a tap is so
+# far from there: by coordinates, and by elements.
+_WINDOWS = """
 const int OUTSIDE = -(1 << 30);
 template <class T, int RANK> struct Corner { const T* x; int first[RANK]; };
 template <int RANK> struct Reach { i64 offset; int count; int by[RANK]; };
-template <class T, int RANK> __device__ inline const T* met(
-    const T* x, const Corner<T, RANK>& line, const Reach<RANK>& along, const int (&sizes)[RANK],
-    int* count) {
-  bool inside = true;
-  #pragma unroll
-  for (int d = 0; d < RANK; d++)
-    inside = inside && (unsigned)(line.first[d] + along.by[d]) < (unsigned)sizes[d];
-  *count = inside ? along.count : 0;
-  return *count ? line.x + along.offset : x;
-}
-"""
-
-# Lines are positions of the result, along them go taps and channels of what their windows read.
-_PATCHES = """
-template <class T, bool DENSE, int RANK> struct Patches {
+template <class T, bool DENSE, int RANK> struct Windows : Spaced<T, DENSE> {
   typedef Corner<T, RANK> Line;
   typedef Reach<RANK> Along;
-  static const bool dense = DENSE;
-  Spaced<T> origin;
-  i64 step;
-  i64 lines, channels;
+  i64 lines;
   Divisor filled;  // channels in whole pieces
-  Divisor output[RANK], window[RANK];
-  int input[RANK], stride[RANK], low[RANK], dilation[RANK];
-  bool wide() const { return DENSE && origin.aligned(); }
+  Divisor positions[RANK], taps[RANK];
+  int sizes[RANK];  // of the tensor that is read
+  int stride[RANK], low[RANK], dilation[RANK];
+  int there[RANK];  // taps, of those that are counted
   Line line(i64 line) const {
     Line found;
     i64 image = line, place = 0, plane = 1;
     #pragma unroll
     for (int d = RANK - 1; d >= 0; d--) {
-      found.first[d] = output[d].digit(&image) * stride[d] - low[d];
+      found.first[d] = positions[d].digit(&image) * stride[d] - low[d];
       place += plane * found.first[d];
-      plane *= input[d];
+      plane *= sizes[d];
     }
-    found.x = origin.x + image * origin.image_step + place * origin.position_step;
-    if (line >= lines) found.first[0] = OUTSIDE;
-    return found;
-  }
-  Along along(i64 along) const {
-    Along found;
-    i64 tap = along, place = 0, plane = 1;
-    const int channel = filled.digit(&tap);
-    #pragma unroll
-    for (int d = RANK - 1; d >= 0; d--) {
-      found.by[d] = window[d].digit(&tap) * dilation[d];
-      place += plane * found.by[d];
-      plane *= input[d];
-    }
-    found.offset = place * origin.position_step + channel * step;
-    found.count = tap == 0 ? in_piece<T>(channels - channel) : 0;
-    return found;
-  }
-  const T* at(const Line& line, const Along& along, int* count) const {
-    return met(origin.x, line, along, input, count);
-  }
-};
-"""
-
-# Lines are positions of the input whose coordinates have one rest by the strides (`phase`), along
-# them go those taps that meet a position of the result, and channels of its gradient there.
-_REACHES = """
-template <int RANK> struct Phase {
-  int first[RANK], tap[RANK], base[RANK];
-};
-// The phase of a number: the first input position, the first tap that meets a position of the
-// result (the window's size: none does), and which position that is.
-template <int RANK> __device__ inline Phase<RANK> phase_of(
-    i64 number, const int (&stride)[RANK], const int (&low)[RANK], const int (&dilation)[RANK],
-    const int (&between)[RANK], const int (&window)[RANK]) {
-  Phase<RANK> p;
-  #pragma unroll
-  for (int d = RANK - 1; d >= 0; d--) {
-    p.first[d] = (int)(number % stride[d]);
-    number /= stride[d];
-    p.tap[d] = window[d];
-    p.base[d] = 0;
-    for (int t = 0; t < between[d] && t < window[d]; t++) {
-      const int reach = p.first[d] + low[d] - t * dilation[d];
-      if (reach % stride[d] == 0 && p.tap[d] == window[d]) {
-        p.tap[d] = t;
-        p.base[d] = reach / stride[d];
-      }
-    }
-  }
-  return p;
-}
-template <class T, bool DENSE, int RANK> struct Reaches {
-  typedef Corner<T, RANK> Line;
-  typedef Reach<RANK> Along;
-  static const bool dense = DENSE;
-  Spaced<T> origin;
-  i64 step;
-  i64 lines, channels;
-  Divisor filled;
-  Divisor places[RANK], taps[RANK];  // of one phase
-  int output[RANK], window[RANK], between[RANK], back[RANK];
-  Phase<RANK> phase;
-  bool wide() const { return DENSE && origin.aligned(); }
-  Line line(i64 line) const {
-    Line found;
-    i64 image = line, place = 0, plane = 1;
-    #pragma unroll
-    for (int d = RANK - 1; d >= 0; d--) {
-      found.first[d] = phase.base[d] + places[d].digit(&image);
-      place += plane * found.first[d];
-      plane *= output[d];
-    }
-    found.x = origin.x + image * origin.image_step + place * origin.position_step;
+    found.x = Spaced<T, DENSE>::at(image, place);
     if (line >= lines) found.first[0] = OUTSIDE;
     return found;
   }
@@ -228,100 +161,110 @@ template <class T, bool DENSE, int RANK> struct Reaches {
     bool inside = true;
     #pragma unroll
     for (int d = RANK - 1; d >= 0; d--) {
-      const int j = taps[d].digit(&tap);
-      found.by[d] = -j * back[d];
-      inside = inside && phase.tap[d] + j * between[d] < window[d];
+      const int n = taps[d].digit(&tap);
+      found.by[d] = n * dilation[d];
+      inside = inside && n < there[d];
       place += plane * found.by[d];
-      plane *= output[d];
+      plane *= sizes[d];
     }
-    found.offset = place * origin.position_step + channel * step;
-    found.count = inside && tap == 0 ? in_piece<T>(channels - channel) : 0;
+    found.offset = place * this->position_step + channel * this->step;
+    found.count = inside && tap == 0 ? in_piece<T>(this->channels - channel) : 0;
     return found;
   }
   const T* at(const Line& line, const Along& along, int* count) const {
-    return met(origin.x, line, along, output, count);
+    bool inside = true;
+    #pragma unroll
+    for (int d = 0; d < RANK; d++)
+      inside = inside && (unsigned)(line.first[d] + along.by[d]) < (unsigned)sizes[d];
+    *count = inside ? along.count : 0;
+    return *count ? line.x + along.offset : this->x;
   }
 };
+"""
+
+# Of an input's gradient, the positions whose coordinates have one rest by the strides.
+_PHASES = """
+template <int RANK> struct Phase {
+  int first[RANK], tap[RANK], low[RANK], there[RANK];
+};
+// The phase of a number: the first input position, the first tap that meets a position of the
+// result (the window's size: none does), how far in front of the result that is, and how many such
+// taps there are.
+template <int RANK> __device__ inline Phase<RANK> phase_of(
+    i64 number, const int (&stride)[RANK], const int (&low)[RANK], const int (&dilation)[RANK],
+    const int (&between)[RANK], const int (&window)[RANK]) {
+  Phase<RANK> p;
+  #pragma unroll
+  for (int d = RANK - 1; d >= 0; d--) {
+    p.first[d] = (int)(number % stride[d]);
+    number /= stride[d];
+    p.tap[d] = window[d];
+    p.low[d] = 0;
+    for (int t = 0; t < between[d] && t < window[d]; t++) {
+      const int reach = p.first[d] + low[d] - t * dilation[d];
+      if (reach % stride[d] == 0 && p.tap[d] == window[d]) {
+        p.tap[d] = t;
+        p.low[d] = -(reach / stride[d]);
+      }
+    }
+    p.there[d] = (window[d] - p.tap[d] + between[d] - 1) / between[d];
+  }
+  return p;
+}
 // The weights of a phase: lines are its taps, each with the filters; along them go channels.
-template <class T, bool DENSE, int RANK> struct PhaseWeights {
-  typedef Start<T> Line;
-  typedef Offset Along;
-  static const bool dense = DENSE;
-  Spaced<T> origin;
-  i64 step;
-  i64 filters, channels;
+template <class T, bool DENSE, int RANK> struct PhaseWeights : Channels<T, DENSE> {
+  i64 filters;
   Divisor filled;  // filters in whole pieces
   Divisor taps[RANK];
   int window[RANK], between[RANK];
   Phase<RANK> phase;
-  bool wide() const { return DENSE && origin.aligned(); }
-  Line line(i64 line) const {
+  Start<T> line(i64 line) const {
     i64 tap = line, place = 0, plane = 1;
     const int filter = filled.digit(&tap);
     bool inside = filter < filters;
     #pragma unroll
     for (int d = RANK - 1; d >= 0; d--) {
-      const int t = phase.tap[d] + taps[d].digit(&tap) * between[d];
-      inside = inside && t < window[d];
-      place += plane * t;
+      const int n = taps[d].digit(&tap);
+      inside = inside && n < phase.there[d];
+      place += plane * (phase.tap[d] + n * between[d]);
       plane *= window[d];
     }
-    inside = inside && tap == 0;
-    return {inside ? origin.x + filter * origin.image_step + place * origin.position_step : 0};
-  }
-  Along along(i64 along) const { return {along * step, in_piece<T>(channels - along)}; }
-  const T* at(const Line& line, const Along& along, int* count) const {
-    return joined(origin.x, line, along, count);
+    return {inside && tap == 0 ? Spaced<T, DENSE>::at(filter, place) : 0};
   }
 };
 """
 
 # Lines are filters, along them go taps and channels.
 _FILTERS = """
-template <class T, bool DENSE, int RANK> struct Filters {
+template <class T, bool DENSE, int RANK> struct Filters : Spaced<T, DENSE> {
   typedef Start<T> Line;
   typedef Offset Along;
-  static const bool dense = DENSE;
-  Spaced<T> origin;
-  i64 step;
-  i64 lines, channels, taps;
+  i64 lines, taps;
   Divisor filled;
-  bool wide() const { return DENSE && origin.aligned(); }
-  Line line(i64 line) const { return {line < lines ? origin.x + line * origin.image_step : 0}; }
+  Line line(i64 line) const { return {line < lines ? Spaced<T, DENSE>::at(line, 0) : 0}; }
   Along along(i64 along) const {
     i64 tap = along;
     const int channel = filled.digit(&tap);
-    const int count = tap < taps ? in_piece<T>(channels - channel) : 0;
-    return {tap * origin.position_step + channel * step, count};
+    const int count = tap < taps ? in_piece<T>(this->channels - channel) : 0;
+    return {tap * this->position_step + channel * this->step, count};
   }
   const T* at(const Line& line, const Along& along, int* count) const {
-    return joined(origin.x, line, along, count);
+    return joined(this->x, line, along, count);
   }
 };
 """
 
 # Lines are pixels, along them go channels.
 _PIXELS = """
-template <class T, bool DENSE, int RANK> struct Pixels {
-  typedef Start<T> Line;
-  typedef Offset Along;
-  static const bool dense = DENSE;
-  Spaced<T> origin;
-  i64 step;
-  i64 lines, channels;
+template <class T, bool DENSE, int RANK> struct Pixels : Channels<T, DENSE> {
+  i64 lines;
   Divisor positions;
-  bool wide() const { return DENSE && origin.aligned(); }
-  Line line(i64 line) const {
+  Start<T> line(i64 line) const {
     i64 image = line;
     const int position = positions.digit(&image);
-    const T* const x = origin.x + image * origin.image_step + position * origin.position_step;
-    return {line < lines ? x : 0};
-  }
-  Along along(i64 along) const { return {along * step, in_piece<T>(channels - along)}; }
-  const T* at(const Line& line, const Along& along, int* count) const {
-    return joined(origin.x, line, along, count);
+    return {line < lines ? Spaced<T, DENSE>::at(image, position) : 0};
   }
 };
 """
 
-DECLARATIONS = "".join((DIVISOR, _SPACED, _PATCHES, _REACHES, _FILTERS, _PIXELS))
+DECLARATIONS = "".join((DIVISOR, _SPACED, _WINDOWS, _PHASES, _FILTERS, _PIXELS))

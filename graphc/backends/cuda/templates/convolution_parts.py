@@ -53,11 +53,12 @@ class Parts:
     def patches(self, name: str, x: Strides, along: Along) -> TileSource:
         """What windows read of x."""
         g, write = self.geometry, self.write
-        return write.gathered(name, "Patches", x, along, self.offset(x, "b", self.channels), (
-            write.number(self.pixels("y")), write.number(self.channels),
-            write.divisor(self.filled(self.channels)), write.divisors(g.output),
-            write.divisors(g.window), write.each(g.input), write.each(g.stride),
-            write.each(g.pad_low), write.each(g.dilation),
+        offset = self.offset(x, "b", self.channels)
+        return write.gathered(name, "Windows", x, along, offset, self.channels, (
+            write.number(self.pixels("y")), write.divisor(self.filled(self.channels)),
+            write.divisors(g.output), write.divisors(g.window), write.each(g.input),
+            write.each(g.stride), write.each(g.pad_low), write.each(g.dilation),
+            write.each(g.window),
         ))
 
     def channel(self, part: str, inner: str, channels: int) -> str:

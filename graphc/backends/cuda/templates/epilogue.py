@@ -1,43 +1,26 @@
 """What a template computes on its sums, as CUDA C: one thread's straight line, for one sum or for
-`LANES` neighbours of a row, whose accesses to memory are then of 16 bytes."""
+neighbours of a row, whose accesses to memory are then of 16 bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
-from graphc.backends.cuda.indices import index_text
-from graphc.backends.cuda.scalar import apply, c_type, combine, literal
-from graphc.ir.dim import Dim, Size, substitute, unwrap
+from graphc.backends.cuda.statements.expressions import Expressions
+from graphc.backends.cuda.statements.indices import Indices
+from graphc.backends.cuda.statements.lanes import LaneAccess
+from graphc.backends.cuda.statements.lines import Lines
+from graphc.backends.cuda.statements.pieces import FIRST, LANE, Piece, Pieces
+from graphc.backends.cuda.statements.steps import divides, pack_start, step
+from graphc.backends.cuda.templates.gemm_sizes import Sizes
+from graphc.ir.dim import Dim, Size
 from graphc.ir.dtypes import DType
-from graphc.ir.kernel import Apply, IndexValue, Let, Literal, Load, Scalar, Stmt, Store, Var
-from graphc.ir.kernel.walk import children, parts, scalars
+from graphc.ir.kernel import Apply, Let, Load, Scalar, Stmt, Store
+from graphc.ir.kernel.walk import parts, scalars
 from graphc.ir.op import REGISTRY
 
 _ACCESS = 16  # bytes, at most
 _MOST_LANES = 8
 _MOST_WORK = 400  # additions' worth of work that is written out for all lanes
-
-
-@dataclass(frozen=True, slots=True)
-class Epilogue:
-    """CUDA C that goes around the statements on one sum: `before` and `after` a loop over lanes
-    whose variable is `lane`; `inside` it, `acc` is in scope."""
-
-    lanes: int
-    before: str
-    inside: str
-    after: str
-
-    def text(self, acc: str) -> str:
-        """All of it; `acc` is the text of a sum, over `lane`."""
-        if self.lanes == 1:
-            return f"        const int lane = 0;\n        {acc}\n{self.inside}"
-        return (
-            f"{self.before}\n        #pragma unroll\n"
-            f"        for (int lane = 0; lane < {self.lanes}; lane++) {{\n        {acc}\n"
-            f"{self.inside}\n        }}\n{self.after}"
-        )
 
 
 def lanes_of(body: Sequence[Stmt], along: str, extent: Size) -> int:
@@ -47,12 +30,15 @@ def lanes_of(body: Sequence[Stmt], along: str, extent: Size) -> int:
     if not along or not isinstance(extent, int):
         return 1
     stores = [stmt for stmt in body if isinstance(stmt, Store)]
-    if any(s.mask is not None or s.combine or not _is_dense(s.index, along) for s in stores):
+    if any(s.mask is not None or s.combine for s in stores):
+        return 1
+    if any(step(s.index, along, _MOST_LANES) != 1 for s in stores):
         return 1
     dense = [(s.index, s.value.dtype) for s in stores]
     dense += [
         (s.index, s.dtype)
-        for s in _parts(body) if isinstance(s, Load) and _is_dense(s.index, along)
+        for s in _parts(body)
+        if isinstance(s, Load) and step(s.index, along, _MOST_LANES) == 1
     ]
     lanes = min(_MOST_LANES, _ACCESS // min(dtype.itemsize for _, dtype in dense))
     while lanes > 2 and lanes * _work(body) > _MOST_WORK:
@@ -61,32 +47,49 @@ def lanes_of(body: Sequence[Stmt], along: str, extent: Size) -> int:
     return lanes if aligned and extent % lanes == 0 else 1
 
 
-def epilogue(body: Sequence[Stmt], along: str = "", lanes: int = 1) -> Epilogue:
-    """The text of Lets and Stores, over variables that are in scope; an epilogue has nothing else.
-    Of several lanes, `along` is the variable of the first, outside of the loop."""
-    writer = _Writer(along if lanes > 1 else "", lanes)
+def epilogue(
+    body: tuple[Stmt, ...], sizes: Sizes, acc: str = "", along: str = "", lanes: int = 1
+) -> str:
+    """The text of Lets and Stores, over i64s that are in scope; an epilogue has nothing else. Of
+    several lanes, `along` is the variable of the first. `acc`: a lane begins with it; LANE is its
+    number."""
+    if found := [stmt for stmt in body if not isinstance(stmt, (Let, Store))]:
+        raise NotImplementedError(f"an epilogue with a {type(found[0]).__name__}")
+    lines, indices, body = Lines(), Indices(), sizes.statements(body)
+    scalars = Expressions(lines, indices, {})
+    for name in sizes.names():
+        indices.unknown(name)
+    if lanes > 1:
+        lines.emit(f"const i64 {FIRST} = {along};")
+        _Neighbours(scalars, along, lanes, body).piece(Piece(body), own=[acc])
+        return lines.text()
+    if acc:
+        lines.emit(f"const int {LANE} = 0;")
+        lines.emit(acc)
     for stmt in body:
         if isinstance(stmt, Let):
-            writer.bind(stmt.name, stmt.value)
+            scalars.bind(stmt)
         elif isinstance(stmt, Store):
-            writer.store(stmt)
-        else:
-            raise NotImplementedError(f"an epilogue with a {type(stmt).__name__}")
-    if lanes == 1:
-        return Epilogue(1, "", _indented(writer.lines), "")
-    first = f"{along}_first"
-    before = [f"const i64 {first} = {along};", *writer.before]
-    inside = [f"const i64 {along} = {first} + lane;", *writer.lines]
-    return Epilogue(lanes, _indented(before), _indented(inside), _indented(writer.after))
+            scalars.put(stmt)
+    return lines.text()
 
 
-def epilogue_text(body: Sequence[Stmt]) -> str:
-    """That of one sum, where `acc` is in scope."""
-    return epilogue(body).inside
+class _Neighbours(Pieces):
+    """Of one row. Sizes are open in the text: whether an access may be one is asked at run time
+    (lanes_of expects that it may)."""
 
+    def __init__(self, scalars: Expressions, along: str, lanes: int, body: Sequence[Stmt]) -> None:
+        inner = frozenset(stmt.name for stmt in body if isinstance(stmt, Let))
+        super().__init__(scalars, along, lanes, inner)
 
-def _indented(lines: Iterable[str]) -> str:
-    return "\n".join(f"        {line}" for line in lines)
+    def is_pack(self, access: LaneAccess) -> bool:
+        index = access.index
+        if not access.plain or step(index, self.var, self.width) != 1:
+            return False
+        return not (isinstance(index, Dim) and index.variables() & self.inner)
+
+    def whole(self, place: str) -> str:
+        return f"is_aligned<{self.width}>({place})"
 
 
 def _parts(body: Sequence[Stmt]) -> Iterator[Scalar]:
@@ -103,96 +106,8 @@ def _work(body: Sequence[Stmt]) -> int:
     return sum(_cost(s) for s in _parts(body) if isinstance(s, Apply))
 
 
-def _is_dense(index: Size, along: str) -> bool:
-    """Whether a step along a variable is one to the next element."""
-    if not isinstance(index, Dim) or along not in index.variables():
-        return False
-    return unwrap(substitute(index, {along: Dim.var(along) + 1}) - index) == 1
-
-
 def _is_aligned(index: Size, along: str, dtype: DType, lanes: int) -> bool:
     """Whether accesses of lanes begin where such accesses may, if the buffer does and `along` is a
     multiple of the lanes."""
     whole = min(lanes, _ACCESS // dtype.itemsize)
-    rest = substitute(index, {along: 0})
-    terms = rest.terms if isinstance(rest, Dim) else (((), rest),)
-    return all(number % whole == 0 for _, number in terms)
-
-
-class _Writer:
-    def __init__(self, along: str, lanes: int) -> None:
-        self.along, self.lanes = along, lanes
-        self.before: list[str] = []
-        self.lines: list[str] = []
-        self.after: list[str] = []
-        self._packs: dict[tuple[str, Size], str] = {}
-
-    def bind(self, name: str, value: Scalar) -> None:
-        text = self.scalar(value)
-        self.lines.append(f"const {c_type(value.dtype)} {name} = {text};")
-
-    def store(self, stmt: Store) -> None:
-        place = f"{stmt.buffer}[{index_text(stmt.index)}]"
-        value = self.scalar(stmt.value)
-        if self.along:
-            name, kind = f"out_{len(self.after)}", c_type(stmt.value.dtype)
-            self.before.append(f"Pack<{kind}, {self.lanes}> {name};")
-            self.lines.append(f"{name}.x[lane] = {value};")
-            self.after.append(f"store_pack(&{place}, {name}, is_aligned<{self.lanes}>(&{place}));")
-            return
-        if stmt.combine:
-            value = combine(stmt.combine, value, place)
-        guard = f"if ({self.scalar(stmt.mask)}) " if stmt.mask is not None else ""
-        self.lines.append(f"{guard}{place} = {value};")
-
-    def scalar(self, root: Scalar) -> str:
-        """An expression; operators within it are named by a line of their own, once."""
-        texts: dict[int, str] = {}
-        stack = [root]
-        while stack:
-            scalar = stack[-1]
-            pending = [part for part in children(scalar) if id(part) not in texts]
-            stack += pending
-            if pending:
-                continue
-            stack.pop()
-            if id(scalar) in texts:
-                continue
-            text = self._scalar(scalar, texts)
-            if isinstance(scalar, Apply) and scalar is not root:
-                name = f"x_{len(self.lines)}"
-                self.lines.append(f"const {c_type(scalar.dtype)} {name} = {text};")
-                text = name
-            texts[id(scalar)] = text
-        return texts[id(root)]
-
-    def _scalar(self, scalar: Scalar, texts: dict[int, str]) -> str:
-        if isinstance(scalar, Literal):
-            return literal(scalar.value, scalar.dtype)
-        if isinstance(scalar, Var):
-            return scalar.name
-        if isinstance(scalar, IndexValue):
-            return index_text(scalar.index)
-        if isinstance(scalar, Apply):
-            args = [texts[id(arg)] for arg in scalar.args]
-            return apply(scalar.op, scalar.dtype, [arg.dtype for arg in scalar.args], args)
-        assert isinstance(scalar, Load)
-        load = f"{scalar.buffer}[{index_text(scalar.index)}]"
-        if scalar.mask is None:
-            if self.along and _is_dense(scalar.index, self.along):
-                return f"{self._pack(scalar, load)}.x[lane]"
-            return load
-        other = literal(0, scalar.dtype) if scalar.other is None else texts[id(scalar.other)]
-        return f"({texts[id(scalar.mask)]} ? {load} : {other})"
-
-    def _pack(self, load: Load, place: str) -> str:
-        """All lanes' values of what lies along them, read before the loop."""
-        key = load.buffer, load.index
-        if key not in self._packs:
-            name = self._packs[key] = f"in_{len(self._packs)}"
-            kind = f"Pack<{c_type(load.dtype)}, {self.lanes}>"
-            aligned = f"is_aligned<{self.lanes}>(&{place})"
-            self.before.append(
-                f"const {kind} {name} = load_pack<{self.lanes}>(&{place}, {aligned});"
-            )
-        return self._packs[key]
+    return divides(whole, pack_start(index, along, lanes))

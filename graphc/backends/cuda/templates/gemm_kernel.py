@@ -10,22 +10,22 @@ second stage adds them in order.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from graphc.backends.cuda.instructions import INSTRUCTIONS
 from graphc.backends.cuda.prelude import PRELUDE
 from graphc.backends.cuda.scalar import c_type
-from graphc.backends.cuda.source import Source, Stage
+from graphc.backends.cuda.source import Source, Stage, Target
+from graphc.backends.cuda.statements.pieces import LANE
 from graphc.backends.cuda.templates import (
     gemm_dots,
     gemm_loader,
     gemm_mma,
     gemm_simt,
-    gemm_tf32,
     gemm_wgmma,
 )
-from graphc.backends.cuda.templates.epilogue import Epilogue, epilogue, lanes_of
+from graphc.backends.cuda.templates.epilogue import epilogue, lanes_of
 from graphc.backends.cuda.templates.gemm_operand import LINES, TileSource
 from graphc.backends.cuda.templates.gemm_plan import Plan, Tile
 from graphc.backends.cuda.templates.gemm_sizes import Sizes
@@ -57,8 +57,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) NAME_sum(PARAMETERS) {
     for (int i = threadIdx.x * LANES; i < TALL * BROAD; i += THREADS * LANES) {
       const i64 m = m0 + i / BROAD, n = n0 + i % BROAD;
       if (m < TOTAL_M && n < TOTAL_N) {
-        const Pack<ACC, LANES> found =
-            *(const Pack<ACC, LANES>*)(sums + i / BROAD * PITCH + i % BROAD);
+        ACC* const own = sums + i / BROAD * PITCH + i % BROAD;
+        MEND
+        const Pack<ACC, LANES> found = *(const Pack<ACC, LANES>*)own;
         FINISH
       }
     }
@@ -66,6 +67,41 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) NAME_sum(PARAMETERS) {
   }
 }
 """
+# What an operand has no place for was multiplied as 0, which makes NaN of an infinite factor. So a
+# sum that is NaN is added up again from those terms alone that are there, until it is NaN again.
+_FACTOR = """
+template <class T> __device__ inline T factor(T x) { return x; }
+"""
+_FACTOR_TF32 = """
+__device__ inline float factor(float x) { return float_bits(tf32_round(__float_as_uint(x))); }
+"""
+_MEND = """
+template <int LANES, class A, class Left, class Right> __device__ inline void mend(
+    A* own, const Left& left, const Right& right, i64 m, i64 n, i64 first, i64 end) {
+  bool whole = true;
+  #pragma unroll
+  for (int lane = 0; lane < LANES; lane++) whole = whole && own[lane] == own[lane];
+  if (whole) return;
+  const typename Left::Line line = left.line(m);
+  #pragma unroll 1
+  for (int lane = 0; lane < LANES; lane++) {
+    if (own[lane] == own[lane]) continue;
+    const typename Right::Along column = right.along(n + lane);
+    A sum = 0;
+    #pragma unroll 1
+    for (i64 k = first; k < end && sum == sum; k += PIECE) {
+      int count, there;
+      const auto* const x = left.at(line, left.along(k), &count);
+      #pragma unroll 1
+      for (int e = 0; e < count; e++)
+        sum += (A)factor(x[e * left.step]) *
+               (A)factor(*right.at(right.line(k + e), column, &there));
+    }
+    own[lane] = sum;
+  }
+}
+"""
+_MENDED = "mend<LANES>(own, left, right, m, n, first, end);"
 _PART = """store_pack(
             (ACC*)scratch + ((piece * TOTAL_B + b) * TOTAL_M + m) * TOTAL_N + n, found, true);"""
 _COMBINE = """
@@ -104,7 +140,9 @@ class Contraction:
     """What is summed. Sizes are as the sums are laid out; `arguments` has all that the text leaves
     open, also what made the operands. `place`: CUDA C that makes the epilogue's variables of b, m
     and n, where these are not its own; it may `continue` with the next sum. `along`: the one that
-    grows with n, step by step; "" where there is none."""
+    grows with n, step by step; "" where there is none. `padded`: whether what the left operand has
+    no place for is a 0 that counts; else it is no term at all (only for lines of it along k, and of
+    the right one along n)."""
 
     batch: Size
     m: Size
@@ -117,16 +155,18 @@ class Contraction:
     arguments: Sizes
     place: str = ""
     along: str = "n"
+    padded: bool = True
 
 
 def source(kernel: Kernel, c: Contraction, plan: Plan) -> Source:
     """The code of a contraction. The epilogue's indices are over b, m and n."""
     tile, split, sizes = plan.tile, plan.pieces > 1, c.arguments
     lanes = lanes_of(c.epilogue, c.along, c.n)
-    finish = epilogue(sizes.statements(c.epilogue), c.along, lanes)
+    finish = epilogue(c.epilogue, sizes, _acc(c.acc), c.along, lanes)
     words = {
         "LANES": str(lanes), "ACC": c_type(c.acc),
         "MAKE_LEFT": c.left.make, "MAKE_RIGHT": c.right.make,
+        "MEND": "" if c.padded else _MENDED.replace("LANES", str(lanes)),
         "TOTAL_B": _argument(sizes, c.batch), "TOTAL_M": _argument(sizes, c.m),
         "TOTAL_N": _argument(sizes, c.n), "TOTAL_K": _argument(sizes, c.k),
         "PIECES": _argument(sizes, plan.pieces) if split else "1",
@@ -139,7 +179,7 @@ def source(kernel: Kernel, c: Contraction, plan: Plan) -> Source:
         text = text.replace("FINISH", _filled(_PART, words), 1)
     bytes_of_parts = product((plan.pieces, c.batch, c.m, c.n, c.acc.itemsize)) if split else 0
     return _source(
-        kernel, sizes, text.replace("FINISH", f"{c.place}\n{_finished(c.acc, finish)}"),
+        kernel, sizes, text.replace("FINISH", f"{c.place}\n{finish}"),
         lambda name: _stages(name, c, plan, lanes), unwrap(bytes_of_parts),
     )
 
@@ -148,7 +188,7 @@ def finish(kernel: Kernel, t: Product, stored: DType, pitch: Size) -> Source:
     """The code of a product's epilogue alone, on sums that something else has left in scratch."""
     sizes = Sizes(kernel.dims)
     lanes = lanes_of(t.epilogue, "n", t.n)
-    finish = epilogue(sizes.statements(t.epilogue), "n", lanes)
+    finish = epilogue(t.epilogue, sizes, _acc(t.acc_dtype), "n", lanes)
     words = {
         "LANES": str(lanes), "ACC": c_type(t.acc_dtype), "STORED": c_type(stored),
         "PITCH": _argument(sizes, pitch),
@@ -157,16 +197,16 @@ def finish(kernel: Kernel, t: Product, stored: DType, pitch: Size) -> Source:
     }
     blocks = ceil_div(product((t.batch, t.m, t.n)), _COMBINE_THREADS * lanes)
     return _source(
-        kernel, sizes, _filled(_FINISH, words).replace("FINISH", _finished(t.acc_dtype, finish)),
+        kernel, sizes, _filled(_FINISH, words).replace("FINISH", finish),
         lambda name: (Stage(f"{name}_finish", unwrap(blocks), _COMBINE_THREADS, 0),),
         unwrap(product((t.batch, t.m, pitch, stored.itemsize))),
     )
 
 
-def _finished(acc: DType, finish: Epilogue) -> str:
-    """What is done with the sums that were `found`."""
+def _acc(acc: DType) -> str:
+    """A lane of the sums that were `found`."""
     kind = c_type(acc)
-    return finish.text(f"const {kind} acc = ({kind})found.x[lane];")
+    return f"const {kind} acc = ({kind})found.x[{LANE}];"
 
 
 def _source(
@@ -199,8 +239,10 @@ def _declarations(c: Contraction, tile: Tile) -> str:
     texts are compiled together."""
     lines = [f"const int {name} = {value};\n" for name, value in _constants(tile).items()]
     declarations = dict.fromkeys((LINES, c.left.declarations, c.right.declarations))
+    mend = (_FACTOR_TF32 if tile.engine == "tf32" else _FACTOR) + _MEND
     return "".join((
-        "namespace NAME_parts {\n", *lines, *declarations, _multiply(c, tile), "}\n",
+        "namespace NAME_parts {\n", *lines, *declarations, _multiply(c, tile),
+        "" if c.padded else mend, "}\n",
     ))
 
 
@@ -215,31 +257,32 @@ def _constants(tile: Tile) -> dict[str, int]:
 def _multiply(c: Contraction, tile: Tile) -> str:
     if tile.engine == "wgmma":
         return gemm_wgmma.multiply(tile, c.left, c.right)
-    if tile.engine == "tf32":
-        return gemm_tf32.multiply(tile, c.left.along, c.right.along)
-    if tile.engine == "mma":
+    if tile.engine in ("mma", "tf32"):
         return gemm_mma.multiply(tile, c.left, c.right)
     if tile.engine == "dots":
         return gemm_dots.multiply(tile, c.left.dtype)
     return gemm_simt.multiply(tile, c.left.along, c.right.along, c.left.dtype)
 
 
-def _shared(c: Contraction, tile: Tile) -> int:
-    """Bytes: the stages of the operands, then the sums in their place."""
+def shared_bytes(c: Contraction, tile: Tile) -> int:
+    """Of a block: the stages of the operands, then the sums in their place."""
     stages = 0
     if tile.engine == "simt":
         stages = gemm_simt.shared_bytes(tile, c.left.along, c.right.along, c.left.dtype)
-    elif tile.engine == "tf32":
-        stages = gemm_tf32.shared_bytes(tile)
     elif tile.engine != "dots":
         stages = gemm_loader.shared_bytes(tile, c.left, c.right)
     return max(stages, tile.m * tile.pitch * c.acc.itemsize)
 
 
+def fitting(c: Contraction, plans: Iterable[Plan], target: Target) -> list[Plan]:
+    """Those for which a block has enough shared memory."""
+    return [plan for plan in plans if shared_bytes(c, plan.tile) <= target.shared]
+
+
 def _stages(name: str, c: Contraction, plan: Plan, lanes: int) -> tuple[Stage, ...]:
     tile = plan.tile
     tiles = product((c.batch, ceil_div(c.m, tile.m), ceil_div(c.n, tile.n), plan.pieces))
-    stages = [Stage(f"{name}_sum", unwrap(tiles), tile.threads, _shared(c, tile))]
+    stages = [Stage(f"{name}_sum", unwrap(tiles), tile.threads, shared_bytes(c, tile))]
     if plan.pieces > 1:
         sums = ceil_div(product((c.batch, c.m, c.n)), _COMBINE_THREADS * lanes)
         stages.append(Stage(f"{name}_combine", unwrap(sums), _COMBINE_THREADS, 0))

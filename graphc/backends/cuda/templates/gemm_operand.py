@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from graphc.backends.cuda.indices import index_text
 from graphc.backends.cuda.scalar import c_type
+from graphc.backends.cuda.statements.indices import index_text
 from graphc.backends.cuda.templates.gemm_plan import Along
 from graphc.backends.cuda.templates.gemm_sizes import Sizes
 from graphc.ir.dim import Size

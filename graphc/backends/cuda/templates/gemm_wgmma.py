@@ -22,7 +22,7 @@ template <class Left, class Right>
 __device__ __forceinline__ void multiply(
     unsigned char* shared, const Left& left, const Right& right, i64 m0, i64 n0, i64 first,
     i64 end, float* sums) {
-  const int BYTES = (TALL + BROAD) * DEEP * 2, lane = threadIdx.x % 32;
+  const int BYTES = (TALL + BROAD) * 128, lane = threadIdx.x % 32;
   const int group = threadIdx.x / 128, warp = threadIdx.x / 32 % 4;
   const int steps = (int)((end - first + DEEP - 1) / DEEP), AHEAD = STAGES - 2;
   float d[BROAD / 2] = {};
@@ -33,11 +33,11 @@ __device__ __forceinline__ void multiply(
       async_proxy_fence();
       __syncthreads();
       const unsigned stage = shared_address(shared) + step % STAGES * BYTES;
-      const unsigned a = stage + group * 64 * DEEP * 2, b = stage + TALL * DEEP * 2;
+      const unsigned a = stage + group * 64 * 128, b = stage + TALL * 128;
       wgmma_fence();
       #pragma unroll
       for (int part = 0; part < DEEP / 16; part++)
-        wgmma_HALF_nBROAD<LEFT_ROWS, RIGHT_ROWS>(
+        wgmma_KIND_nBROAD<LEFT_ROWS, RIGHT_ROWS>(
             d, wgmma_descriptor(a + part * LEFT_STEP, LEFT_PANEL),
             wgmma_descriptor(b + part * RIGHT_STEP, RIGHT_PANEL));
       wgmma_commit();
@@ -46,7 +46,7 @@ __device__ __forceinline__ void multiply(
     if (next < steps) {
       unsigned char* const stage = shared + next % STAGES * BYTES;
       left_tile.load(stage, first + (i64)next * DEEP);
-      right_tile.load(stage + TALL * DEEP * 2, first + (i64)next * DEEP);
+      right_tile.load(stage + TALL * 128, first + (i64)next * DEEP);
     }
     cp_async_commit();
     if (step >= 0) wgmma_wait<1>();
@@ -75,4 +75,4 @@ def multiply(tile: Tile, left: TileSource, right: TileSource) -> str:
         text = text.replace(f"{side}_STEP", "2048" if in_rows else "32")
         text = text.replace(f"{side}_PANEL", "DEEP * 128" if in_rows else "16")
     stages = f"const int STAGES = {tile.stages};\n"
-    return (stages + loader() + text).replace("HALF", left.dtype.name)
+    return (stages + loader(left.dtype) + text).replace("KIND", left.dtype.name)

@@ -48,7 +48,7 @@ def as_loops(kernel: Kernel, machine: Machine) -> Kernel:
     column = Let("n", _index(unwrap(start + Dim.var("lane"))))
     body: tuple[Stmt, ...] = (
         Let("b", _index(b)), Let("m", _index(m)),
-        Loop("vector", "lane", lanes, (column, *_sum(template), *template.epilogue)),
+        Loop("vector", "lane", lanes, (column, *summed(template), *template.epilogue)),
     )
     kind, chunk = _cut(template, iterations, machine)
     return replace(kernel, stages=((Loop(kind, "p", iterations, body, (), chunk),),), template=None)
@@ -79,9 +79,10 @@ def _index(value: Size) -> IndexValue:
     return IndexValue(value, dtypes.i64)
 
 
-def _sum(template: SumTemplate) -> list[Stmt]:
-    """Statements that bind `acc`: a loop per axis of the term, each going on with the sum of the
-    one around it."""
+def summed(template: SumTemplate, given: int = 0, start: Scalar | None = None) -> list[Stmt]:
+    """Statements that bind `acc`, `start` (or 0) and the sum for one b, m, n: a loop per axis of
+    the term, each going on with the sum of the one around it. The first axes may be `given`: then
+    it is the sum for one value of these, too."""
     term, acc = template.term(), template.acc_dtype
     inside = _inside(term.inside)
     left = _load(template.left, term.left, acc, None if term.padded else inside)
@@ -89,10 +90,11 @@ def _sum(template: SumTemplate) -> list[Stmt]:
     value: Scalar = Apply("mul", (left, right), acc)
     body: tuple[Stmt, ...] = ()
     combine = "add"
-    for depth, (variable, extent) in reversed(list(enumerate(term.axes))):
+    for depth, (variable, extent) in reversed(list(enumerate(term.axes[given:]))):
         name = f"sum{depth}" if depth else "acc"
-        start = Var(f"sum{depth - 1}" if depth > 1 else "acc", acc) if depth else Literal(0.0, acc)
-        body = (Loop("serial", variable, extent, body, (Carry(name, acc, start, combine, value),)),)
+        first = Var(f"sum{depth - 1}" if depth > 1 else "acc", acc) if depth else start
+        carry = Carry(name, acc, first or Literal(0.0, acc), combine, value)
+        body = (Loop("serial", variable, extent, body, (carry,)),)
         combine, value = "set", Var(name, acc)
     return list(body)
 

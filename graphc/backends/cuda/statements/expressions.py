@@ -1,23 +1,35 @@
-"""Scalars of a kernel as C expressions."""
+"""Scalars of a kernel as C expressions, and what is done with them: Lets and Stores."""
 
 from __future__ import annotations
 
-from graphc.backends.cuda.loops.indices import Indices
-from graphc.backends.cuda.loops.text import Lines
+from collections.abc import Mapping
+
 from graphc.backends.cuda.scalar import apply, c_type, combine, literal
+from graphc.backends.cuda.statements.indices import Indices
+from graphc.backends.cuda.statements.lines import Lines
 from graphc.ir import dtypes
 from graphc.ir.dim import Size
-from graphc.ir.kernel import Apply, Carry, IndexValue, Literal, Load, Scalar, Var
+from graphc.ir.kernel import (
+    Apply,
+    Carry,
+    IndexValue,
+    Let,
+    Literal,
+    Load,
+    Scalar,
+    Store,
+    Var,
+)
 from graphc.ir.kernel.combine import ARGUMENTS
 from graphc.ir.kernel.walk import children
 
 
 class Expressions:
-    """Written into lines, where they are computed. `sizes`: of buffers; `kept`: elements of a
-    thread's registers, by the Local that they stand for; `loaded`: loads that are made already, by
-    their ids."""
+    """Written into lines, where they are computed. `sizes`: of buffers, where the text may know
+    them; `kept`: elements of a thread's registers, by the Local that they stand for; `loaded`:
+    loads that are made already, by their ids."""
 
-    def __init__(self, lines: Lines, indices: Indices, sizes: dict[str, Size]) -> None:
+    def __init__(self, lines: Lines, indices: Indices, sizes: Mapping[str, Size]) -> None:
         self.lines, self.indices, self.sizes = lines, indices, sizes
         self.kept: dict[str, str] = {}
         self.loaded: dict[int, str] = {}
@@ -26,7 +38,7 @@ class Expressions:
         """An element."""
         if buffer in self.kept:
             return self.kept[buffer]
-        return f"{buffer}[{self.indices.place(index, self.sizes[buffer])}]"
+        return f"{buffer}[{self.indices.place(index, self.sizes.get(buffer))}]"
 
     def scalar(self, root: Scalar) -> str:
         """An expression; operators shared within it are named by a line of their own."""
@@ -69,6 +81,24 @@ class Expressions:
             return load
         other = literal(0, scalar.dtype) if scalar.other is None else texts[id(scalar.other)]
         return f"({texts[id(scalar.mask)]} ? {load} : {other})"
+
+    def bind(self, stmt: Let) -> None:
+        """A Let, which is in scope from here on."""
+        text, kind = self.scalar(stmt.value), c_type(stmt.value.dtype)
+        if stmt.value.dtype is dtypes.i64:
+            kind = self.indices.let(stmt)
+            if kind == "int":
+                text = self.indices.text(stmt.value.index, kind)  # type: ignore[union-attr]
+        self.lines.emit(f"const {kind} {stmt.name} = {text};")
+
+    def put(self, stmt: Store) -> None:
+        """A thread's own store."""
+        place = self.place(stmt.buffer, stmt.index)
+        value = self.scalar(stmt.value)
+        if stmt.combine:
+            value = combine(stmt.combine, value, place)
+        guard = "" if stmt.mask is None else f"if ({self.scalar(stmt.mask)}) "
+        self.lines.emit(f"{guard}{place} = {value};")
 
     def update(self, carries: tuple[Carry, ...]) -> None:
         """The carried values after an iteration: all read before any is written."""

@@ -23,6 +23,10 @@ class Lines:
         self.indent -= 1
         self.emit("}")
 
+    def text(self) -> str:
+        """All of them."""
+        return "\n".join(self.lines)
+
     def fresh(self, name: str) -> str:
         """A name that no other has: those of kernels do not end so."""
         self._count += 1

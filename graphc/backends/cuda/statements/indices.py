@@ -135,8 +135,8 @@ class Indices:
         kind = "int" if self.fits(index) else "i64"
         return self.text(index, kind), kind
 
-    def place(self, index: Size, size: Size) -> str:
-        """An index into a buffer of so many elements."""
+    def place(self, index: Size, size: Size | None) -> str:
+        """An index into a buffer of so many elements, if that is known."""
         if self.fits(index):
             return self.text(index, "int")
         if isinstance(size, int) and size <= MOST:
@@ -183,3 +183,8 @@ def _number(value: int, kind: str) -> str:
         return f"{value % (1 << 32)}u"
     text = f"{value}LL" if kind == "i64" else str(value)
     return text if value >= 0 else f"({text})"
+
+
+def index_text(index: Size) -> str:
+    """An expression over i64s that are no less than 0 where they are divided."""
+    return Indices().text(index, "i64")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from graphc.backends.cuda.loops.steps import divides, pack_start, step
+from graphc.backends.cuda.statements.steps import divides, pack_start, step
 from graphc.ir.dim import Dim, Size, substitute, unwrap
 from graphc.ir.kernel import Apply, IndexValue, Literal, Load, Scalar, Var, walk
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from graphc.backends.cuda.loops.indices import Indices
-from graphc.backends.cuda.loops.masks import is_uniform, spelled_out
-from graphc.backends.cuda.loops.steps import divides, pack_start, step
+from graphc.backends.cuda.statements.indices import Indices
+from graphc.backends.cuda.statements.masks import is_uniform, spelled_out
+from graphc.backends.cuda.statements.steps import divides, pack_start, step
 from graphc.ir.dim import Dim, Size, substitute
 from graphc.ir.kernel import IndexValue, Let, Literal, Load, Loop, Scalar, Stmt, Store, walk
 
