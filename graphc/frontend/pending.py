@@ -41,7 +41,7 @@ class PendingItem:
     def __getattr__(self, name: str) -> Any:
         if self._asked is None:
             raise AttributeError(name)
-        self._asked()
+        return self._asked()
 
 
 def _asked(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
