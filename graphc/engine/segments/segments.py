@@ -14,7 +14,6 @@ import functools
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import InitVar, dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -81,19 +80,17 @@ Parts: TypeAlias = tuple[
 ]
 
 
-@dataclass(eq=False)
 class Version:
     """One segment as something to run."""
 
-    template: Template | None  # None: operator by operator, for this one call
-    engine: Engine
-    outputs: int  # of the segment; saved values follow
-    plan: SegmentBackwardPlan | None
-    recorded: InitVar[Sequence[IrNode]]  # with the gradients, sizes as they were
-    seconds: float
-    calls: int = 0
-
-    def __post_init__(self, recorded: Sequence[IrNode]) -> None:
+    def __init__(
+        self, template: Template | None, engine: Engine, outputs: int,
+        plan: SegmentBackwardPlan | None, recorded: Sequence[IrNode], seconds: float,
+    ) -> None:
+        """`template`: None where it goes operator by operator, for this one call; `outputs`: of the
+        segment, saved values follow; `recorded`: with the gradients, sizes as they were."""
+        self.template, self.engine, self.outputs, self.plan = template, engine, outputs, plan
+        self.seconds, self.calls = seconds, 0
         self.nodes = operators(recorded)
         self.cost = version_cost(self.nodes, self.plan is not None)
         self.work = work(recorded)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ... import config as configuration
-from ...backends.host import entry_text as bits
+from ...backends.host import entry_words as bits
 from ...backends.host.entry import Conditions, Entry, Gradient, TensorFacts
 from ...backends.host.watched import Steps
 from ...frontend import promote, state_version
