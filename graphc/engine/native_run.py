@@ -38,7 +38,7 @@ class Runner:
 
     def __init__(self, executable: Any, buffers: int, code: Code) -> None:
         """`buffers`: its inputs and outputs."""
-        self._executable = executable
+        self._executable, self._buffers = executable, buffers
         self._entry = Entry(  # its functions do not keep it alive
             code, Conditions(), 0, 0, executable.first_input, executable.first_held, False,
             buffers, {}, executable.code, executable.releases,
@@ -47,6 +47,8 @@ class Runner:
 
     def __call__(self, arrays: Sequence[np.ndarray], sizes: tuple[int, ...]) -> None:
         """Run on row-major arrays, the inputs' and the outputs'. Raises what the code refuses."""
+        if len(arrays) != self._buffers:  # native code would take them for others
+            raise ValueError(f"expected {self._buffers} arrays, got {len(arrays)}")
         executable = self._executable
         lease = executable.borrow(sizes)
         try:
