@@ -45,9 +45,10 @@ class PendingItem:
 
 
 def _asked(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
-    if self._asked is None:
+    asked: Callable[[], NoReturn] | None = self._asked
+    if asked is None:
         raise TypeError("the number is there once the function has returned")
-    self._asked()
+    asked()
 
 
 _BINARY = "add sub mul matmul truediv floordiv mod divmod pow lshift rshift and xor or".split()

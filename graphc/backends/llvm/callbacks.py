@@ -28,6 +28,12 @@ class Callbacks:
         self._routines = {
             number: HostRoutine(step, table) for number, step in self._steps.items()
         }
+        # of steps of known sizes: the words of their buffers' addresses, shapes and dtypes
+        self._known = {
+            number: (ctypes.c_int64 * len(types), [(t.shape, t.dtype.numpy) for t in types])
+            for number, step in self._steps.items()
+            if not self._names and _are_known(types := (*step.input_types, *step.output_types))
+        }
         self._failures: dict[int, BaseException] = {}  # by thread: calls may run side by side
         self._native = _Native(self._call) if self._routines else None
 
@@ -51,11 +57,20 @@ class Callbacks:
     def _run(self, number: int, args: int) -> None:
         """Addresses of inputs and outputs, and the dims, lie in `args`, in this order."""
         step, names = self._steps[number], self._names
+        known = self._known.get(number)
+        if known is not None:
+            kind, types = known
+            buffers = [
+                self._memory.at(at, shape, dtype)
+                for at, (shape, dtype) in zip(kind.from_address(args), types, strict=True)
+            ]
+            first = len(step.inputs)
+            return self._routines[number].run(self._memory, buffers[:first], buffers[first:], {})
         first, count = len(step.inputs), len(step.inputs) + len(step.outputs)
         words = (ctypes.c_int64 * (count + len(names))).from_address(args)
         dims = dict(zip(names, words[count:], strict=True))
-        types = (*step.input_types, *step.output_types)
-        buffers = [self._buffer(at, t, dims) for at, t in zip(words[:count], types, strict=True)]
+        every = (*step.input_types, *step.output_types)
+        buffers = [self._buffer(at, t, dims) for at, t in zip(words[:count], every, strict=True)]
         self._routines[number].run(self._memory, buffers[:first], buffers[first:], dims)
 
     def _buffer(self, address: int, type_: object, dims: Mapping[str, int]) -> Buffer:
@@ -63,3 +78,9 @@ class Callbacks:
         assert isinstance(type_, TensorType)
         shape = tuple(evaluate(size, dims) for size in type_.shape)
         return self._memory.at(address, shape, type_.dtype.numpy)
+
+
+def _are_known(types: tuple[object, ...]) -> bool:
+    return all(
+        isinstance(t, TensorType) and all(isinstance(size, int) for size in t.shape) for t in types
+    )
