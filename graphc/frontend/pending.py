@@ -45,10 +45,9 @@ class PendingItem:
 
 
 def _asked(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
-    asked: Callable[[], NoReturn] | None = self._asked
-    if asked is None:
-        raise TypeError("the number is there once the function has returned")
-    asked()
+    if self._asked is not None:
+        self._asked()
+    raise TypeError("the number is there once the function has returned")
 
 
 _BINARY = "add sub mul matmul truediv floordiv mod divmod pow lshift rshift and xor or".split()

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
 
 from graphc.ir.dim import evaluate
 from graphc.ir.interpret import Table
@@ -30,9 +33,8 @@ class Callbacks:
         }
         # of steps of known sizes: the words of their buffers' addresses, shapes and dtypes
         self._known = {
-            number: (ctypes.c_int64 * len(types), [(t.shape, t.dtype.numpy) for t in types])
-            for number, step in self._steps.items()
-            if not self._names and _are_known(types := (*step.input_types, *step.output_types))
+            number: (ctypes.c_int64 * len(types), types) for number, step in self._steps.items()
+            if (types := _of_known_sizes((*step.input_types, *step.output_types))) is not None
         }
         self._failures: dict[int, BaseException] = {}  # by thread: calls may run side by side
         self._native = _Native(self._call) if self._routines else None
@@ -80,7 +82,15 @@ class Callbacks:
         return self._memory.at(address, shape, type_.dtype.numpy)
 
 
-def _are_known(types: tuple[object, ...]) -> bool:
-    return all(
-        isinstance(t, TensorType) and all(isinstance(size, int) for size in t.shape) for t in types
-    )
+def _of_known_sizes(
+    types: Sequence[object],
+) -> list[tuple[tuple[int, ...], np.dtype[Any]]] | None:
+    """Shapes and dtypes; None where a size is symbolic."""
+    found: list[tuple[tuple[int, ...], np.dtype[Any]]] = []
+    for type_ in types:
+        assert isinstance(type_, TensorType)
+        shape = tuple([size for size in type_.shape if isinstance(size, int)])
+        if len(shape) < len(type_.shape):
+            return None
+        found.append((shape, type_.dtype.numpy))
+    return found
