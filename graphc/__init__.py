@@ -75,6 +75,7 @@ newaxis = None
 _LAZY = {
     "compile": ".compile", "explain": ".inspect.explain", "save": ".serialization",
     "PerformanceWarning": ".engine.segments.tiers", "compare": ".doubt.compare",
+    "MemoryLimitError": ".frontend.errors",
     "load": ".serialization", "autocast": ".amp", "vmap": ".frontend.vmap",
     "cond": ".frontend.control",
     "while_loop": ".frontend.control", "ops": ".ops_registry", "classes": ".ops_registry",
