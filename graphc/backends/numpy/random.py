@@ -74,7 +74,8 @@ class Stream:
 
     def words(self, count: int) -> Array:
         """The next 32-bit words, as uint64."""
-        return self._bits.random_raw(count)
+        found: Array = self._bits.random_raw(count)
+        return found
 
     def double_words(self, count: int) -> Array:
         """64-bit numbers of two words each, the high one first."""
