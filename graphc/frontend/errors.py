@@ -52,6 +52,14 @@ class TraceError(RuntimeError):
     end: Any = None  # of the trial of one graph, a segment_trace.SegmentEnd
 
 
+class MemoryLimitError(TraceError):
+    """A function that needs more than its `max_memory`; `least`: bytes that it could do with."""
+
+    def __init__(self, message: str, least: int) -> None:
+        super().__init__(message)
+        self.least = least
+
+
 class EscapedTensorError(TraceError):
     """A traced Tensor was used after its trace had ended."""
 
@@ -82,6 +90,8 @@ def user_location(module: str = "", optimizer: bool = False, beyond: str = "") -
 def warn_user(text: str) -> None:
     """A UserWarning that names the user's line, however many of graphc's own calls are between."""
     loc = user_location()
+    if local.counted is not None:
+        local.counted.warned()
     if loc is None:
         warnings.warn(text, stacklevel=2)
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,16 @@ from graphc.ir.op import Attrs, Op
 from graphc.ir.types import TensorType
 
 Runner = Callable[[Op, list[Any], Attrs], Any]  # on NumPy arrays, or on DeviceArrays
+# (operator, types of its inputs, attributes, types of its results) -> what runs it, on the inputs
+Prepare = Callable[[Op, Sequence[TensorType], Attrs, Sequence[TensorType]], Callable[..., Any]]
+
+
+# (operator, types of its inputs, attributes, which inputs need a gradient, which results have one)
+# -> what its gradient rule comes to, of gradients, saved inputs and saved results; None: no such
+PrepareRule = Callable[
+    [Op, Sequence[TensorType], Attrs, tuple[bool, ...], tuple[bool, ...]],
+    Callable[[Any, Any, Any], Any] | None,
+]
 
 
 class _Unset:
@@ -26,6 +36,10 @@ class Eager:
     """The injected backend function `run(op, arrays, attrs) -> array | tuple of arrays`."""
 
     run: Runner = _Unset()
+    # what `run` does for inputs of known types, as a function of arrays; None: `run` alone will do,
+    # as while somebody watches operators
+    prepare: Prepare | None = None
+    rule: PrepareRule | None = None
     # the same for arrays that may lie on other devices; None: there is no other device
     elsewhere: Runner | None = None
     # of a state and a count: what fills memory, `(state, f32 memory, width, low) -> state` behind
