@@ -97,7 +97,7 @@ def test_negative_sizes_are_refused(shape: tuple[int, ...]) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_child_of_fork_does_not_write_into_its_parents_memory() -> None:
-    large = allocator.empty((allocator.LARGE,), np.dtype(np.uint8))
+    large = Allocator().empty((LARGE,), np.dtype(np.uint8))
     large.fill(1)
     child = os.fork()
     if not child:
