@@ -22,7 +22,7 @@ Finish: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
 
 def names_so_far(module: ModuleType) -> dict[str, Any]:
     """A module's namespace as it is, which `vars()` would complete."""
-    found: dict[str, Any] = ModuleType.__dict__["__dict__"].__get__(module)
+    found: dict[str, Any] = vars(ModuleType)["__dict__"].__get__(module)
     return found
 
 
