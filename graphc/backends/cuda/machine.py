@@ -44,4 +44,6 @@ GPU = Machine(
     tf32=True,
     channels_last=8,  # 16 bytes of 16-bit floats
     halves=True,
+    across=1 << 20,
+    partial_rows=64,  # of the smallest tile whose rows may be many
 )
