@@ -113,6 +113,9 @@ class Machine:
     bytes keeps its place there to the end, so that steps wait for no others than whose results
     they read (`plan/together.py`).
 
+    Long sums over rows are made of runs of `column_run` columns, where there are two or more (0:
+    each lane goes along its own column).
+
     `sorting` says how what has an order is done in parallel (None: one after another, and sorts by
     a routine).
 
@@ -167,6 +170,7 @@ class Machine:
     tiling: Tiling | None = None
     sorting: Sorting | None = None
     lasting: int = 0
+    column_run: int = 0
     channels_last: int = 0
     by_counter: bool = False
     tf32: bool = False

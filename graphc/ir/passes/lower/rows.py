@@ -16,6 +16,7 @@ from ...dim import Size, product, unwrap
 from ...graph import Node
 from ...kernel import Kernel
 from .body import Body, carrier
+from .column_runs import ColumnRuns, goes_in_runs
 from .columns import ColumnSums, add_columns
 from .cuts import Cuts, cut, uncut
 from .index_maps import Digit
@@ -48,6 +49,8 @@ def lower_rows(body: Body) -> Kernel:
     values = Values(body, writer)
     if plan.axes[plan.vector].reduced:
         _rows(body, cuts, values)
+    elif goes_in_runs(body, plan):
+        ColumnRuns(body, plan, writer).write()
     else:
         _columns(body, cuts, values)
     return make_kernel(body, [writer.finish()], dims_of(body))
