@@ -116,3 +116,28 @@ def test_a_module_that_lacks_a_listed_name() -> None:
     ask, _, _ = on_demand("graphc.optim", {"adam": "Adamantine"})
     with pytest.raises(AttributeError, match="Adamantine"):
         ask("Adamantine")
+
+
+def test_capture_looks_at_no_package_whole() -> None:
+    """One that is reached by a compiled function, in an object of the user's, has its names when
+    they are asked for; nothing is imported while the function is recorded."""
+    program = """
+import sys, types
+import graphc
+space = types.SimpleNamespace(nn=graphc.nn, functional=graphc.nn.functional, optim=graphc.optim)
+weight = graphc.ones(3, requires_grad=True)
+
+def step(x):
+    weight.grad = None
+    return (space.functional.relu(x) * weight).sum()
+
+space.functional.relu
+before = set(sys.modules)
+graphc.compile(step, fullgraph=True)(graphc.ones(3))
+late = "graphc.nn.functional."
+print(sorted(name for name in set(sys.modules) - before if name.startswith(late)))
+"""
+    found = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (found.returncode, found.stdout.strip()) == (0, "[]"), found.stderr

@@ -7,10 +7,12 @@ they begin with the name of the variable. State of an optimizer is named by its 
 
 from __future__ import annotations
 
+import types
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
+_NAMESPACE: Any = types.ModuleType.__dict__["__dict__"]
 _WALKS = 4  # calls after which what is not named yet is looked for among the arguments alone
 
 
@@ -21,6 +23,9 @@ def is_module(value: Any) -> bool:
 
 def fields_of(value: Any) -> Mapping[str, Any]:
     """An object's own attributes; its own __getattribute__ is not asked."""
+    if issubclass(type(value), types.ModuleType):  # graphc's packages would import all their names
+        found: Mapping[str, Any] = _NAMESPACE.__get__(value)
+        return found
     try:
         fields = object.__getattribute__(value, "__dict__")
     except AttributeError:

@@ -194,8 +194,17 @@ def _permuted(attrs: Attrs, shape: Shape) -> Callable[[Any], Any]:
 
 
 def _expanded(attrs: Attrs, shape: Shape) -> Callable[[Any], Any]:
-    expand = views.ARRAYS["expand"]
-    return lambda array: expand(array, attrs)
+    expand, new = views.ARRAYS["expand"], tuple(attrs["shape"])
+    added = len(new) - len(shape)
+    repeated = [n != m for n, m in zip(shape, new[added:], strict=True)]
+
+    def take(array: Any) -> Any:
+        if not array.flags.c_contiguous or not array.size:
+            return expand(array, attrs)
+        own = [0 if r else s for r, s in zip(repeated, array.strides, strict=True)]
+        return np.ndarray(new, array.dtype, array, 0, (*[0] * added, *own))
+
+    return take
 
 
 _MAKERS: dict[str, Callable[[Attrs, Shape], Callable[[Any], Any]]] = {

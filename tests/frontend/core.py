@@ -6,15 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from graphc.backends.numpy import TABLE, run
+from graphc.backends.numpy import TABLE
 from graphc.frontend import autograd as _attaches_backward
-from graphc.frontend import dispatch, promote
+from graphc.frontend import promote
 from graphc.frontend.captured import NumberInput, TracedGraph
 from graphc.frontend.dispatch import apply, inplace
 from graphc.frontend.tensor import Tensor, from_array
 from graphc.ir import interpret, ops
 
-dispatch.set_runner(run)
 assert _attaches_backward
 
 

@@ -120,5 +120,5 @@ def test_polygamma_and_zeta_far_out() -> None:
     for order in (1, 2):
         found = graphc.polygamma(order, graphc.from_numpy(values)).numpy()
         wanted = torch.polygamma(order, torch.from_numpy(values)).numpy()
-        np.testing.assert_allclose(found, wanted, rtol=1e-12)
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)
     assert np.isnan(graphc.special.zeta(graphc.tensor(2.0), graphc.tensor(float("inf"))).item())

@@ -110,7 +110,7 @@ def alone(size: int) -> Array:
 
 def _allocate(size: int) -> Allocation:
     if size >= LARGE:
-        mapped = mmap.mmap(-1, size)
+        mapped = _own_pages(size)
         if hasattr(mmap, "MADV_HUGEPAGE"):
             with contextlib.suppress(OSError):  # a kernel without huge pages
                 mapped.madvise(mmap.MADV_HUGEPAGE)
@@ -118,6 +118,14 @@ def _allocate(size: int) -> Allocation:
     owner = bytearray(size + ALIGNMENT)
     start = -_interface_address(np.ndarray((1,), _BYTE, owner)) % ALIGNMENT
     return Allocation(owner, start, size)
+
+
+def _own_pages(size: int) -> mmap.mmap:
+    """Memory of this process alone. Python's default is memory that children of fork share, which
+    then see each other's writes, and which has no huge pages."""
+    if not hasattr(mmap, "MAP_PRIVATE"):  # Windows
+        return mmap.mmap(-1, size)
+    return mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
 def _interface_address(array: Array) -> int:

@@ -198,13 +198,34 @@ def _index(types: Types, *, dim: int, subject: str = "") -> Function | None:
     return run
 
 
+def _gather(types: Types, *, dim: int, subject: str = "") -> Function | None:
+    shape: Any = types[1].shape
+    if subject or not shape or len(types[0].shape) != len(shape) or (
+        0 in shape or 0 in types[0].shape
+    ):
+        return None
+    size = np.uint64(types[0].shape[dim])  # type: ignore[arg-type]
+    highest, slow = _PEAK, INDEXING["gather"]
+    axes = tuple(range(len(shape)))
+    places: list[Any] = [
+        np.arange(n).reshape([-1 if e == d else 1 for e in axes]) for d, n in enumerate(shape)
+    ]
+
+    def run(x: Array, positions: Array) -> Any:
+        if not highest(positions.view(np.uint64), axes) < size:
+            return slow(x, positions, dim=dim)
+        return x[(*places[:dim], positions, *places[dim + 1 :])]
+
+    return run
+
+
 TABLE: dict[str, Make] = {
     "sum": _reduction(np.add), "prod": _reduction(np.multiply),
     "any": _reduction(np.logical_or), "all": _reduction(np.logical_and),
     "amax": _extremum(np.maximum), "amin": _extremum(np.minimum),
     "relu": _relu, "sigmoid": _sigmoid, "full": _full, "iota": _iota,
     "softmax": _softmax, "log_softmax": _log_softmax, "layer_norm": _layer_norm,
-    "index": _index, "dot_general": _dot_general,
+    "index": _index, "gather": _gather, "dot_general": _dot_general,
     "cross_entropy": bound_losses.cross_entropy,
     "max_pool": bound_windows.max_pool, "conv": bound_windows.conv,
 }

@@ -327,6 +327,11 @@ def getitem(self: Tensor, index: Any) -> Tensor:
         known = recall(key, self)
         if known is not None:
             return known
+    if type(index) is Tensor and local.trace is None and Eager.elsewhere is None and (
+        index._trace is None and self._trace is None and index._array.dtype.char == "l"
+        and index._array.ndim and self._array.ndim
+    ):
+        return take(self, [index], 0)  # rows at positions, as the rest comes to
     selection = read_index(self, index)
     if not selection.tensors:
         result = selection.view

@@ -49,6 +49,8 @@ TRUTH = (
 ).split()
 
 
+# whose arithmetic stays in the dtype: a quotient of integers does not
+_COMPUTED = {"f": dtypes.f32, "d": dtypes.f64, "l": dtypes.i64}
 _DIRECT = {"add": ops.add, "sub": ops.sub, "mul": ops.mul, "div": ops.div}
 
 
@@ -83,10 +85,10 @@ def _arithmetic(op: Op, method: Callable[..., Tensor]) -> Callable[..., Tensor]:
     def direct(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if len(args) == 1 and not kwargs and local.trace is None and self._trace is None:
             other = args[0]
-            char = self._array.dtype.char
-            if char in "fd":
-                if type(other) is float or type(other) is int:
-                    other = promote.operand(other, dtypes.f32 if char == "f" else dtypes.f64)
+            dtype = _COMPUTED.get(self._array.dtype.char)
+            if dtype is not None:
+                if type(other) is int or (type(other) is float and dtype.is_float):
+                    other = promote.operand(other, dtype)
                 if isinstance(other, Tensor) and write_two(op, self, other):
                     return self
         return method(self, *args, **kwargs)

@@ -81,6 +81,11 @@ OPERATORS = {
 COMPARISONS = {"eq": P.eq, "ne": P.ne, "lt": P.lt, "le": P.le, "gt": P.gt, "ge": P.ge}
 
 
+def _negative(self: Tensor) -> Tensor:
+    found = promote.float_unary(ops.neg, self) if isinstance(self, Tensor) else None
+    return P.neg(self) if found is None else found
+
+
 def operator_methods() -> dict[str, Any]:
     """__add__, __radd__, __eq__ and the like."""
     table: dict[str, Any] = {}
@@ -93,6 +98,6 @@ def operator_methods() -> dict[str, Any]:
     table["__rdiv__"] = table["__rtruediv__"]
     for name, function in COMPARISONS.items():
         table[f"__{name}__"] = _operator(function, direct=_DIRECT[name])
-    table |= {"__neg__": P.neg, "__pos__": lambda self: self, "__abs__": P.abs,
+    table |= {"__neg__": _negative, "__pos__": lambda self: self, "__abs__": P.abs,
               "__invert__": P.bitwise_not}
     return table

@@ -171,7 +171,8 @@ def tiled(r: Request, machine: Machine, itemsize: int) -> Blocking:
     # splitting rows packs the right operand again (unless it is packed for all), splitting k adds
     # partial sums
     flops = r.batch * 2 * r.m * r.n * r.terms
-    want = clamp(flops // machine.template_flops, 1, machine.template_chunks)  # Machine.pieces
+    most_chunks = choose(streams, machine.parallelism, machine.template_chunks)
+    want = clamp(flops // machine.template_flops, 1, most_chunks)  # Machine.pieces
     chunk_batch = most(quotient_up(r.batch, want), 1)
     per_batch = quotient_up(want, most(r.batch, 1))
     tiles = most(quotient_up(r.n, columns), 1)

@@ -1,6 +1,7 @@
 """Memory is aligned, reused only when nothing can see it any more, and bounded."""
 
 import gc
+import os
 import threading
 
 import ml_dtypes
@@ -92,3 +93,15 @@ def test_address_of_any_view() -> None:
 def test_negative_sizes_are_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="negative dimensions"):
         Allocator().empty(shape, np.dtype(np.float32))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_child_of_fork_does_not_write_into_its_parents_memory() -> None:
+    large = Allocator().empty((LARGE,), np.dtype(np.uint8))
+    large.fill(1)
+    child = os.fork()
+    if not child:
+        large.fill(2)
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert large[0] == 1 and large[-1] == 1
