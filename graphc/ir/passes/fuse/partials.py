@@ -44,6 +44,8 @@ def make_partials(
     one."""
     if not machine.partial_rows or not any(n.op.family == "contract" for n in graph.nodes):
         return graph
+    if not any(n.op.name == "sum" and n.dtype.is_float and _over_rows(n) for n in graph.nodes):
+        return graph
     a = analyse(graph, machine, routine, mutated)
     found = _candidates(a, Epilogues(a))
     while found:
