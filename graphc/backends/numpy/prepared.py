@@ -76,6 +76,8 @@ def _without_scalars(function: np.ufunc, dtype: np.dtype[Any]) -> Function:
     empty = np.empty
     if function.nin == 1:
         return lambda x: function(x, empty((), dtype))
+    if function in (np.maximum, np.minimum):  # which warn of a third argument
+        return lambda a, b: function(a, b, out=empty((), dtype))
     return lambda a, b: function(a, b, empty((), dtype))
 
 
