@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
-_NAMESPACE: Any = types.ModuleType.__dict__["__dict__"]
+_NAMESPACE: Any = vars(types.ModuleType)["__dict__"]
 _WALKS = 4  # calls after which what is not named yet is looked for among the arguments alone
 
 
