@@ -111,6 +111,9 @@ class Machine:
     bytes keeps its place there to the end, so that steps wait for no others than whose results
     they read (`plan/together.py`).
 
+    A value of at least `pitched` bytes has rows that wide accesses fit, where the planner is free
+    to say so (`plan/pitch.py`; 0: none has).
+
     `sorting` says how what has an order is done in parallel (None: one after another, and sorts by
     a routine).
 
@@ -163,6 +166,7 @@ class Machine:
     sorting: Sorting | None = None
     lasting: int = 0
     channels_last: int = 0
+    pitched: int = 0
     by_counter: bool = False
     tf32: bool = False
     halves: bool = False

@@ -23,6 +23,7 @@ from .arena import assign_offsets
 from .control import plan_control
 from .in_place import merged, safe_in_place
 from .parts import start_of_part
+from .pitch import pad_rows
 from .schedule import schedule
 from .step import HARMLESS, Step, Storage, has_check
 
@@ -268,6 +269,7 @@ class Planner:
 
     def program(self) -> Program:
         live = [s for s in self.steps if any(w.elements != 0 for w in s.writes)]
+        pad_rows(live, self.machine)
         order = schedule(live, self.graph.env)
         size = assign_offsets(order, self.machine)
         steps = [self._emit(step) for step in order]
