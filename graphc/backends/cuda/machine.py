@@ -43,6 +43,6 @@ GPU = Machine(
     by_counter=True,
     tf32=True,
     channels_last=8,  # 16 bytes of 16-bit floats
-    pitched=64 << 10,
+    pitched=16 << 10,
     halves=True,
 )

@@ -20,13 +20,15 @@ from graphc.ir.op import REGISTRY
 
 _ACCESS = 16  # bytes, at most
 _MOST_LANES = 8
+_LEFT = "left_"  # how many lanes there are yet
 _MOST_WORK = 400  # additions' worth of work that is written out for all lanes
 
 
 def lanes_of(body: Sequence[Stmt], along: str, extent: Size) -> int:
     """How many neighbours along a variable of that extent a thread takes: as many as make 16 bytes
-    of the smallest type that is stored or read so. One, where rows are no whole number of such
-    accesses, where they do not begin at one, or where a result does not lie along the variable."""
+    of the smallest type that is stored or read so. One, where rows do not begin at such an access,
+    or where a result does not lie along the variable. A row may end in between (see `epilogue`),
+    if its first element is the variable's 0, as n's is."""
     if not along or not isinstance(extent, int):
         return 1
     stores = [stmt for stmt in body if isinstance(stmt, Store)]
@@ -44,15 +46,16 @@ def lanes_of(body: Sequence[Stmt], along: str, extent: Size) -> int:
     while lanes > 2 and lanes * _work(body) > _MOST_WORK:
         lanes //= 2
     aligned = all(_is_aligned(index, along, dtype, lanes) for index, dtype in dense)
-    return lanes if aligned and extent % lanes == 0 else 1
+    return lanes if aligned and (along == "n" or extent % lanes == 0) else 1
 
 
 def epilogue(
-    body: tuple[Stmt, ...], sizes: Sizes, acc: str = "", along: str = "", lanes: int = 1
+    body: tuple[Stmt, ...], sizes: Sizes, acc: str = "", along: str = "", lanes: int = 1,
+    left: str = "",
 ) -> str:
     """The text of Lets and Stores, over i64s that are in scope; an epilogue has nothing else. Of
     several lanes, `along` is the variable of the first. `acc`: a lane begins with it; LANE is its
-    number."""
+    number. `left`: C, how many lanes there are yet, where that may be fewer."""
     if found := [stmt for stmt in body if not isinstance(stmt, (Let, Store))]:
         raise NotImplementedError(f"an epilogue with a {type(found[0]).__name__}")
     lines, indices, body = Lines(), Indices(), sizes.statements(body)
@@ -61,7 +64,11 @@ def epilogue(
         indices.unknown(name)
     if lanes > 1:
         lines.emit(f"const i64 {FIRST} = {along};")
-        _Neighbours(scalars, along, lanes, body).piece(Piece(body), own=[acc])
+        own = [acc]
+        if left:
+            lines.emit(f"const i64 {_LEFT} = {left};")
+            own.insert(0, f"if ({LANE} >= {_LEFT}) break;")
+        _Neighbours(scalars, along, lanes, body, bool(left)).piece(Piece(body), own=own)
         return lines.text()
     if acc:
         lines.emit(f"const int {LANE} = 0;")
@@ -78,9 +85,12 @@ class _Neighbours(Pieces):
     """Of one row. Sizes are open in the text: whether an access may be one is asked at run time
     (lanes_of expects that it may)."""
 
-    def __init__(self, scalars: Expressions, along: str, lanes: int, body: Sequence[Stmt]) -> None:
+    def __init__(
+        self, scalars: Expressions, along: str, lanes: int, body: Sequence[Stmt], has_tail: bool
+    ) -> None:
         inner = frozenset(stmt.name for stmt in body if isinstance(stmt, Let))
         super().__init__(scalars, along, lanes, inner)
+        self.has_tail = has_tail
 
     def is_pack(self, access: LaneAccess) -> bool:
         index = access.index
@@ -89,7 +99,8 @@ class _Neighbours(Pieces):
         return not (isinstance(index, Dim) and index.variables() & self.inner)
 
     def whole(self, place: str) -> str:
-        return f"is_aligned<{self.width}>({place})"
+        aligned = f"is_aligned<{self.width}>({place})"
+        return f"{aligned} && {_LEFT} >= {self.width}, {_LEFT}" if self.has_tail else aligned
 
 
 def _parts(body: Sequence[Stmt]) -> Iterator[Scalar]:

@@ -103,13 +103,13 @@ template <int LANES, class A, class Left, class Right> __device__ inline void me
 """
 _MENDED = "mend<LANES>(own, left, right, m, n, first, end);"
 _PART = """store_pack(
-            (ACC*)scratch + ((piece * TOTAL_B + b) * TOTAL_M + m) * TOTAL_N + n, found, true);"""
+            (ACC*)scratch + ((piece * TOTAL_B + b) * TOTAL_M + m) * ROW + n, found, true);"""
 _COMBINE = """
 extern "C" __global__ void __launch_bounds__(THREADS_OF_COMBINE, 1) NAME_combine(PARAMETERS) {
-  const i64 all = TOTAL_B * TOTAL_M * TOTAL_N;
+  const i64 all = TOTAL_B * TOTAL_M * ROW;
   for (i64 i = ((i64)blockIdx.x * blockDim.x + threadIdx.x) * LANES; i < all;
        i += (i64)gridDim.x * blockDim.x * LANES) {
-    const i64 row = i / TOTAL_N, b = row / TOTAL_M, m = row % TOTAL_M, n = i % TOTAL_N;
+    const i64 row = i / ROW, b = row / TOTAL_M, m = row % TOTAL_M, n = i % ROW;
     const ACC* const parts = (const ACC*)scratch + i;
     Pack<ACC, LANES> found = load_pack<LANES>(parts, true);
     for (i64 piece = 1; piece < PIECES; piece++) {
@@ -123,10 +123,10 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_COMBINE, 1) NAME_combine
 """
 _FINISH = """
 extern "C" __global__ void __launch_bounds__(THREADS_OF_COMBINE, 1) NAME_finish(PARAMETERS) {
-  const i64 all = TOTAL_B * TOTAL_M * TOTAL_N;
+  const i64 all = TOTAL_B * TOTAL_M * ROW;
   for (i64 i = ((i64)blockIdx.x * blockDim.x + threadIdx.x) * LANES; i < all;
        i += (i64)gridDim.x * blockDim.x * LANES) {
-    const i64 row = i / TOTAL_N, b = row / TOTAL_M, m = row % TOTAL_M, n = i % TOTAL_N;
+    const i64 row = i / ROW, b = row / TOTAL_M, m = row % TOTAL_M, n = i % ROW;
     const Pack<STORED, LANES> found =
         load_pack<LANES>((const STORED*)scratch + row * PITCH + n, true);
     FINISH
@@ -162,13 +162,14 @@ def source(kernel: Kernel, c: Contraction, plan: Plan) -> Source:
     """The code of a contraction. The epilogue's indices are over b, m and n."""
     tile, split, sizes = plan.tile, plan.pieces > 1, c.arguments
     lanes = lanes_of(c.epilogue, c.along, c.n)
-    finish = epilogue(c.epilogue, sizes, _acc(c.acc), c.along, lanes)
+    total, row, left = _row(sizes, c.n, lanes)
+    finish = epilogue(c.epilogue, sizes, _acc(c.acc), c.along, lanes, left)
     words = {
-        "LANES": str(lanes), "ACC": c_type(c.acc),
+        "LANES": str(lanes), "ACC": c_type(c.acc), "ROW": row,
         "MAKE_LEFT": c.left.make, "MAKE_RIGHT": c.right.make,
         "MEND": "" if c.padded else _MENDED.replace("LANES", str(lanes)),
         "TOTAL_B": _argument(sizes, c.batch), "TOTAL_M": _argument(sizes, c.m),
-        "TOTAL_N": _argument(sizes, c.n), "TOTAL_K": _argument(sizes, c.k),
+        "TOTAL_N": total, "TOTAL_K": _argument(sizes, c.k),
         "PIECES": _argument(sizes, plan.pieces) if split else "1",
         "PIECE_STEPS": _argument(sizes, plan.piece), "GROUP": str(_GROUP),
         "THREADS_OF_COMBINE": str(_COMBINE_THREADS),
@@ -177,7 +178,8 @@ def source(kernel: Kernel, c: Contraction, plan: Plan) -> Source:
     text = _declarations(c, tile) + _filled(_SUM + (_COMBINE if split else ""), words)
     if split:
         text = text.replace("FINISH", _filled(_PART, words), 1)
-    bytes_of_parts = product((plan.pieces, c.batch, c.m, c.n, c.acc.itemsize)) if split else 0
+    sums = product((c.batch, c.m, _whole(c.n, lanes)))
+    bytes_of_parts = product((plan.pieces, sums, c.acc.itemsize)) if split else 0
     return _source(
         kernel, sizes, text.replace("FINISH", f"{c.place}\n{finish}"),
         lambda name: _stages(name, c, plan, lanes), unwrap(bytes_of_parts),
@@ -188,19 +190,35 @@ def finish(kernel: Kernel, t: Product, stored: DType, pitch: Size) -> Source:
     """The code of a product's epilogue alone, on sums that something else has left in scratch."""
     sizes = Sizes(kernel.dims)
     lanes = lanes_of(t.epilogue, "n", t.n)
-    finish = epilogue(t.epilogue, sizes, _acc(t.acc_dtype), "n", lanes)
+    total, row, left = _row(sizes, t.n, lanes)
+    finish = epilogue(t.epilogue, sizes, _acc(t.acc_dtype), "n", lanes, left)
     words = {
-        "LANES": str(lanes), "ACC": c_type(t.acc_dtype), "STORED": c_type(stored),
+        "LANES": str(lanes), "ROW": row, "ACC": c_type(t.acc_dtype), "STORED": c_type(stored),
         "PITCH": _argument(sizes, pitch),
         "TOTAL_B": _argument(sizes, t.batch), "TOTAL_M": _argument(sizes, t.m),
-        "TOTAL_N": _argument(sizes, t.n), "THREADS_OF_COMBINE": str(_COMBINE_THREADS),
+        "TOTAL_N": total, "THREADS_OF_COMBINE": str(_COMBINE_THREADS),
     }
-    blocks = ceil_div(product((t.batch, t.m, t.n)), _COMBINE_THREADS * lanes)
+    sums = product((t.batch, t.m, _whole(t.n, lanes)))
+    blocks = ceil_div(sums, _COMBINE_THREADS * lanes)
     return _source(
         kernel, sizes, _filled(_FINISH, words).replace("FINISH", finish),
         lambda name: (Stage(f"{name}_finish", unwrap(blocks), _COMBINE_THREADS, 0),),
         unwrap(product((t.batch, t.m, pitch, stored.itemsize))),
     )
+
+
+def _whole(n: Size, lanes: int) -> Size:
+    """Elements of a row of whole packs."""
+    return unwrap(ceil_div(n, lanes) * lanes)
+
+
+def _row(sizes: Sizes, n: Size, lanes: int) -> tuple[str, str, str]:
+    """CUDA C: the extent of n, elements of a row of whole packs, and how many there are from n on,
+    where that may be no whole pack."""
+    total = _argument(sizes, n)
+    if _whole(n, lanes) == n:
+        return total, total, ""
+    return total, _argument(sizes, _whole(n, lanes)), f"{total} - n"
 
 
 def _acc(acc: DType) -> str:
@@ -279,6 +297,7 @@ def _stages(name: str, c: Contraction, plan: Plan, lanes: int) -> tuple[Stage, .
     tiles = product((c.batch, ceil_div(c.m, tile.m), ceil_div(c.n, tile.n), plan.pieces))
     stages = [Stage(f"{name}_sum", unwrap(tiles), tile.threads, _shared(c, tile))]
     if plan.pieces > 1:
-        sums = ceil_div(product((c.batch, c.m, c.n)), _COMBINE_THREADS * lanes)
-        stages.append(Stage(f"{name}_combine", unwrap(sums), _COMBINE_THREADS, 0))
+        sums = product((c.batch, c.m, _whole(c.n, lanes)))
+        packs = unwrap(ceil_div(sums, _COMBINE_THREADS * lanes))
+        stages.append(Stage(f"{name}_combine", packs, _COMBINE_THREADS, 0))
     return tuple(stages)
