@@ -58,8 +58,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) NAME_sum(PARAMETERS) {
       const i64 m = m0 + i / BROAD, n = n0 + i % BROAD;
       if (m < TOTAL_M && n < TOTAL_N) {
         ACC* const own = sums + i / BROAD * PITCH + i % BROAD;
+        Pack<ACC, LANES> found = *(const Pack<ACC, LANES>*)own;
         MEND
-        const Pack<ACC, LANES> found = *(const Pack<ACC, LANES>*)own;
         FINISH
       }
     }
@@ -76,12 +76,14 @@ _FACTOR_TF32 = """
 __device__ inline float factor(float x) { return float_bits(tf32_round(__float_as_uint(x))); }
 """
 _MEND = """
+template <int LANES, class A> __device__ inline bool has_nan(const Pack<A, LANES>& pack) {
+  bool found = false;
+  #pragma unroll
+  for (int lane = 0; lane < LANES; lane++) found = found || pack.x[lane] != pack.x[lane];
+  return found;
+}
 template <int LANES, class A, class Left, class Right> __device__ inline void mend(
     A* own, const Left& left, const Right& right, i64 m, i64 n, i64 first, i64 end) {
-  bool whole = true;
-  #pragma unroll
-  for (int lane = 0; lane < LANES; lane++) whole = whole && own[lane] == own[lane];
-  if (whole) return;
   const typename Left::Line line = left.line(m);
   #pragma unroll 1
   for (int lane = 0; lane < LANES; lane++) {
@@ -101,7 +103,10 @@ template <int LANES, class A, class Left, class Right> __device__ inline void me
   }
 }
 """
-_MENDED = "mend<LANES>(own, left, right, m, n, first, end);"
+_MENDED = """if (has_nan(found)) {
+          mend<LANES>(own, left, right, m, n, first, end);
+          found = *(const Pack<ACC, LANES>*)own;
+        }"""
 _PART = """store_pack(
             (ACC*)scratch + ((piece * TOTAL_B + b) * TOTAL_M + m) * ROW + n, found, true);"""
 _COMBINE = """
@@ -167,7 +172,6 @@ def source(kernel: Kernel, c: Contraction, plan: Plan) -> Source:
     words = {
         "LANES": str(lanes), "ACC": c_type(c.acc), "ROW": row,
         "MAKE_LEFT": c.left.make, "MAKE_RIGHT": c.right.make,
-        "MEND": "" if c.padded else _MENDED.replace("LANES", str(lanes)),
         "TOTAL_B": _argument(sizes, c.batch), "TOTAL_M": _argument(sizes, c.m),
         "TOTAL_N": total, "TOTAL_K": _argument(sizes, c.k),
         "PIECES": _argument(sizes, plan.pieces) if split else "1",
@@ -175,7 +179,8 @@ def source(kernel: Kernel, c: Contraction, plan: Plan) -> Source:
         "THREADS_OF_COMBINE": str(_COMBINE_THREADS),
         **{name: str(value) for name, value in _constants(tile).items()},
     }
-    text = _declarations(c, tile) + _filled(_SUM + (_COMBINE if split else ""), words)
+    body = _SUM.replace("MEND", "" if c.padded else _MENDED)
+    text = _declarations(c, tile) + _filled(body + (_COMBINE if split else ""), words)
     if split:
         text = text.replace("FINISH", _filled(_PART, words), 1)
     sums = product((c.batch, c.m, _whole(c.n, lanes)))
