@@ -1,10 +1,10 @@
 """Eager mode: a training step of a small MLP, and single operators, against PyTorch.
 
-    python benchmarks/eager.py [--rounds 7] [--threads 1]
+    python benchmarks/eager.py [small|large|step ...] [--rounds 7] [--threads 1] [--only TEXT]
 
-The step: zero_grad, forward, cross entropy, backward and Adam of 784-256-128-10 at batch 64.
-Operators on 4 numbers, with and without a recorded gradient, show what a call costs. Each
-engine is in a process of its own; rounds are interleaved.
+step: zero_grad, forward, cross entropy, backward and Adam of 784-256-128-10 at batch 64.
+small: operators on a few numbers, which show what a call costs. large: operators on about a
+million. Each engine is in a process of its own; rounds are interleaved.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from typing import Any
 from engines import ROOT, spread
 
 PACKAGES = ("torch", "graphc")
+Work = Callable[[], Any]
 
 
-def step_of(torch: Any) -> Callable[[], None]:
+def step_of(torch: Any) -> dict[str, Work]:
     """One training step of the MLP."""
     torch.manual_seed(0)
     nn = torch.nn
@@ -39,40 +40,204 @@ def step_of(torch: Any) -> Callable[[], None]:
         nn.functional.cross_entropy(model(x), y).backward()
         optimizer.step()
 
-    return step
+    return {"step": step}
 
 
-def operators_of(torch: Any) -> dict[str, Callable[[], Any]]:
+def small_of(torch: Any) -> dict[str, Work]:
     """Small calls, by what they are."""
-    x, y = torch.rand(4), torch.rand(4)
+    nn, F = torch.nn, torch.nn.functional
+    x, y, n = torch.rand(4), torch.rand(4), torch.arange(4)
     w = torch.rand(4, requires_grad=True)
-    a, b = torch.rand(4, 4), torch.rand(4, 4)
+    a, b, one = torch.rand(4, 4), torch.rand(4, 4), torch.rand(())
+    mask, classes = a > 0.5, torch.tensor([0, 1, 2, 3])
+    image, images = torch.rand(1, 2, 8, 8), torch.rand(2, 4, 6, 6)
+    linear, conv = nn.Linear(4, 4), nn.Conv2d(2, 2, 3)
+    norm, layer = nn.BatchNorm2d(4), nn.LayerNorm(4)
+    table = nn.Embedding(8, 4)
+    frozen = nn.Linear(4, 4)
+    frozen.requires_grad_(False)
+    array = x.numpy()
     return {
         "x + y": lambda: x + y,
+        "x + 1": lambda: x + 1,
+        "x * y": lambda: x * y,
+        "2.0 * x": lambda: 2.0 * x,
+        "x - y": lambda: x - y,
+        "x / y": lambda: x / y,
+        "x ** 2": lambda: x**2,
+        "-x": lambda: -x,
+        "x > y": lambda: x > y,
+        "x == y": lambda: x == y,
+        "n + n": lambda: n + n,
+        "x + n": lambda: x + n,
         "x.exp()": lambda: x.exp(),
+        "x.sqrt()": lambda: x.sqrt(),
+        "x.abs()": lambda: x.abs(),
+        "x.clamp(0, 1)": lambda: x.clamp(0, 1),
+        "sigmoid(x)": lambda: torch.sigmoid(x),
+        "tanh(x)": lambda: torch.tanh(x),
+        "relu(x)": lambda: F.relu(x),
+        "gelu(x)": lambda: F.gelu(x),
+        "where": lambda: torch.where(mask, a, b),
+        "masked_fill": lambda: a.masked_fill(mask, 0.0),
         "x.sum()": lambda: x.sum(),
-        "x[1:3]": lambda: x[1:3],
+        "a.sum(1)": lambda: a.sum(1),
+        "x.mean()": lambda: x.mean(),
+        "a.mean(1)": lambda: a.mean(1),
+        "a.max()": lambda: a.max(),
+        "a.max(1)": lambda: a.max(1),
+        "a.argmax(1)": lambda: a.argmax(1),
+        "a.norm()": lambda: a.norm(),
+        "softmax": lambda: F.softmax(a, 1),
+        "log_softmax": lambda: F.log_softmax(a, 1),
         "a @ b": lambda: a @ b,
+        "linear": lambda: linear(a),
+        "linear, frozen": lambda: frozen(a),
+        "conv2d": lambda: conv(image),
+        "max_pool2d": lambda: F.max_pool2d(image, 2),
+        "batch_norm": lambda: norm(images),
+        "layer_norm": lambda: layer(a),
+        "dropout": lambda: F.dropout(a, 0.5),
+        "embedding": lambda: table(classes),
+        "cross_entropy": lambda: F.cross_entropy(a, classes),
+        "mse_loss": lambda: F.mse_loss(a, b),
+        "x[0]": lambda: x[0],
+        "x[1:3]": lambda: x[1:3],
+        "a[:, 1]": lambda: a[:, 1],
+        "a[n]": lambda: a[n],
+        "a[0] = 1": lambda: a.__setitem__(0, 1.0),
+        "view": lambda: a.view(2, 8),
+        "reshape": lambda: a.reshape(-1),
+        "transpose": lambda: a.transpose(0, 1),
+        "permute": lambda: a.permute(1, 0),
+        "unsqueeze": lambda: x.unsqueeze(0),
+        "squeeze": lambda: a.squeeze(),
+        "flatten": lambda: a.flatten(),
+        "expand": lambda: x.expand(4, 4),
+        "chunk": lambda: a.chunk(2),
+        "cat": lambda: torch.cat([x, y]),
+        "stack": lambda: torch.stack([x, y]),
+        "x.item()": lambda: one.item(),
+        "float(x)": lambda: float(one),
+        "x.shape": lambda: a.shape,
+        "x.size(0)": lambda: a.size(0),
+        "tolist": lambda: x.tolist(),
+        "numpy": lambda: x.numpy(),
+        "detach": lambda: w.detach(),
+        "clone": lambda: x.clone(),
+        "contiguous": lambda: x.contiguous(),
+        "to(float64)": lambda: x.to(torch.float64),
+        "to(float32)": lambda: x.to(torch.float32),
+        "n.float()": lambda: n.float(),
         "x.add_(y)": lambda: x.add_(y),
+        "x.mul_(1)": lambda: x.mul_(1.0),
+        "x.copy_(y)": lambda: x.copy_(y),
+        "x.zero_()": lambda: y.zero_(),
+        "zeros(4)": lambda: torch.zeros(4),
+        "ones_like": lambda: torch.ones_like(x),
+        "randn(4)": lambda: torch.randn(4),
+        "arange(4)": lambda: torch.arange(4),
+        "tensor([1., 2.])": lambda: torch.tensor([1.0, 2.0]),
+        "from_numpy": lambda: torch.from_numpy(array),
+        "w + y": lambda: w + y,
         "w * y": lambda: w * y,
+        "w[0]": lambda: w[0],
+        "w.sum()": lambda: w.sum(),
+        "relu(w)": lambda: F.relu(w),
         "(w * y).sum().backward()": lambda: (w * y).sum().backward(),
-        "softmax(a)": lambda: torch.softmax(a, 1),
-        "cat([x, y])": lambda: torch.cat([x, y]),
+        "linear+mse backward": lambda: F.mse_loss(linear(a), b).backward(),
     }
 
 
-def _worker(package: str, threads: int) -> None:
+def large_of(torch: Any) -> dict[str, Work]:
+    """Large calls, of about a million numbers each."""
+    nn, F = torch.nn, torch.nn.functional
+    a, b = torch.randn(1024, 1024), torch.randn(1024, 1024)
+    v = torch.randn(1024)
+    rows = torch.randn(8192, 128)
+    labels = torch.randint(0, 1024, (1024,))
+    image, weight = torch.randn(8, 32, 64, 64), torch.randn(32, 32, 3, 3)
+    norm, trained = nn.BatchNorm2d(32), nn.BatchNorm2d(32)
+    norm.eval()
+    layer = nn.LayerNorm(1024)
+    w, upstream = torch.randn(1024, 1024, requires_grad=True), torch.randn(1024, 1024)
+
+    def backward_of(function: Callable[[Any], Any]) -> Work:
+        def both() -> None:
+            w.grad = None
+            function(w).backward(upstream)
+
+        return both
+
+    def loss() -> None:
+        w.grad = None
+        F.cross_entropy(w, labels).backward()
+
+    return {
+        "a + b": lambda: a + b,
+        "exp": lambda: a.exp(),
+        "tanh": lambda: a.tanh(),
+        "sigmoid": lambda: a.sigmoid(),
+        "relu": lambda: F.relu(a),
+        "gelu": lambda: F.gelu(a),
+        "gelu tanh": lambda: F.gelu(a, approximate="tanh"),
+        "silu": lambda: F.silu(a),
+        "softmax": lambda: F.softmax(a, 1),
+        "softmax 8192x128": lambda: F.softmax(rows, 1),
+        "log_softmax": lambda: F.log_softmax(a, 1),
+        "layer_norm": lambda: layer(a.detach()),
+        "cross_entropy": lambda: F.cross_entropy(a, labels),
+        "batch_norm training": lambda: trained(image),
+        "batch_norm eval": lambda: norm(image),
+        "conv 3x3": lambda: F.conv2d(image, weight, padding=1),
+        "max_pool 2": lambda: F.max_pool2d(image, 2),
+        "sum": lambda: a.sum(),
+        "sum rows": lambda: a.sum(1),
+        "sum columns": lambda: a.sum(0),
+        "mean": lambda: a.mean(),
+        "var": lambda: a.var(1),
+        "max rows": lambda: a.max(1),
+        "amax columns": lambda: a.amax(0),
+        "argmax": lambda: a.argmax(1),
+        "a.t().contiguous()": lambda: a.t().contiguous(),
+        "a * v": lambda: a * v,
+        "where": lambda: torch.where(a > 0, a, b),
+        "dropout": lambda: F.dropout(a, 0.1),
+        "a @ b": lambda: a @ b,
+        "gelu backward": backward_of(F.gelu),
+        "softmax backward": backward_of(lambda x: F.softmax(x, 1)),
+        "layer_norm backward": backward_of(layer),
+        "cross_entropy backward": loss,
+    }
+
+
+SUITES = {"step": step_of, "small": small_of, "large": large_of}
+
+
+def _repeat(work: Work, seconds: float) -> int:
+    """How often a piece of work fits into a time; it is warm then."""
+    for _ in range(20):
+        work()
+    start, count = time.perf_counter(), 0
+    while time.perf_counter() - start < seconds:
+        work()
+        count += 1
+    return max(count, 1)
+
+
+def _worker(args: argparse.Namespace) -> None:
     """Answer each line with the microseconds of every piece of work."""
-    torch: Any = importlib.import_module(package)
-    torch.set_num_threads(threads)
-    works = {"step": step_of(torch), **operators_of(torch)}
-    for work in works.values():
-        for _ in range(50):
-            work()
+    torch: Any = importlib.import_module(args.worker)
+    torch.set_num_threads(args.threads)
+    works: dict[str, Work] = {}
+    for suite in args.suites:
+        works |= SUITES[suite](torch)
+    works = {name: work for name, work in works.items() if args.only in name}
+    counts = {name: _repeat(work, args.seconds) for name, work in works.items()}
     for _ in sys.stdin:
         found = {}
         for name, work in works.items():
-            count = 50 if name == "step" else 1000
+            count = counts[name]
             start = time.perf_counter()
             for _ in range(count):
                 work()
@@ -83,17 +248,20 @@ def _worker(package: str, threads: int) -> None:
 def main() -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("suites", nargs="*", default=["step", "small"], metavar="SUITE")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=0.01, help="of each work in a round")
+    parser.add_argument("--only", default="", help="works that have this in their name")
     parser.add_argument("--worker", choices=PACKAGES, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
-        _worker(args.worker, args.threads)
+        _worker(args)
         return 0
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": str(args.threads)}
     workers = {
         package: subprocess.Popen(
-            [sys.executable, __file__, "--worker", package, "--threads", str(args.threads)],
+            [sys.executable, __file__, *sys.argv[1:], "--worker", package],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
         )
         for package in PACKAGES
@@ -116,7 +284,7 @@ def main() -> int:
         for package in PACKAGES:
             middle, low, high = spread(by_package[package])
             middles.append(middle)
-            cells += f"{f'{middle:.1f} ({low:.1f}-{high:.1f})':>26}"
+            cells += f"{f'{middle:.2f} ({low:.2f}-{high:.2f})':>26}"
         print(f"{name:<26}{cells}{middles[1] / middles[0]:>8.2f}")
     return 0
 

@@ -51,7 +51,7 @@ with _IMPORTING:
 
 _keep_freed(config.current().keep_freed)
 # eager mode runs on NumPy: the frontend itself knows no backend
-_dispatch.set_runner(_numpy_backend.run)
+_dispatch.set_runner(_numpy_backend.run, _numpy_backend.prepare)
 _numpy_backend.use(_draws.functions(
     lambda: importlib.import_module(".engine.pipeline", __name__).draws(config.current())
 ))

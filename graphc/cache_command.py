@@ -19,7 +19,7 @@ ACTIONS = {
 _KINDS = {
     ".program": "linked programs", ".o": "compiled kernels", ".limits": "measured limits",
     ".cubin": "kernels for GPUs", ".pool": "linked thread pools",
-    ".linked": "linked code beside programs",
+    ".linked": "linked code beside programs", ".timed": "timed choices for GPUs",
 }
 _SHOWN = 20  # programs that `list` names
 

@@ -37,6 +37,7 @@ from .engine.capture.reached import argument_names, reached
 from .engine.capture.recording import FirstUse, Raised, Recording, Terms, Turned
 from .engine.capture.survey import Look, NoGraph, OpenPlace, Survey
 from .engine.marks import Compilers
+from .engine.mode import USUAL, Mode, mode_of
 from .engine.segments import foreseen
 from .engine.segments.segments import Segments
 from .engine.twin import twin_of
@@ -79,9 +80,9 @@ class CompiledFunction:
     def __init__(
         self, function: Callable[..., Any], *, dynamic: bool | None = None,
         backend: str = backends.DEFAULT, name: str | None = None, fullgraph: bool = False,
-        shared: SharedBuilds | None = None,
+        mode: Mode = USUAL, shared: SharedBuilds | None = None,
     ) -> None:
-        self.function = function
+        self.function, self.mode = function, mode
         self._shared = shared
         self.fullgraph = fullgraph
         self.dynamic = dynamic
@@ -229,7 +230,7 @@ class CompiledFunction:
         """From now on, run in segments."""
         if self.segments is None:
             self.segments = self._resting or Segments(
-                self.name, self.backend, self._of_module, self.always_compiled
+                self.name, self.backend, self._of_module, self.always_compiled, self.mode
             )
         return self.segments
 
@@ -238,7 +239,8 @@ class CompiledFunction:
     ) -> CompiledFunction:
         """What runs a Module, the function's first argument, as versions of its own."""
         return CompiledFunction(
-            function, dynamic=self.dynamic, backend=self.backend, name=name, shared=shared
+            function, dynamic=self.dynamic, backend=self.backend, name=name, mode=self.mode,
+            shared=shared,
         )
 
     def _rest(self, passing: bool) -> None:
@@ -293,7 +295,7 @@ class CompiledFunction:
         if isinstance(recording, Turned):
             return recording
         try:
-            version = build(recording, self.name, self.backend, self._shared)
+            version = build(recording, self.name, self.backend, self.mode, self._shared)
         except BaseException:
             recording.restore()
             raise
@@ -443,7 +445,7 @@ class CompiledFunction:
         # a method's copy belongs to the copy of its object
         return CompiledFunction(
             copy.deepcopy(self.function, memo),
-            dynamic=self.dynamic, backend=self.backend, fullgraph=self.fullgraph,
+            dynamic=self.dynamic, backend=self.backend, fullgraph=self.fullgraph, mode=self.mode,
         )
 
 
@@ -458,7 +460,12 @@ def compile(
     torch.compiler.list_backends(None). Where Python needs a tensor's value the function runs in
     segments; `fullgraph` makes that a TraceError, which names every such line and the cure. To
     find them all, Python that cannot be part of a graph runs, once: a file it writes is written.
+
+    `mode`: "max-autotune" times how a GPU can compute each product, convolution and attention of
+    known sizes, and takes the quickest way (explain() says what was tried); with
+    "-no-cudagraphs" there are no CUDA graphs. On the CPU these are as the default mode.
     """
+    how = mode_of(mode, options)
     if model is None:
         given: Any = {"fullgraph": fullgraph, "dynamic": dynamic, "backend": backend}
         return functools.partial(compile, mode=mode, options=options, disable=disable, **given)
@@ -466,17 +473,18 @@ def compile(
         return model
     kind = backends.canonical(Compilers.backend if backend is None else backend)
     if isinstance(model, Module):
-        return compile_module(model, dynamic=dynamic, backend=kind, fullgraph=fullgraph)
+        return compile_module(model, dynamic=dynamic, backend=kind, fullgraph=fullgraph, mode=how)
     if not callable(model):
         raise TypeError(f"compile() takes a function or a Module, got {type(model).__name__}")
-    return CompiledFunction(model, dynamic=dynamic, backend=kind, fullgraph=fullgraph)
+    return CompiledFunction(model, dynamic=dynamic, backend=kind, fullgraph=fullgraph, mode=how)
 
 
 def compile_module(
-    module: Module, *, dynamic: bool | None, backend: str, fullgraph: bool = False
+    module: Module, *, dynamic: bool | None, backend: str, fullgraph: bool = False,
+    mode: Mode = USUAL,
 ) -> Module:
     """A Module of the same class, on the same state, whose calls are compiled."""
-    options: Any = {"dynamic": dynamic, "backend": backend, "fullgraph": fullgraph}
+    options: Any = {"dynamic": dynamic, "backend": backend, "fullgraph": fullgraph, "mode": mode}
     compiled = CompiledFunction(module, name=type(module).__name__, **options)
     again = functools.partial(compile_module, **options)
     return twin_of(module, compiled, (again, (module,)))

@@ -181,6 +181,14 @@ class Config(NamedTuple):
         "`torch.use_deterministic_algorithms(True)` is `0`.",
         _one_of("auto", "0", "1"),
     )
+    max_autotune: int = env(
+        "GRAPHC_MAX_AUTOTUNE",
+        0,
+        "On a GPU, with 1, what compiled code multiplies, convolves and attends by is timed in all "
+        "ways there are, and the quickest is kept: `torch.compile(mode=\"max-autotune\")` for "
+        "everything. On the CPU nothing changes.",
+        _whole(0, 1),
+    )
 
 
 _PREFIX = "GRAPHC_"

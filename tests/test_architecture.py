@@ -53,12 +53,14 @@ LATE_IMPORTS = {
     ("graphc/vision/transforms/functional/image.py", "PIL"),
     ("graphc/vision/utils.py", "PIL"),
     # what only compiling needs, of our own: code that is kept of an earlier process runs without it
+    ("graphc/backends/host/entry.py", "graphc"),
     ("graphc/backends/llvm/backend.py", "graphc"),
     ("graphc/backends/llvm/executable.py", "graphc"),
     ("graphc/backends/llvm/kept.py", "graphc"),
     ("graphc/backends/llvm/library.py", "graphc"),
     ("graphc/backends/llvm/linked.py", "graphc"),
     ("graphc/backends/llvm/pool.py", "graphc"),
+    ("graphc/backends/llvm/stream.py", "graphc"),
     ("graphc/engine/built.py", "graphc"),
     ("graphc/engine/pipeline.py", "graphc"),
 }

@@ -1,4 +1,5 @@
-"""torch._inductor.config: flags that scripts set; nothing reads them."""
+"""torch._inductor.config: flags that scripts set. max_autotune and max_autotune_gemm are read when
+a function is compiled (engine/mode.py), the others by nothing."""
 
 from types import SimpleNamespace
 

@@ -33,13 +33,14 @@ class Host(NamedTuple):
     together, a directory for compiled code (None: keep it in memory), NumPy's function of each
     operator, for what the backend has no code for, whether launches on a GPU become graphs, and
     what multiplies matrices there: "0" generated code, "1" CUDA's libraries, "auto" who is known to
-    be faster."""
+    be faster. `max_autotune`: what may be done in several ways is timed, where the backend can."""
 
     threads: int
     cache_dir: Path | None
     table: Table
     cuda_graphs: str = "auto"
     cuda_libraries: str = "0"
+    max_autotune: bool = False
 
 
 class KernelStats(Protocol):

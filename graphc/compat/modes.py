@@ -128,7 +128,7 @@ _LOSSES = """
 def compile_losses(compiler: Callable[..., Any]) -> None:
     """From now on a call of a loss function, outside any Module's, runs compiled."""
     for name in _LOSSES:
-        setattr(functional, name, _joined(vars(functional)[name], compiler))
+        setattr(functional, name, _joined(getattr(functional, name), compiler))
 
 
 def _joined(function: Callable[..., Any], compiler: Callable[..., Any]) -> Callable[..., Any]:

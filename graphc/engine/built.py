@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -43,7 +42,6 @@ class Stages(NamedTuple):
     program: Program
 
 
-@dataclass(eq=False)
 class Built:
     """A compiled graph and everything that was made on the way, for explain().
 
@@ -52,14 +50,16 @@ class Built:
     sizes, which the graph they were given does not say: the code is for sizes of which it holds.
     """
 
-    name: str
-    graph: Graph  # as traced
-    executable: Executable
-    backend: Backend
-    config: Config
-    make: Callable[[], Stages]
-    times: dict[str, float] = field(default_factory=dict)
-    assumed: tuple[Guard, ...] = ()
+    def __init__(
+        self, name: str, graph: Graph, executable: Executable, backend: Backend, config: Config,
+        make: Callable[[], Stages], times: dict[str, float] | None = None,
+        assumed: tuple[Guard, ...] = (),
+    ) -> None:
+        """`graph`: as traced."""
+        self.name, self.graph, self.executable = name, graph, executable
+        self.backend, self.config, self.make = backend, config, make
+        self.times: dict[str, float] = {} if times is None else times
+        self.assumed = assumed
 
     @cached_property
     def stages(self) -> Stages:

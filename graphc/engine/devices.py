@@ -93,6 +93,5 @@ class Operators:
         outputs = builder.results(node) if several else (node,)
         name = f"{op.name}_results" if several else op.name
         graph = builder.build(outputs, name)
-        return pipeline.build(
-            graph, config=config.current(), name=name, backend=self.backend
-        )
+        settings = config.current()._replace(max_autotune=0)
+        return pipeline.build(graph, config=settings, name=name, backend=self.backend)

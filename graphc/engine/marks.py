@@ -6,11 +6,11 @@ import enum
 import threading
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from .. import backends
 from ..frontend.errors import located
+from ..ir.record import record
 
 
 class Mark(enum.Enum):
@@ -22,7 +22,7 @@ class Mark(enum.Enum):
     SUBSTITUTED = "another function is recorded in its place"
 
 
-@dataclass(frozen=True)
+@record
 class Marked:
     """The mark of one function. `detail`: a reason, or the substitute."""
 
@@ -56,7 +56,7 @@ STANCES = (
 )
 
 
-@dataclass(frozen=True)
+@record
 class Stance:
     """How calls of compiled functions behave: torch.compiler.set_stance."""
 

@@ -13,6 +13,12 @@ def multiplier(config: Config) -> str:
     return "0" if are_deterministic_algorithms_enabled() else config.cuda_libraries
 
 
+def is_tuned(config: Config) -> bool:
+    """GRAPHC_MAX_AUTOTUNE, but where deterministic algorithms are asked for: what is timed may be
+    taken today and not tomorrow."""
+    return bool(config.max_autotune) and not are_deterministic_algorithms_enabled()
+
+
 def in_force() -> str | None:
     """What code hangs on; None: on nothing, where no GPU is used."""
     return multiplier(current()) if has_gpu() else None

@@ -21,7 +21,7 @@ from graphc.backends.numpy.ops import HOST
 from graphc.collecting import FEWER
 from graphc.config import Config
 from graphc.engine.built import Built, Stages
-from graphc.engine.multiplier import multiplier
+from graphc.engine.multiplier import is_tuned, multiplier
 from graphc.ir.digest import UndigestedError, graph_digest
 from graphc.ir.graph import Graph
 
@@ -148,7 +148,8 @@ def _key(
 def host(config: Config) -> Host:
     """What backends may use of this process."""
     return Host(
-        config.threads, config.cache_dir, HOST, config.cuda_graphs, multiplier(config)
+        config.threads, config.cache_dir, HOST, config.cuda_graphs, multiplier(config),
+        is_tuned(config),
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from graphc.frontend.tree import flatten
 from graphc.ir.dim import Dim
 from graphc.ir.graph import Expr, Graph, Node, const, input_
 from graphc.ir.memory import may_share, on_host
+from graphc.ir.record import replaced
 from graphc.ir.rewrite import everywhere, with_inputs
 from graphc.nn.modules.module import Module
 
@@ -349,7 +349,7 @@ def _portable(graph: Graph, labels: list[str]) -> tuple[Graph, dict[str, np.ndar
 
     def add_input(node: Node, name: str) -> None:
         attrs = {"index": len(inputs), "name": name, "type": node.type}
-        new[node] = replace(node, op=input_, attrs=attrs, loc=None)
+        new[node] = replaced(node, op=input_, attrs=attrs, loc=None)
         inputs.append(new[node])
 
     for node, label in zip(graph.inputs, labels, strict=True):
@@ -374,7 +374,7 @@ def _without_folders(graph: Graph) -> Graph:
         loc = node.loc
         short = None if loc is None else loc._replace(file=os.path.basename(loc.file))
         inputs = tuple(new[x] for x in node.inputs)
-        new[node] = replace(node, inputs=inputs, loc=short)
+        new[node] = replaced(node, inputs=inputs, loc=short)
     return Graph(
         graph.name, tuple(new[n] for n in graph.inputs), tuple(new[n] for n in graph.outputs),
         graph.env,

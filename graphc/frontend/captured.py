@@ -53,12 +53,12 @@ Every node of it has `backward` > 0.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 
 from graphc.ir.graph import Graph, Node
+from graphc.ir.record import record
 from graphc.ir.types import Shape, TensorType
 
 from .tree import flatten
@@ -78,7 +78,7 @@ class Unread:
 UNREAD = Unread()
 
 
-@dataclass(eq=False, slots=True)
+@record(eq=False, frozen=False)
 class TensorInput:
     """A graph input that is a tensor's memory."""
 
@@ -103,7 +103,7 @@ class TensorInput:
         return gradient if self.kind == "grad" else self.tensor
 
 
-@dataclass(eq=False, slots=True)
+@record(eq=False, frozen=False)
 class NumberInput:
     """A graph input that is a Python number: a lifted one, or what Python computes of such."""
 
@@ -122,7 +122,7 @@ class NumberInput:
         return self.node.tensor_type
 
 
-@dataclass(eq=False, slots=True)
+@record(eq=False, frozen=False)
 class MadeInput:
     """A graph input that Python makes of other inputs ahead of the native code (ahead.py)."""
 
@@ -140,7 +140,7 @@ class MadeInput:
 Input: TypeAlias = TensorInput | NumberInput | MadeInput
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Output:
     """One leaf of the result, or the new value of something the trace changed."""
 
@@ -166,7 +166,7 @@ class Output:
     item: bool = False  # its only element as a Python number
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Mutation:
     """Memory of an input that was written to."""
 
@@ -177,7 +177,7 @@ class Mutation:
     zero: bool = False  # known to hold zeros now
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class GradWrite:
     """`.grad` of a concrete tensor was set; `value` None clears it."""
 
@@ -187,7 +187,7 @@ class GradWrite:
     argument: int = -1  # which argument the tensor was
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Rebind:
     """`.data` of a concrete tensor was set."""
 
@@ -196,7 +196,7 @@ class Rebind:
     argument: int = -1
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class FlagWrite:
     """`.requires_grad` of a concrete tensor was set."""
 
@@ -205,7 +205,7 @@ class FlagWrite:
     argument: int = -1
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class GradRead:
     """`.grad` of a concrete tensor was looked at and was (not) None."""
 
@@ -214,7 +214,7 @@ class GradRead:
     argument: int = -1
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class InputAlias:
     """A tensor whose elements are read from the memory of input number `input`.
 
@@ -227,7 +227,7 @@ class InputAlias:
     shape: tuple[int, ...]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Backward:
     """What `finish(backward=True)` added.
 
@@ -248,7 +248,7 @@ class Backward:
     labels: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class TracedGraph:
     """A finished trace, which nobody changes; see the module's docstring."""
 

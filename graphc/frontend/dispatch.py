@@ -1,4 +1,4 @@
-"""The single entry of every operation: `apply`, and the in-place protocol: `inplace`.
+"""The single entry of every operation: `apply` (eager.py), and the in-place protocol: `inplace`.
 
 To write a torch function (functions/*.py), on top of promote.py:
 
@@ -33,41 +33,28 @@ import numpy as np
 
 from graphc.ir import dtypes, ops
 from graphc.ir.dim import DimEnv
-from graphc.ir.graph import attr_key
 from graphc.ir.memory import write
-from graphc.ir.op import Attrs, Op, OpError
-from graphc.ir.types import TensorType, TupleType
+from graphc.ir.op import Op
 
 from . import views
-from .anomaly import Anomaly
 from .context import local
-from .errors import INFERENCE_SAVED, INFERENCE_WRITE, located, raise_op_error, user_location
+from .eager import apply as apply
+from .errors import INFERENCE_WRITE, located
 from .history import edge, requires_grad
-from .nodes import OpNode, class_of
-from .placement import ON_CPU, TWO_DEVICES, beside, gathered, place_at, stays
-from .programs import GradientPlan
-from .saved_hooks import hooks, pack_node
-from .storage import LOOSE, Storage, readers
+from .nodes import OpNode
+from .placement import TWO_DEVICES, beside, place_at
+from .storage import LOOSE, readers
 from .tensor import Tensor, current, from_array
 from .transfer import moved
-from .values import Eager, Runner
+from .values import Eager, Prepare, Runner
 from .write_nodes import CopyBackwards, CopySlices
 
 
-def set_runner(run: Runner) -> None:
-    """Inject the backend that runs one operator: run(op, arrays, attrs) -> array or tuple."""
+def set_runner(run: Runner, prepare: Prepare | None = None) -> None:
+    """Inject the backend that runs one operator: run(op, arrays, attrs) -> array or tuple;
+    prepare(op, types, attrs, result types): the same as a function of arrays of these types."""
     Eager.run = staticmethod(run)
-
-
-def apply(op: Op, *inputs: Tensor, **attrs: Any) -> Any:
-    """Apply an operator: a Tensor, or a tuple of them. dtypes must already agree (promote.py).
-
-    Raises what the operator's type rule finds wrong, with the user's line.
-    """
-    trace = local.trace
-    if trace is not None:
-        return trace.apply(op, inputs, attrs)
-    return _apply_eager(op, inputs, attrs)
+    Eager.prepare = None if prepare is None else staticmethod(prepare)
 
 
 def create(op: Op, **attrs: Any) -> Any:
@@ -93,205 +80,7 @@ def constant(array: Any, dtype: dtypes.DType | None = None) -> Tensor:
     return result
 
 
-# --- eager -------------------------------------------------------------------------------------
-
-
-class Signature:
-    """What is known of an operator on inputs of these types with these attributes."""
-
-    __slots__ = ("inputs", "plans", "records", "results")
-
-    def __init__(self, op: Op, inputs: tuple[TensorType, ...], attrs: Attrs) -> None:
-        self.inputs = inputs
-        result = op.infer(inputs, attrs, _STATIC)
-        self.results = result.elements if isinstance(result, TupleType) else (result,)
-        # whether a tape is worth keeping: some result can carry a gradient
-        self.records = bool(inputs) and any(t.dtype.differentiable for t in self.results) and not (
-            op.vjp is None and bool(op.nondifferentiable)
-        )
-        self.plans: dict[tuple[bool, ...], GradientPlan] = {}
-
-
 _STATIC = DimEnv()
-_signatures: dict[Any, Signature] = {}
-_SIGNATURE_LIMIT = 20_000
-# values of these types are told apart by == and hash alone; 1, 1.0, True and -0.0 are not
-_PLAIN = frozenset({int, str, tuple, type(None), dtypes.DType})
-
-
-def _signature(op: Op, arrays: list[np.ndarray], attrs: Attrs) -> Signature:
-    key: Any
-    if attrs:
-        key = (
-            op,
-            tuple([v if type(v) in _PLAIN else attr_key(v) for v in attrs.values()]),
-            *[(a.dtype, a.shape) for a in arrays],
-        )
-    elif len(arrays) == 2:
-        a, b = arrays
-        key = (op, a.dtype, a.shape, b.dtype, b.shape)
-    else:
-        key = (op, *[(a.dtype, a.shape) for a in arrays])
-    found = _signatures.get(key)
-    if found is None:
-        types = tuple([TensorType(dtypes.from_numpy(a.dtype), a.shape) for a in arrays])
-        if op.arity is not None and op.arity != len(types):
-            raise TypeError(f"{op.name} takes {op.arity} inputs, got {len(types)}")
-        found = Signature(op, types, attrs)
-        if "graphs" not in attrs:
-            if len(_signatures) >= _SIGNATURE_LIMIT:
-                _signatures.clear()
-            _signatures[key] = found
-    return found
-
-
-def _apply_eager(op: Op, inputs: tuple[Tensor, ...], attrs: Attrs) -> Any:
-    try:
-        arrays = [t._array for t in inputs]
-        if Eager.elsewhere is None:
-            run, loose = Eager.run, False
-        else:
-            away = 0
-            for t in inputs:
-                away |= t._storage.away
-            if (not away or (away == LOOSE and stays(inputs[0]))) if inputs else (
-                local.making is ON_CPU
-            ):
-                run, loose = Eager.run, False  # as nearly always
-            else:
-                run, arrays, loose = gathered(op, inputs, arrays)
-        signature = _signature(op, arrays, attrs)
-    except OpError as error:
-        raise_op_error(error)
-    except AttributeError:
-        explain_inputs(op, inputs)
-        raise
-    if local.counted is not None:
-        local.counted.note(op, attrs, signature)
-    if op.view:
-        view = views.ARRAYS[op.name](arrays[0], attrs)
-        if view is not None:
-            return _wrap_view(op, inputs[0], view, attrs, signature)
-    out = run(op, arrays, attrs)
-    several = type(out) is tuple
-    results = [_wrap(a) for a in out] if several else [_wrap(out)]
-    if loose:
-        for result in results:
-            result._storage.away |= LOOSE
-    if local.grad and signature.records:
-        for t in inputs:
-            if t._node is not None or t._requires_grad or (
-                t._base is not None and requires_grad(t)
-            ):
-                _record(op, inputs, arrays, attrs, signature, results)
-                break
-    return tuple(results) if several else results[0]
-
-
-def _wrap(array: np.ndarray) -> Tensor:
-    result: Tensor = object.__new__(Tensor)
-    result._array = array
-    result._storage = Storage(array)
-    return result
-
-
-def _wrap_view(
-    op: Op, source: Tensor, array: np.ndarray, attrs: Attrs, signature: Signature
-) -> Tensor:
-    result: Tensor = object.__new__(Tensor)
-    result._array = array
-    result._storage = source._storage
-    join_view(result, source, op, attrs)
-    if local.grad and signature.records and requires_grad(source):
-        _record(op, (source,), [source._array], attrs, signature, [result])
-    return result
-
-
-def join_view(result: Tensor, source: Tensor, op: Op, attrs: Attrs) -> None:
-    """Note that `result` is the view `op` of `source`, for writes that change its history."""
-    base = views.base_of(source)
-    result._base = source if base is None else base
-    result._chain = (*source._chain, (op, attrs))
-    result._seen = source._storage.version
-    if not local.grad or source._no_grad_view:
-        result._no_grad_view = True
-    if source._several is not None:
-        result._several = ""
-
-
-def _record(
-    op: Op,
-    inputs: tuple[Tensor, ...],
-    arrays: list[np.ndarray],
-    attrs: Attrs,
-    signature: Signature,
-    results: list[Tensor],
-) -> None:
-    edges = tuple([
-        edge(t, type_)
-        if (requires_grad(t) if t._base is not None else t._node is not None or t._requires_grad)
-        else None
-        for t, type_ in zip(inputs, signature.inputs, strict=True)
-    ])
-    needs = tuple([e is not None for e in edges])
-    plan = signature.plans.get(needs)
-    if plan is None:
-        plan = GradientPlan(op, signature.inputs, signature.results, attrs, needs)
-        signature.plans[needs] = plan
-    node = class_of(op)(op, attrs, edges, signature.inputs, signature.results)
-    node.plan = plan
-    node.saved_in, node.saved_out = plan.no_inputs, plan.no_outputs
-    if plan.inputs or plan.outputs:
-        _save(node, plan, inputs, arrays, results)
-        if hooks.stack and not hooks.busy:
-            pack_node(node, from_array)
-    if Anomaly.enabled:
-        node.loc = user_location()
-    for i, type_ in enumerate(signature.results):
-        if type_.dtype.differentiable:
-            result = results[i]
-            result._node = node
-            if i:
-                result._output = i
-
-
-def _save(
-    node: OpNode,
-    plan: GradientPlan,
-    inputs: tuple[Tensor, ...],
-    arrays: list[np.ndarray],
-    results: list[Tensor],
-) -> None:
-    """Keep what the gradient rule reads, stamped with the version of its memory."""
-    stamps: list[Any] = []
-    if plan.inputs:
-        saved: list[Any] = list(plan.no_inputs)
-        for i in plan.inputs:
-            saved[i] = arrays[i]
-            storage = inputs[i]._storage
-            if storage.inference:
-                raise RuntimeError(located(INFERENCE_SAVED))
-            stamps.append((storage, storage.version, i))
-        node.saved_in = tuple(saved)
-    if plan.outputs:
-        saved = list(plan.no_outputs)
-        for i in plan.outputs:
-            saved[i] = results[i]._array
-            storage = results[i]._storage
-            stamps.append((storage, storage.version, ~i))
-        node.saved_out = tuple(saved)
-    node.stamps = tuple(stamps)
-
-
-def explain_inputs(op: Op, inputs: tuple[Any, ...]) -> None:
-    """Raise what is wrong with inputs that have no array."""
-    for i, value in enumerate(inputs):
-        if not isinstance(value, Tensor):
-            raise TypeError(located(
-                f"{op.name}(): argument {i + 1} must be Tensor, not {type(value).__name__}"
-            ))
-        current(value)  # raises for a tensor of a trace that is over
-
 
 # --- in place ----------------------------------------------------------------------------------
 
@@ -304,6 +93,8 @@ def inplace(target: Tensor, value: Tensor, overwrite: bool = False) -> Tensor:
     whose elements share memory.
     """
     state = current(target)
+    if local.counted is not None:
+        local.counted.wrote()
     if state._storage.inference and not local.inference:
         raise RuntimeError(located(INFERENCE_WRITE))
     tracks = local.grad and (requires_grad(state) or requires_grad(current(value)))

@@ -51,6 +51,18 @@ class EagerCount:
         """Count an operator."""
         self.ran.append(Ran(op, attrs, signature))
 
+    def gave(
+        self, op: Op, inputs: tuple[Any, ...], attrs: Attrs, signature: Signature,
+        results: tuple[Any, ...],
+    ) -> None:
+        """What an operator gave is of no interest here."""
+
+    def wrote(self) -> None:
+        """Nor is a write."""
+
+    def warned(self) -> None:
+        """Nor is a warning."""
+
     def demand(self, what: str) -> None:
         """Count a value that Python asks for."""
         self.demands += 1

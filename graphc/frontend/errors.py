@@ -82,6 +82,8 @@ def user_location(module: str = "", optimizer: bool = False, beyond: str = "") -
 def warn_user(text: str) -> None:
     """A UserWarning that names the user's line, however many of graphc's own calls are between."""
     loc = user_location()
+    if local.counted is not None:
+        local.counted.warned()
     if loc is None:
         warnings.warn(text, stacklevel=2)
     else:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from graphc.ir.graph import Node
+from graphc.ir.record import replaced
 from graphc.ir.types import TensorType
 
 from .autograd import Pass
@@ -174,7 +174,7 @@ class _Finish:
                 if value._trace is self.trace and value._node is not None:
                     made_by = value._node
                     spent = self._behind(made_by) if made_by in self.spent else ()
-                    found = replace(
+                    found = replaced(
                         found, made_by=made_by.label(value._output), behind=spent
                     )
                 self.outputs[id(value)] = found
@@ -188,7 +188,7 @@ class _Finish:
     def _classify(self, value: Any) -> Output:
         trace = self.trace
         if isinstance(value, PendingItem):
-            return replace(self._classify(value.tensor), item=True)
+            return replaced(self._classify(value.tensor), item=True)
         if is_traced_value(value):
             return Output("number", number=value.expression)
         if type(value) in (set, frozenset):  # what it holds was hashed, and so decided upon
@@ -237,7 +237,7 @@ class _Finish:
             )
         found = self._value(trace.read(value), state, requires, root.inference)
         self.whole[id(root)] = found.index, path
-        return replace(found, versions=root.version, unrecorded=value._no_grad_view)
+        return replaced(found, versions=root.version, unrecorded=value._no_grad_view)
 
     def _value(self, node: Node, state: Any, requires: bool, inference: bool) -> Output:
         order = None
@@ -374,7 +374,6 @@ def _plain_keys(structure: Structure) -> Structure:
     """The same with plain numbers as the keys of dicts, which were hashed, and so decided upon."""
     if structure.kind is None:
         return structure
-    return replace(
-        structure, keys=tuple([plain_value(key) for key in structure.keys]),
-        children=tuple([_plain_keys(child) for child in structure.children]),
-    )
+    keys = tuple([plain_value(key) for key in structure.keys])
+    children = tuple([_plain_keys(child) for child in structure.children])
+    return Structure(structure.kind, keys, children, structure.extra)

@@ -7,7 +7,6 @@ of, a gradient rule reads. A recording knows of each value that it saves in whic
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -27,13 +26,22 @@ if TYPE_CHECKING:
 Place = tuple[str, int]
 
 
-@dataclass(frozen=True)
 class Held:
-    """Memory that outlives the call: the views of it that lead to a value."""
+    """Memory that outlives the call: the views of it that lead to a value, which `key` tells from
+    other ones of the place."""
 
-    place: Place
-    chain: Chain = field(compare=False)
-    key: Any
+    __slots__ = ("chain", "key", "place")
+
+    def __init__(self, place: Place, chain: Chain, key: Any) -> None:
+        self.place, self.chain, self.key = place, chain, key
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not Held:
+            return NotImplemented
+        return (self.place, self.key) == (other.place, other.key)
+
+    def __hash__(self) -> int:
+        return hash((self.place, self.key))
 
     def of(self, memory: np.ndarray, dims: Any) -> np.ndarray:
         """The value, on an array of the memory."""

@@ -174,7 +174,7 @@ class Streams:
 
 Wrap = Callable[[Runner], Runner]
 _wraps: list[Wrap] = []
-_cpu: list[Runner] = []  # the CPU's runner, while it is wrapped
+_cpu: list[Any] = []  # the CPU's runner, and what prepares it, while it is wrapped
 
 
 def _wrapped(run: Runner) -> Runner:
@@ -183,6 +183,7 @@ def _wrapped(run: Runner) -> Runner:
 
 def _renew() -> None:
     Eager.run = staticmethod(_wrapped(_cpu[0]))
+    Eager.prepare = None if _wraps or _cpu[1] is None else staticmethod(_cpu[1])
     for place in _places.values():
         place.run = _wrapped(place.own_run)
 
@@ -193,9 +194,8 @@ def is_watched() -> bool:
 
 
 def wrap_runners(wrap: Wrap) -> Callable[[], None]:
-    """From here on, `wrap(runner)` runs eager operators, on every device. What is given ends it."""
-    if not _wraps:
-        _cpu[:] = [Eager.run]
+    """From here on, `wrap(runner)` runs eager operators everywhere. What is given ends it."""
+    _cpu[:] = _cpu if _wraps else [Eager.run, Eager.prepare]
     _wraps.append(wrap)
     _renew()
 

@@ -23,7 +23,7 @@ from graphc.ir.op import Op
 from graphc.ir.op import get as get_op
 
 from .context import local
-from .dispatch import apply
+from .eager import apply, apply_one, apply_two
 from .errors import located
 from .numbers import is_traced_number
 from .placement import Place
@@ -179,17 +179,17 @@ def binary(op: str | Op, a: Tensor | Number, b: Tensor | Number, *, to_float: bo
         dtype = a.dtype
         if isinstance(b, Tensor):
             if dtype is b.dtype and (dtype.kind == "float" or not to_float):
-                return apply(op, a, b)
+                return apply_two(op, a, b)
         elif type(b) in _AMONG_FLOATS and dtype.kind == "float":
             if dtype.bits == 16 and op.name in _IN_FLOAT32:
                 return cast(apply(op, cast(a, dtypes.f32), operand(b, dtypes.f32)), dtype)
-            return apply(op, a, operand(b, dtype))
+            return apply_two(op, a, operand(b, dtype))
     elif op.name == "mul" and type(a) in _AMONG_FLOATS and b.dtype.bits == 16:
         return binary(op, b, a, to_float=to_float)
     dtype = result_type(a, b)
     if to_float and not dtype.differentiable:
         dtype = Defaults.dtype
-    return apply(op, operand(a, dtype), operand(b, dtype))
+    return apply_two(op, operand(a, dtype), operand(b, dtype))
 
 
 # a number that multiplies or divides half precision is not rounded to it first, as in torch
@@ -213,7 +213,15 @@ def unary(op: str | Op, x: Tensor, *, to_float: bool = True, **attrs: Any) -> An
         ))
     if to_float and not x.dtype.differentiable:
         x = cast(x, Defaults.dtype)
-    return apply(op, x, **attrs)
+    return apply(op, x, **attrs) if attrs else apply_one(op, x)
+
+
+def float_unary(op: Op, x: Tensor) -> Tensor | None:
+    """A one-input operator of float32 or float64 in eager mode; None: something else is at hand."""
+    if local.trace is not None or x._trace is not None or x._array.dtype.char not in "fd":
+        return None
+    result: Tensor = apply_one(op, x)
+    return result
 
 
 def check_inplace(target: Tensor, value: Tensor) -> Tensor:

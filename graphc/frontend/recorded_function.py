@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import CellType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -17,6 +16,7 @@ import numpy as np
 
 from graphc.ir import dtypes
 from graphc.ir.dim import evaluate
+from graphc.ir.record import record
 from graphc.ir.types import TensorType
 
 from .function import FunctionCtx, FunctionNode, _Saved
@@ -37,7 +37,7 @@ Place = tuple[int, int]
 FindEdge = Callable[[Place], "Edge | None"]
 
 
-@dataclass(frozen=True)
+@record
 class Value:
     """A tensor of the recording: its value, and where its gradient goes (None: nowhere).
     `output`: which result of the Function it is; -1 for none."""
@@ -48,7 +48,7 @@ class Value:
     output: int = -1
 
 
-@dataclass(frozen=True)
+@record
 class Size:
     """A symbolic size in a context's attribute."""
 
@@ -56,7 +56,7 @@ class Size:
     dim: Any
 
 
-@dataclass(frozen=True)
+@record
 class Number:
     """A run-time number in a context's attribute."""
 

@@ -26,7 +26,7 @@ from graphc.ir.graph import Builder, Loc, Node
 from graphc.ir.op import Attrs, Op
 
 from .context import local
-from .dispatch import apply, explain_inputs
+from .eager import apply, explain_inputs
 from .eager_count import EagerCount
 from .errors import unsupported_in_trace, user_location
 from .functionalize import TracedStorage

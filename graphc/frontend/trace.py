@@ -32,7 +32,7 @@ from graphc.ir.types import TensorType
 from . import views
 from .captured import UNREAD, Input, TensorInput, TracedGraph
 from .context import Suspended, local
-from .dispatch import explain_inputs, join_view
+from .eager import explain_inputs, join_view
 from .errors import EscapedTensorError, TraceError, located, raise_op_error, user_location
 from .finish import finish
 from .functionalize import (

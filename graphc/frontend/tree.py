@@ -10,28 +10,38 @@ from __future__ import annotations
 import dataclasses
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 from .numbers import Size
 
 
-@dataclass(frozen=True, slots=True)
 class Structure:
-    """The shape of a nested container. `kind` is its type, None for a leaf; `keys` are the dict's
-    keys or the dataclass's field names."""
+    """The shape of a nested container, which nobody changes. `kind` is its type, None for a leaf;
+    `keys` are the dict's keys or the dataclass's field names; `extra` a defaultdict's factory."""
 
-    kind: type | None
-    keys: tuple[Any, ...] = ()
-    children: tuple[Structure, ...] = ()
-    extra: Any = None  # a defaultdict's factory
-    _hash: int = field(default=0, init=False, repr=False, compare=False)  # asked at each call
+    __slots__ = ("_hash", "children", "extra", "keys", "kind")
+
+    def __init__(
+        self, kind: type | None, keys: tuple[Any, ...] = (),
+        children: tuple[Structure, ...] = (), extra: Any = None,
+    ) -> None:
+        self.kind, self.keys, self.children, self.extra = kind, keys, children, extra
+        self._hash = 0  # asked at each call
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not Structure:
+            return NotImplemented
+        return (self.kind, self.keys, self.children, self.extra) == (
+            other.kind, other.keys, other.children, other.extra
+        )
 
     def __hash__(self) -> int:
         if not self._hash:
-            found = hash((self.kind, self.keys, self.children, self.extra))
-            object.__setattr__(self, "_hash", found or 1)
+            self._hash = hash((self.kind, self.keys, self.children, self.extra)) or 1
         return self._hash
+
+    def __repr__(self) -> str:
+        return f"Structure({self.kind!r}, {self.keys!r}, {self.children!r}, {self.extra!r})"
 
     def __reduce__(self) -> Any:  # a class has another hash in another process
         return Structure, (self.kind, self.keys, self.children, self.extra)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ from graphc.ir.op import Attrs, Op
 from graphc.ir.types import TensorType
 
 Runner = Callable[[Op, list[Any], Attrs], Any]  # on NumPy arrays, or on DeviceArrays
+# (operator, types of its inputs, attributes, types of its results) -> what runs it, on the inputs
+Prepare = Callable[[Op, Sequence[TensorType], Attrs, Sequence[TensorType]], Callable[..., Any]]
 
 
 class _Unset:
@@ -26,6 +28,9 @@ class Eager:
     """The injected backend function `run(op, arrays, attrs) -> array | tuple of arrays`."""
 
     run: Runner = _Unset()
+    # what `run` does for inputs of known types, as a function of arrays; None: `run` alone will do,
+    # as while somebody watches operators
+    prepare: Prepare | None = None
     # the same for arrays that may lie on other devices; None: there is no other device
     elsewhere: Runner | None = None
 

@@ -31,13 +31,13 @@ several results may get gradients for some only: ask again with `given=(True, Fa
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from .dim import DimEnv
 from .graph import Builder, Expr, Graph, Node, attr_key, get_, toposort
 from .op import Attrs, Op, OpError, get
 from .ops._rules import conj, expand, sum_to
+from .record import record
 from .types import TensorType, TupleType
 
 Step = TypeVar("Step", bound=Hashable)
@@ -147,7 +147,7 @@ def _conjugated(
 # --- a rule, traced once per signature -------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class VjpProgram:
     """A gradient rule as a Graph. The graph's inputs are, in this order: the gradients of the
     results listed in `grads`, the operator's inputs in `inputs`, its results in `outs` (only

@@ -1,9 +1,8 @@
 """Symbolic sizes and index expressions: canonical integer expressions over named variables.
 
-A `Dim` is a sum of integer multiples of products of atoms; an atom is a variable or a
-floor-division, modulo, minimum or maximum of two expressions. Two equal expressions of the
-polynomial part have one form, so equality is structural. The same class spells a tensor's
-symbolic size and a kernel's index expression over loop variables.
+A `Dim` is a sum of integer multiples of products of atoms: a variable or a floor-division, modulo,
+minimum or maximum of two expressions. Equal expressions of the polynomial part have one form:
+equality is structural. It spells tensors' symbolic sizes and kernels' indices over loops.
 """
 
 from __future__ import annotations
@@ -12,11 +11,12 @@ import ast
 import math
 import operator
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from .record import record
 
-@dataclass(frozen=True, slots=True)
+
+@record
 class Atom:
     """`var` (name), or `floordiv` | `mod` | `min` | `max` of two expressions."""
 
@@ -38,7 +38,7 @@ class Atom:
 Monomial: TypeAlias = tuple[tuple[Atom, int], ...]  # sorted (atom, power)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Dim:
     """A canonical integer expression. Make variables by `Dim.var(name)`; combine by operators.
 
@@ -349,7 +349,7 @@ def _parse_node(node: ast.AST) -> Size:
     raise ValueError(f"not a size expression: {node!r}")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Guard:
     """A fact about named dims that a trace relied on: `left relation right` was `holds`."""
 

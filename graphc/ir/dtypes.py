@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import ml_dtypes
 import numpy as np
 
+from .record import record
 
-@dataclass(frozen=True, slots=True)
+
+@record
 class DType:
     """An element type. `name` is the IR's spelling (f32), `torch_name` the user's (float32)."""
 
@@ -84,10 +85,6 @@ class DType:
 
     def __eq__(self, other: object) -> bool:
         return self is other
-
-
-# a leaf to those who walk through dataclasses, as torch.dtype is
-del DType.__dataclass_fields__
 
 
 class NamedDType(DType):

@@ -13,6 +13,7 @@ from . import dtypes
 from .dim import Dim, DimEnv, Size
 from .dtypes import DType
 from .op import LIGHT, Attrs, Op, OpError, register
+from .record import record
 from .rounding import EXACT
 from .types import Shape, TensorType, TupleType, Type
 
@@ -52,7 +53,7 @@ class Constant:
         return hash(self._key)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@record(eq=False)
 class Node:
     """One operation and its result. Compared by identity; made by `Builder.emit` alone.
 

@@ -23,6 +23,11 @@ def as_strided(buffer: Buffer, shape: Sequence[int], strides: Sequence[int]) -> 
     bounds."""
     if isinstance(buffer, DeviceArray):
         return buffer.strided(tuple(shape), tuple(strides))
+    if buffer.flags.c_contiguous and buffer.size:  # NumPy's function takes ten times as long
+        try:
+            return np.ndarray(shape, buffer.dtype, buffer, 0, strides)
+        except (ValueError, TypeError):  # not all of it lies within the buffer
+            pass
     return np.lib.stride_tricks.as_strided(buffer, shape, strides)
 
 

@@ -24,6 +24,7 @@ import numpy as np
 from .dim import Dim, DimEnv, Guard
 from .graph import Builder, Expr, Graph, Node, const, input_, on_complex
 from .op import get as get_op
+from .record import replaced
 from .types import Shape
 
 # --- numbers in the graph --------------------------------------------------------------------
@@ -270,7 +271,7 @@ def with_inputs(node: Node, inputs: Sequence[Node], graphs: tuple[Graph, ...] = 
         not graphs or graphs == node.graphs
     ):
         return node
-    return replace(node, inputs=tuple(inputs), graphs=graphs or node.graphs)
+    return replaced(node, inputs=tuple(inputs), graphs=graphs or node.graphs)
 
 
 def everywhere(graph: Graph, one: Callable[[Graph], Graph]) -> Graph:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from .dim import Size, is_static, product
 from .dtypes import DType
+from .record import record
 
 Shape: TypeAlias = tuple[Size, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TensorType:
     """A dense tensor value. Layout inside a Graph is free: a type has no strides."""
 
@@ -43,7 +43,7 @@ class TensorType:
         return f"{self.dtype.name}[{','.join(str(size) for size in self.shape)}]"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TupleType:
     """The type of a node with several results; `get` nodes take them apart."""
 

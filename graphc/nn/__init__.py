@@ -1,18 +1,33 @@
 """torch.nn: layers, losses, functional forms, initialisation."""
 
-import importlib
-from typing import Any
+from typing import TYPE_CHECKING
 
-from ..collecting import IMPORTING as _IMPORTING
+from ..on_demand import on_demand
+from . import modules
 
-with _IMPORTING:
-    from . import common_types, functional, grad, init, modules, parallel, parameter, utils
+if TYPE_CHECKING:
+    from . import (
+        attention,
+        common_types,
+        functional,
+        grad,
+        init,
+        parallel,
+        parameter,
+        quantized,
+        utils,
+    )
     from .modules import *  # noqa: F403
     from .parallel import DataParallel
     from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 
+_NAMES = {
+    "modules": " ".join(modules._NAMES.values()),
+    "parallel": "DataParallel",
+    "parameter": "Buffer Parameter UninitializedBuffer UninitializedParameter",
+}
+_PARTS = "common_types functional grad init modules parallel parameter utils".split()
 
-def __getattr__(name: str) -> Any:
-    if name in ("attention", "quantized"):
-        return importlib.import_module(f".{name}", __name__)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:
+    __getattr__, __dir__, __all__ = on_demand(__name__, _NAMES, (*_PARTS, "attention", "quantized"))
+    __all__ += _PARTS

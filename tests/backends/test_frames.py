@@ -33,7 +33,7 @@ def refused(): return 3
 def numbers(): yield again()
 
 seen = []
-evaluation = frames.Evaluation(asked, lambda text: backends.get("llvm").link(text))
+evaluation = frames.Evaluation(asked, backends.get("llvm").link)
 evaluation.mark(asked.__code__)
 evaluation.begin()
 again(), settled(), again(), list(numbers())

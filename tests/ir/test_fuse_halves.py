@@ -74,6 +74,22 @@ def test_an_operand_that_is_read_as_a_float_too() -> None:
     assert [p.dtype.name for p in first.params if p.access == "out"] == ["bf16", "f32"]
 
 
+@pytest.mark.parametrize("machine", (GPU, CPU), ids=("gpu", "cpu"))
+def test_what_is_read_as_floats_elsewhere_is_stored_as_halves(machine: Machine) -> None:
+    """A product's own result, and what a kernel of sums keeps for another one."""
+    def normed(x, w, g):
+        y = wide(narrow(dot(x, w)))
+        centred = y - cases.total(y, (0,), keepdim=True) / 40.0
+        scaled = wide(narrow(centred * g * ops.exp(y)))
+        mean = cases.total(scaled, (0,), keepdim=True)
+        return narrow(scaled - mean), narrow(centred * mean)
+
+    program = check(build(normed, (40, 6), (8, 6), (1, 8)), machine=machine)
+    large = [p for k in cases.kernels(program) for p in k.params if p.size == 320]
+    assert len(large) > 3
+    assert all(p.dtype is bf16 for p in large if p.access != "scratch")
+
+
 @pytest.mark.parametrize(("left", "right"), [(bf16, f32), (f16, bf16), (f32, f16)])
 def test_operands_of_two_types_are_floats(left: dtypes.DType, right: dtypes.DType) -> None:
     def mixed(x, w):

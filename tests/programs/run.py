@@ -264,7 +264,9 @@ def _modules(folder: str) -> Iterator[types.ModuleType]:
 def _outside(torch: Any) -> Iterator[None]:
     """Everything outside the module, put back at the end."""
     kinds = (torch.nn.Linear, torch.nn.ReLU, torch.nn.Tanh)
-    places = [(torch, dict(vars(torch))), (torch.nn.functional, dict(vars(torch.nn.functional)))]
+    functional = torch.nn.functional
+    of_layers = {name: getattr(functional, name) for name in dir(functional)}
+    places = [(torch, dict(vars(torch))), (functional, of_layers)]
     forwards = [(kind, kind.forward) for kind in kinds]
     environment, threads = dict(os.environ), torch.get_num_threads()
     torch.set_num_threads(2)  # programs look at it, and other tests change it

@@ -8,7 +8,6 @@ the result are padded, so that they are aligned.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from graphc.backends.cuda.cublaslt import WORKSPACE, CublasLt, Matrix, Problem
@@ -35,6 +34,7 @@ class LibraryProduct:
     template: Product
     buffers: tuple[BufferRef, ...]  # of the operands
     dims: tuple[tuple[str, Size], ...]  # the kernel's, over the program's
+    proposal: int  # see Problem
 
     @property
     def workspace(self) -> Size:
@@ -48,7 +48,7 @@ class LibraryProduct:
     ) -> None:
         """See LibraryCall."""
         env = {name: evaluate(size, dict(dims)) for name, size in self.dims}
-        asked, *starts = problem(self.template, env, self.template.tf32)
+        asked, *starts = problem(self.template, env, self.template.tf32, self.proposal)
         size = evaluate(_sums(self.template), env)
         if not asked.k or not size:
             driver.fill(workspace, 0, 1, size, stream)
@@ -59,13 +59,14 @@ class LibraryProduct:
 
 
 class Products:
-    """What a library computes of a program's kernels."""
+    """What a library computes of a program's kernels. `chosen`: of those with these ids alone, by
+    which of its proposals."""
 
-    def __init__(self, library: CublasLt, chosen: AbstractSet[int] | None = None) -> None:
+    def __init__(self, library: CublasLt, chosen: Mapping[int, int] | None = None) -> None:
         self.library, self._chosen = library, chosen
 
-    def only(self, chosen: AbstractSet[int]) -> Products:
-        """The same, of kernels with these ids alone."""
+    def only(self, chosen: Mapping[int, int]) -> Products:
+        """The same, of these alone."""
         return Products(self.library, chosen)
 
     def take(self, kernel: Kernel) -> bool:
@@ -82,7 +83,8 @@ class Products:
         refs = {param.name: ref for param, ref in zip(kernel.params, step.buffers, strict=True)}
         buffers = refs[t.left.buffer], refs[t.right.buffer]
         dims = tuple(zip(kernel.dims, step.dims, strict=True))
-        return LibraryProduct(self.library, t, buffers, dims)
+        proposal = 0 if self._chosen is None else self._chosen[id(kernel)]
+        return LibraryProduct(self.library, t, buffers, dims, proposal)
 
 
 def takes(template: Product) -> bool:
@@ -138,7 +140,7 @@ def _sums(template: Product) -> Size:
 
 
 def problem(
-    template: Product, dims: Mapping[str, int], tf32: bool = False
+    template: Product, dims: Mapping[str, int], tf32: bool = False, proposal: int = 0
 ) -> tuple[Problem, int, int]:
     """What the library is asked, and where in their buffers the operands begin, in bytes; for
     values of the kernel's dims."""
@@ -155,7 +157,8 @@ def problem(
     compute = "64F" if t.acc_dtype is dtypes.f64 else "32F_FAST_TF32" if tf32 else "32F"
     (left_at, left), (right_at, right) = sides
     result = Matrix(stored(t).name, row, m * row)
-    return Problem(batch, m, n, k, left, right, result, compute), left_at, right_at
+    asked = Problem(batch, m, n, k, left, right, result, compute, proposal)
+    return asked, left_at, right_at
 
 
 def epilogue(kernel: Kernel) -> Source:

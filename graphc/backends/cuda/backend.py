@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from graphc.backends import Backend, Finding, Host
 from graphc.backends.cuda import emit, libraries, scalar, templates
 from graphc.backends.cuda.apart import Products
 from graphc.backends.cuda.ceilings import Ceilings, ceilings
-from graphc.backends.cuda.choice import prefers_library
+from graphc.backends.cuda.choice import Chosen, prefers_library
 from graphc.backends.cuda.code import Code
 from graphc.backends.cuda.compilers import Compilers, WithNvrtc
 from graphc.backends.cuda.cublaslt import CublasLt
@@ -22,6 +23,7 @@ from graphc.backends.cuda.findings import findings
 from graphc.backends.cuda.machine import GPU
 from graphc.backends.cuda.memory import CudaMemory
 from graphc.backends.cuda.source import Target
+from graphc.backends.cuda.tuning import Tuner
 from graphc.ir.graph import Node
 from graphc.ir.kernel import Kernel, Launch, Product, Program, Template, leaves
 from graphc.ir.machine import Machine
@@ -103,18 +105,35 @@ class CudaBackend:
         target = self._compilers.target(self._device)
         return Executable(
             program, self.memory, self.code, target, host.table, host.cuda_graphs,
-            self._multiplying(program, host.cuda_libraries, target),
+            self._chosen(program, host, target),
         )
 
+    def _chosen(self, program: Program, host: Host, target: Target) -> Chosen:
+        """How a program's contractions are computed. Raises as `products` does, where nothing but
+        a library may."""
+        usual = Chosen(self._multiplying(program, host.cuda_libraries, target))
+        if not host.max_autotune:
+            return usual
+        library = None
+        if host.cuda_libraries != "0":
+            with suppress(libraries.MissingLibrary):
+                library = self.products
+        self.tuner.directory = host.cache_dir
+        return self.tuner.chosen(program, usual, library, host.cuda_libraries == "1")
+
+    @functools.cached_property
+    def tuner(self) -> Tuner:
+        """Of the device. Raises as `memory` does."""
+        return Tuner(self.memory, self.code, self._compilers.target(self._device))
+
     def _multiplying(self, program: Program, choice: str, target: Target) -> Products | None:
-        """What a library multiplies of a program. Raises as `products` does, where nothing else
-        may."""
+        """What a library multiplies of a program, where nothing is timed."""
         if choice == "0":
             return None
         if choice == "1":
             return self.products
         kernels = [step.kernel for step in leaves(program.steps) if isinstance(step, Launch)]
-        chosen = {id(k) for k in kernels if self._is_for_library(k, target)}
+        chosen = {id(k): 0 for k in kernels if self._is_for_library(k, target)}
         if not chosen:
             return None
         try:

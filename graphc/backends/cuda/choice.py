@@ -1,4 +1,5 @@
-"""Who multiplies matrices, where nobody has said: by architecture, as data.
+"""How contractions are computed: who multiplies matrices, where nobody has said, by architecture,
+as data. What is timed instead is `tuning/`'s.
 
 Nothing is in the table that was not measured, or does not follow from what is known of the chips;
 all that is not there is generated.
@@ -6,7 +7,21 @@ all that is not there is generated.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from graphc.backends.cuda.apart import Products
 from graphc.ir.kernel import Product
+
+
+class Chosen(NamedTuple):
+    """Of a program's kernels, by their ids: what a library multiplies, the plans of those that do
+    not have the usual one, and what explain() is to say of it."""
+
+    products: Products | None = None
+    plans: Mapping[int, object] = {}
+    said: tuple[str, ...] = ()
+
 
 # By architecture and what is multiplied: from how many multiplications on cuBLASLt does it.
 #

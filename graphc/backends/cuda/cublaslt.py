@@ -66,6 +66,7 @@ CONSTANTS = {
     "CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES": 8,
 }
 WORKSPACE = 32 << 20  # bytes that a call may use
+PROPOSALS = 8  # of the library's heuristic that are looked at, at most
 DATA_TYPES = {"f32": "CUDA_R_32F", "f64": "CUDA_R_64F", "f16": "CUDA_R_16F", "bf16": "CUDA_R_16BF"}
 _MOST_ALIGNED = 256  # bytes; what lies so is told no better
 
@@ -115,6 +116,7 @@ class Problem(NamedTuple):
     right: Matrix
     result: Matrix
     compute: str
+    proposal: int = 0  # of the library's own: which of those it makes, the one it likes best first
 
 
 class _Described(NamedTuple):
@@ -124,6 +126,7 @@ class _Described(NamedTuple):
     layouts: tuple[int, int, int]  # of the right operand, the left one, the result
     algorithm: Algorithm
     workspace: int
+    number: int  # of the proposal: the last one, where there are not as many as was asked for
 
 
 class CublasLt:
@@ -165,6 +168,17 @@ class CublasLt:
             workspace, d.workspace, stream,
         )
 
+    def proposals(self, problem: Problem, left: int, right: int, result: int) -> int:
+        """How many ways the library knows at such addresses, PROPOSALS at most; it knows no more
+        of what comes first than its heuristic tells."""
+        at = zip((problem.left, problem.right, problem.result), (left, right, result), strict=True)
+        a, b, c = (alignment(matrix, problem.batch, address) for matrix, address in at)
+        last = problem._replace(proposal=PROPOSALS - 1)
+        try:
+            return self._described(last, (a, b, c)).number + 1
+        except CublasError:
+            return 0
+
     def _described(self, problem: Problem, alignments: tuple[int, int, int]) -> _Described:
         key = problem, alignments
         with self._lock:
@@ -191,12 +205,12 @@ class CublasLt:
             ):
                 layouts.append(self._layout(matrix, rows, columns, p.batch))
                 made.append(("MatrixLayoutDestroy", layouts[-1]))
-            algorithm, workspace = self._choose(operation, layouts, alignments)
+            found = self._choose(operation, layouts, alignments, p.proposal)
         except CublasError:
             for call, handle in made:
                 self._do(call, handle)
             raise
-        return _Described(operation, (layouts[0], layouts[1], layouts[2]), algorithm, workspace)
+        return _Described(operation, (layouts[0], layouts[1], layouts[2]), *found)
 
     def _layout(self, matrix: Matrix, rows: int, columns: int, batch: int) -> int:
         high, wide = (rows, columns) if matrix.transposed else (columns, rows)
@@ -212,13 +226,15 @@ class CublasLt:
         return layout
 
     def _choose(
-        self, operation: int, layouts: Sequence[int], alignments: tuple[int, int, int]
-    ) -> tuple[Algorithm, int]:
-        """The first of what the library's heuristic proposes, and the workspace that it takes."""
+        self, operation: int, layouts: Sequence[int], alignments: tuple[int, int, int],
+        proposal: int,
+    ) -> tuple[Algorithm, int, int]:
+        """One of what the library's heuristic proposes, the workspace that it takes, and its
+        number."""
         preference = self._make("MatmulPreferenceCreate")
         left, right, result = alignments
         of_right, of_left, of_result = layouts
-        found, count = Heuristic(), ctypes.c_int()
+        found, count = (Heuristic * (proposal + 1))(), ctypes.c_int()
         try:
             for name, value in (
                 ("MAX_WORKSPACE_BYTES", ctypes.c_uint64(WORKSPACE)),
@@ -229,13 +245,16 @@ class CublasLt:
                 self._set("MatmulPreferenceSetAttribute", preference, attribute, value)
             self._do(
                 "MatmulAlgoGetHeuristic", self._handle, operation, of_right, of_left, of_result,
-                of_result, preference, 1, ctypes.byref(found), ctypes.byref(count),
+                of_result, preference, proposal + 1, found, ctypes.byref(count),
             )
         finally:
             self._do("MatmulPreferenceDestroy", preference)
-        if not count.value or found.state:
+        works = [number for number in range(count.value) if not found[number].state]
+        if not works:
             raise CublasError("cublasLtMatmulAlgoGetHeuristic: no algorithm for this product")
-        return found.algo, int(found.workspaceSize)
+        number = min(proposal, len(works) - 1)
+        chosen = found[works[number]]
+        return chosen.algo, int(chosen.workspaceSize), number
 
     def _make(self, call: str, *arguments: Any) -> int:
         made = ctypes.c_void_p()

@@ -11,8 +11,9 @@ from graphc.backends.cuda.source import OLDEST, Source, Target
 from graphc.ir.kernel import Kernel
 
 
-def emit(kernel: Kernel, target: Target = OLDEST) -> Source:
-    """A kernel as CUDA C. Raises NotImplementedError for what there is no code for."""
+def emit(kernel: Kernel, target: Target = OLDEST, plan: object = None) -> Source:
+    """A kernel as CUDA C. `plan`: see templates.Renderer. Raises NotImplementedError for what there
+    is no code for."""
     if kernel.template is not None:
-        return templates.render(kernel, target)
+        return templates.render(kernel, target, plan)
     return loops.render(kernel, target)

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from graphc.backends.cuda.apart import Products, epilogue
+from graphc.backends.cuda.apart import epilogue
 from graphc.backends.cuda.batches import batched, fits
+from graphc.backends.cuda.choice import Chosen
 from graphc.backends.cuda.code import Code
 from graphc.backends.cuda.driver import Function
 from graphc.backends.cuda.emit import emit
@@ -68,9 +70,9 @@ class Built:
 
     def __init__(
         self, program: Program, gathered: Sequence[Batch], target: Target, code: Code,
-        products: Products | None,
+        chosen: Chosen,
     ) -> None:
-        self._products = products
+        products = self._products = chosen.products
         kernels = {
             id(step.kernel): step.kernel for step in leaves(program.steps)
             if isinstance(step, Launch)
@@ -80,7 +82,8 @@ class Built:
             key for key, kernel in kernels.items() if products is not None and products.take(kernel)
         }
         plain = {
-            key: epilogue(kernel) if key in self._apart else emit(kernel, target)
+            key: epilogue(kernel) if key in self._apart else
+            emit(kernel, target, chosen.plans.get(key))
             for key, kernel in kernels.items()
         }
         emitted = {key: guarded(source) for key, source in plain.items()}
@@ -144,11 +147,12 @@ class Executable:
 
     def __init__(
         self, program: Program, memory: CudaMemory, code: Code, target: Target, table: Table,
-        graphs: str = "auto", products: Products | None = None,
+        graphs: str = "auto", chosen: Chosen | None = None,
     ) -> None:
+        self._chosen = chosen or Chosen()
         self.program, self.memory, self._target = program, memory, target
         self._gathered = together(program, {})
-        self._kernels = Built(program, self._gathered, target, code, products)
+        self._kernels = Built(program, self._gathered, target, code, self._chosen)
         self._routines = {
             number: HostRoutine(step, table) for number, step in enumerate(leaves(program.steps))
             if isinstance(step, Routine)
@@ -165,7 +169,7 @@ class Executable:
         """See graphc.backends.Stats."""
         self.memory.device.activate()
         said = remarks(self._plan.parts, self._graphs, self.memory.driver)
-        return self._kernels.stats._replace(remarks=said)
+        return self._kernels.stats._replace(remarks=(*said, *self._chosen.said))
 
     def _planned(self, graphs: str, single: bool = False) -> Plan:
         parts = parts_of(self.program, self._kernels, self._gathered, single)
@@ -184,6 +188,18 @@ class Executable:
             plan.give_back(lease)
         if self.memory.device.blocking:
             self.memory.synchronise()
+
+    @contextmanager
+    def again(
+        self, inputs: Sequence[DeviceArray], outputs: Sequence[DeviceArray]
+    ) -> Iterator[Callable[[], None]]:
+        """Begins a call on these buffers, as often as it is called; for a program without dims."""
+        plan = self._plan
+        lease = self._placed(plan, inputs, outputs, ())
+        try:
+            yield lambda: self._run(plan.parts, lease, _nothing, _nothing)
+        finally:
+            lease.end()
 
     def trace(
         self, inputs: Sequence[DeviceArray], outputs: Sequence[DeviceArray], before: Visit,
@@ -207,7 +223,8 @@ class Executable:
 
     def texts(self, kernel: Kernel) -> Iterator[tuple[str, str]]:
         """CUDA C."""
-        yield "cu", guarded(emit(kernel, self._target))[0].text
+        plan = self._chosen.plans.get(id(kernel))
+        yield "cu", guarded(emit(kernel, self._target, plan))[0].text
 
     def _placed(
         self, plan: Plan, inputs: Sequence[DeviceArray], outputs: Sequence[DeviceArray],

@@ -170,6 +170,10 @@ class Lease:
         for run in self._runs[id(line)]:
             run.begin(self.env, self.stream)
 
+    def end(self) -> None:
+        """Its memory is free for others; nothing is begun behind that."""
+        self._arena = None
+
     def _lay_out(self, dims: tuple[int, ...]) -> None:
         self.env = {
             **dict(zip(self.plan.program.dims, dims, strict=True)),

@@ -1,4 +1,5 @@
-"""What a call has to find as it was, asked by native code (entry_text.py).
+"""What a call has to find as it was, asked by native code (entry_text.py,
+entry_words.py).
 
 An `Entry` is made of conditions: that an item of a dictionary, or a word of memory, is what it
 was, and what tensors are like. Asking takes some nanoseconds each, and gives the addresses of the
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from . import entry_text as kinds
+from . import entry_words as kinds
 from .layouts import REFERENT, attribute_index, layout, order_offset, slot_offset
 
 METH_FASTCALL = 0x80
@@ -43,11 +44,11 @@ class Code:
     """The native code, for two classes of tensors and one of storages."""
 
     def __init__(
-        self, link: Callable[[str, Mapping[str, int]], Library], classes: tuple[type, type],
-        storage: type,
+        self, link: Callable[[str, Callable[[], str], Mapping[str, int]], Library],
+        classes: tuple[type, type], storage: type,
     ) -> None:
-        """`link`: makes native code of LLVM assembly that uses these addresses. Raises ValueError
-        where objects are not laid out as the code expects."""
+        """`link`: makes native code of LLVM assembly, by its name, that uses these addresses.
+        Raises ValueError where objects are not laid out as the code expects."""
         found = layout()
         if found is None:
             raise ValueError("objects of this Python are not laid out as expected")
@@ -68,7 +69,7 @@ class Code:
         self.weak = [kind.__weakrefoffset__ for kind in (classes[0], np.ndarray, storage)]
         self.slots = _words([slot_offset(vars(storage)[name]) for name in kinds.SLOTS])
         symbols = {name: address_of(name) for name in kinds.FUNCTIONS}
-        self._library = link(kinds.text(found.version), symbols)
+        self._library = link(f"entry {found.version}", lambda: _text(found.version), symbols)
         self.check = self._method("graphc_check")
         self.done = self._method("graphc_done")
         self.keep = self._method("graphc_keep")
@@ -81,6 +82,12 @@ class Code:
     def dict_name(self) -> int:
         """Where the text "__dict__" is."""
         return id(self._texts[-1])
+
+
+def _text(version: tuple[int, int]) -> str:
+    from .entry_text import text
+
+    return text(version)
 
 
 def address_of(name: str) -> int:

@@ -17,7 +17,7 @@ import platform
 import sys
 from collections.abc import Callable
 from types import CodeType, FunctionType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 # _PyInterpreterFrame of 3.11 (Include/internal/pycore_frame.h): the function, and who owns the
 # frame, a generator being 1. A generator's frame goes on; its function has started before.
@@ -93,6 +93,10 @@ class Library(Protocol):
     def address(self, name: str) -> int: ...
 
 
+# of a name and the text that it stands for
+Link: TypeAlias = Callable[[str, Callable[[], str]], Library]
+
+
 class Evaluation:
     """Calls `callback(function)` before a Python function starts whose code is not marked; not for
     what debuggers and profilers run. Where that gives True, the code is marked.
@@ -103,7 +107,7 @@ class Evaluation:
     """
 
     def __init__(
-        self, callback: Callable[[FunctionType], bool], link: Callable[[str], Library]
+        self, callback: Callable[[FunctionType], bool], link: Link
     ) -> None:
         self._callback = callback  # the native code holds no reference
         self._own, table, self._memory = _mapped() or _linked(link)
@@ -177,10 +181,10 @@ def _mapped() -> tuple[int, int, Any] | None:
     return code, code + _PAGE, memory
 
 
-def _linked(link: Callable[[str], Library]) -> tuple[int, int, Any]:
+def _linked(link: Link) -> tuple[int, int, Any]:
     """Where LLVM puts the code and its table, and their owner."""
     table = f"@table = global [{len(_TABLE)} x i64] zeroinitializer\n"
-    library = link(table + _text("dso_local", "@table", 0))
+    library = link("frames", lambda: table + _text("dso_local", "@table", 0))
     return library.address("evaluate"), library.address("table"), library
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import sys
-import sysconfig
 import types
 import weakref
 from typing import Any, NamedTuple
@@ -52,7 +51,7 @@ def layout() -> Layout | None:
     known = (
         sys.implementation.name == "cpython" and version in ((3, 11), (3, 12), (3, 13))
         and sys.byteorder == "little" and ctypes.sizeof(ctypes.c_void_p) == _WORD
-        and not sysconfig.get_config_var("Py_GIL_DISABLED")
+        and "t" not in sys.abiflags
         and object.__basicsize__ == _HEADER and not hasattr(sys, "gettotalrefcount")
     )
     if not known or not (_arrays() and _small_objects()):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from graphc.ir.kernel import Leaf
+if TYPE_CHECKING:
+    from graphc.ir.kernel import Leaf
 
 # of a step and the values of its program's dims: what is entered before it, and left after it
-Watch: TypeAlias = Callable[[Leaf, Mapping[str, int]], AbstractContextManager[object]]
+Watch: TypeAlias = Callable[["Leaf", Mapping[str, int]], AbstractContextManager[object]]
 
 
 class Steps:

@@ -80,14 +80,16 @@ class LlvmBackend:
 
         return emit(kernel, self.target)
 
-    def link(self, text: str, symbols: Mapping[str, int] | None = None) -> Library:
-        """Native code of LLVM assembly in this process (host/frames.py, host/entry.py). `symbols`:
-        where what it calls is."""
+    def link(
+        self, name: str, text: Callable[[], str], symbols: Mapping[str, int] | None = None
+    ) -> Library:
+        """Native code of LLVM assembly in this process (host/frames.py, host/entry.py): see
+        linked.py."""
         from graphc.backends.llvm.linked import linked
 
         with self._lock:
             known = next(iter((*self._kept, *self._caches)), None)
-        return linked(text, symbols, lambda: self.target, known if self.keeps else None)
+        return linked(name, text, symbols, known if self.keeps else None)
 
     def build(self, program: Program, host: Host) -> Executable:
         """Raises LLVMError."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import NamedTuple
 
 
@@ -15,17 +15,17 @@ class KernelStats(NamedTuple):
     cached: bool
 
 
-@dataclass(slots=True)
 class BuildStats:
     """Where a build's time went, in seconds."""
 
-    emit: float = 0.0  # kernels to LLVM assembly
-    codegen: float = 0.0  # assembly to objects
-    driver: float = 0.0  # the driver, from text to object
-    link: float = 0.0
-    load: float = 0.0  # of code that an earlier process has kept
-    kernels: list[KernelStats] = field(default_factory=list)
-    remarks: tuple[str, ...] = ()
+    def __init__(self, kernels: Sequence[KernelStats] = ()) -> None:
+        self.emit = 0.0  # kernels to LLVM assembly
+        self.codegen = 0.0  # assembly to objects
+        self.driver = 0.0  # the driver, from text to object
+        self.link = 0.0
+        self.load = 0.0  # of code that an earlier process has kept
+        self.kernels = list(kernels)
+        self.remarks: tuple[str, ...] = ()
 
     @property
     def seconds(self) -> dict[str, float]:

@@ -14,25 +14,26 @@ from graphc.backends.llvm.library import Library
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from graphc.backends.llvm.target import Target
-
-MAGIC = b"graphc linked 1\n"
+MAGIC = b"graphc linked 2\n"
 
 
 def linked(
-    text: str, symbols: Mapping[str, int] | None, target: Callable[[], Target],
+    name: str, text: Callable[[], str], symbols: Mapping[str, int] | None,
     directory: Path | None, opt_level: int = 1,
 ) -> Library:
-    """The code in this process. `symbols`: where what it calls is; `target`: asked for where it is
-    compiled; `directory`: where compiled code is kept (None: nowhere)."""
+    """The code in this process. `name`: what the text follows from, beside the sources of this
+    folder and of ../host, which are part of the identity; `text`: asked for where it is compiled,
+    for this machine. `symbols`: where what it calls is; `directory`: where compiled code is kept
+    (None: nowhere)."""
     told = None if directory is None else identity()
     store = Store(directory, MAGIC, ".linked")
-    key = hashlib.sha256(b"%d" % opt_level + (told or b"") + text.encode()).digest()
+    key = hashlib.sha256(b"%d" % opt_level + (told or b"") + name.encode()).digest()
     if told is not None and (found := store.read(key)) is not None:
         return Library.of(Image.decode(found), symbols)
     from graphc.backends.llvm.jit import compile_object
+    from graphc.backends.llvm.target import host_target
 
-    library = Library([compile_object(text, target(), opt_level)], symbols)
+    library = Library([compile_object(text(), host_target(), opt_level)], symbols)
     if told is not None and library.image is not None:
         store.write(key, library.image.encode())
     return library

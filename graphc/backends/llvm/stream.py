@@ -13,8 +13,6 @@ import numpy as np
 
 from graphc.backends.llvm.library import Library
 from graphc.backends.llvm.linked import linked
-from graphc.backends.llvm.stream_text import SIGNATURES, stream_text
-from graphc.backends.llvm.target import host_target
 from graphc.ir.dtypes import DType
 from graphc.ir.memory import Array
 
@@ -25,6 +23,19 @@ _CHUNK = 1 << 15  # numbers at a time: their words stay in the cache
 _U32, I64 = np.dtype(np.uint32), np.dtype(np.int64)
 
 _Native = Callable[..., None]
+# name -> (result and arguments after it): all are void functions of pointers and i64
+SIGNATURES = {
+    "words": "ptr %state, ptr %out, i64 %count",
+    "unit32": "ptr %words, ptr %out, i64 %count",
+    "unit64": "ptr %words, ptr %out, i64 %count",
+    "below": "ptr %words, ptr %out, i64 %count, i64 %limit",
+    "modulo32": "ptr %words, ptr %out, i64 %count, i64 %span, i64 %low",
+    "modulo64": "ptr %words, ptr %out, i64 %count, i64 %span, i64 %low",
+    "permute": "ptr %words, ptr %order, i64 %first, i64 %count, i64 %size",
+    "exponential": "ptr %words, ptr %out, i64 %count",
+    "normal32": "ptr %values, i64 %count",
+    "normal64": "ptr %values, i64 %count",
+}
 
 
 class _Code:
@@ -149,8 +160,14 @@ FUNCTIONS: dict[str, Callable[..., Array]] = {
 def functions(directory: Path | None) -> dict[str, Callable[..., Any]]:
     """See Backend.draws: normal numbers by 16 at least, states whose position lies in their words.
     `directory`: where compiled code is kept."""
-    code = _Code(linked(stream_text(), None, host_target, directory, opt_level=2))
+    code = _Code(linked("stream", _text, None, directory, opt_level=2))
     return {name: functools.partial(_drawn, code, name) for name in FUNCTIONS}
+
+
+def _text() -> str:
+    from graphc.backends.llvm.stream_text import stream_text
+
+    return stream_text()
 
 
 def _drawn(code: _Code, name: str, state: Array, **attrs: Any) -> tuple[Array, Array]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 
+from graphc.backends.llvm.stream import SIGNATURES
 from graphc.backends.llvm.text import Function, Module, Value
 from graphc.ir import normal_numbers as constants
 
@@ -17,20 +18,6 @@ _WORDS = 624
 _MIDDLE = 397
 _LANES = 8
 _POSITION = _WORDS  # where a state has the place of its next word
-
-# name -> (result and arguments after it): all are void functions of pointers and i64
-SIGNATURES = {
-    "words": "ptr %state, ptr %out, i64 %count",
-    "unit32": "ptr %words, ptr %out, i64 %count",
-    "unit64": "ptr %words, ptr %out, i64 %count",
-    "below": "ptr %words, ptr %out, i64 %count, i64 %limit",
-    "modulo32": "ptr %words, ptr %out, i64 %count, i64 %span, i64 %low",
-    "modulo64": "ptr %words, ptr %out, i64 %count, i64 %span, i64 %low",
-    "permute": "ptr %words, ptr %order, i64 %first, i64 %count, i64 %size",
-    "exponential": "ptr %words, ptr %out, i64 %count",
-    "normal32": "ptr %values, i64 %count",
-    "normal64": "ptr %values, i64 %count",
-}
 
 
 def stream_text() -> str:

@@ -2,5 +2,6 @@
 
 from .counter import Draws
 from .ops import TABLE, run, use
+from .prepared import prepare
 
-__all__ = ["TABLE", "Draws", "run", "use"]
+__all__ = ["TABLE", "Draws", "prepare", "run", "use"]

@@ -25,6 +25,7 @@ def _to_bool(function: Function) -> Function:
     def wrapped(x: Array) -> Array:
         return as_array(function(widen(x)))
 
+    wrapped.__dict__["plain"] = function
     return wrapped
 
 
@@ -35,6 +36,7 @@ def _compare(function: Function) -> Function:
         result = function(a, b)
         return result if type(result) is np.ndarray else np.asarray(result)
 
+    wrapped.__dict__["plain"] = function
     return wrapped
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
-
-import numpy as np
 
 from graphc.ir import interpret
 from graphc.ir.op import Op
@@ -24,8 +22,9 @@ from . import (
     random_sampled,
     special_functions,
 )
-from .common import Array, Function
+from .common import Array, Function, be_as_before, be_quiet
 from .counter import draws
+from .order import each, laid_out, row_major
 
 TABLE: dict[str, Function] = {
     **elementwise.TABLE,
@@ -63,50 +62,24 @@ def run(op: Op, arrays: Sequence[Array], attrs: Mapping[str, Any]) -> Any:
     function = _EAGER.get(op.name)
     if function is None:
         return interpret.run_control(op, arrays, attrs, TABLE)
-    if op.family in _SILENT:
+    if op.family in SILENT:
         out = function(*arrays, **attrs)
     else:
-        with np.errstate(all="ignore"):
+        token = be_quiet()
+        try:
             out = function(*arrays, **attrs)
+        finally:
+            be_as_before(token)
     if op.elementwise:
         for array in arrays:
             if not array.flags.c_contiguous:
-                return _laid_out(out, arrays)
-        return out if out.flags.c_contiguous else _laid_out(out, arrays)
-    if op.view or (op.family in _AS_LEFT and not op.in_its_order):
+                return laid_out(out, arrays)
+        return out if out.flags.c_contiguous else laid_out(out, arrays)
+    if op.view or (op.family in AS_LEFT and not op.in_its_order):
         return out
-    return _each(out, arrays, _laid_out if op.keeps_order else _row_major)
-
-
-def _each(out: Any, arrays: Sequence[Array], order: Callable[..., Array]) -> Any:
-    if type(out) is tuple:
-        return tuple([order(part, arrays) for part in out])
-    return order(out, arrays)
-
-
-def _row_major(out: Array, arrays: Sequence[Array]) -> Array:
-    return out if out.flags.c_contiguous else np.ascontiguousarray(out)
-
-
-def _laid_out(out: Array, arrays: Sequence[Array]) -> Array:
-    """A result in the layout of the first operand of its shape, without its gaps.
-
-    Row-major where that one is expanded, or there is none. NumPy goes by the strides of all
-    operands together, 0 counting as smallest. Layouts show: in `view`, and in the order of random
-    draws.
-    """
-    for array in arrays:
-        if array.shape == out.shape:
-            if array.flags.c_contiguous or 0 in array.strides:
-                break
-            order = sorted(range(out.ndim), key=lambda d: -array.strides[d])
-            turned = out.transpose(order)
-            if turned.flags.c_contiguous:
-                return out
-            return np.ascontiguousarray(turned).transpose(np.argsort(order))
-    return out if out.flags.c_contiguous else np.ascontiguousarray(out)
+    return each(out, arrays, laid_out if op.keeps_order else row_major)
 
 
 # whose results lie as NumPy, or LAPACK, leaves them
-_AS_LEFT = frozenset({"routine", "control", "contract", "window", "random", "structure"})
-_SILENT = frozenset({"movement", "create", "index", "compare"})
+AS_LEFT = frozenset({"routine", "control", "contract", "window", "random", "structure"})
+SILENT = frozenset({"movement", "create", "index", "compare"})

@@ -55,20 +55,43 @@ class _Engine(threading.local):
 _engine = _Engine()
 
 
+_MASKS = [_U64.type(mask) for mask in (0x9D2C5680, 0xEFC60000)]
+_SHIFTS = {count: _U64.type(count) for count in (7, 11, 15, 18)}
+
+
+def _tempered(words: Array) -> Array:
+    """What mt19937 gives for words of its state."""
+    y = words ^ (words >> _SHIFTS[11])
+    y ^= (y << _SHIFTS[7]) & _MASKS[0]
+    y ^= (y << _SHIFTS[15]) & _MASKS[1]
+    y ^= y >> _SHIFTS[18]
+    found: Array = y
+    return found
+
+
 class Stream:
     """The words that follow a state. `state()` is the state after those that were drawn."""
 
     def __init__(self, state: Array) -> None:
-        self._bits = _engine.bits
-        self._bits.state = {
-            "bit_generator": "MT19937",
-            "state": {"key": state[:_WORDS].astype(np.uint32), "pos": int(state[_WORDS])},
-        }
+        # as long as the state itself has what is drawn, NumPy's is not set, which takes longer
+        self._given, self._position = state, int(state[_WORDS])
+        self._bits: Any = None
         self.spare = int(state[_WORDS + 1])
 
     def words(self, count: int) -> Array:
         """The next 32-bit words, as uint64."""
-        return self._bits.random_raw(count)
+        if self._bits is None:
+            end = self._position + count
+            if self._position >= 0 and end <= _WORDS:
+                found = _tempered(self._given[self._position : end].view(np.uint64))
+                self._position = end
+                return found
+            self._bits = _engine.bits
+            self._bits.state = {
+                "bit_generator": "MT19937",
+                "state": {"key": self._given[:_WORDS].astype(np.uint32), "pos": self._position},
+            }
+        return self._bits.random_raw(count)  # type: ignore[no-any-return]
 
     def double_words(self, count: int) -> Array:
         """64-bit numbers of two words each, the high one first."""
@@ -84,8 +107,12 @@ class Stream:
         return (self.words(count) & _U64.type(2**24 - 1)) * 2.0**-24
 
     def state(self) -> Array:
-        inner: Any = self._bits.state["state"]
         state = np.empty(_WORDS + 2, I64)
+        if self._bits is None:
+            state[:] = self._given
+            state[_WORDS], state[_WORDS + 1] = self._position, self.spare
+            return state
+        inner: Any = self._bits.state["state"]
         state[:_WORDS] = inner["key"]
         state[_WORDS], state[_WORDS + 1] = inner["pos"], self.spare
         return state

@@ -9,7 +9,6 @@ from typing import Any
 
 from ...frontend import state_version
 from ...nn.modules.module import Module
-from ...optim.lr_scheduler import LRScheduler
 from ...optim.optimizer import Optimizer
 from . import c_attributes, own_objects, schedules, tensor_attributes
 from .kinds import Kind, full_name, has_field, is_plain, kind_of
@@ -157,7 +156,7 @@ def generic(observer: Observer, obj: Any, name: str) -> Any:
         late = observer.trace.late
         if known and late.changes(fields, name, value):
             return late.value(fields, name)
-        if known and name == "_last_lr" and issubclass(kind, LRScheduler):
+        if known and name == "_last_lr" and schedules.is_schedule(kind):
             rates = schedules.rates(observer, fields, name, path)
             if rates is not None:
                 return rates

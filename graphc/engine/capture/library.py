@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import string
 import sys
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...frontend import texts
+from ...ir.late import late
 from . import items
 from .kinds import Kind, content_of, is_plain, kind_of
 from .observer import Observer
 from .rule import Rule
+
+if TYPE_CHECKING:
+    import string
+else:
+    string = late("string")
 
 
 def _dir(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:

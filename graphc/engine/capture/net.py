@@ -9,10 +9,9 @@ Where nobody can tell of starting functions (starts.py), nothing is recorded as 
 from __future__ import annotations
 
 import _weakrefset
-import fractions
 import numbers
+import os
 import sys
-import sysconfig
 import threading
 import weakref
 from abc import ABCMeta
@@ -29,13 +28,13 @@ from .kinds import PACKAGE, is_machinery, is_own_name
 from .observer import Observer, running
 from .starts import FrameEvaluation, Monitoring, Starts
 
-_LIBRARY = (sysconfig.get_paths()["stdlib"], "<frozen ")
+_LIBRARY = (os.path.dirname(os.__file__), "<frozen ")
 # what graphc itself stands on
 _PACKAGES = tuple(str(Path(str(package.__file__)).parent) for package in (numpy, ml_dtypes))
 _NUMPY = _PACKAGES[:1]  # c_functions.py says what its functions read
 _WEAK = (weakref.__file__, _weakrefset.__file__)
 # C code calls methods of these immutable numbers, which read themselves alone
-_VALUES = (fractions.__file__, numbers.__file__)
+_VALUES = (os.path.join(os.path.dirname(numbers.__file__), "fractions.py"), numbers.__file__)
 # C code asks immutable paths for their text, which they may keep
 _TEXTS = frozenset((PurePath.__fspath__.__code__, PurePath.__str__.__code__))
 _HARMLESS = frozenset((

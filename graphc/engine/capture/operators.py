@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import decimal
 import operator
 import types
 from collections.abc import Callable, Iterator
-from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...frontend import texts
 from ...frontend.numbers import is_traced_number
+from ...ir.late import late
 from . import c_attributes
 from .items import contains, python_method, truth, unpack
 from .kinds import Kind, content_of, is_plain, kind_of
 from .observer import Observer
-from .places import MISSING
+from .places import MISSING, is_decimal
+
+if TYPE_CHECKING:
+    import decimal
+else:
+    decimal = late("decimal")
 
 # text: (the function, its special method, the reflected one, the in-place one)
 _BINARY: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
@@ -181,7 +185,7 @@ def unary(observer: Observer, value: Any, sign: str) -> Any:
 
 def _rounding(observer: Observer, *operands: Any) -> None:
     """Decimals are rounded as the thread's context says."""
-    if any(type(value) is Decimal for value in operands):
+    if any(is_decimal(type(value)) for value in operands):
         observer.result(_context, (), "decimal.getcontext()")
 
 

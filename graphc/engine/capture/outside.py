@@ -9,19 +9,24 @@ error) is a guarded read.
 from __future__ import annotations
 
 import functools
-import logging
 import sys
 import warnings
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...frontend.number_expr import PYTHON as PYTHON_VALUES
 from ...frontend.texts import asked, is_text, is_traced_value
+from ...ir.late import late
 from . import operators
 from .kinds import Kind, content_of, is_machinery, is_plain, kind_of
 from .observer import Observer
 from .places import MISSING
 from .rule import Rule
+
+if TYPE_CHECKING:
+    import logging
+else:
+    logging = late("logging")
 
 
 def _says(observer: Observer, value: Any) -> Any:
@@ -222,9 +227,8 @@ def _handle(
     logger.handle(logger.makeRecord(logger.name, level, file, line, message, args, None, name))
 
 
-_LEVELS = {
-    "debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING,
-    "error": logging.ERROR, "critical": logging.CRITICAL, "log": None,
+_LEVELS = {  # logging.DEBUG, ...
+    "debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50, "log": None,
 }
 _LOGGING: dict[str, Rule] = {f"logging.Logger.{n}": _log(level) for n, level in _LEVELS.items()}
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import types
 from collections import OrderedDict, deque
 from contextvars import ContextVar
 from datetime import datetime, time
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -148,7 +148,7 @@ def same(a: Any, b: Any) -> bool:
     kind = type(a)
     if kind is not type(b):
         return False
-    if kind in _TOLD_APART or issubclass(kind, np.generic):
+    if kind in _TOLD_APART or issubclass(kind, np.generic) or is_decimal(kind):
         return repr(a) == repr(b)
     if kind is tuple:
         return len(a) == len(b) and all(
@@ -157,6 +157,11 @@ def same(a: Any, b: Any) -> bool:
     return kind_of(kind) is Kind.VALUE and bool(a == b)
 
 
-# values of which two may be equal and yet not the same: 0.0 and -0.0, Decimal("1.0") and
-# Decimal("1.00"), one time in two zones
-_TOLD_APART = frozenset((float, complex, range, slice, Decimal, datetime, time))
+# values of which two may be equal and yet not the same: 0.0 and -0.0, one time in two zones; and
+# Decimal("1.0") and Decimal("1.00")
+_TOLD_APART = frozenset((float, complex, range, slice, datetime, time))
+
+
+def is_decimal(kind: type) -> bool:
+    """Whether it is decimal.Decimal, which need not be imported yet."""
+    return kind.__name__ == "Decimal" and kind is getattr(sys.modules.get("decimal"), "Decimal", 0)

@@ -7,6 +7,7 @@ it (LambdaLR's) may have no effects, and may read nothing that the call itself c
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -30,6 +31,12 @@ def read_group(observer: Observer, group: Any, key: Any) -> None:
             observer.result(_type_of, (group, key), path, counted=True)
         return
     observer.read(group, key, f"{observer.path(group)}[{key!r}]", counted=True)
+
+
+def is_schedule(kind: type) -> bool:
+    """Whether a class is an LRScheduler, whose module need not be imported yet."""
+    module = sys.modules.get("graphc.optim.lr_scheduler.base")
+    return module is not None and issubclass(kind, module.LRScheduler)
 
 
 def rates(observer: Observer, fields: dict[str, Any], name: str, path: str) -> Any:

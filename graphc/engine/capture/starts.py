@@ -91,7 +91,7 @@ class FrameEvaluation:
         def asked(function: FunctionType) -> bool:
             return not verdict(function.__code__, function.__globals__, sys._getframe().f_back)
 
-        evaluation = Evaluation(asked, lambda text: cast(Any, backends.get("llvm")).link(text))
+        evaluation = Evaluation(asked, lambda *text: cast(Any, backends.get("llvm")).link(*text))
         known: tuple[Any, ...] = (asked, verdict, *self._helpers)
         for function in known:
             evaluation.mark(function.__code__)

@@ -19,7 +19,6 @@ import math
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 from ...frontend.context import local
@@ -28,6 +27,7 @@ from ...frontend.segment_trace import SegmentTrace
 from ...frontend.tensor import Tensor
 from ...frontend.tree import flatten
 from ...ir.graph import Node
+from ...ir.record import record
 from ...nn.modules.hooks import forward_between_hooks
 from ...nn.modules.module import Module
 from ..version.shared_builds import SharedBuilds
@@ -48,7 +48,7 @@ _TWIN = 8  # what the second of equal Modules costs to compile, as a part of the
 _PLAIN = (bool, int, float, str, bytes, type(None))
 
 
-@dataclass(eq=False)
+@record(eq=False, frozen=False)
 class NestedModule:
     """What is known of the calls of one Module."""
 
@@ -69,17 +69,18 @@ class NestedModule:
         return self.function, self.kind, self.nodes, self.work
 
 
-@dataclass(eq=False)
 class NestedModules:
-    """The Modules that one function calls. `compile`: makes a CompiledFunction of one."""
+    """The Modules that one function calls."""
 
-    compile: Callable[..., Any]
-    native: Any  # `seconds` in compiled code and in compiling
-    found: dict[tuple[int, Any], NestedModule] = field(default_factory=dict)
-    shared: SharedBuilds = field(default_factory=SharedBuilds)
-    compiled: int = 0  # operators
-    work: int = 0  # that versions would have saved so far
-    alike: set[Any] = field(default_factory=set)  # Modules that have versions
+    def __init__(self, compile: Callable[..., Any], native: Any) -> None:
+        """`compile`: makes a CompiledFunction of one; `native`: `seconds` in compiled code and in
+        compiling."""
+        self.compile, self.native = compile, native
+        self.found: dict[tuple[int, Any], NestedModule] = {}
+        self.shared = SharedBuilds()
+        self.compiled = 0  # operators
+        self.work = 0  # that versions would have saved so far
+        self.alike: set[Any] = set()  # Modules that have versions
 
     def call(self, function: Callable[..., Any], module: Any, args: Any, kwargs: Any) -> Any:
         """function(module, *args, **kwargs): a Module's call, or its forward between hooks."""

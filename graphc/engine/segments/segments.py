@@ -14,7 +14,6 @@ import functools
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import InitVar, dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -50,6 +49,7 @@ from ..built import (
 )
 from ..capture.reached import given, reached
 from ..devices import backend_at
+from ..mode import USUAL, Mode
 from ..version.refused import ERRORS
 from . import foreseen
 from .backward import Recorded, SegmentBackward, SegmentBackwardPlan, held, plan_of
@@ -80,19 +80,17 @@ Parts: TypeAlias = tuple[
 ]
 
 
-@dataclass(eq=False)
 class Version:
     """One segment as something to run."""
 
-    template: Template | None  # None: operator by operator, for this one call
-    engine: Engine
-    outputs: int  # of the segment; saved values follow
-    plan: SegmentBackwardPlan | None
-    recorded: InitVar[Sequence[IrNode]]  # with the gradients, sizes as they were
-    seconds: float
-    calls: int = 0
-
-    def __post_init__(self, recorded: Sequence[IrNode]) -> None:
+    def __init__(
+        self, template: Template | None, engine: Engine, outputs: int,
+        plan: SegmentBackwardPlan | None, recorded: Sequence[IrNode], seconds: float,
+    ) -> None:
+        """`template`: None where it goes operator by operator, for this one call; `outputs`: of the
+        segment, saved values follow; `recorded`: with the gradients, sizes as they were."""
+        self.template, self.engine, self.outputs, self.plan = template, engine, outputs, plan
+        self.seconds, self.calls = seconds, 0
         self.nodes = operators(recorded)
         self.cost = version_cost(self.nodes, self.plan is not None)
         self.work = work(recorded)
@@ -112,11 +110,12 @@ class Segments:
     """The compiled segments of one function."""
 
     def __init__(
-        self, name: str, backend: str, compile: Callable[..., Any], always: bool = False
+        self, name: str, backend: str, compile: Callable[..., Any], always: bool = False,
+        mode: Mode = USUAL,
     ) -> None:
         """`compile`: makes a CompiledFunction of a function. `always`: compile each segment at its
         first meeting."""
-        self.name, self.backend = name, backend
+        self.name, self.backend, self.mode = name, backend, mode
         self.versions: dict[Any, list[Version]] = {}
         self.compile_count = 0
         # versions that are known to fit, by key and numbers; constants that need not be compared
@@ -382,7 +381,7 @@ class Segments:
     ) -> Version:
         started = time.perf_counter()
         graph = template.graph
-        settings = configuration.current()
+        settings = self.mode.config()
         place = segment.trace.place or None
         dims = tuple(graph.env.hints)
         options: dict[str, Any] = {
@@ -438,8 +437,7 @@ class Segments:
         self.compile_count += 1
         CompileCounter.count += 1
         name = f"{self.name}_backward"
-        settings = configuration.current()
-        return pipeline.build(graph, config=settings, name=name, backend=backend)
+        return pipeline.build(graph, config=self.mode.config(), name=name, backend=backend)
 
     # --- the native call ---------------------------------------------------------------------
 

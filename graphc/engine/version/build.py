@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import backends
-from ... import config as configuration
 from ...frontend.placement import Place
 from ...inspect.example import example_inputs
 from ...ir.graph import Graph
@@ -14,6 +13,7 @@ from .. import pipeline
 from ..built import Allocate, Built, Engine
 from ..capture.recording import Recording
 from ..devices import backend_at
+from ..mode import Mode
 from .backward import CompiledBackwardPlan
 from .parts import Parts, behind
 from .shared_builds import Native, SharedBuilds
@@ -21,11 +21,11 @@ from .version import Specialisation
 
 
 def build(
-    recording: Recording, name: str, backend: str, shared: SharedBuilds | None
+    recording: Recording, name: str, backend: str, mode: Mode, shared: SharedBuilds | None
 ) -> Specialisation:
     """The version that a recording says. `shared`: what equal Modules were compiled to."""
     traced, place = recording.traced, recording.trace.place or None
-    graph, settings = traced.graph, configuration.current()
+    graph, settings = traced.graph, mode.config()
     chosen = backend_at(place, backend)
     options: dict[str, Any] = {
         "config": settings, "mutated": traced.mutated, "name": name, "backend": chosen,

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from ...ir.graph import Builder, Graph
 from ...ir.graph import Node as IrNode
 from ...ir.late import late
 from ...ir.op import get as get_op
+from ...ir.record import record
 from ..built import Allocate, Engine, Engines
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ else:
 Build = Callable[[Graph], Any]
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Part:
     """The backward for one choice of cotangents and gradients."""
 

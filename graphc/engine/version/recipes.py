@@ -27,7 +27,6 @@ import numpy as np
 
 from ...frontend.numbers import Size
 from ...nn.modules.module import Module
-from ...nn.utils.rnn import PackedSequence
 from ..capture.kinds import Kind, kind_of
 
 Maker = Callable[[list[Any]], Any]
@@ -222,7 +221,7 @@ _ERROR = Recipe(lambda v: [*v.args], _exception)
 # compared by identity, and there is but one, or nobody can tell
 _SINGLE = (enum.Enum, re.Pattern, types.GenericAlias, np.dtype)
 # tuples whose constructor adds parts that are left out, and does nothing else
-_COMPLETED = {PackedSequence}
+_COMPLETED = frozenset({"graphc.nn.utils.rnn.PackedSequence"})
 _META = {type, ABCMeta, type(Protocol)}
 _HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made by a class statement, or by an extension
 # graphc's own parts, which users hold but do not make
@@ -276,7 +275,8 @@ def _base(kind: Any) -> type | None:
             return cls if cls is not object or _of_python(kind) else None
         if not cls.__flags__ & _HEAP or "__del__" in vars(cls):
             return None
-        if "__new__" in vars(cls) and not (cls in _COMPLETED or _of_namedtuple(cls)):
+        completed = f"{cls.__module__}.{cls.__qualname__}" in _COMPLETED
+        if "__new__" in vars(cls) and not (completed or _of_namedtuple(cls)):
             return None
     return None
 

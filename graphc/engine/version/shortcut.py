@@ -18,7 +18,7 @@ import numpy as np
 
 from ... import backends
 from ... import config as configuration
-from ...backends.host import entry_text as bits
+from ...backends.host import entry_words as bits
 from ...backends.host.entry import Code, Conditions, Entry, Gradient, TensorFacts
 from ...backends.host.watched import Steps
 from ...frontend import promote, state_version

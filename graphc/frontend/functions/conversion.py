@@ -165,8 +165,16 @@ def cuda(
 _CURE = "use tensor operations (torch.where, ...), or compute it outside the compiled function"
 
 
+# whose elements NumPy gives as Python's numbers
+_PLAIN = frozenset("?bhilqBfd")
+
+
 def item(self: Tensor) -> Any:
     """The only element as a Python number. Raises RuntimeError for other sizes."""
+    if local.trace is None and local.counted is None and self._trace is None:
+        held = self._array
+        if type(held) is np.ndarray and held.size == 1 and held.dtype.char in _PLAIN:
+            return held.item()
     array = known(self)
     trace = local.trace
     _require_elements(self)
@@ -250,6 +258,10 @@ def _bool(self: Tensor) -> bool:
 
 
 def _float(self: Tensor) -> float:
+    if local.trace is None and local.counted is None and self._trace is None:
+        array = self._array
+        if type(array) is np.ndarray and array.size == 1 and array.dtype.char in _PLAIN:
+            return float(array.item())
     return float(_single(self))
 
 
@@ -308,6 +320,10 @@ def _format(self: Tensor, specification: str) -> str:
 
 def size(self: Tensor, dim: int | None = None) -> Any:
     """The shape, or one size of it."""
+    if type(dim) is int and local.trace is None and self._trace is None:
+        given = self._array.shape
+        if -len(given) <= dim < len(given):
+            return given[dim]
     if dim is None:
         return self.shape
     sizes = self.shape

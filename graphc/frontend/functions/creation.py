@@ -18,6 +18,7 @@ from ..numbers import TracedNumber, is_traced_number
 from ..ownership import owns_result
 from ..placement import makes, makes_like, place_at, place_of
 from ..promote import get_default_dtype
+from ..replayed import replayed
 from ..tensor import Tensor, from_array
 from .arguments import (
     as_sequence,
@@ -267,6 +268,7 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
 
 
 @makes
+@replayed
 def full(
     size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None,
     requires_grad: bool = False, layout: Any = None, pin_memory: bool = False, out: Any = None,
@@ -317,6 +319,7 @@ def _plain(value: Any, dtype: DType) -> Any:
 
 def _shaped(value: float, name: str, doc: str) -> Any:
     @makes
+    @replayed
     def function(
         *sizes: Any, size: Any = None, dtype: Any = None, device: Any = None,
         requires_grad: bool = False, layout: Any = None, pin_memory: bool = False,
@@ -336,6 +339,11 @@ ones = _shaped(1, "ones", "A tensor of ones.")
 empty = _shaped(0, "empty", "A tensor whose values do not matter (zeros here).")
 
 
+@replayed
+def _again(shape: tuple[Any, ...], value: Any, dtype: DType) -> Tensor:
+    return _filled(shape, value, dtype)
+
+
 def _like(value: Any, name: str) -> Any:
     @makes_like
     def function(
@@ -343,7 +351,7 @@ def _like(value: Any, name: str) -> Any:
         layout: Any = None, memory_format: Any = None, pin_memory: bool = False,
     ) -> Tensor:
         kind = check_dtype(dtype) or input.dtype
-        made = laid_out_as(input, lambda size: _filled(size, value, kind), memory_format)
+        made = laid_out_as(input, lambda size: _again(size, value, kind), memory_format)
         return made.requires_grad_() if requires_grad else made
 
     function.__name__ = name

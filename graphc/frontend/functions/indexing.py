@@ -21,6 +21,7 @@ from ..known import values
 from ..numbers import is_traced_number, plain_size
 from ..overlap import check_apart
 from ..placement import is_loose, place_at, selected
+from ..recalled import note, recall
 from ..tensor import Tensor, concrete
 from ..transfer import moved
 from ..values import Eager
@@ -285,17 +286,54 @@ def read_index(x: Tensor, index: Any) -> Selection:
     return selection
 
 
+def _recall_key(x: Tensor, index: Any) -> Any:
+    """What tells which view an index gives (recalled.py); None where that is not known."""
+    if local.trace is not None or local.counted is not None or (
+        Eager.elsewhere is not None or x._trace is not None
+    ):
+        return None
+    if type(index) is int:
+        return _KEY, x._array.shape, index
+    if type(index) is tuple:
+        parts = [_entry_key(entry) for entry in index]
+        return None if _UNKNOWN in parts else (_KEY, x._array.shape, "", *parts)
+    part = _entry_key(index)
+    return None if part is _UNKNOWN else (_KEY, x._array.shape, part)
+
+
+_KEY, _UNKNOWN = object(), object()
+_BOUNDS = frozenset({int, type(None)})
+
+
+def _entry_key(entry: Any) -> Any:
+    kind = type(entry)
+    if kind is int or entry is None or entry is Ellipsis:
+        return entry
+    if kind is slice:
+        start, stop, step = entry.start, entry.stop, entry.step
+        if type(start) in _BOUNDS and type(stop) in _BOUNDS and type(step) in _BOUNDS:
+            return (start, stop, step)
+    return _UNKNOWN
+
+
 # --- get ---------------------------------------------------------------------------------------
 
 
 def getitem(self: Tensor, index: Any) -> Tensor:
     """x[index]: a view for ints, slices, None and `...`; a copy where a tensor or mask indexes."""
+    key = _recall_key(self, index)
+    if key is not None:
+        known = recall(key, self)
+        if known is not None:
+            return known
     selection = read_index(self, index)
     if not selection.tensors:
-        if selection.view is self:
-            result: Tensor = apply(ops.reshape, self, shape=shape(self))
-            return result
-        return selection.view
+        result = selection.view
+        if result is self:
+            result = apply(ops.reshape, self, shape=shape(self))
+        if key is not None:
+            note(key, self, result)
+        return result
     x, tensors, dim = selection.arranged()
     return take(x, tensors, dim)
 

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
-from graphc.ir import dtypes
+import numpy as np
+
+from graphc.ir import dtypes, ops
+from graphc.ir.op import Op
 
 from .. import promote
+from ..context import local
 from ..dispatch import inplace
+from ..eager import is_writable, write_two
 from ..errors import kind_name, located
+from ..history import requires_grad
 from ..overlap import check_apart
 from ..placement import Pinned
+from ..storage import readers
 from ..tensor import Tensor
+from ..values import Eager
 from . import (
     cumulative,
     gathering,
@@ -42,6 +51,9 @@ TRUTH = (
 ).split()
 
 
+_DIRECT = {"add": ops.add, "sub": ops.sub, "mul": ops.mul, "div": ops.div}
+
+
 # made of several operators, some of which keep the tensor's former contents for their gradients
 _KEEPS_SELF = frozenset(
     "xlogy sinc logit logaddexp float_power renorm nan_to_num index_reduce".split()
@@ -66,6 +78,24 @@ def _written(function: Callable[..., Tensor], check: bool) -> Callable[..., Tens
     return method
 
 
+def _arithmetic(op: Op, method: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A method that computes in the tensor's memory where both operands are floats of one dtype."""
+
+    @functools.wraps(method)
+    def direct(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if len(args) == 1 and not kwargs and local.trace is None and self._trace is None:
+            other = args[0]
+            char = self._array.dtype.char
+            if char in "fd":
+                if type(other) is float or type(other) is int:
+                    other = promote.operand(other, dtypes.f32 if char == "f" else dtypes.f64)
+                if isinstance(other, Tensor) and write_two(op, self, other):
+                    return self
+        return method(self, *args, **kwargs)
+
+    return direct
+
+
 def _distinct(x: Tensor) -> Tensor:
     """Without the repetitions of an expanded tensor, which torch lets be filled."""
     for dim, (size, stride) in enumerate(zip(shape(x), x.stride(), strict=True)):
@@ -74,14 +104,31 @@ def _distinct(x: Tensor) -> Tensor:
     return x
 
 
+def _is_plain(x: Tensor) -> bool:
+    """Whether all that a write to a tensor means is new numbers and a higher version."""
+    return (
+        local.trace is None and local.counted is None and Eager.elsewhere is None
+        and not readers and x._trace is None and is_writable(x)
+        and not (local.grad and requires_grad(x))
+    )
+
+
 def zero_(self: Tensor) -> Tensor:
     """Fill with zeros."""
+    if _is_plain(self):
+        self._array.fill(0)
+        self._storage.version += 1
+        return self
     inplace(_distinct(self), _number(0, self.dtype), overwrite=True)
     return self
 
 
 def fill_(self: Tensor, value: Any) -> Tensor:
     """Fill with one value: a number or a 0-d tensor."""
+    if type(value) in (int, float) and _is_plain(self) and self._array.dtype.char in "fd":
+        self._array.fill(fitting(value, self.dtype))
+        self._storage.version += 1
+        return self
     if isinstance(value, Tensor):
         if value.ndim:
             raise RuntimeError(located(
@@ -109,6 +156,14 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
         raise TypeError(located(
             f"copy_(): argument 'other' (position 1) must be Tensor, not {kind_name(src)}"
         ))
+    if _is_plain(self) and src._trace is None:
+        to, of = self._array, src._array
+        if to.dtype is of.dtype and to.shape == of.shape and not (
+            np.may_share_memory(to, of) or (local.grad and requires_grad(src))
+        ):
+            np.copyto(to, of)
+            self._storage.version += 1
+            return self
     check_apart(self, src)
     if non_blocking:
         with Pinned.later():
@@ -130,6 +185,8 @@ def methods() -> dict[str, Callable[..., Any]]:
     for name in ARITHMETIC:
         function = getattr(pointwise, name, None) or getattr(pointwise_composed, name)
         table[f"{name}_"] = _written(function, True)
+    for name, op in _DIRECT.items():
+        table[f"{name}_"] = _arithmetic(op, table[f"{name}_"])
     for name in TRUTH:
         table[f"{name}_"] = _written(getattr(pointwise, name), False)
     for module, names in (

@@ -11,6 +11,7 @@ from .. import promote
 from ..dispatch import apply
 from ..errors import kind_name, located
 from ..ownership import owns_result
+from ..replayed import replayed
 from ..tensor import Tensor
 from .arguments import as_sequence, environment, shape, variadic, with_out, wrap_dim, wrap_dims
 from .parts import slice_dim
@@ -34,6 +35,7 @@ def _tensors(name: str, tensors: Any, some: bool = False) -> list[Tensor]:
     return given
 
 
+@replayed
 @with_out
 def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> Tensor:
     """The tensors one after another along `dim`; their dtypes are promoted."""
@@ -67,6 +69,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> 
 concat = concatenate = cat
 
 
+@replayed
 @with_out
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """The tensors along a new dim. Raises RuntimeError unless they have one shape."""

@@ -13,6 +13,7 @@ from ..dispatch import apply
 from ..errors import kind_name, located
 from ..numbers import is_traced_number
 from ..ownership import owns_result
+from ..replayed import replayed
 from ..tensor import Tensor
 from . import pointwise as P
 from .arguments import (
@@ -72,6 +73,7 @@ def _require_tensors(name: str, *values: Any) -> None:
 _SECOND = {"mm": "mat2", "bmm": "mat2", "mv": "vec", "dot": "tensor"}
 
 
+@replayed
 @with_out
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """The matrix product with broadcast batch dims; 1-d tensors are vectors."""
@@ -139,6 +141,7 @@ def _require_rank(argument: str, x: Tensor, rank: int) -> None:
         raise RuntimeError(located(f"{argument} must be a {rank}D tensor, got {x.ndim}D"))
 
 
+@replayed
 @with_out
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
     """The product of two matrices."""
@@ -149,6 +152,7 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
     return matmul(input, mat2)
 
 
+@replayed
 @with_out
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     """[b, n, k] @ [b, k, m]; no broadcasting."""

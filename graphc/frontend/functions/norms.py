@@ -12,6 +12,7 @@ from ..context import local
 from ..dispatch import apply
 from ..errors import located
 from ..history import requires_grad
+from ..replayed import replayed
 from ..tensor import Tensor
 from . import pointwise as P
 from .arguments import named, numpy_names, shape, with_out, wrap_dims
@@ -19,6 +20,7 @@ from .reduction import amax, amin, checked_dtype, reduce_dims, safe_root
 from .zero_gradient import flat_in
 
 
+@replayed
 @with_out
 @numpy_names
 def norm(

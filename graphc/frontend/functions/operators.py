@@ -7,15 +7,58 @@ from typing import Any
 
 import numpy as np
 
+from graphc.ir import dtypes, ops
+from graphc.ir.op import Op
+
+from .. import promote
 from ..autocast import listed
+from ..context import local
 from ..dispatch import constant
+from ..eager import apply_two
 from ..errors import located
 from ..promote import is_number
 from ..tensor import Tensor
 from . import pointwise as P
 
+_FLOATS = "fdeE"
+# of two operands of one such dtype, an operator of Python's is one of graphc's
+_DIRECT = {
+    "add": (ops.add, _FLOATS + "lihbB"), "sub": (ops.sub, _FLOATS + "lihbB"),
+    "mul": (ops.mul, _FLOATS + "lihbB"), "truediv": (ops.div, _FLOATS),
+    **{name: (getattr(ops, name), _FLOATS + "lihbB?") for name in "eq ne lt le gt ge".split()},
+}
+_NUMBERS = frozenset({int, float})
 
-def _operator(function: Callable[..., Any], swap: bool = False) -> Callable[[Any, Any], Any]:
+
+def _operator(
+    function: Callable[..., Any], swap: bool = False, direct: tuple[Op, str] | None = None
+) -> Callable[[Any, Any], Any]:
+    if direct is None:
+        return _any_operator(function, swap)
+    op, same = direct
+    slow = _any_operator(function, swap)
+
+    def method(self: Tensor, other: Any) -> Any:
+        if local.trace is not None:
+            return slow(self, other)
+        number = not isinstance(other, Tensor)
+        try:
+            kind = self._array.dtype
+            alike = number or other._array.dtype is kind
+        except AttributeError:  # of a trace that is over, or no tensor at all
+            return slow(self, other)
+        if number:
+            if type(other) not in _NUMBERS or kind.char not in "fd":
+                return slow(self, other)
+            other = promote.operand(other, dtypes.f32 if kind.char == "f" else dtypes.f64)
+        elif not alike or kind.char not in same:
+            return slow(self, other)
+        return apply_two(op, other, self) if swap else apply_two(op, self, other)
+
+    return method
+
+
+def _any_operator(function: Callable[..., Any], swap: bool) -> Callable[[Any, Any], Any]:
     def method(self: Tensor, other: Any) -> Any:
         if not isinstance(self, Tensor):
             raise TypeError(located(
@@ -42,13 +85,14 @@ def operator_methods() -> dict[str, Any]:
     """__add__, __radd__, __eq__ and the like."""
     table: dict[str, Any] = {}
     for name, function in OPERATORS.items():
-        table[f"__{name}__"] = _operator(function)
-        table[f"__r{name}__"] = _operator(function, swap=True)
+        direct = _DIRECT.get(name)
+        table[f"__{name}__"] = _operator(function, direct=direct)
+        table[f"__r{name}__"] = _operator(function, True, direct)
     # torch's is a reciprocal, times the number
     table["__rtruediv__"] = _operator(listed(P.div, "reciprocal"), swap=True)
     table["__rdiv__"] = table["__rtruediv__"]
     for name, function in COMPARISONS.items():
-        table[f"__{name}__"] = _operator(function)
+        table[f"__{name}__"] = _operator(function, direct=_DIRECT[name])
     table |= {"__neg__": P.neg, "__pos__": lambda self: self, "__abs__": P.abs,
               "__invert__": P.bitwise_not}
     return table

@@ -11,12 +11,14 @@ from graphc.ir.dim import floordiv
 from ..dispatch import apply
 from ..errors import located
 from ..numbers import is_traced_number
+from ..recalled import recalled
 from ..tensor import Tensor
 from .arguments import as_size, environment, named, shape, wrap_dim
 
 Shape = tuple[Any, ...]
 
 
+@recalled
 def slice_dim(x: Tensor, dim: int, start: Any, stop: Any, step: int = 1) -> Tensor:
     """x[..., start:stop:step, ...] along `dim`; 0 <= start <= stop <= size (IR sizes)."""
     sizes = shape(x)
@@ -37,6 +39,7 @@ def drop_dim(x: Tensor, dim: int) -> Tensor:
     return result
 
 
+@recalled
 def select(input: Tensor, dim: int, index: Any) -> Tensor:
     """The slice at `index` of `dim`, without that dim."""
     sizes = shape(input)
@@ -55,6 +58,7 @@ def select(input: Tensor, dim: int, index: Any) -> Tensor:
     return named(drop_dim(slice_dim(input, dim, place, place + 1), dim), "SelectBackward0")
 
 
+@recalled
 def narrow(input: Tensor, dim: int, start: Any, length: Any) -> Tensor:
     """`length` elements of `dim` from `start`."""
     sizes = shape(input)

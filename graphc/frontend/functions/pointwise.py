@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,7 @@ from .. import promote
 from ..dispatch import apply, filled_beside
 from ..errors import kind_name, located
 from ..promote import binary, is_number
+from ..replayed import replayed
 from ..tensor import Tensor
 from .arguments import fitting, named, with_out
 from .dtype_names import iinfo
@@ -27,7 +29,9 @@ def _unary(name: str, doc: str, to_float: bool = True) -> Callable[..., Tensor]:
 
     function.__name__ = name
     function.__doc__ = doc
-    return with_out(function)
+    result = with_out(function)
+    result.__dict__["quick"] = functools.partial(promote.float_unary, record)
+    return result
 
 
 exp = _unary("exp", "e ** x.")
@@ -360,6 +364,7 @@ logical_xor = _logical("logical_xor")
 
 
 @with_out
+@replayed
 @with_out
 def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     """input where condition, else other; with the condition alone, torch.nonzero as a tuple."""
@@ -387,6 +392,7 @@ def where_method(self: Tensor, condition: Tensor, other: Any) -> Tensor:
     return where(condition, self, other)  # type: ignore[no-any-return]
 
 
+@replayed
 @with_out
 def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """input bounded to [min, max]; each a number, a tensor or None."""

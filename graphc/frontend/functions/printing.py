@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from graphc.ir import dtypes
+from graphc.ir.record import record
 
 from .. import promote
 from ..tensor import Parameter, Tensor, concrete, held
 
 
-@dataclass
+@record(eq=False, frozen=False)
 class Options:
     """torch.set_printoptions."""
 

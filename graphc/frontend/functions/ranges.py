@@ -16,12 +16,14 @@ from ..errors import located
 from ..numbers import is_traced_number, plain_size
 from ..placement import makes
 from ..promote import get_default_dtype
+from ..replayed import replayed
 from ..tensor import Tensor
 from .arguments import check_dtype, write_out
 from .creation import finish
 
 
 @makes
+@replayed
 def arange(
     start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None,
     requires_grad: bool = False, layout: Any = None, out: Any = None,

@@ -14,6 +14,7 @@ from ..dispatch import apply, filled_beside
 from ..errors import located
 from ..history import requires_grad
 from ..ownership import own, owns_result
+from ..replayed import replayed
 from ..tensor import Tensor
 from . import pointwise as P
 from . import return_types
@@ -59,6 +60,7 @@ def size_operand(size: Any, dtype: DType) -> Tensor:
 # --- sums --------------------------------------------------------------------------------------
 
 
+@replayed
 @with_out
 @numpy_names
 def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
@@ -77,6 +79,7 @@ def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any 
     return sum(input, dim, keepdim, dtype=dtype)
 
 
+@replayed
 @with_out
 @numpy_names
 def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
@@ -214,7 +217,7 @@ def _arg(name: str, doc: str) -> Any:
 
     function.__name__ = name
     function.__doc__ = doc
-    return with_out(numpy_names(function))
+    return replayed(with_out(numpy_names(function)))
 
 
 def _arg_along(record: Any, x: Tensor, dim: int, keepdim: bool) -> Tensor:
@@ -267,7 +270,7 @@ def _max_or_min(name: str, arg: Any, whole: Any, pairwise: Any) -> Any:
         f"{name}(x): over all. {name}(x, dim): (values, indices) along a dim. {name}(x, y): the "
         "elementwise one."
     )
-    return with_out(numpy_names(owns_result(function)))
+    return replayed(with_out(numpy_names(owns_result(function))))
 
 
 max = _max_or_min("max", ops.argmax, amax, P.maximum)
@@ -316,6 +319,7 @@ def _degrees(count: Any, correction: Any, dtype: DType) -> Tensor:
     return P.sub(size_operand(count, dtype), correction)
 
 
+@replayed
 @with_out
 @numpy_names
 def var(
@@ -326,6 +330,7 @@ def var(
     return _moments(input, dim, unbiased, correction, keepdim)[0]
 
 
+@replayed
 @with_out
 @numpy_names
 def std(
@@ -418,7 +423,7 @@ def _softmax(name: str) -> Any:
 
     function.__name__ = name
     function.__doc__ = f"{name} along `dim`."
-    return with_out(function)
+    return replayed(with_out(function))
 
 
 softmax = _softmax("softmax")

@@ -12,6 +12,7 @@ from ..dispatch import apply, constant
 from ..errors import located
 from ..ownership import owns_result
 from ..placement import beside
+from ..recalled import recalled
 from ..tensor import Tensor, concrete
 from .arguments import (
     as_sequence,
@@ -34,6 +35,7 @@ def _reshaped(x: Tensor, sizes: tuple[Any, ...]) -> Tensor:
     return result
 
 
+@recalled
 def expand(input: Tensor, *sizes: Any, size: Any = None, implicit: bool = False) -> Tensor:
     """Dims of size 1 repeated (without a copy) to `sizes`; -1 keeps a size."""
     want = shape_of(sizes if size is None else (size,), "expand")

@@ -12,6 +12,7 @@ from graphc.ir.dtypes import DType
 from .. import views
 from ..dispatch import apply
 from ..errors import located
+from ..recalled import recalled
 from ..storage import strides_of
 from ..tensor import Tensor, alias, current, from_array, held
 from .arguments import (
@@ -63,6 +64,7 @@ def _invalid_shape(sizes: Shape, elements: Any) -> RuntimeError:
     ))
 
 
+@recalled
 @variadic("shape")
 def reshape(input: Tensor, *shape: Any) -> Tensor:
     """The elements in order in another shape: a view where the strides allow, else a copy."""
@@ -78,6 +80,7 @@ def _reshape(x: Tensor, sizes: Shape) -> Tensor:
     return result
 
 
+@recalled
 @variadic("size")
 def view(self: Tensor, *shape: Any, dtype: Any = None) -> Tensor:
     """The same memory in another shape, or read as another dtype.
@@ -124,6 +127,7 @@ def reshape_as(self: Tensor, other: Tensor) -> Tensor:
     return _reshape(self, shape(other))
 
 
+@recalled
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Dims start_dim .. end_dim as one."""
     sizes = shape(input)
@@ -161,6 +165,7 @@ def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
     return view(input, *have[:dim], *new, *have[dim + 1 :])
 
 
+@recalled
 @numpy_names
 def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     """Without its dims of size 1, or without those of `dim` that have size 1."""
@@ -177,6 +182,7 @@ def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     return named(result, "SqueezeBackward0" if dim is None else "SqueezeBackward1")
 
 
+@recalled
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """A new dim of size 1 at `dim`."""
     sizes = shape(input)
@@ -187,6 +193,7 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
 # --- the dims in another order -----------------------------------------------------------------
 
 
+@recalled
 @variadic("dims")
 def permute(input: Tensor, *dims: Any) -> Tensor:
     """The dims in another order. Raises RuntimeError unless each is named once."""
@@ -206,6 +213,7 @@ def permute(input: Tensor, *dims: Any) -> Tensor:
     return result
 
 
+@recalled
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Two dims exchanged."""
     rank = input.ndim
@@ -219,6 +227,7 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
 swapaxes = swapdims = transpose
 
 
+@recalled
 def t(input: Tensor) -> Tensor:
     """The transpose of a matrix. Raises RuntimeError for more than 2 dimensions."""
     rank = input.ndim

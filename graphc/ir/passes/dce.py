@@ -5,9 +5,9 @@ stacked and its sequences)."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from ..graph import Builder, Graph, Node, get_, input_
+from ..record import replaced
 from ..rewrite import everywhere, rebuilt, with_inputs
 
 _TRIMMED = frozenset({"cond", "fusion", "scan"})
@@ -99,7 +99,7 @@ def _with_inputs(body: Graph, kept: Sequence[int]) -> Graph:
     new: dict[Node, Node] = {}
     for index, i in enumerate(kept):
         old = body.inputs[i]
-        new[old] = replace(old, attrs={**old.attrs, "index": index})
+        new[old] = replaced(old, attrs={**old.attrs, "index": index})
     inputs = tuple(new[body.inputs[i]] for i in kept)
     for node in body.nodes:
         if node.op is not input_:

@@ -7,11 +7,11 @@ what compares sizes as expressions (fusion, the verifier of kernels) needs one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from ..dim import Dim, DimEnv, Size, substitute, unwrap
 from ..graph import Graph, Node
+from ..record import replaced
 from ..rewrite import everywhere
 from ..types import TensorType, TupleType, Type
 
@@ -58,7 +58,7 @@ def _variable(size: Size) -> str | None:
 def _substituted(graph: Graph, sizes: Sizes) -> Graph:
     new: dict[Node, Node] = {}
     for node in graph.nodes:
-        new[node] = replace(
+        new[node] = replaced(
             node,
             inputs=tuple(new[x] for x in node.inputs),
             type=_type(node.type, sizes),

@@ -12,6 +12,7 @@ from ...frontend.dispatch import apply
 from ...frontend.errors import located, warn_user
 from ...frontend.functions.arguments import with_out
 from ...frontend.ownership import owns_result
+from ...frontend.replayed import replayed
 from ...frontend.tensor import Tensor
 from ...ir import ops
 
@@ -140,6 +141,7 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     )
 
 
+@replayed
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     """x * Phi(x); approximate="tanh" for the tanh form."""
     if approximate not in ("none", "tanh"):
@@ -243,6 +245,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
 
 
 @listed
+@replayed
 @owns_result
 def softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
@@ -264,6 +267,7 @@ def softmin(
 
 
 @listed
+@replayed
 @owns_result
 def log_softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None

@@ -12,6 +12,7 @@ from ...frontend.errors import located
 from ...frontend.functions.arguments import named
 from ...frontend.functions.dtype_names import CPP_NAMES
 from ...frontend.functions.einsum import einsum
+from ...frontend.replayed import replayed
 from ...frontend.tensor import Tensor
 from ...ir import ops
 
@@ -35,6 +36,7 @@ def _rounds_once(*given: Tensor) -> bool:
 
 
 @listed
+@replayed
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x @ weight.T + bias, weight [out, in]."""
     rank = input.dim()
@@ -200,6 +202,7 @@ def _conv(
 
 
 @listed
+@replayed
 def conv1d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
     dilation: Any = 1, groups: int = 1,
@@ -209,6 +212,7 @@ def conv1d(
 
 
 @listed
+@replayed
 def conv2d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
     dilation: Any = 1, groups: int = 1,
@@ -218,6 +222,7 @@ def conv2d(
 
 
 @listed
+@replayed
 def conv3d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
     dilation: Any = 1, groups: int = 1,

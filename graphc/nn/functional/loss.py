@@ -13,6 +13,7 @@ from ...frontend.context import local
 from ...frontend.dispatch import apply
 from ...frontend.errors import located, warn_user
 from ...frontend.ownership import owns_result
+from ...frontend.replayed import replayed
 from ...frontend.tensor import Tensor
 from ...ir import ops
 from .activation import log_softmax, logsigmoid
@@ -68,6 +69,7 @@ def _weighted(loss: Tensor, input: Tensor, weight: Tensor | None, reduction: str
 
 
 @listed
+@replayed
 @owns_result
 def cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None,
@@ -157,6 +159,7 @@ def _soft_cross_entropy(
 
 
 @listed
+@replayed
 @owns_result
 def nll_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None,
@@ -177,6 +180,7 @@ def nll_loss(
 
 
 @listed
+@replayed
 def mse_loss(
     input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
     reduction: str = "mean", weight: Tensor | None = None,
@@ -189,6 +193,7 @@ def mse_loss(
 
 
 @listed
+@replayed
 def l1_loss(
     input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
     reduction: str = "mean", weight: Tensor | None = None,
@@ -275,6 +280,7 @@ def binary_cross_entropy(
 
 
 @listed
+@replayed
 def binary_cross_entropy_with_logits(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None,
     reduce: Any = None, reduction: str = "mean", pos_weight: Tensor | None = None,

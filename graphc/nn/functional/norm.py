@@ -11,6 +11,7 @@ from ...frontend.dispatch import apply
 from ...frontend.errors import located
 from ...frontend.grad_mode import no_grad
 from ...frontend.ownership import owns_result
+from ...frontend.replayed import replayed
 from ...frontend.tensor import Tensor
 from ...ir import ops
 
@@ -183,6 +184,7 @@ def _normalized(
 
 
 @listed
+@replayed
 def layer_norm(
     input: Tensor, normalized_shape: Any, weight: Tensor | None = None,
     bias: Tensor | None = None, eps: float = 1e-5,

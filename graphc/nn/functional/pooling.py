@@ -12,6 +12,7 @@ from ...frontend.autocast import listed
 from ...frontend.dispatch import apply, constant
 from ...frontend.numbers import is_traced_number
 from ...frontend.ownership import owns_result
+from ...frontend.replayed import replayed
 from ...frontend.tensor import Tensor
 from ...ir import ops
 from .conv import tuple_of
@@ -100,6 +101,7 @@ def max_pool1d(
     )
 
 
+@replayed
 def max_pool2d(
     input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
     ceil_mode: bool = False, return_indices: bool = False,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...frontend import functions as T
 from ...frontend.tensor import Parameter, Tensor
+from ...on_demand import elsewhere
 from .. import functional as F
+from .constructors import own_constructors
 from .module import Module
 
 
@@ -302,3 +304,9 @@ class GLU(Module):
 
     def extra_repr(self) -> str:
         return f"dim={self.dim}"
+
+
+own_constructors(globals())
+
+if not TYPE_CHECKING:  # as in torch
+    __getattr__ = elsewhere(__package__, "MultiheadAttention RReLU")

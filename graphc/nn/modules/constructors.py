@@ -6,6 +6,14 @@ import types
 from typing import Any
 
 
+def own_constructors(namespace: dict[str, Any]) -> None:
+    """Those of the public classes that a file defines."""
+    for name, each in namespace.items():
+        own = isinstance(each, type) and each.__module__ == namespace["__name__"]
+        if own and not name.startswith("_"):
+            own_constructor(each)
+
+
 def own_constructor(cls: type[Any]) -> None:
     """Give `cls` the `__init__` of its private base under its own name.
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import operator
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...frontend import state_version
 from ...frontend.tensor import Parameter, Tensor
+from ...on_demand import elsewhere
 from .module import Module, _indent
 
 
@@ -465,3 +466,7 @@ class ParameterDict(Module):
 
 def _type_string(value: Any) -> str:
     return value.type() if isinstance(value, Tensor) else ""
+
+
+if not TYPE_CHECKING:  # as in torch
+    __getattr__ = elsewhere(__package__, "Container")

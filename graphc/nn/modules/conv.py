@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...frontend import functions as T
 from ...frontend.tensor import Parameter, Tensor
+from ...on_demand import elsewhere
 from .. import functional as F
 from .. import init
 from ..functional.conv import tuple_of
+from .constructors import own_constructors
 from .module import Module
 
 _PAD_MODES = {"zeros": "constant", "reflect": "reflect", "replicate": "replicate",
@@ -216,3 +218,12 @@ class ConvTranspose3d(_ConvTransposeNd):
             input, self.weight, self.bias, self.stride, self.padding,
             self._output_padding(input, output_size), self.groups, self.dilation,
         )
+
+
+own_constructors(globals())
+
+if not TYPE_CHECKING:  # as in torch
+    __getattr__ = elsewhere(__package__, """
+        LazyConv1d LazyConv2d LazyConv3d LazyConvTranspose1d LazyConvTranspose2d
+        LazyConvTranspose3d
+    """)

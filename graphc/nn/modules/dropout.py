@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ...frontend.tensor import Tensor
+from ...on_demand import elsewhere
 from .. import functional as F
+from .constructors import own_constructors
 from .module import Module
 
 
@@ -51,3 +55,9 @@ class AlphaDropout(_Dropout):
 
     def forward(self, input: Tensor) -> Tensor:
         return F.alpha_dropout(input, self.p, self.training, self.inplace)
+
+
+own_constructors(globals())
+
+if not TYPE_CHECKING:  # as in torch
+    __getattr__ = elsewhere(__package__, "FeatureAlphaDropout")

@@ -6,6 +6,7 @@ from typing import Any
 
 from ...frontend.grad_mode import no_grad
 from ...frontend.tensor import Tensor
+from .constructors import own_constructors
 from .conv import (
     Conv1d,
     Conv2d,
@@ -147,3 +148,6 @@ class LazyConvTranspose3d(_LazyTransposed, ConvTranspose3d):
     """ConvTranspose3d whose in_channels its first input gives."""
 
     cls_to_become = ConvTranspose3d
+
+
+own_constructors(globals())

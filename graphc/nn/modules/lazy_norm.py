@@ -7,6 +7,7 @@ from typing import Any
 from ...frontend import functions as T
 from ...frontend.tensor import Tensor
 from ..parameter import UninitializedBuffer, UninitializedParameter
+from .constructors import own_constructors
 from .lazy import LazyModuleMixin
 from .normalization import (
     BatchNorm1d,
@@ -88,3 +89,6 @@ class LazyInstanceNorm3d(_LazyNorm, InstanceNorm3d):
     """InstanceNorm3d whose num_features its first input gives."""
 
     cls_to_become = InstanceNorm3d
+
+
+own_constructors(globals())

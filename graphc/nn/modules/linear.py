@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...frontend import functions as T
 from ...frontend.tensor import Parameter, Tensor
+from ...on_demand import elsewhere
 from .. import functional as F
 from .. import init
 from .module import Module
@@ -121,3 +122,7 @@ class Unflatten(Module):
 
     def extra_repr(self) -> str:
         return f"dim={self.dim}, unflattened_size={self.unflattened_size}"
+
+
+if not TYPE_CHECKING:  # as in torch
+    __getattr__ = elsewhere(__package__, "LazyLinear")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...frontend.tensor import Tensor
+from ...on_demand import elsewhere
 from .. import functional as F
 from ..functional.loss import _legacy
+from .constructors import own_constructors
 from .module import Module
 
 
@@ -318,3 +320,12 @@ class TripletMarginWithDistanceLoss(_Loss):
             anchor, positive, negative, distance_function=self.distance_function,
             margin=self.margin, swap=self.swap, reduction=self.reduction,
         )
+
+
+own_constructors(globals())
+
+if not TYPE_CHECKING:  # as in torch
+    __getattr__ = elsewhere(__package__, """
+        CTCLoss LinearCrossEntropyLoss MultiLabelMarginLoss NLLLoss2d
+        TripletMarginWithDistanceLoss
+    """)

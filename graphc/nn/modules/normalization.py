@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...frontend import functions as T
 from ...frontend.tensor import Parameter, Tensor
+from ...on_demand import elsewhere
 from .. import functional as F
 from .. import init
+from .constructors import own_constructors
 from .module import Module
 
 
@@ -308,3 +310,9 @@ class LocalResponseNorm(Module):
 
     def extra_repr(self) -> str:
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
+
+
+own_constructors(globals())
+
+if not TYPE_CHECKING:  # as in torch
+    __getattr__ = elsewhere(__package__, "CrossMapLRN2d")

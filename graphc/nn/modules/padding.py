@@ -6,6 +6,7 @@ from typing import Any
 
 from ...frontend.tensor import Tensor
 from .. import functional as F
+from .constructors import own_constructors
 from .module import Module
 
 
@@ -177,3 +178,6 @@ class PairwiseDistance(Module):
 
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
         return F.pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)
+
+
+own_constructors(globals())

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...frontend.tensor import Tensor
+from ...on_demand import elsewhere
 from .. import functional as F
 from ..functional.conv import tuple_of
+from .constructors import own_constructors
 from .module import Module
 
 
@@ -170,3 +172,12 @@ class AdaptiveMaxPool3d(_AdaptiveMax):
 
     def forward(self, input: Tensor) -> Any:
         return F.adaptive_max_pool3d(input, self.output_size, self.return_indices)
+
+
+own_constructors(globals())
+
+if not TYPE_CHECKING:  # as in torch
+    __getattr__ = elsewhere(__package__, """
+        FractionalMaxPool2d FractionalMaxPool3d LPPool1d LPPool2d LPPool3d MaxUnpool1d
+        MaxUnpool2d MaxUnpool3d
+    """)

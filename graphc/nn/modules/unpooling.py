@@ -7,6 +7,7 @@ from typing import Any
 from ...frontend.tensor import Tensor
 from .. import functional as F
 from ..functional.conv import tuple_of
+from .constructors import own_constructors
 from .module import Module
 
 
@@ -144,3 +145,6 @@ class FractionalMaxPool3d(_Fractional):
 
     def forward(self, input: Tensor) -> Any:
         return F.fractional_max_pool3d(input, *self._arguments())
+
+
+own_constructors(globals())

@@ -11,6 +11,7 @@ from ...frontend.dispatch import constant
 from ...frontend.functions.einsum import einsum
 from ...frontend.tensor import Tensor
 from .. import functional as F
+from .constructors import own_constructors
 from .dropout import _Dropout
 from .module import Module
 
@@ -76,3 +77,6 @@ class Container(Module):
         )
         for key, value in kwargs.items():
             self.add_module(key, value)
+
+
+own_constructors(globals())

@@ -12,11 +12,13 @@ typedef struct { uint64_t data[8]; } Algorithm;
 typedef struct { Algorithm algo; size_t workspace; int state; float waves; int reserved[4]; } Heuristic;
 
 enum { INVALID = 7, NOT_SUPPORTED = 15 };
-static int living, asked, refuse;
+enum { PROPOSALS = 3 };  /* of the heuristic */
+static int living, asked, refuse, taken;
 static uint32_t aligned[4];
 
 int fake_living(void) { return living; }
 int fake_asked(void) { return asked; }
+int fake_taken(void) { return taken; }
 void fake_refuse(int yes) { refuse = yes; }
 uint32_t fake_aligned(int side) { return aligned[side]; }
 
@@ -75,12 +77,14 @@ int cublasLtMatmulAlgoGetHeuristic(
     Heuristic* found, int* count) {
   asked++;
   memcpy(aligned, p->aligned, sizeof aligned);
-  *count = !refuse;
-  if (refuse) return 0;
-  memset(found, 0, sizeof *found);
-  found->algo.data[0] = 0xa190;
-  for (int side = 0; side < 3; side++) found->algo.data[1 + side] = p->aligned[side];
-  found->workspace = p->workspace / 2;
+  *count = refuse ? 0 : most < PROPOSALS ? most : PROPOSALS;
+  for (int n = 0; n < *count; n++) {
+    memset(&found[n], 0, sizeof *found);
+    found[n].algo.data[0] = 0xa190;
+    for (int side = 0; side < 3; side++) found[n].algo.data[1 + side] = p->aligned[side];
+    found[n].algo.data[4] = n;
+    found[n].workspace = p->workspace / 2;
+  }
   return 0;
 }
 
@@ -147,6 +151,7 @@ int cublasLtMatmul(
   const void* places[] = {x, y, z};
   for (int side = 0; side < 3; side++)
     if ((uintptr_t)places[side] % algorithm->data[1 + side]) return INVALID;
+  taken = (int)algorithm->data[4];
   memset(workspace, 0xff, size);
   for (int at = 0; at < d->batch; at++)
     for (int i = 0; i < m; i++)

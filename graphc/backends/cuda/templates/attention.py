@@ -7,7 +7,7 @@ import math
 import re
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from graphc.backends.cuda.instructions import INSTRUCTIONS
 from graphc.backends.cuda.prelude import PRELUDE
@@ -21,6 +21,7 @@ from graphc.backends.cuda.templates.attention_plan import (
     Places,
     Tiles,
     backward_tiles,
+    by_warpgroups,
     forward_tiles,
     keys_of_block,
     sums_together,
@@ -45,9 +46,27 @@ def takes(template: Template) -> bool:
     )
 
 
-def render(kernel: Kernel, target: Target) -> Source:
+@dataclass(frozen=True, slots=True)
+class ByWarps:
+    """Products by mma.sync where wgmma would do them."""
+
+    def __str__(self) -> str:
+        return "mma.sync instead of wgmma"
+
+
+def choices(kernel: Kernel, target: Target) -> list[ByWarps | None]:
     """See Renderer."""
     assert isinstance(kernel.template, Attention)
+    t = kernel.template
+    several = by_warpgroups(t, target) and (t.kind != "attention" or keys_of_block(t) is None)
+    return [None, ByWarps()] if several else [None]
+
+
+def render(kernel: Kernel, target: Target, plan: ByWarps | None = None) -> Source:
+    """See Renderer."""
+    assert isinstance(kernel.template, Attention)
+    if plan is not None:
+        target = replace(target, architecture=target.architecture.removesuffix("a"))
     writer = _Writer(kernel, kernel.template, target)
     if kernel.template.kind == "attention":
         _forward(writer)

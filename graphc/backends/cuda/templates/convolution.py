@@ -30,7 +30,7 @@ from graphc.backends.cuda.templates.convolution_parts import (
     pixelwise,
 )
 from graphc.backends.cuda.templates.gemm_operand import TileSource, affine
-from graphc.backends.cuda.templates.gemm_plan import plan_product
+from graphc.backends.cuda.templates.gemm_plan import Plan, Planned, plan_product, plans
 from graphc.backends.cuda.templates.gemm_sizes import Sizes
 from graphc.ir import dtypes
 from graphc.ir.dim import Dim, Size, ceil_div, product, unwrap
@@ -52,24 +52,48 @@ def takes(template: Template) -> bool:
     return operands[0].dtype in _TAKEN and operands[0].dtype is operands[1].dtype
 
 
-def render(kernel: Kernel, target: Target) -> Source:
+def render(kernel: Kernel, target: Target, plan: Plan | None = None) -> Source:
     """See Renderer."""
     c = kernel.template
     assert isinstance(c, Convolution)
-    g, sizes = c.geometry, Sizes(kernel.dims)
-    if g.groups > 1 and min(g.in_channels, g.out_channels) // g.groups < _FEW:
-        return convolution_direct.source(kernel, Parts(c, sizes))
+    if plan is None and _is_direct(c):
+        return convolution_direct.source(kernel, Parts(c, Sizes(kernel.dims)))
+    contraction = _contraction(kernel, c)
+    if plan is None:
+        plan = plan_product(*_planned(c, contraction, target))
+    return gemm_kernel.source(kernel, contraction, plan)
+
+
+def choices(kernel: Kernel, target: Target) -> list[Plan | None]:
+    """See Renderer."""
+    c = kernel.template
+    assert isinstance(c, Convolution)
+    contraction = _contraction(kernel, c)
+    planned = _planned(c, contraction, target)
+    if _is_direct(c):
+        return [None, plan_product(*planned)]
+    return [*gemm_kernel.fitting(contraction, plans(*planned), target)]
+
+
+def _is_direct(c: Convolution) -> bool:
+    g = c.geometry
+    return g.groups > 1 and min(g.in_channels, g.out_channels) // g.groups < _FEW
+
+
+def _contraction(kernel: Kernel, c: Convolution) -> gemm_kernel.Contraction:
+    sizes = Sizes(kernel.dims)
     parts = Parts(c, sizes)
     made = _pointwise(parts) if _is_pointwise(parts) else _PRODUCTS[c.kind](parts)
-    contraction = gemm_kernel.Contraction(
+    return gemm_kernel.Contraction(
         made.batch, made.m, made.n, made.k, made.left, made.right, c.acc_dtype, made.epilogue,
         sizes, made.place, made.along, made.padded,
     )
+
+
+def _planned(c: Convolution, made: gemm_kernel.Contraction, target: Target) -> Planned:
+    """What a plan is made of."""
     lines = made.left.along, made.right.along
-    plan = plan_product(
-        made.batch, made.m, made.n, made.k, c.left.dtype, target, lines, c.tf32
-    )
-    return gemm_kernel.source(kernel, contraction, plan)
+    return made.batch, made.m, made.n, made.k, c.left.dtype, target, lines, c.tf32
 
 
 @dataclass(frozen=True, slots=True)

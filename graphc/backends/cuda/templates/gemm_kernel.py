@@ -10,13 +10,13 @@ second stage adds them in order.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from graphc.backends.cuda.instructions import INSTRUCTIONS
 from graphc.backends.cuda.prelude import PRELUDE
 from graphc.backends.cuda.scalar import c_type
-from graphc.backends.cuda.source import Source, Stage
+from graphc.backends.cuda.source import Source, Stage, Target
 from graphc.backends.cuda.statements.pieces import LANE
 from graphc.backends.cuda.templates import (
     gemm_dots,
@@ -287,8 +287,8 @@ def _multiply(c: Contraction, tile: Tile) -> str:
     return gemm_simt.multiply(tile, c.left.along, c.right.along, c.left.dtype)
 
 
-def _shared(c: Contraction, tile: Tile) -> int:
-    """Bytes: the stages of the operands, then the sums in their place."""
+def shared_bytes(c: Contraction, tile: Tile) -> int:
+    """Of a block: the stages of the operands, then the sums in their place."""
     stages = 0
     if tile.engine == "simt":
         stages = gemm_simt.shared_bytes(tile, c.left.along, c.right.along, c.left.dtype)
@@ -297,10 +297,15 @@ def _shared(c: Contraction, tile: Tile) -> int:
     return max(stages, tile.m * tile.pitch * c.acc.itemsize)
 
 
+def fitting(c: Contraction, plans: Iterable[Plan], target: Target) -> list[Plan]:
+    """Those for which a block has enough shared memory."""
+    return [plan for plan in plans if shared_bytes(c, plan.tile) <= target.shared]
+
+
 def _stages(name: str, c: Contraction, plan: Plan, lanes: int) -> tuple[Stage, ...]:
     tile = plan.tile
     tiles = product((c.batch, ceil_div(c.m, tile.m), ceil_div(c.n, tile.n), plan.pieces))
-    stages = [Stage(f"{name}_sum", unwrap(tiles), tile.threads, _shared(c, tile))]
+    stages = [Stage(f"{name}_sum", unwrap(tiles), tile.threads, shared_bytes(c, tile))]
     if plan.pieces > 1:
         sums = product((c.batch, c.m, _whole(c.n, lanes)))
         packs = unwrap(ceil_div(sums, _COMBINE_THREADS * lanes))

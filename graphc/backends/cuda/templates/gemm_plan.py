@@ -7,8 +7,8 @@ model of a device, and not on the tile.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
 
 from graphc.backends.cuda.source import OLDEST, Target
 from graphc.ir.dim import Size, ceil_div
@@ -22,6 +22,7 @@ THIN_BLOCKS = 512  # ... where rows are few, and all that counts is how much is 
 LARGE = 1024  # what an extent that is not known counts as
 _MOST_PIECES = 32
 _LEAST_STEPS = 4  # of a piece
+_LEAST_TILE = 64  # whose sides no product is too small for
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,23 @@ DOTS: dict[int, Tile] = {
 }
 
 
+# What no rule takes, and timing may (max-autotune): by the bits of an element.
+OTHERS: dict[int | str, tuple[Tile, ...]] = {
+    16: (
+        Tile("mma", 128, 256, 64, 256, 3, warp_m=64, warp_n=64),
+        Tile("mma", 128, 128, 64, 256, 4, warp_m=64, warp_n=32),
+        Tile("mma", 128, 64, 64, 128, 3, warp_m=64, warp_n=32),
+        Tile("mma", 64, 128, 64, 128, 3, warp_m=32, warp_n=64),
+    ),
+    32: (Tile("simt", 128, 64, 16, 128, own=8), Tile("simt", 64, 128, 16, 128, own=8)),
+    64: (Tile("simt", 128, 64, 16, 512, own=4), Tile("simt", 32, 64, 16, 128, own=4)),
+    "tf32": (
+        Tile("tf32", 128, 64, 32, 128, 3, warp_m=64, warp_n=32),
+        Tile("tf32", 64, 128, 32, 128, 3, warp_m=32, warp_n=64),
+    ),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A product's tile, and the `pieces` in which k is summed; a piece has `piece` steps of k."""
@@ -106,6 +124,10 @@ class Plan:
         return f"{self.tile}; k in {self.pieces} pieces of {self.piece}"
 
 
+# The arguments of plan_product and plans.
+Planned: TypeAlias = tuple[Size, Size, Size, Size, DType, Target, tuple[Along, Along], bool]
+
+
 def plan_product(
     batch: Size, m: Size, n: Size, k: Size, dtype: DType, target: Target = OLDEST,
     lines: tuple[Along, Along] = ("rows", "rows"), tf32: bool = False,
@@ -115,18 +137,49 @@ def plan_product(
     large, small = tiles_of(dtype, tf32)
     few = any(isinstance(size, int) and size <= small.m for size in (m, n))  # half would be empty
     tile, blocks = small if few or _tiles(large, batch, m, n) < BLOCKS else large, BLOCKS
-    thin = DOTS.get(dtype.bits, THIN)
-    in_depth = lines == ("depth", "depth") or (thin is THIN and lines[0] == "depth")
-    if in_depth and isinstance(m, int) and m <= thin.m and not tf32:
+    thin = _thin(m, dtype, lines, tf32)
+    if thin is not None:
         tile, blocks = thin, THIN_BLOCKS
-    wanted = blocks // max(_tiles(tile, batch, m, n), 1)
-    steps = -(-_known(k) // tile.k)
-    pieces = max(1, min(wanted, _MOST_PIECES, steps // _LEAST_STEPS))
-    piece = ceil_div(ceil_div(k, tile.k), pieces) * tile.k
+    plan = _cut(tile, k, blocks // max(_tiles(tile, batch, m, n), 1))
     if dtype.bits == 16 and tile is large and target.architecture == "sm_90a":
         wide, narrow = WARPGROUPS
         tile = wide if _tiles(wide, batch, m, n) >= BLOCKS else narrow
-    return Plan(tile, pieces, piece)
+    return replace(plan, tile=tile)
+
+
+def plans(
+    batch: Size, m: Size, n: Size, k: Size, dtype: DType, target: Target = OLDEST,
+    lines: tuple[Along, Along] = ("rows", "rows"), tf32: bool = False,
+) -> list[Plan]:
+    """What may be timed: that of `plan_product`, then other tiles that are not mostly empty, with k
+    in as many pieces, in as many as leave each tile's blocks enough to do, and in one."""
+    usual = plan_product(batch, m, n, k, dtype, target, lines, tf32)
+    tiles = [usual.tile, *tiles_of(dtype, tf32), *OTHERS["tf32" if tf32 else dtype.bits]]
+    if dtype.bits == 16 and target.architecture == "sm_90a":
+        tiles += WARPGROUPS
+    found = [usual]
+    for tile in tiles:
+        high, wide = (max(2 * _known(size), _LEAST_TILE + 1) for size in (m, n))
+        if tile is usual.tile or (tile.m < high and tile.n < wide):
+            enough = BLOCKS // max(_tiles(tile, batch, m, n), 1)
+            found += [_cut(tile, k, pieces) for pieces in (usual.pieces, enough, 1)]
+    return list(dict.fromkeys(found))
+
+
+def _thin(
+    m: Size, dtype: DType, lines: tuple[Along, Along], tf32: bool
+) -> Tile | None:
+    """The tile of few rows, where these are."""
+    thin = DOTS.get(dtype.bits, THIN)
+    in_depth = lines == ("depth", "depth") or (thin is THIN and lines[0] == "depth")
+    return thin if in_depth and isinstance(m, int) and m <= thin.m and not tf32 else None
+
+
+def _cut(tile: Tile, k: Size, wanted: int) -> Plan:
+    """About so many pieces, each of which has enough to do."""
+    steps = -(-_known(k) // tile.k)
+    pieces = max(1, min(wanted, _MOST_PIECES, steps // _LEAST_STEPS))
+    return Plan(tile, pieces, ceil_div(ceil_div(k, tile.k), pieces) * tile.k)
 
 
 def tiles_of(dtype: DType, tf32: bool) -> tuple[Tile, Tile]:

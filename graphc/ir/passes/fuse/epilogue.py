@@ -37,6 +37,7 @@ class Epilogues:
         if any(c is CONTRACTION for c in a.category.values()):
             self._walk()
             self._prune()
+            self._narrow()
 
     def _walk(self) -> None:
         for node in self.a.graph.nodes:
@@ -69,6 +70,18 @@ class Epilogues:
                 else:
                     del self.owner[node]
             self.members[contraction] = [n for n in members if n in useful]
+
+    def _narrow(self) -> None:
+        """Let go of casts to a wider type whose readers are elsewhere: these widen what is stored,
+        which is less to write, and less to read."""
+        for contraction, members in self.members.items():
+            for node in reversed(members):
+                if (
+                    widens(node) and node not in self.a.must
+                    and all(self.owner.get(u) is not contraction for u in self.a.users[node])
+                ):
+                    del self.owner[node]
+            self.members[contraction] = [n for n in members if self.owner.get(n) is contraction]
 
     def _depends(self, node: Node) -> int:
         owner = self.owner.get(node)
@@ -144,6 +157,11 @@ class Epilogues:
             for other, bits in self._before.items():
                 if bits & bit:
                     self._before[other] = bits | gained
+
+
+def widens(node: Node) -> bool:
+    """Whether a node is a smaller one with more bytes for each element."""
+    return node.op.name == "cast" and node.inputs[0].dtype.itemsize < node.dtype.itemsize
 
 
 def _reaches_memory(a: Analysis) -> set[Node]:

@@ -35,7 +35,7 @@ from .analysis import (
     pattern_of,
     segments,
 )
-from .epilogue import Epilogues
+from .epilogue import Epilogues, widens
 
 Order: TypeAlias = str | Pattern  # a Pattern is a Lower order
 
@@ -206,6 +206,8 @@ class Grouping:
     def _may_duplicate(self, node: Node, groups: list[Group]) -> bool:
         if self.a.category[node] == CREATE or node.op.name in ("reshape", "expand"):
             return True
+        if widens(node):
+            return True  # what it widens is less to keep
         if self.a.category[node] == REDUCE or not self.a.duplicable(node):
             return False
         return len(self.a.cone_sources[node]) <= 1 or len(groups) <= 2
@@ -262,7 +264,7 @@ class Grouping:
     # --- joining --------------------------------------------------------------------------------
 
     def _may_join(self, node: Node, group: Group, orders: set[Order]) -> bool:
-        if len(group.orders) >= _MOST_NODES:
+        if len(group.orders) >= _MOST_NODES and not widens(node):
             return False
         category = self.a.category[node]
         if category == CREATE:

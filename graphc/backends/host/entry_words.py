@@ -1,0 +1,41 @@
+"""The words of what entry.py fills for native code, whose text (entry_text.py) only compiling
+needs."""
+
+from __future__ import annotations
+
+# the words of a table, of one of its entries, and what a tensor is asked
+TABLE = (
+    "entries", "count", "inputs", "first", "held", "classes", "names", "places", "spans",
+    "written", "array", "storage", "inference", "version", "none", "true", "counts", "arguments",
+    "copies", "copied", "grads", "graded", "weak_tensor", "weak_array", "weak_storage", "slots",
+    "false", "spares", "run", "releases", "made", "others", "made_count",
+)
+SLOTS = ("array", "_root", "exposed", "segment")  # of a storage
+WORDS = 8  # of an entry: its kind, then its operands
+ITEM, WORD, LOCAL, TENSOR, ARGUMENT, CLASS, SAME, GRADIENT, LIST, DICT, HELD, PRESENT = range(12)
+ATTRIBUTES = (
+    "_array", "_storage", "_requires_grad", "_node", "_hooks", "_post_hooks", "_accumulator",
+    "_base", "_grad",
+)
+# bits of a tensor's entry
+ASK_GRADIENT, REQUIRES, ASK_LEAF, LEAF, ASK_HOOKS, ASK_INFERENCE, INFERENCE, WRITTEN, OF_GRAD = (
+    1 << i for i in range(9)
+)
+# of CPython's API, by name: (result, parameters)
+FUNCTIONS = {
+    "PyDict_GetItemWithError": ("ptr", "ptr, ptr"),
+    "PyObject_GetAttr": ("ptr", "ptr, ptr"),
+    "PyObject_SetAttr": ("i32", "ptr, ptr, ptr"),
+    "PyTuple_GetItem": ("ptr", "ptr, i64"),
+    "PyTuple_Size": ("i64", "ptr"),
+    "PyLong_AsVoidPtr": ("ptr", "ptr"),
+    "PyLong_FromLong": ("ptr", "i64"),
+    "PyLong_AsLongLong": ("i64", "ptr"),
+    "PyLong_FromLongLong": ("ptr", "i64"),
+    "PyErr_Clear": ("void", ""),
+    "PyEval_SaveThread": ("ptr", ""),
+    "PyEval_RestoreThread": ("void", "ptr"),
+    "PyErr_Occurred": ("ptr", ""),
+    "Py_IncRef": ("void", "ptr"),
+    "Py_DecRef": ("void", "ptr"),
+}

@@ -1,0 +1,194 @@
+"""Functions of the table with their attributes and types bound, where that saves work at each
+call; not for half precision. They give the table's bits, and may give NumPy's scalars."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphc.ir.dtypes import DType
+from graphc.ir.types import TensorType
+
+from . import bound_losses, bound_windows
+from .common import Array, Function
+from .indexing import TABLE as INDEXING
+
+Types = Sequence[TensorType]
+# (array, axis, dtype, out, keepdims): by position, as the stubs do not know
+_PEAK: Any = np.maximum.reduce
+_TOTAL: Any = np.add.reduce
+Make = Callable[..., Function | None]  # (types, **attrs): None: the table's function is as good
+
+
+def _number(value: float, types: Types) -> Array:
+    """A number as an operand: NumPy takes an array without dims faster than its own numbers."""
+    return np.asarray(value, types[0].dtype.numpy)
+
+
+# --- reductions ----------------------------------------------------------------------------------
+
+
+def _reduction(ufunc: np.ufunc) -> Make:
+    def make(types: Types, *, dims: Sequence[int], keepdim: bool) -> Function:
+        reduce: Any = ufunc.reduce
+        axes = tuple(dims)
+        axis: Any = axes[0] if len(axes) == 1 else axes
+        dtype = types[0].dtype.numpy
+        if len(axes) == len(types[0].shape) and not keepdim:  # NumPy would make a scalar
+            empty = np.empty
+            return lambda x: reduce(x, axis, dtype, empty((), dtype))
+        if keepdim:
+            return lambda x: reduce(x, axis, dtype, None, True)
+        return lambda x: reduce(x, axis, dtype)
+
+    return make
+
+
+def _extremum(ufunc: np.ufunc) -> Make:
+    plain = _reduction(ufunc)
+
+    def make(types: Types, *, dims: Sequence[int], keepdim: bool) -> Function | None:
+        if any(types[0].shape[d] == 0 for d in dims):
+            return None
+        return plain(types, dims=dims, keepdim=keepdim)
+
+    return make
+
+
+# --- one element at a time -----------------------------------------------------------------------
+
+
+def _relu(types: Types) -> Function:
+    maximum, zero = np.maximum, _number(0, types)
+    if types[0].dtype.numpy.char in "fd":
+        return lambda x: maximum(zero, x)
+    return lambda x: maximum(x, zero)
+
+
+def _sigmoid(types: Types) -> Function:
+    one = _number(1, types)
+    negative, exp, add, divide = np.negative, np.exp, np.add, np.true_divide
+
+    def run(x: Array) -> Any:
+        e = negative(x)
+        if type(e) is not np.ndarray:
+            return one / (one + exp(e))
+        return divide(one, add(one, exp(e, e), e), e)
+
+    return run
+
+
+def _full(types: Types, *, shape: Sequence[int], value: Any, dtype: DType) -> Function | None:
+    sizes, kind = tuple(shape), dtype.numpy
+    if dtype.is_complex:
+        return None
+    if value == 0 and not (dtype.is_float and math.copysign(1.0, value) < 0):
+        return lambda: np.zeros(sizes, kind)
+
+    def run() -> Array:
+        found = np.empty(sizes, kind)
+        found.fill(value)
+        return found
+
+    return run
+
+
+_FEW = 4096  # elements of which a copy is kept
+
+
+def _iota(types: Types, *, shape: Sequence[int], dim: int, dtype: DType) -> Function | None:
+    if len(shape) != 1 or shape[0] > _FEW:
+        return None
+    kept = np.arange(shape[0]).astype(dtype.numpy)
+    return kept.copy
+
+
+# --- rows ----------------------------------------------------------------------------------------
+
+
+def _softmax(types: Types, *, dim: int) -> Function | None:
+    if types[0].shape[dim] == 0 or len(types[0].shape) == 0:
+        return None
+    peak, total = _PEAK, _TOTAL
+    subtract, exp, divide = np.subtract, np.exp, np.true_divide
+
+    def run(x: Array) -> Any:
+        e = subtract(x, peak(x, dim, None, None, True))
+        exp(e, e)
+        return divide(e, total(e, dim, None, None, True), e)
+
+    return run
+
+
+def _log_softmax(types: Types, *, dim: int) -> Function | None:
+    if types[0].shape[dim] == 0 or len(types[0].shape) == 0:
+        return None
+    peak, total = _PEAK, _TOTAL
+    subtract, exp, log = np.subtract, np.exp, np.log
+
+    def run(x: Array) -> Any:
+        away = subtract(x, peak(x, dim, None, None, True))
+        sums = total(exp(away), dim, None, None, True)
+        subtract(away, log(sums, sums), away)
+        return away
+
+    return run
+
+
+def _layer_norm(types: Types, *, normalized_dims: Sequence[int], eps: float) -> Function | None:
+    shape, axes = types[0].shape, tuple(normalized_dims)
+    if len(axes) != 1 or not shape or any(t.dtype is not types[0].dtype for t in types):
+        return None
+    count, one = _number(shape[axes[0]], types), _number(1, types)  # type: ignore[arg-type]
+    small, axis, total = _number(eps, types), axes[0], _TOTAL
+
+    def run(x: Array, *parameters: Array) -> Array:
+        mean = total(x, axis, None, None, True)
+        np.true_divide(mean, count, mean)
+        y = np.subtract(x, mean)
+        variance = total(y * y, axis, None, None, True)
+        np.true_divide(variance, count, variance)
+        np.add(variance, small, variance)
+        y *= np.true_divide(one, np.sqrt(variance, variance), variance)
+        if parameters:
+            y *= parameters[0]
+        if len(parameters) > 1:
+            y += parameters[1]
+        found: Array = y
+        return found
+
+    return run
+
+
+# --- lookups -------------------------------------------------------------------------------------
+
+
+def _index(types: Types, *, dim: int, subject: str = "") -> Function | None:
+    """By one tensor of positions, of which none is negative: NumPy then checks them as well."""
+    if len(types) != 2 or subject or not types[1].shape or 0 in (*types[0].shape, *types[1].shape):
+        return None
+    size = np.uint64(types[0].shape[dim])  # type: ignore[arg-type]
+    highest, slow = _PEAK, INDEXING["index"]
+    axes = tuple(range(len(types[1].shape)))
+
+    def run(x: Array, positions: Array) -> Any:
+        if highest(positions.view(np.uint64), axes) < size:
+            return x.take(positions, dim)
+        return slow(x, positions, dim=dim)
+
+    return run
+
+
+TABLE: dict[str, Make] = {
+    "sum": _reduction(np.add), "prod": _reduction(np.multiply),
+    "any": _reduction(np.logical_or), "all": _reduction(np.logical_and),
+    "amax": _extremum(np.maximum), "amin": _extremum(np.minimum),
+    "relu": _relu, "sigmoid": _sigmoid, "full": _full, "iota": _iota,
+    "softmax": _softmax, "log_softmax": _log_softmax, "layer_norm": _layer_norm,
+    "index": _index,
+    "cross_entropy": bound_losses.cross_entropy,
+    "max_pool": bound_windows.max_pool, "conv": bound_windows.conv,
+}

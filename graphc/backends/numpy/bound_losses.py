@@ -1,0 +1,51 @@
+"""cross_entropy of rows with known sizes, in the steps of its decomposition; see bound.py."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from graphc.ir.types import TensorType
+
+from .common import Array, Function
+from .composite import TABLE as COMPOSITE
+
+_EXACT = 2**24  # up to so many, a sum of ones is exact in float32
+
+
+def cross_entropy(
+    types: Sequence[TensorType], *, ignore_index: int, label_smoothing: float, reduction: str
+) -> Function | None:
+    """Of logits [N, C] without weights or smoothing; where a target is ignored, or is no class,
+    the table's function is called."""
+    shape = types[0].shape
+    if len(types) != 2 or len(shape) != 2 or label_smoothing or 0 in shape or shape[0] > _EXACT:  # type: ignore[operator]
+        return None
+    rows, classes = np.arange(shape[0]), np.uint64(shape[1])  # type: ignore[arg-type]
+    every = np.asarray(shape[0], types[0].dtype.numpy)
+    ignoring = 0 <= ignore_index < shape[1]  # type: ignore[operator]
+    slow = COMPOSITE["cross_entropy"]
+    peak: Any = np.maximum.reduce
+    total: Any = np.add.reduce
+    attrs = {"ignore_index": ignore_index, "label_smoothing": label_smoothing,
+             "reduction": reduction}
+
+    def run(x: Array, target: Array) -> Any:
+        if ignoring or not peak(target.view(np.uint64)) < classes:
+            return slow(x, target, **attrs)
+        highest = peak(x, 1)
+        away = np.subtract(x, highest[:, None])
+        loss = total(np.exp(away, away), 1)
+        np.log(loss, loss)
+        picked = x[rows, target]
+        np.subtract(picked, highest, picked)
+        np.subtract(loss, picked, loss)
+        if reduction == "none":
+            return loss
+        summed = total(loss, 0, None, np.empty((), loss.dtype))
+        return summed if reduction == "sum" else np.true_divide(summed, every, summed)
+
+    return run
+

@@ -1,0 +1,188 @@
+"""What `run` comes to for one operator on inputs of known types: found once, then called often.
+
+On a few numbers, choosing a function, half precision, warnings and layouts cost more than the
+numbers. All but the layouts of operands follows from the operator, its attributes and the types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from graphc.ir.op import Op
+from graphc.ir.types import TensorType
+
+from . import bound
+from .common import Array, Function, be_as_before, be_quiet, plain
+from .ops import AS_LEFT, SILENT, TABLE, run
+from .order import each, laid_out, row_major
+
+# a function of the operands alone
+Ready = Callable[..., Any]
+
+
+def prepare(
+    op: Op, types: Sequence[TensorType], attrs: Mapping[str, Any], results: Sequence[TensorType]
+) -> Ready:
+    """`run(op, arrays, attrs)` as a function of arrays of these types. Sizes are known."""
+    function = TABLE.get(op.name)
+    if function is None or op.impure or op.view or op.family in ("control", "routine", "structure"):
+        return _as_it_runs(op, attrs)
+    halved = any(t.dtype.is_float and t.dtype.bits == 16 for t in types)
+    if not halved:
+        function = plain(function)
+    make = None if halved else bound.TABLE.get(op.name)
+    tight = None if make is None else make(types, **attrs)
+    if tight is not None:
+        function = tight
+    elif attrs:
+        function = partial(function, **attrs)
+    elif isinstance(function, np.ufunc) and not results[0].shape and op.elementwise:
+        function = _without_scalars(function, results[0].dtype.numpy)
+    silent = op.family in SILENT or _is_exact(op, types)
+    flat = len(results) == 1 and len(results[0].shape) < 2 and not op.view
+    if op.elementwise and len(types) == 2:
+        ready = (_quiet_two if silent else _two)(function, flat)
+        if isinstance(function, np.ufunc) and not halved:
+            ready.__dict__["into"] = _into(function)
+        return ready
+    if op.elementwise and len(types) == 1:
+        return (_quiet_one if silent else _one)(function, flat)
+    order = laid_out if op.keeps_order else row_major
+    left = op.family in AS_LEFT and not op.in_its_order
+    if left or (flat and order is row_major):
+        return _unordered(function)
+    return _ordered(function, order)
+
+
+_EXACT = frozenset(
+    "neg abs add sub mul maximum minimum bitwise_and bitwise_or bitwise_xor bitwise_not "
+    "logical_and logical_or logical_xor where".split()
+)
+
+
+def _is_exact(op: Op, types: Sequence[TensorType]) -> bool:
+    """Whether NumPy has nothing to warn of: integers wrap silently, but in divisions."""
+    return op.name in _EXACT and not any(t.dtype.differentiable for t in types)
+
+
+def _without_scalars(function: np.ufunc, dtype: np.dtype[Any]) -> Function:
+    """Into an array without dims: to make one of NumPy's scalars takes longer than to compute."""
+    empty = np.empty
+    if function.nin == 1:
+        return lambda x: function(x, empty((), dtype))
+    return lambda a, b: function(a, b, empty((), dtype))
+
+
+def _as_it_runs(op: Op, attrs: Mapping[str, Any]) -> Ready:
+    def ready(*arrays: Array) -> Any:
+        return run(op, arrays, attrs)
+
+    return ready
+
+
+# `flat`: a result of at most one dim, which is contiguous as NumPy makes it
+
+
+def _one(function: Function, flat: bool) -> Ready:
+    def ready(x: Array) -> Any:
+        token = be_quiet()
+        try:
+            out = function(x)
+        finally:
+            be_as_before(token)
+        if type(out) is not np.ndarray:
+            return np.asarray(out)
+        if flat or (x.flags.c_contiguous and out.flags.c_contiguous):
+            return out
+        return laid_out(out, (x,))
+
+    return ready
+
+
+def _quiet_one(function: Function, flat: bool) -> Ready:
+    def ready(x: Array) -> Any:
+        out = function(x)
+        if type(out) is not np.ndarray:
+            return np.asarray(out)
+        if flat or (x.flags.c_contiguous and out.flags.c_contiguous):
+            return out
+        return laid_out(out, (x,))
+
+    return ready
+
+
+def _two(function: Function, flat: bool) -> Ready:
+    def ready(a: Array, b: Array) -> Any:
+        token = be_quiet()
+        try:
+            out = function(a, b)
+        finally:
+            be_as_before(token)
+        if type(out) is not np.ndarray:
+            return np.asarray(out)
+        if flat or (
+            a.flags.c_contiguous and b.flags.c_contiguous and out.flags.c_contiguous
+        ):
+            return out
+        return laid_out(out, (a, b))
+
+    return ready
+
+
+def _quiet_two(function: Function, flat: bool) -> Ready:
+    def ready(a: Array, b: Array) -> Any:
+        out = function(a, b)
+        if type(out) is not np.ndarray:
+            return np.asarray(out)
+        if flat or (
+            a.flags.c_contiguous and b.flags.c_contiguous and out.flags.c_contiguous
+        ):
+            return out
+        return laid_out(out, (a, b))
+
+    return ready
+
+
+def _into(function: Function) -> Ready:
+    """Of two operands, written to a third array, which may be the first."""
+
+    def into(a: Array, b: Array, out: Array) -> Any:
+        token = be_quiet()
+        try:
+            return function(a, b, out)
+        finally:
+            be_as_before(token)
+
+    return into
+
+
+def _unordered(function: Function) -> Ready:
+    def ready(*arrays: Array) -> Any:
+        token = be_quiet()
+        try:
+            out = function(*arrays)
+        finally:
+            be_as_before(token)
+        if type(out) is np.ndarray or type(out) is tuple:
+            return out
+        return np.asarray(out)
+
+    return ready
+
+
+def _ordered(function: Function, order: Callable[..., Array]) -> Ready:
+    def ready(*arrays: Array) -> Any:
+        token = be_quiet()
+        try:
+            out = function(*arrays)
+        finally:
+            be_as_before(token)
+        if type(out) is np.ndarray:
+            return order(out, arrays)
+        return each(out if type(out) is tuple else np.asarray(out), arrays, order)
+
+    return ready

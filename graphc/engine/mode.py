@@ -1,0 +1,56 @@
+"""torch.compile's `mode` and `options`, as what they change in a Config."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from .. import config as configuration
+from .._inductor import config as inductor
+from ..config import Config
+
+# torch._inductor.list_mode_options
+MODES: dict[str, dict[str, Any]] = {
+    "default": {},
+    "lite": {},
+    "reduce-overhead": {"triton.cudagraphs": True},
+    "max-autotune-no-cudagraphs": {"max_autotune": True, "triton.cudagraphs": False},
+    "max-autotune": {"max_autotune": True, "triton.cudagraphs": True},
+}
+
+
+class Mode(NamedTuple):
+    """How a function is compiled. `autotune`: contractions are timed on a GPU; `graphs`: launches
+    may become CUDA graphs."""
+
+    autotune: bool = False
+    graphs: bool = True
+
+    def config(self) -> Config:
+        """The Config in force, as this mode has it; what the environment says comes first."""
+        found = configuration.current()
+        if self.autotune or inductor.max_autotune or inductor.max_autotune_gemm:
+            found = found._replace(max_autotune=1)
+        if not self.graphs and found.cuda_graphs == "auto":
+            found = found._replace(cuda_graphs="0")
+        return found
+
+
+USUAL = Mode()
+
+
+def mode_of(mode: str | None, options: Mapping[str, Any] | None) -> Mode:
+    """What compile() was asked for. Of torch's options those count that say what a mode does.
+    Raises RuntimeError as torch does."""
+    if mode is not None and options is not None:
+        raise RuntimeError(
+            "Either mode or options can be specified, but both can't be specified at the same time."
+        )
+    if mode is not None and mode not in MODES:
+        raise RuntimeError(
+            f"Unrecognized mode={mode}, should be one of: {', '.join(MODES)}"
+        )
+    asked = {key.replace("-", "_"): value for key, value in (options or {}).items()}
+    asked = MODES[mode] if mode is not None else asked
+    tuned = asked.get("max_autotune", False) or asked.get("max_autotune_gemm", False)
+    return Mode(bool(tuned), bool(asked.get("triton.cudagraphs", True)))

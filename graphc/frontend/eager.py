@@ -1,0 +1,373 @@
+"""apply(): every operation; and how eager mode runs it on the CPU.
+
+What follows from an operator, its attributes and the types of its inputs is a Signature, found by
+these. dispatch.py says how functions are written on top of this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from graphc.ir import dtypes
+from graphc.ir.dim import DimEnv
+from graphc.ir.graph import attr_key
+from graphc.ir.op import Attrs, Op, OpError
+from graphc.ir.types import TensorType, TupleType
+
+from . import views
+from .anomaly import Anomaly
+from .context import local
+from .errors import INFERENCE_SAVED, located, raise_op_error, user_location
+from .history import edge, requires_grad
+from .nodes import OpNode, class_of
+from .placement import ON_CPU, gathered, stays
+from .programs import GradientPlan
+from .saved_hooks import hooks, pack_node
+from .storage import LOOSE, Storage, readers
+from .tensor import Tensor, current, from_array
+from .values import Eager, Prepare
+
+
+def apply(op: Op, *inputs: Tensor, **attrs: Any) -> Any:
+    """Apply an operator: a Tensor, or a tuple of them. dtypes must already agree (promote.py).
+
+    Raises what the operator's type rule finds wrong, with the user's line.
+    """
+    trace = local.trace
+    if trace is not None:
+        return trace.apply(op, inputs, attrs)
+    return _apply_eager(op, inputs, attrs)
+
+
+# The same for the shapes of operators that are most used, where nobody records or watches, and the
+# signature is known: what is looked at is all that such a call hangs on.
+
+
+def apply_one(op: Op, x: Tensor) -> Any:
+    """apply() of an operator with one input, no attributes and one result."""
+    if local.trace is None and local.counted is None and (
+        Eager.elsewhere is None and Eager.prepare is not None
+    ):
+        try:
+            a = x._array
+        except AttributeError:
+            explain_inputs(op, (x,))
+            raise
+        signature = _signatures.get((op, a.dtype, a.shape))
+        if signature is not None and signature.ready is not None:
+            out = signature.ready(a)
+            result: Tensor = _new(Tensor)
+            result._array = out
+            result._storage = Storage(out)
+            if (
+                x._node is not None or x._requires_grad or x._base is not None
+            ) and local.grad and signature.records and requires_grad(x):
+                _record(op, (x,), [a], {}, signature, (result,))
+            return result
+    return apply(op, x)
+
+
+def apply_two(op: Op, x: Tensor, y: Tensor) -> Any:
+    """apply() of an operator with two inputs, no attributes and one result."""
+    if local.trace is None and local.counted is None and (
+        Eager.elsewhere is None and Eager.prepare is not None
+    ):
+        try:
+            a, b = x._array, y._array
+        except AttributeError:
+            explain_inputs(op, (x, y))
+            raise
+        signature = _signatures.get((op, a.dtype, a.shape, b.dtype, b.shape))
+        if signature is not None and signature.ready is not None:
+            out = signature.ready(a, b)
+            result: Tensor = _new(Tensor)
+            result._array = out
+            result._storage = Storage(out)
+            if (
+                x._node is not None or y._node is not None or x._requires_grad
+                or y._requires_grad or x._base is not None or y._base is not None
+            ) and local.grad and signature.records and (requires_grad(x) or requires_grad(y)):
+                _record(op, (x, y), [a, b], {}, signature, (result,))
+            return result
+    return apply(op, x, y)
+
+
+def write_two(op: Op, x: Tensor, y: Tensor) -> bool:
+    """x = op(x, y) in x's memory; whether that was done: where nobody records, counts or watches,
+    the signature is known, and neither history nor memory that others see is in question."""
+    if local.trace is not None or local.counted is not None or Eager.elsewhere is not None or (
+        Eager.prepare is None or readers
+    ):
+        return False
+    try:
+        a, b = x._array, y._array
+    except AttributeError:
+        return False
+    signature = _signatures.get((op, a.dtype, a.shape, b.dtype, b.shape))
+    if signature is None or signature.into is None or not is_writable(x):
+        return False
+    if local.grad and (requires_grad(x) or requires_grad(y)):
+        return False
+    if x is not y and b.ndim and np.may_share_memory(a, b):
+        return False
+    signature.into(a, b, a)
+    x._storage.version += 1
+    return True
+
+
+def is_writable(x: Tensor) -> bool:
+    """Whether a tensor is plain memory, each element by itself, that may be written to."""
+    flags = x._array.flags
+    return flags.c_contiguous and flags.writeable and not x._storage.inference
+
+
+# --- signatures --------------------------------------------------------------------------------
+
+
+class Signature:
+    """What is known of an operator on inputs of these types with these attributes."""
+
+    __slots__ = ("inputs", "into", "plans", "ready", "records", "results")
+
+    def __init__(self, op: Op, inputs: tuple[TensorType, ...], attrs: Attrs) -> None:
+        self.inputs = inputs
+        result = op.infer(inputs, attrs, _STATIC)
+        self.results = result.elements if isinstance(result, TupleType) else (result,)
+        # whether a tape is worth keeping: some result can carry a gradient
+        self.records = bool(inputs) and any(t.dtype.differentiable for t in self.results) and not (
+            op.vjp is None and bool(op.nondifferentiable)
+        )
+        self.plans: dict[tuple[bool, ...], GradientPlan] = {}
+        self.ready: Callable[..., Any] | None = None  # what runs it on the CPU, once it has run
+        # the same into an array behind the operands, where results are like the first of these
+        self.into: Callable[..., Any] | None = None
+
+    def prepare(self, op: Op, attrs: Attrs, prepare: Prepare) -> Callable[..., Any]:
+        """What runs it on the CPU."""
+        found = self.ready = prepare(op, self.inputs, attrs, self.results)
+        if self.inputs and self.results[0] == self.inputs[0]:
+            self.into = getattr(found, "into", None)
+        return found
+
+
+_STATIC = DimEnv()
+_signatures: dict[Any, Signature] = {}
+_SIGNATURE_LIMIT = 20_000
+# values of these types are told apart by == and hash alone; 1, 1.0, True and -0.0 are not
+_PLAIN = frozenset({int, str, tuple, type(None), dtypes.DType})
+
+
+def _signature(op: Op, arrays: list[np.ndarray], attrs: Attrs) -> Signature:
+    key: Any
+    if attrs:
+        key = (
+            op,
+            tuple([v if type(v) in _PLAIN else attr_key(v) for v in attrs.values()]),
+            *[(a.dtype, a.shape) for a in arrays],
+        )
+    elif len(arrays) == 2:
+        a, b = arrays
+        key = (op, a.dtype, a.shape, b.dtype, b.shape)
+    else:
+        key = (op, *[(a.dtype, a.shape) for a in arrays])
+    found = _signatures.get(key)
+    if found is None:
+        types = tuple([TensorType(dtypes.from_numpy(a.dtype), a.shape) for a in arrays])
+        if op.arity is not None and op.arity != len(types):
+            raise TypeError(f"{op.name} takes {op.arity} inputs, got {len(types)}")
+        found = Signature(op, types, attrs)
+        if "graphs" not in attrs:
+            if len(_signatures) >= _SIGNATURE_LIMIT:
+                _signatures.clear()
+            _signatures[key] = found
+    return found
+
+
+def _apply_eager(op: Op, inputs: tuple[Tensor, ...], attrs: Attrs) -> Any:
+    prepare, loose = Eager.prepare, False
+    try:
+        arrays = [t._array for t in inputs]
+        if Eager.elsewhere is None:
+            run = Eager.run
+        else:
+            away = 0
+            for t in inputs:
+                away |= t._storage.away
+            if (not away or (away == LOOSE and stays(inputs[0]))) if inputs else (
+                local.making is ON_CPU
+            ):
+                run = Eager.run  # as nearly always
+            else:
+                prepare = None
+                run, arrays, loose = gathered(op, inputs, arrays)
+        signature = _signature(op, arrays, attrs)
+    except OpError as error:
+        raise_op_error(error)
+    except AttributeError:
+        explain_inputs(op, inputs)
+        raise
+    counted = local.counted
+    if counted is not None:
+        counted.note(op, attrs, signature)
+    if op.view:
+        view = views.ARRAYS[op.name](arrays[0], attrs)
+        if view is not None:
+            result = _wrap_view(op, inputs[0], view, attrs, signature)
+            if counted is not None:
+                counted.gave(op, inputs, attrs, signature, (result,))
+            return result
+    if prepare is None:
+        out = run(op, arrays, attrs)
+    else:
+        out = (signature.ready or signature.prepare(op, attrs, prepare))(*arrays)
+    results = _results(op, inputs, arrays, attrs, signature, out)
+    if loose:
+        for result in results:
+            result._storage.away |= LOOSE
+    if counted is not None:
+        counted.gave(op, inputs, attrs, signature, results)
+    return results if type(out) is tuple else results[0]
+
+
+def apply_known(op: Op, inputs: tuple[Tensor, ...], attrs: Attrs, signature: Signature) -> Any:
+    """apply() of an operator on inputs of a known signature, on the CPU, where nobody records,
+    counts or watches operators."""
+    arrays = [t._array for t in inputs]
+    if op.view:
+        view = views.ARRAYS[op.name](arrays[0], attrs)
+        if view is not None:
+            return _wrap_view(op, inputs[0], view, attrs, signature)
+    ready = signature.ready
+    if ready is None:
+        assert Eager.prepare is not None
+        ready = signature.prepare(op, attrs, Eager.prepare)
+    out = ready(*arrays)
+    results = _results(op, inputs, arrays, attrs, signature, out)
+    return results if type(out) is tuple else results[0]
+
+
+def _results(
+    op: Op, inputs: tuple[Tensor, ...], arrays: list[np.ndarray], attrs: Attrs,
+    signature: Signature, out: Any,
+) -> tuple[Tensor, ...]:
+    """What an operator gave as tensors, with a history where there is to be one."""
+    results = tuple([_wrap(a) for a in out]) if type(out) is tuple else (_wrap(out),)
+    if signature.records and local.grad:
+        for t in inputs:
+            if t._node is not None or t._requires_grad or (
+                t._base is not None and requires_grad(t)
+            ):
+                _record(op, inputs, arrays, attrs, signature, results)
+                break
+    return results
+
+
+_new: Any = object.__new__
+
+
+def _wrap(array: np.ndarray) -> Tensor:
+    result: Tensor = _new(Tensor)
+    result._array = array
+    result._storage = Storage(array)
+    return result
+
+
+def _wrap_view(
+    op: Op, source: Tensor, array: np.ndarray, attrs: Attrs, signature: Signature
+) -> Tensor:
+    result: Tensor = object.__new__(Tensor)
+    result._array = array
+    result._storage = source._storage
+    join_view(result, source, op, attrs)
+    if local.grad and signature.records and requires_grad(source):
+        _record(op, (source,), [source._array], attrs, signature, (result,))
+    return result
+
+
+def join_view(result: Tensor, source: Tensor, op: Op, attrs: Attrs) -> None:
+    """Note that `result` is the view `op` of `source`, for writes that change its history."""
+    base = views.base_of(source)
+    result._base = source if base is None else base
+    result._chain = (*source._chain, (op, attrs))
+    result._seen = source._storage.version
+    if not local.grad or source._no_grad_view:
+        result._no_grad_view = True
+    if source._several is not None:
+        result._several = ""
+
+
+def _record(
+    op: Op,
+    inputs: tuple[Tensor, ...],
+    arrays: list[np.ndarray],
+    attrs: Attrs,
+    signature: Signature,
+    results: tuple[Tensor, ...],
+) -> None:
+    edges = tuple([
+        edge(t, type_)
+        if (requires_grad(t) if t._base is not None else t._node is not None or t._requires_grad)
+        else None
+        for t, type_ in zip(inputs, signature.inputs, strict=True)
+    ])
+    needs = tuple([e is not None for e in edges])
+    plan = signature.plans.get(needs)
+    if plan is None:
+        plan = GradientPlan(op, signature.inputs, signature.results, attrs, needs)
+        signature.plans[needs] = plan
+    node = class_of(op)(op, attrs, edges, signature.inputs, signature.results)
+    node.plan = plan
+    node.saved_in, node.saved_out = plan.no_inputs, plan.no_outputs
+    if plan.inputs or plan.outputs:
+        _save(node, plan, inputs, arrays, results)
+        if hooks.stack and not hooks.busy:
+            pack_node(node, from_array)
+    if Anomaly.enabled:
+        node.loc = user_location()
+    for i, type_ in enumerate(signature.results):
+        if type_.dtype.differentiable:
+            result = results[i]
+            result._node = node
+            if i:
+                result._output = i
+
+
+def _save(
+    node: OpNode,
+    plan: GradientPlan,
+    inputs: tuple[Tensor, ...],
+    arrays: list[np.ndarray],
+    results: tuple[Tensor, ...],
+) -> None:
+    """Keep what the gradient rule reads, stamped with the version of its memory."""
+    stamps: list[Any] = []
+    if plan.inputs:
+        saved: list[Any] = list(plan.no_inputs)
+        for i in plan.inputs:
+            saved[i] = arrays[i]
+            storage = inputs[i]._storage
+            if storage.inference:
+                raise RuntimeError(located(INFERENCE_SAVED))
+            stamps.append((storage, storage.version, i))
+        node.saved_in = tuple(saved)
+    if plan.outputs:
+        saved = list(plan.no_outputs)
+        for i in plan.outputs:
+            saved[i] = results[i]._array
+            storage = results[i]._storage
+            stamps.append((storage, storage.version, ~i))
+        node.saved_out = tuple(saved)
+    node.stamps = tuple(stamps)
+
+
+def explain_inputs(op: Op, inputs: tuple[Any, ...]) -> None:
+    """Raise what is wrong with inputs that have no array."""
+    for i, value in enumerate(inputs):
+        if not isinstance(value, Tensor):
+            raise TypeError(located(
+                f"{op.name}(): argument {i + 1} must be Tensor, not {type(value).__name__}"
+            ))
+        current(value)  # raises for a tensor of a trace that is over

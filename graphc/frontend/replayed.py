@@ -1,0 +1,249 @@
+"""Functions that eager mode has seen before: what they came to is done again, without their Python.
+
+    @replayed
+    def softmax(input, dim=None, ...): ...
+
+Which operators a function applies follows from the types of its tensors and from its other
+arguments, if it looks at no tensor's value, writes to none, and reads no state: such a one may be
+decorated. Its first call with arguments of a kind is watched; later ones parse, promote, infer and
+check nothing: they apply the same operators, whose signatures are known, too.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from graphc.ir.dtypes import DType
+from graphc.ir.op import Attrs, Op
+
+from .context import local
+from .eager import Signature, apply_known
+from .history import requires_grad
+from .nodes import OpNode, class_of
+from .promote import Defaults
+from .tensor import Parameter, Tensor
+from .values import Eager
+
+F = TypeVar("F", bound=Callable[..., Any])
+_LIMIT = 10_000
+_MOST_STEPS = 12
+_TENSORS = frozenset({Tensor, Parameter})
+_PLAIN = frozenset({int, bool, str, type(None), DType})
+_UNKNOWN = object()  # instead of a key: the function has to see to such arguments
+
+
+class Step:
+    """One operator. Operands are numbers of values, or tensors that never change."""
+
+    __slots__ = ("attrs", "kind", "op", "signature", "sources")
+
+    def __init__(
+        self, op: Op, attrs: Attrs, signature: Signature, sources: tuple[Any, ...]
+    ) -> None:
+        self.op, self.attrs, self.signature, self.sources = op, attrs, signature, sources
+        self.kind: type[OpNode] | None = None  # of its nodes, where that is not the operator's
+
+
+class Replay:
+    """What a call came to: `steps` on the tensors among its arguments, and its results."""
+
+    __slots__ = ("alone", "make", "owned", "results", "steps")
+
+    def __init__(
+        self, steps: list[Step], results: list[int], make: Callable[..., Any] | None,
+        owned: bool, tensors: int,
+    ) -> None:
+        """`make`: of the results, where there are several; `owned`: they are nobody's views."""
+        self.steps, self.results, self.make, self.owned = steps, results, make, owned
+        first = steps[0] if len(steps) == 1 else None
+        # one operator on the tensors in their order, whose one result it is
+        self.alone = first is not None and make is None and results == [tensors] and (
+            first.sources == tuple(range(tensors)) and not owned
+        )
+
+    def run(self, tensors: list[Tensor]) -> Any:
+        """The same on other tensors."""
+        if self.alone:
+            step = self.steps[0]
+            out = apply_known(step.op, tuple(tensors), step.attrs, step.signature)
+            if step.kind is not None and out._node is not None:
+                out._node.__class__ = step.kind
+            return out
+        values: list[Any] = tensors
+        for step in self.steps:
+            inputs = tuple([values[s] if type(s) is int else s for s in step.sources])
+            out = apply_known(step.op, inputs, step.attrs, step.signature)
+            if type(out) is tuple:
+                values.extend(out)
+            else:
+                if step.kind is not None and out._node is not None:
+                    out._node.__class__ = step.kind
+                values.append(out)
+        found = [values[i] for i in self.results]
+        if self.owned:
+            for result in found:
+                result._base, result._chain, result._no_grad_view = None, (), False
+                result._several = None
+        return found[0] if self.make is None else self.make(found)
+
+
+class Watch:
+    """Stands where operators are counted while a call is watched."""
+
+    def __init__(self, tensors: list[Tensor]) -> None:
+        self.values: list[Tensor] = list(tensors)
+        self.steps: list[Step] = []
+        self.made: list[tuple[Step, Tensor]] = []
+        self.fails = False
+        self.grad = local.grad
+
+    def note(self, op: Op, attrs: Attrs, signature: Signature) -> None:
+        """An operator begins."""
+
+    def demand(self, what: str) -> None:
+        """Python asks for a value."""
+        self.fails = True
+
+    def wrote(self) -> None:
+        """A tensor is written to."""
+        self.fails = True
+
+    def warned(self) -> None:
+        """The user is warned of the call."""
+        self.fails = True
+
+    def gave(
+        self, op: Op, inputs: tuple[Tensor, ...], attrs: Attrs, signature: Signature,
+        results: tuple[Tensor, ...],
+    ) -> None:
+        """An operator has run."""
+        if op.impure or "graphs" in attrs or local.grad is not self.grad:
+            self.fails = True
+        sources: list[Any] = []
+        for x in inputs:
+            number = next((i for i, v in enumerate(self.values) if v is x), None)
+            if number is None:
+                if x._array.ndim or x._array.flags.writeable or x._node is not None:
+                    self.fails = True  # none of promote.operand's
+                sources.append(x)
+            else:
+                sources.append(number)
+        step = Step(op, attrs, signature, tuple(sources))
+        self.steps.append(step)
+        self.values.extend(results)
+        if len(results) == 1:
+            self.made.append((step, results[0]))
+
+    def replay(self, tensors: int, result: Any) -> Replay | None:
+        """What the call came to; None: that is not known."""
+        if self.fails or not self.steps or len(self.steps) > _MOST_STEPS:
+            return None
+        several = isinstance(result, tuple)
+        make: Any = None
+        if several:
+            make = getattr(type(result), "_make", type(result))
+        parts = list(result) if several else [result]
+        numbers = []
+        for part in parts:
+            found = [i for i, v in enumerate(self.values) if v is part]
+            if not found or found[0] < tensors or part._requires_grad:
+                return None
+            numbers.append(found[0])
+        for step, made in self.made:
+            node = made._node
+            if node is None or type(node) is class_of(step.op):
+                continue
+            if not isinstance(node, OpNode) or node.op is not step.op:
+                return None
+            step.kind = type(node)
+        views = any(step.op.view for step in self.steps)
+        owned = views and all(part._base is None for part in parts)
+        if views and not owned and any(part._base is None for part in parts):
+            return None
+        return Replay(self.steps, numbers, make, owned, tensors)
+
+
+def _key(function: Any, args: tuple[Any, ...], kwargs: Any, tensors: list[Tensor]) -> Any:
+    """What tells such a call from others; the tensors among its arguments are put into a list."""
+    parts: list[Any] = [function, Defaults.dtype, local.grad]
+    for value in (*args, *kwargs, *kwargs.values()) if kwargs else args:
+        kind = type(value)
+        if kind in _TENSORS:
+            if value._trace is not None:
+                return _UNKNOWN
+            _add(parts, value)
+            tensors.append(value)
+        elif kind in _PLAIN:
+            parts.append(kind)
+            parts.append(value)
+        elif kind is float:
+            parts.append(value.hex())
+        elif kind is tuple or kind is list:
+            parts.append(kind)
+            parts.append(len(value))
+            for item in value:
+                if type(item) is int:
+                    parts.append(item)
+                elif type(item) in _TENSORS and item._trace is None:
+                    _add(parts, item)
+                    tensors.append(item)
+                else:
+                    return _UNKNOWN
+        else:
+            return _UNKNOWN
+    return tuple(parts)
+
+
+def _add(parts: list[Any], tensor: Tensor) -> None:
+    array = tensor._array
+    parts.append(array.dtype)
+    parts.append(array.shape)
+    parts.append(
+        (tensor._node is not None or tensor._requires_grad or tensor._base is not None)
+        and requires_grad(tensor)
+    )
+
+
+_known: dict[Any, Replay | None] = {}
+
+
+def replayed(function: F) -> F:
+    """A function whose operators follow from the types of its tensors and its other arguments."""
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if (
+            local.trace is not None or local.counted is not None or Eager.elsewhere is not None
+            or Eager.prepare is None or local.autocast is not None
+        ):
+            return function(*args, **kwargs)
+        tensors: list[Tensor] = []
+        key = _key(function, args, kwargs, tensors)
+        if key is _UNKNOWN:
+            return function(*args, **kwargs)
+        known = _known.get(key, _UNKNOWN)
+        if known is None:
+            return function(*args, **kwargs)
+        if known is not _UNKNOWN:
+            return known.run(tensors)  # type: ignore[attr-defined]
+        return _watched(function, args, kwargs, tensors, key)
+
+    return cast(F, wrapper)
+
+
+def _watched(
+    function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Tensor], key: Any
+) -> Any:
+    if len({id(t) for t in tensors}) < len(tensors):  # which of the two is read is not seen
+        return function(*args, **kwargs)
+    watch = local.counted = Watch(tensors)  # type: ignore[assignment]
+    try:
+        result = function(*args, **kwargs)
+    finally:
+        local.counted = None
+    if len(_known) >= _LIMIT:
+        _known.clear()
+    _known[key] = watch.replay(len(tensors), result)
+    return result

@@ -1,0 +1,95 @@
+"""Packages whose names are imported when they are asked for."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import graphc
+from graphc import nn, optim
+from graphc.nn import functional as F
+from graphc.on_demand import on_demand
+
+ROOT = Path(graphc.__file__).parent
+
+
+def listed(file: str) -> dict[str, set[str]]:
+    """What the imports for type checkers say, by module."""
+    found: dict[str, set[str]] = {}
+    for node in ast.parse((ROOT / file).read_text()).body:
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            for each in node.body:
+                if isinstance(each, ast.ImportFrom) and each.module and each.names[0].name != "*":
+                    names = {alias.asname or alias.name for alias in each.names}
+                    found[each.module] = found.get(each.module, set()) | names
+    return found
+
+
+@pytest.mark.parametrize("package", [nn, nn.modules, F, optim], ids=lambda p: p.__name__)
+def test_what_type_checkers_read_is_what_there_is(package: object) -> None:
+    file = Path(package.__file__).relative_to(ROOT).as_posix()  # type: ignore[attr-defined]
+    names = {
+        module: set(text.split())
+        for module, text in package._NAMES.items()  # type: ignore[attr-defined]
+        if not (package is nn and module == "modules")
+    }
+    assert names == listed(file)
+
+
+@pytest.mark.parametrize("package", [nn, nn.modules, F, optim], ids=lambda p: p.__name__)
+def test_every_name_is_there(package: object) -> None:
+    every = package.__all__  # type: ignore[attr-defined]
+    assert len(set(every)) == len(every) and set(every) <= set(dir(package))
+    for name in dir(package):
+        value = getattr(package, name)
+        if name in every and isinstance(value, type):
+            assert value.__name__ == name
+    with pytest.raises(AttributeError, match="has no attribute 'Frobnicator'"):
+        package.Frobnicator  # type: ignore[attr-defined]  # noqa: B018
+
+
+USE = """
+import sys
+import graphc, graphc.nn as nn
+loaded = [name for name in sys.modules if name.startswith("graphc.nn.")]
+assert "graphc.nn.modules.rnn" not in loaded and "graphc.nn.functional.loss" not in loaded, loaded
+assert "graphc.ir.kernel" not in sys.modules and "llvmlite" not in sys.modules
+def gelu(x): return x
+nn.functional.gelu = gelu  # before its file is loaded
+assert nn.functional.relu is nn.functional.relu and nn.functional.gelu is gelu
+from graphc.nn.modules.activation import MultiheadAttention, ReLU
+from graphc.nn.modules.conv import LazyConv2d
+from graphc.nn import *
+from graphc.nn.functional import *
+assert MultiheadAttention is nn.MultiheadAttention and LazyConv2d is nn.LazyConv2d
+assert Linear is nn.Linear and init is nn.init and callable(fold) and callable(unfold)
+assert isinstance(nn.Sequential(nn.ReLU()), Module)
+assert nn.modules.loss.CTCLoss is CTCLoss and graphc.optim.adam.Adam is graphc.optim.Adam
+assert graphc.optim.lr_scheduler.StepLR
+"""
+
+
+def test_a_program_loads_what_it_uses() -> None:
+    subprocess.run([sys.executable, "-c", USE], check=True)
+
+
+def test_two_threads_ask_at_once() -> None:
+    code = """
+import threading, graphc.nn.functional as F
+found, start = [], threading.Barrier(8)
+def ask():
+    start.wait()
+    found.append((F.cross_entropy, F.max_pool2d))
+threads = [threading.Thread(target=ask) for _ in range(8)]
+[each.start() for each in threads]; [each.join() for each in threads]
+assert len(set(found)) == 1, found
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_module_that_lacks_a_listed_name() -> None:
+    ask, _, _ = on_demand("graphc.optim", {"adam": "Adamantine"})
+    with pytest.raises(AttributeError, match="Adamantine"):
+        ask("Adamantine")
