@@ -30,7 +30,8 @@ class Case(NamedTuple):
     def kernel(self) -> Kernel:
         pitch = self.pitch or self.n
         size = 33 * pitch
-        kernel = parse_kernel(f"""kernel product(a: bf16[{33 * self.k}] in, w: bf16[{self.k * self.n}] in,
+        kernel = parse_kernel(f"""kernel product(
+            a: bf16[{33 * self.k}] in, w: bf16[{self.k * self.n}] in,
             bias: bf16[{self.n + 8}] in, r: f32[{size}] in, h: bf16[{2 * size + 8}] in,
             o: bf16[{size}] out, p: f32[{size}] inout, c: u8[{size}] out) dims () {{
           gemm batch [1] m [33] n [{self.n}] k [{self.k}] acc f32 {{
