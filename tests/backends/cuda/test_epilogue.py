@@ -5,15 +5,19 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 
+from graphc.backends.cuda import apart
 from graphc.backends.cuda.emit import emit
 from graphc.backends.cuda.emulator import ALL, Schedule, Toolchain
-from graphc.ir.kernel import Kernel
+from graphc.backends.numpy.elementwise import TABLE
+from graphc.ir.kernel import Kernel, Product
+from graphc.ir.kernel.interpret import run_kernel
 from graphc.ir.kernel.text import parse_kernel
 from graphc.ir.kernel.verify import verify_kernel
 
-from .product_cases import wrong
+from .product_cases import arrays, launch, wrong
 
 
 class Case(NamedTuple):
@@ -100,3 +104,25 @@ def test_the_same_values(toolchain: Toolchain) -> None:
     for case in CASES:
         for schedule in (ALL[1], Schedule(watch=True)):
             assert not wrong(case.kernel(), sources[case.name], library, schedule), case.name
+
+
+def test_epilogues_alone(toolchain: Toolchain) -> None:
+    """On sums that a library has left."""
+    sources = {case.name: apart.epilogue(case.kernel()) for case in CASES}
+    library = toolchain.compile({s.stages[0].name: s.text for s in sources.values()})
+    for case in CASES:
+        kernel = case.kernel()
+        template = kernel.template
+        assert isinstance(template, Product)
+        want = arrays(kernel, {})
+        got = [array.copy() for array in want]
+        left, right = (x.astype("f4").reshape(-1, case.k) for x in want[:2])
+        sums = np.full((33, apart.pitch(template)), np.nan, apart.stored(template).numpy)
+        sums[:, : case.n] = left @ right.T
+        scratch = sums.view(np.uint8).ravel()
+        launch(library, sources[case.name], got, {}, Schedule(watch=True), scratch=scratch)
+        run_kernel(kernel, want, (), TABLE)
+        error = 1.6e-2 * case.k**0.5
+        for x, y in zip(got, want, strict=True):
+            x, y = x.astype("f4"), y.astype("f4")
+            np.testing.assert_allclose(x, y, rtol=error, atol=error, err_msg=case.name)

@@ -133,7 +133,7 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_COMBINE, 1) NAME_finish(
        i += (i64)gridDim.x * blockDim.x * LANES) {
     const i64 row = i / ROW, b = row / TOTAL_M, m = row % TOTAL_M, n = i % ROW;
     const Pack<STORED, LANES> found =
-        load_pack<LANES>((const STORED*)scratch + row * PITCH + n, true);
+        load_pack<LANES>((const STORED*)scratch + row * PITCH + n, WHOLE);
     FINISH
   }
 }
@@ -199,7 +199,7 @@ def finish(kernel: Kernel, t: Product, stored: DType, pitch: Size) -> Source:
     finish = epilogue(t.epilogue, sizes, _acc(t.acc_dtype), "n", lanes, left)
     words = {
         "LANES": str(lanes), "ROW": row, "ACC": c_type(t.acc_dtype), "STORED": c_type(stored),
-        "PITCH": _argument(sizes, pitch),
+        "PITCH": _argument(sizes, pitch), "WHOLE": f"{left} >= {lanes}, {left}" if left else "true",
         "TOTAL_B": _argument(sizes, t.batch), "TOTAL_M": _argument(sizes, t.m),
         "TOTAL_N": total, "THREADS_OF_COMBINE": str(_COMBINE_THREADS),
     }
