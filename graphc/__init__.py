@@ -19,6 +19,7 @@ with _IMPORTING:
     from .backends import flags as _flags
     from .backends import numpy as _numpy_backend
     from .engine import draws as _draws
+    from .engine import eager_mode as _eager_mode
     from .frontend import autograd as _autograd
     from .frontend import dispatch as _dispatch
     from .frontend import float32 as _float32
@@ -51,7 +52,7 @@ with _IMPORTING:
 
 _keep_freed(config.current().keep_freed)
 # eager mode runs on NumPy: the frontend itself knows no backend
-_dispatch.set_runner(_numpy_backend.run, _numpy_backend.prepare)
+_dispatch.set_runner(_eager_mode.run, _eager_mode.prepare, _eager_mode.rule)
 _numpy_backend.use(_draws.functions(
     lambda: importlib.import_module(".engine.pipeline", __name__).draws(config.current())
 ))
@@ -75,6 +76,7 @@ newaxis = None
 _LAZY = {
     "compile": ".compile", "explain": ".inspect.explain", "save": ".serialization",
     "PerformanceWarning": ".engine.segments.tiers", "compare": ".doubt.compare",
+    "MemoryLimitError": ".frontend.errors",
     "load": ".serialization", "autocast": ".amp", "vmap": ".frontend.vmap",
     "cond": ".frontend.control",
     "while_loop": ".frontend.control", "ops": ".ops_registry", "classes": ".ops_registry",

@@ -36,6 +36,7 @@ from .engine.capture.places import Place
 from .engine.capture.reached import argument_names, reached
 from .engine.capture.recording import FirstUse, Raised, Recording, Terms, Turned
 from .engine.capture.survey import Look, NoGraph, OpenPlace, Survey
+from .engine.limit import asked_for
 from .engine.marks import Compilers
 from .engine.mode import USUAL, Mode, mode_of
 from .engine.segments import foreseen
@@ -84,8 +85,8 @@ class CompiledFunction:
     ) -> None:
         self.function, self.mode = function, mode
         self._shared = shared
-        self.fullgraph = fullgraph
-        self.dynamic = dynamic
+        limited = mode.max_memory is not None  # which is known of one graph for known sizes
+        self.fullgraph, self.dynamic = fullgraph or limited, False if limited else dynamic
         self.backend = backend
         self.name: str = name or str(getattr(function, "__name__", type(function).__name__))
         self._constants = Constants()  # of the version that is being made
@@ -452,6 +453,7 @@ class CompiledFunction:
 def compile(
     model: Any = None, *, fullgraph: bool = False, dynamic: bool | None = None,
     backend: Any = None, mode: str | None = None, options: Any = None, disable: bool = False,
+    max_memory: int | str | None = None,
 ) -> Any:
     """Compile a function or Module (torch.compile): as a decorator, with options, or as a call.
 
@@ -460,15 +462,17 @@ def compile(
     torch.compiler.list_backends(None). Where Python needs a tensor's value the function runs in
     segments; `fullgraph` makes that a TraceError, which names every such line and the cure. To
     find them all, Python that cannot be part of a graph runs, once: a file it writes is written.
-
     `mode`: "max-autotune" times how a GPU can compute each product, convolution and attention of
-    known sizes, and takes the quickest way (explain() says what was tried); with
-    "-no-cudagraphs" there are no CUDA graphs. On the CPU these are as the default mode.
+    known sizes, and takes the quickest way (explain() says what was tried); with "-no-cudagraphs"
+    there are no CUDA graphs. On the CPU these are as the default mode. `max_memory`: bytes, or
+    "500MB", for a call, its backward pass, what both are given and leave. Values are computed again
+    to keep to it; what needs more raises MemoryLimitError. Implies `fullgraph`, a graph per size.
     """
-    how = mode_of(mode, options)
+    how = mode_of(mode, options)._replace(max_memory=asked_for(max_memory, dynamic))
     if model is None:
         given: Any = {"fullgraph": fullgraph, "dynamic": dynamic, "backend": backend}
-        return functools.partial(compile, mode=mode, options=options, disable=disable, **given)
+        given |= {"disable": disable, "max_memory": max_memory}
+        return functools.partial(compile, mode=mode, options=options, **given)
     if disable:
         return model
     kind = backends.canonical(Compilers.backend if backend is None else backend)
@@ -479,12 +483,8 @@ def compile(
     return CompiledFunction(model, dynamic=dynamic, backend=kind, fullgraph=fullgraph, mode=how)
 
 
-def compile_module(
-    module: Module, *, dynamic: bool | None, backend: str, fullgraph: bool = False,
-    mode: Mode = USUAL,
-) -> Module:
-    """A Module of the same class, on the same state, whose calls are compiled."""
-    options: Any = {"dynamic": dynamic, "backend": backend, "fullgraph": fullgraph, "mode": mode}
+def compile_module(module: Module, **options: Any) -> Module:
+    """A Module of the same class, on the same state, compiled with options of CompiledFunction."""
     compiled = CompiledFunction(module, name=type(module).__name__, **options)
     again = functools.partial(compile_module, **options)
     return twin_of(module, compiled, (again, (module,)))

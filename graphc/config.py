@@ -157,6 +157,13 @@ class Config(NamedTuple):
         "does (with `run --compile` as `1`).",
         _one_of("auto", "0", "1"),
     )
+    eager_kernels: str = env(
+        "GRAPHC_EAGER_KERNELS",
+        "1",
+        "Eager mode on the CPU runs some operators on many numbers (softmax, gelu, sums, ..., and "
+        "their gradients) as code compiled for any size; `0`: NumPy computes all.",
+        _one_of("0", "1"),
+    )
     cuda_graphs: str = env(
         "GRAPHC_CUDA_GRAPHS",
         "auto",

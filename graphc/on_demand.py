@@ -11,12 +11,32 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from types import ModuleType
 from typing import Any, TypeAlias
 
 from .collecting import IMPORTING
 
 # what a module's names become, by name
 Finish: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+def names_so_far(module: ModuleType) -> dict[str, Any]:
+    """A module's namespace as it is, which `vars()` would complete."""
+    found: dict[str, Any] = ModuleType.__dict__["__dict__"].__get__(module)
+    return found
+
+
+class Package(ModuleType):
+    """A package that has all its names when somebody looks through it: `optim.__dict__["SGD"]` and
+    `vars(nn).items()` are as usual as `getattr`."""
+
+    @property
+    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
+        namespace = names_so_far(self)
+        for name in self.__dir__():
+            if name not in namespace:
+                getattr(self, name)
+        return namespace
 
 
 def on_demand(
@@ -29,7 +49,9 @@ def on_demand(
     module, together."""
     home = {name: module for module, text in names.items() for name in text.split()}
     parts = {*modules, *names}
-    namespace = vars(sys.modules[package])
+    itself = sys.modules[package]
+    namespace = names_so_far(itself)
+    itself.__class__ = Package
 
     def load(name: str) -> Any:
         module = importlib.import_module(f".{home[name]}", package)
@@ -48,7 +70,7 @@ def on_demand(
             if name in parts:
                 return importlib.import_module(f".{name}", package)
         raise AttributeError(
-            f"module {package!r} has no attribute {name!r}", name=name, obj=sys.modules[package]
+            f"module {package!r} has no attribute {name!r}", name=name, obj=itself
         )
 
     def __dir__() -> list[str]:

@@ -31,6 +31,7 @@ DISTRIBUTIONS = {
     "networkx": ("graphc/ir/", "graphc/inspect/"),
     "llvmlite": ("graphc/backends/llvm/",),
     "cupy": ("graphc/backends/cuda/",),
+    "cupyx": ("graphc/backends/cuda/",),
     "cuda": ("graphc/backends/cuda/libraries.py",),
     "tqdm": ("graphc/progress.py",),
     "matplotlib": ("graphc/demo.py",),
@@ -41,6 +42,8 @@ DISTRIBUTIONS = {
 # (llvmlite 0.18 s, networkx 0.11 s) or optional. (file, module)
 LATE_IMPORTS = {
     ("graphc/backends/cuda/libraries.py", "cuda"),
+    ("graphc/backends/cuda/routines/library.py", "cupy"),
+    ("graphc/backends/cuda/routines/library.py", "cupyx"),
     ("graphc/backends/llvm/binding.py", "llvmlite"),
     ("graphc/ir/passes/partition.py", "networkx"),
     ("graphc/progress.py", "tqdm"),

@@ -71,6 +71,29 @@ assert graphc.optim.lr_scheduler.StepLR
 """
 
 
+LOOKED_THROUGH = """
+import sys
+import graphc
+from graphc import nn, optim
+assert "graphc.optim.sgd" not in sys.modules and "graphc.nn.modules.rnn" not in sys.modules
+assert optim.__dict__["SGD"] is optim.SGD and "graphc.optim.rprop" in sys.modules
+assert {"Adam", "LBFGS", "Optimizer", "lr_scheduler"} <= set(vars(optim))
+assert nn.__dict__["CrossEntropyLoss"](reduction="sum").reduction == "sum" and "LSTM" in vars(nn)
+assert nn.functional.__dict__["relu"] is nn.functional.relu
+optim.__dict__["Mine"] = 3
+del optim.__dict__["SGD"]
+assert optim.Mine == 3 and optim.__dict__["SGD"] is optim.SGD
+@graphc.compile(fullgraph=True)
+def step(x, name):
+    return getattr(nn.functional, name)(x) + nn.functional.__dict__["tanh"](x)
+assert step(graphc.zeros(2), "relu").tolist() == [0, 0]
+"""
+
+
+def test_a_package_is_whole_where_somebody_looks_through_it() -> None:
+    subprocess.run([sys.executable, "-c", LOOKED_THROUGH], check=True)
+
+
 def test_a_program_loads_what_it_uses() -> None:
     subprocess.run([sys.executable, "-c", USE], check=True)
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import graphc
 
+from ..on_demand import names_so_far
 from ..version import __version__ as TORCH_VERSION
 from .distribution import distributions
 from .missing import explain_missing, explain_no_more
@@ -60,7 +61,7 @@ def counterpart(name: str) -> str | None:
     if parent is None:
         return None
     leaf = name.rpartition(".")[2]
-    attribute = vars(parent).get(leaf)
+    attribute = names_so_far(parent).get(leaf)
     if isinstance(attribute, ModuleType) and attribute.__name__.split(".")[0] == "graphc":
         return attribute.__name__
     full = f"{parent.__name__}.{leaf}"
@@ -98,7 +99,7 @@ def _mirror(module: ModuleType, torch_name: str) -> None:
         _undo[name] = None
         sys.modules[name] = module
         explain_missing(module, name)
-        for leaf, value in list(vars(module).items()):
+        for leaf, value in list(names_so_far(module).items()):
             # true children alone: modules also name each other, in circles
             full = f"{name}.{leaf}"
             if isinstance(value, ModuleType) and not is_own(full) and (

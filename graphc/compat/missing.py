@@ -13,13 +13,15 @@ import sys
 from types import FrameType, ModuleType
 from typing import Any
 
+from ..on_demand import names_so_far
+
 _IMPORT_FROM = dis.opmap["IMPORT_FROM"]
 _LAZY = "_graphc_lazy_names"  # a module's own __getattr__, which is asked first
 
 
 def explain_missing(module: ModuleType, torch_name: str) -> None:
     """From now on a name that `module` lacks is reported as `torch_name`.name."""
-    names = vars(module)
+    names = names_so_far(module)
     if _LAZY in names:
         return
     own = names.get("__getattr__")
@@ -52,7 +54,7 @@ def explain_missing(module: ModuleType, torch_name: str) -> None:
 
 def explain_no_more(module: ModuleType) -> None:
     """Undo `explain_missing`."""
-    names = vars(module)
+    names = names_so_far(module)
     if _LAZY not in names:
         return
     own = names.pop(_LAZY)

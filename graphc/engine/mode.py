@@ -21,10 +21,11 @@ MODES: dict[str, dict[str, Any]] = {
 
 class Mode(NamedTuple):
     """How a function is compiled. `autotune`: contractions are timed on a GPU; `graphs`: launches
-    may become CUDA graphs."""
+    may become CUDA graphs; `max_memory`: bytes that a call may need at most (limit.py)."""
 
     autotune: bool = False
     graphs: bool = True
+    max_memory: int | None = None
 
     def config(self) -> Config:
         """The Config in force, as this mode has it; what the environment says comes first."""

@@ -19,6 +19,8 @@ def is_tuned(config: Config) -> bool:
     return bool(config.max_autotune) and not are_deterministic_algorithms_enabled()
 
 
-def in_force() -> str | None:
+def in_force() -> tuple[str, bool] | None:
     """What code hangs on; None: on nothing, where no GPU is used."""
-    return multiplier(current()) if has_gpu() else None
+    if not has_gpu():
+        return None
+    return multiplier(current()), are_deterministic_algorithms_enabled()

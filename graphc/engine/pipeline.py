@@ -26,12 +26,13 @@ from graphc.ir.digest import UndigestedError, graph_digest
 from graphc.ir.graph import Graph
 
 if TYPE_CHECKING:
+    from graphc.engine.limit import Limit
     from graphc.ir.passes.partition import Split
 
 Array = np.ndarray[Any, Any]
 Writes: TypeAlias = Mapping[int, int]
-# (an optimised graph, its name, its writes, what compiles it)
-Kept: TypeAlias = Callable[[Graph, str, Writes, Callable[[], Built]], Built]
+# (an optimised graph, its name, its writes, what compiles it, within which memory)
+Kept: TypeAlias = "Callable[[Graph, str, Writes, Callable[[], Built], Limit | None], Built]"
 
 
 def build(
@@ -43,6 +44,7 @@ def build(
     backend: str = backends.DEFAULT,
     example: Sequence[Array] | None = None,
     any_size: bool = False,
+    limit: Limit | None = None,
 ) -> Built:
     """Compile a Graph.
 
@@ -50,16 +52,17 @@ def build(
     `backend` is a registered one's name: "numpy" interprets the same Program. `example` are inputs
     for GRAPHC_CHECK=2; without them small random ones are drawn, in which every integer is 0.
     `any_size`: nothing is to be assumed of symbolic sizes, so that the code can be kept.
+    `limit`: raises MemoryLimitError for a graph that needs more.
     """
     chosen, called, writes = backends.get(backend), name or graph.name, mutated or {}
 
     def make() -> Built:
         from graphc.engine import stages
 
-        return stages.build(graph, config, writes, called, chosen, example)
+        return stages.build(graph, config, writes, called, chosen, example, limit)
 
     with FEWER:
-        return _kept(config, chosen, False, graph, called, writes, make, any_size)
+        return _kept(config, chosen, False, graph, called, writes, make, limit, any_size)
 
 
 def build_pair(
@@ -73,6 +76,7 @@ def build_pair(
     backend: str = backends.DEFAULT,
     example: Sequence[Array] | None = None,
     late: bool = False,
+    limit: Limit | None = None,
 ) -> tuple[Built, Built | None, Split]:
     """Compile a joint graph as a forward and a backward one (None if it is to be built `late`).
 
@@ -85,7 +89,7 @@ def build_pair(
         chosen = backends.get(backend)
         return stages.build_pair(
             graph, forward_inputs, forward_outputs, config, mutated or {}, name or graph.name,
-            chosen, example, late, functools.partial(_kept, config, chosen, True),
+            chosen, example, late, functools.partial(_kept, config, chosen, True), limit,
         )
 
 
@@ -94,7 +98,7 @@ def build_pair(
 
 def _kept(
     config: Config, backend: Backend, optimised: bool, graph: Graph, name: str, mutated: Writes,
-    make: Callable[[], Built], any_size: bool = False,
+    make: Callable[[], Built], limit: Limit | None = None, any_size: bool = False,
 ) -> Built:
     """The graph's code as an earlier process has kept it, else what `make` gives, to be kept.
     `optimised`: the graph is that already."""
@@ -103,7 +107,7 @@ def _kept(
     if keeper is None:
         return make()
     try:
-        key = _key(config, backend, optimised, graph, mutated)
+        key = _key(config, backend, optimised, graph, mutated, limit)
     except UndigestedError:
         return make()
 
@@ -112,7 +116,7 @@ def _kept(
         from graphc.engine import stages
 
         quiet = config._replace(debug=0)
-        return stages.staged(graph, quiet, mutated, name, backend, optimised)
+        return stages.staged(graph, quiet, mutated, name, backend, optimised, limit)
 
     executable = keeper.find(key, name, lambda: staged().program)
     if executable is None:
@@ -135,10 +139,12 @@ def _keeper(config: Config, backend: Backend) -> Keeper | None:
 
 
 def _key(
-    config: Config, backend: Backend, optimised: bool, graph: Graph, mutated: Writes
+    config: Config, backend: Backend, optimised: bool, graph: Graph, mutated: Writes,
+    limit: Limit | None,
 ) -> bytes:
     """Of all that the code depends on besides the backend's own. Raises UndigestedError."""
-    parts = graph_digest(graph), optimised, config.random, list(mutated.items())
+    room = None if limit is None else (limit.room, config.threads)  # each has scratch memory
+    parts = graph_digest(graph), optimised, config.random, list(mutated.items()), room
     return hashlib.sha256(repr(parts).encode()).digest()
 
 

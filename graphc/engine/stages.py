@@ -22,7 +22,9 @@ from graphc.backends.numpy.ops import TABLE
 from graphc.config import AGAIN, Config
 from graphc.doubt.checked import Checked, case_of
 from graphc.engine.built import Built, Stages
+from graphc.engine.limit import Limit
 from graphc.engine.pipeline import Kept, as_drawn, by_counter, host
+from graphc.engine.within import plan_within, split_within
 from graphc.inspect.observer import Observer
 from graphc.inspect.value_check import ValueChangedError
 from graphc.ir import passes
@@ -80,7 +82,7 @@ PLAN = Step("plan", plan, "last: lifetimes are known once the kernels are")
 
 def build(
     graph: Graph, config: Config, mutated: Mapping[int, int], name: str, backend: Backend,
-    example: Sequence[Array] | None,
+    example: Sequence[Array] | None, limit: Limit | None = None,
 ) -> Built:
     """See pipeline.build."""
     observer = Observer(config, name, TABLE, example)
@@ -89,14 +91,14 @@ def build(
     with _blamed(observer, specialised, mutated):
         observer.begin(specialised)
         optimised = _run(_optimise(config, backend), specialised, observer, times)
-        built = _finish(graph, optimised, observer, times, mutated, backend)
+        built = _finish(graph, optimised, observer, times, mutated, backend, limit)
     built.assumed = assumed(graph, built.fused)
     return built
 
 
 def staged(
     graph: Graph, config: Config, mutated: Mapping[int, int], name: str, backend: Backend,
-    optimised: bool = False,
+    optimised: bool = False, limit: Limit | None = None,
 ) -> Stages:
     """What `build` comes to on the way, of a graph whose code is at hand. `optimised`: the graph
     is that already."""
@@ -104,14 +106,14 @@ def staged(
     if not optimised:
         steps = _optimise(config, backend)
         return _lowered(_run(steps, specialise(apart(graph)), observer, {}), observer, {}, mutated,
-                        backend)
-    return _lowered(apart(graph), observer, {}, mutated, backend)
+                        backend, limit)
+    return _lowered(apart(graph), observer, {}, mutated, backend, limit)
 
 
 def build_pair(
     graph: Graph, forward_inputs: int, forward_outputs: int, config: Config,
     mutated: Mapping[int, int], name: str, backend: Backend, example: Sequence[Array] | None,
-    late: bool, kept: Kept,
+    late: bool, kept: Kept, limit: Limit | None = None,
 ) -> tuple[Built, Built | None, Split]:
     """See pipeline.build_pair. `kept`: code of an optimised graph that an earlier process has made,
     or that of this one, to be kept."""
@@ -122,27 +124,42 @@ def build_pair(
         observer.begin(specialised)
         optimised = _run(_optimise(config, backend), specialised, observer, times)
     start = time.perf_counter()
-    parts = split(optimised, forward_inputs, forward_outputs)
+    if limit is None:
+        parts = split(optimised, forward_inputs, forward_outputs)
+    else:
+        quiet = config._replace(debug=0, dump=None, check=0)
+
+        def both(parts: Split) -> None:
+            rooms = limit.of_forward(parts), limit.of_backward(parts)
+            staged(parts.forward, quiet, mutated, parts.forward.name, backend, True, rooms[0])
+            staged(parts.backward, quiet, {}, parts.backward.name, backend, True, rooms[1])
+
+        parts = split_within(optimised, forward_inputs, forward_outputs, both)
     times["partition"] = time.perf_counter() - start
     forward_example, backward_example = observer.split_example(parts, forward_inputs)
 
     def built(
         part: Graph, inputs: Sequence[Array] | None, spent: dict[str, float],
-        writes: Mapping[int, int],
+        writes: Mapping[int, int], limit: Limit | None,
     ) -> Built:
         watch = Observer(config, part.name, TABLE, inputs)
 
         def make() -> Built:
             with _blamed(watch, part, writes):
                 watch.begin(part)
-                return _finish(part, apart(part), watch, spent, writes, backend)
+                return _finish(part, apart(part), watch, spent, writes, backend, limit)
 
-        built = kept(part, part.name, writes, make)
+        built = kept(part, part.name, writes, make, limit)
         built.assumed = assumed(graph, built.fused) if graph.env.hints else ()
         return built
 
-    forward = built(parts.forward, forward_example, times, mutated)
-    return forward, None if late else built(parts.backward, backward_example, {}, {}), parts
+    ahead, behind = (None, None) if limit is None else (
+        limit.of_forward(parts), limit.of_backward(parts)
+    )
+    forward = built(parts.forward, forward_example, times, mutated, ahead)
+    if late:
+        return forward, None, parts
+    return forward, built(parts.backward, backward_example, {}, {}, behind), parts
 
 
 @contextmanager
@@ -207,9 +224,10 @@ def _finish(
     times: dict[str, float],
     mutated: Mapping[int, int],
     backend: Backend,
+    limit: Limit | None,
 ) -> Built:
     """From the optimised graph to the backend's code."""
-    stages = _lowered(optimised, observer, times, mutated, backend)
+    stages = _lowered(optimised, observer, times, mutated, backend, limit)
     executable = backend.build(stages.program, host(observer.config))
     times.update(executable.stats.seconds)
     built = Built(
@@ -226,7 +244,7 @@ def _finish(
 
 def _lowered(
     optimised: Graph, observer: Observer, times: dict[str, float], mutated: Mapping[int, int],
-    backend: Backend,
+    backend: Backend, limit: Limit | None = None,
 ) -> Stages:
     """From the optimised graph to the program."""
     machine, claimed = backend.machine, _claimed(backend)
@@ -244,7 +262,10 @@ def _lowered(
         kernels = lower(fused, machine, backend.renders)
     observer.lowered(kernels)
     with _timed(PLAN, times):
-        program = plan(fused, kernels, machine, mutated=mutated, claimed=claimed)
+        make = partial(plan, fused, kernels, machine, mutated=mutated, claimed=claimed)
+        program = make() if limit is None else plan_within(
+            make, limit, machine, observer.config.threads
+        )
         program = replace(program, name=observer.name, dims=tuple(fused.env.hints))
     observer.program(program, optimised, fused, machine)
     return Stages(optimised, fused, program)

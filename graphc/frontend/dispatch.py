@@ -46,14 +46,18 @@ from .placement import TWO_DEVICES, beside, place_at
 from .storage import LOOSE, readers
 from .tensor import Tensor, current, from_array
 from .transfer import moved
-from .values import Eager, Prepare, Runner
+from .values import Eager, Prepare, PrepareRule, Runner
 from .write_nodes import CopyBackwards, CopySlices
 
 
-def set_runner(run: Runner, prepare: Prepare | None = None) -> None:
+def set_runner(
+    run: Runner, prepare: Prepare | None = None, rule: PrepareRule | None = None
+) -> None:
     """Inject the backend that runs one operator: run(op, arrays, attrs) -> array or tuple;
-    prepare(op, types, attrs, result types): the same as a function of arrays of these types."""
+    prepare(op, types, attrs, result types): the same as a function of arrays of these types;
+    rule(op, types, attrs, needs, given): a gradient rule whole, or None."""
     Eager.run = staticmethod(run)
+    Eager.rule = None if rule is None else staticmethod(rule)
     Eager.prepare = None if prepare is None else staticmethod(prepare)
 
 

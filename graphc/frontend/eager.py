@@ -118,6 +118,15 @@ def write_two(op: Op, x: Tensor, y: Tensor) -> bool:
     return True
 
 
+def is_plain(x: Tensor) -> bool:
+    """Whether all that a write to a tensor means is new numbers and a higher version."""
+    return (
+        local.trace is None and local.counted is None and Eager.elsewhere is None
+        and not readers and x._trace is None and is_writable(x)
+        and not (local.grad and requires_grad(x))
+    )
+
+
 def is_writable(x: Tensor) -> bool:
     """Whether a tensor is plain memory, each element by itself, that may be written to."""
     flags = x._array.flags
@@ -245,8 +254,17 @@ def apply_known(op: Op, inputs: tuple[Tensor, ...], attrs: Attrs, signature: Sig
         assert Eager.prepare is not None
         ready = signature.prepare(op, attrs, Eager.prepare)
     out = ready(*arrays)
-    results = _results(op, inputs, arrays, attrs, signature, out)
-    return results if type(out) is tuple else results[0]
+    if type(out) is tuple:
+        return _results(op, inputs, arrays, attrs, signature, out)
+    result = _wrap(out)
+    if signature.records and local.grad:
+        for t in inputs:
+            if t._node is not None or t._requires_grad or (
+                t._base is not None and requires_grad(t)
+            ):
+                _record(op, inputs, arrays, attrs, signature, (result,))
+                break
+    return result
 
 
 def _results(

@@ -52,6 +52,14 @@ class TraceError(RuntimeError):
     end: Any = None  # of the trial of one graph, a segment_trace.SegmentEnd
 
 
+class MemoryLimitError(TraceError):
+    """A function that needs more than its `max_memory`; `least`: bytes that it could do with."""
+
+    def __init__(self, message: str, least: int) -> None:
+        super().__init__(message)
+        self.least = least
+
+
 class EscapedTensorError(TraceError):
     """A traced Tensor was used after its trace had ended."""
 

@@ -17,6 +17,14 @@ Runner = Callable[[Op, list[Any], Attrs], Any]  # on NumPy arrays, or on DeviceA
 Prepare = Callable[[Op, Sequence[TensorType], Attrs, Sequence[TensorType]], Callable[..., Any]]
 
 
+# (operator, types of its inputs, attributes, which inputs need a gradient, which results have one)
+# -> what its gradient rule comes to, of gradients, saved inputs and saved results; None: no such
+PrepareRule = Callable[
+    [Op, Sequence[TensorType], Attrs, tuple[bool, ...], tuple[bool, ...]],
+    Callable[[Any, Any, Any], Any] | None,
+]
+
+
 class _Unset:
     """Stands for the runner until graphc/__init__.py injects one."""
 
@@ -31,6 +39,7 @@ class Eager:
     # what `run` does for inputs of known types, as a function of arrays; None: `run` alone will do,
     # as while somebody watches operators
     prepare: Prepare | None = None
+    rule: PrepareRule | None = None
     # the same for arrays that may lie on other devices; None: there is no other device
     elsewhere: Runner | None = None
 

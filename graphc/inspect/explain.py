@@ -19,16 +19,17 @@ from graphc.inspect.explain_segments import (
     explain_segments,
     open_lines,
 )
+from graphc.inspect.footprint import Footprint, footprint_of
+from graphc.inspect.memory import Memory, memory_of
 from graphc.inspect.observer import kernels_of
 from graphc.inspect.picture import graph_svg
 from graphc.inspect.report import (
-    Memory,
     Step,
     kernel_uses,
-    memory_of,
     steps_of,
     without_folder,
 )
+from graphc.inspect.units import bytes_text, si
 from graphc.ir.kernel.text import print_kernel
 
 if TYPE_CHECKING:
@@ -54,9 +55,10 @@ class Explanation:
 
     def __init__(
         self, name: str, builts: Iterable[Built], guards: Sequence[Guard] = (),
-        seconds: float | None = None, versions: int = 1,
+        seconds: float | None = None, versions: int = 1, memory: Footprint | None = None,
     ) -> None:
         self.name = name
+        self.memory = memory  # of a call and its backward pass; None: of an exported program
         self.parts = [
             Part(b, steps_of(b), memory_of(b, b.graph.env.hints)) for b in builts
         ]
@@ -143,6 +145,10 @@ class Explanation:
         for part in self.parts:
             yield ""
             yield from _part_lines(part)
+        if self.memory is not None:
+            yield ""
+            yield f"memory of a call: peak {bytes_text(self.memory.peak)}"
+            yield from self.memory.lines()
         yield ""
         yield "compile time, ms: " + ", ".join(f"{k} {1e3 * v:.1f}" for k, v in self.times.items())
         kernels = {s.symbol: s.cached for s in self.steps if s.cached is not None}
@@ -171,13 +177,13 @@ def _part_lines(part: Part) -> Iterator[str]:
     flops = sum(step.cost.flops * (step.times or 1) for step in part.steps)
     yield (
         f"graph {part.built.fused.name}{sizes}: {len(part.built.graph.nodes)} nodes, "
-        f"{len(part.steps)} steps{_on_host(part)}, {_si(flops)}FLOP"
+        f"{len(part.steps)} steps{_on_host(part)}, {si(flops)}FLOP"
     )
     memory = part.memory
     yield (
-        f"memory: peak {_bytes(memory.peak)} = inputs {_bytes(memory.inputs)} + outputs "
-        f"{_bytes(memory.outputs)} + arena {_bytes(memory.arena)} + constants "
-        f"{_bytes(memory.constants)}"
+        f"memory: peak {bytes_text(memory.peak)} = inputs {bytes_text(memory.inputs)} + outputs "
+        f"{bytes_text(memory.outputs)} + arena {bytes_text(memory.arena)} + constants "
+        f"{bytes_text(memory.constants)}"
     )
     callbacks = [step for step in part.steps if step.kind == "NumPy"]
     for step in callbacks:
@@ -208,8 +214,8 @@ def _step_line(number: int, step: Step) -> str:
         chunks = f"up to {chunks}"
     origin = {True: ", cached", False: ", compiled", None: ""}[step.cached]
     return (
-        f"  {number:4} {step.kind:<11} {step.name}: reads {_bytes(cost.read)}, writes "
-        f"{_bytes(cost.written)}, {_si(cost.flops)}FLOP, {chunks}{origin}{_times_of(step)}"
+        f"  {number:4} {step.kind:<11} {step.name}: reads {bytes_text(cost.read)}, writes "
+        f"{bytes_text(cost.written)}, {si(cost.flops)}FLOP, {chunks}{origin}{_times_of(step)}"
     )
 
 
@@ -217,19 +223,6 @@ def _times_of(step: Step) -> str:
     if step.times == 1:
         return ""
     return ", as often as data say" if step.times is None else f", {step.times:,} times"
-
-
-def _bytes(count: int) -> str:
-    return f"{_si(count)}B"
-
-
-def _si(value: float) -> str:
-    """A number with a decimal prefix: 1.23 M."""
-    for prefix in ("", "k", "M", "G"):
-        if value < 1000 or prefix == "G":
-            return f"{value:.3g} {prefix}" if value < 1000 else f"{value:.0f} {prefix}"
-        value /= 1000
-    raise AssertionError
 
 
 def _times(parts: list[Part], seconds: float | None) -> dict[str, float]:
@@ -283,7 +276,7 @@ def explain(
         return SegmentsExplanation(compiled.name, [], list(lines), places)
     return Explanation(
         compiled.name, _builts(version), version.guards.records,
-        version.compile_seconds, compiled.compile_count,
+        version.compile_seconds, compiled.compile_count, footprint_of(version),
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from graphc.engine.built import Built
 from graphc.inspect.cost import Cost, launch_cost, routine_cost
-from graphc.ir.dim import as_dim, evaluate, product
+from graphc.ir.dim import as_dim, evaluate
 from graphc.ir.graph import Graph, Node
 from graphc.ir.kernel import (
     Branch,
@@ -24,10 +24,9 @@ from graphc.ir.kernel import (
 )
 from graphc.ir.kernel.blocking import Blocking
 from graphc.ir.kernel.plan_attention import AttentionBlocking
-from graphc.ir.kernel.plan_contraction import plan_template, scratch_bytes
+from graphc.ir.kernel.plan_contraction import plan_template
 from graphc.ir.kernel.text import kernel_symbol
 from graphc.ir.machine import Machine
-from graphc.ir.types import TensorType
 
 Lines = tuple[tuple[str, tuple[str, ...]], ...]  # (user's line, operators recorded there)
 
@@ -60,21 +59,6 @@ class Step:
     def ops(self) -> tuple[str, ...]:
         """The graph's operators that it computes."""
         return tuple(op for _, ops in self.lines for op in ops)
-
-
-@dataclass(frozen=True)
-class Memory:
-    """Bytes of a call: what it is given, makes, keeps for itself, and has as constants."""
-
-    inputs: int
-    outputs: int  # without those written into an input
-    arena: int  # with the scratch of contractions
-    constants: int
-
-    @property
-    def peak(self) -> int:
-        """All of it: everything is there during the whole call."""
-        return self.inputs + self.outputs + self.arena + self.constants
 
 
 def steps_of(built: Built) -> list[Step]:
@@ -197,23 +181,6 @@ def whereabouts(nodes: Iterable[Node]) -> str:
     phases = ", ".join(dict.fromkeys(node.phase for node in inside))
     modules = dict.fromkeys(n.loc.module for n in inside if n.loc is not None and n.loc.module)
     return phases + (f" of {', '.join(modules)}" if modules else "")
-
-
-def memory_of(built: Built, dims: dict[str, int]) -> Memory:
-    """What a call needs for these values of the dims."""
-    program = built.program
-    made = [t for i, t in enumerate(program.output_types) if i not in program.outputs_in_place]
-    constants = sum(getattr(c, "nbytes", 0) for c in program.constants)
-    scratch = scratch_bytes(program, built.backend.machine, dims, built.config.threads)
-    return Memory(
-        sum(_bytes(t, dims) for t in program.input_types), sum(_bytes(t, dims) for t in made),
-        evaluate(program.arena_bytes, dims) + scratch, constants,
-    )
-
-
-def _bytes(type_: object, dims: dict[str, int]) -> int:
-    assert isinstance(type_, TensorType)
-    return evaluate(product(type_.shape), dims) * type_.dtype.itemsize
 
 
 class _Sources:

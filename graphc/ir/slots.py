@@ -15,6 +15,11 @@ from .graph import Graph, Node, const, get_, input_
 Run = Callable[[Any, list[Any], Any], Any]
 
 
+def steps_of(graph: Graph) -> list[Node]:
+    """The nodes that are computed, in their order."""
+    return [node for node in graph.nodes if node.op is not input_ and node.op is not const]
+
+
 class Slots:
     """A Graph's steps, with slots in place of nodes; constants lie in theirs from the start."""
 
@@ -22,7 +27,7 @@ class Slots:
 
     def __init__(self, graph: Graph, head: Callable[[Node], Any]) -> None:
         slot = {node: i for i, node in enumerate(graph.nodes)}
-        steps = [node for node in graph.nodes if node.op is not input_ and node.op is not const]
+        steps = steps_of(graph)
         self.start: list[Any] = [
             node.attrs["value"].array if node.op is const else None for node in graph.nodes
         ]

@@ -194,9 +194,9 @@ def test_hooks_and_gradients_of_calls_again():
     found = []
     for _ in range(3):
         x = torch.tensor([[1.0, 2.0], [3.0, 5.0]], requires_grad=True)
-        seen = []
+        seen: list[object] = []
         y = F.softmax(x, 1)
-        y.register_hook(lambda g: seen.append(g.tolist()))
+        y.register_hook(lambda g, seen=seen: seen.append(g.tolist()))
         F.cross_entropy(y, torch.tensor([0, 1])).backward()
         found.append((seen, x.grad.tolist()))
     assert len(found[0][0]) == 1 and found[0] == found[1] == found[2]
@@ -247,6 +247,59 @@ def test_what_reads_values_or_order_is_not_replayed():
     assert twice(torch.ones_like, x).stride() == x.stride()
     assert torch.ones_like(x.contiguous()).is_contiguous()
     assert torch.relu(x).stride() == x.stride()
+
+
+CALLS = {
+    "max_pool2d": lambda x: F.max_pool2d(x, 2), "places": lambda x: F.max_pool2d(
+        x, 2, return_indices=True
+    ),
+    "padded": lambda x: F.max_pool2d(x, 3, 2, 1), "max": lambda x: x.max(1), "min": lambda x: x.min(
+        -1, keepdim=True
+    ),
+    "argmax": lambda x: x.argmax(2), "all": lambda x: x.max(), "norm": lambda x: x.norm(),
+    "norm 1": lambda x: x.norm(1, 2), "std": lambda x: x.std(0), "var": lambda x: x.var(),
+    "sum": lambda x: x.sum((0, 2)), "mean": lambda x: x.mean(dim=1, keepdim=True),
+    "softmax": lambda x: F.softmax(x, 1), "log": lambda x: torch.log_softmax(x, 0),
+    "gelu": lambda x: F.gelu(x, approximate="tanh"), "clamp": lambda x: x.clamp(-1, 1),
+    "above": lambda x: x.clamp(min=0.5), "where": lambda x: torch.where(x > 0, x, 0.0),
+    "cat": lambda x: torch.cat([x, x * 2], 1), "stack": lambda x: torch.stack((x, x + 1), -1),
+    "matmul": lambda x: x @ (x + 1).mT, "bmm": lambda x: torch.bmm(x[0], x[1]),
+    "conv": lambda x: F.conv2d(x, torch.ones(5, 3, 2, 2), torch.arange(5.0), padding=1),
+    "same": lambda x: F.conv2d(x, torch.ones(3, 1, 3, 3), padding="same", groups=3),
+    "one": lambda x: F.conv1d(x[0], torch.ones(2, 4, 3)), "linear": lambda x: F.linear(
+        x, torch.ones(2, 4), torch.ones(2)
+    ),
+    "layer": lambda x: F.layer_norm(x, (4, 4)), "l1": lambda x: F.l1_loss(x, x.detach() * 2),
+    "mse": lambda x: F.mse_loss(x, x.detach() + 1, reduction="sum"),
+    "bce": lambda x: F.binary_cross_entropy_with_logits(x, torch.ones(2, 3, 4, 4)),
+    "nll": lambda x: F.nll_loss(x[:, :, 0, 0], torch.tensor([0, 2])),
+    "dense": lambda x: F.cross_entropy(x, torch.ones(2, 4, 4, dtype=torch.int64)),
+    "soft": lambda x: F.cross_entropy(x[:, :, 0, 0], torch.ones(2, 3) / 3),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_again_gives_what_the_function_gives(name):
+    call = CALLS[name]
+    replayed._known.clear()
+    found = []
+    for _ in range(3):
+        torch.manual_seed(2)
+        x = torch.randn(2, 3, 4, 4, requires_grad=True)
+        result = call(x)
+        parts = result if isinstance(result, tuple) else (result,)
+        history = [type(part.grad_fn).__name__ for part in parts]
+        views = [part._base is None for part in parts]
+        if parts[0].grad_fn is not None:
+            (parts[0] * parts[0].detach()).sum().backward()
+        values = [part.tolist() for part in parts]
+        found.append((type(result), values, history, views, x.grad is None or x.grad.tolist()))
+    assert found[0] == found[1] == found[2]
+    with torch.no_grad():
+        again = call(x)
+        parts = again if isinstance(again, tuple) else (again,)
+        assert [part.tolist() for part in parts] == values
+        assert all(part.grad_fn is None for part in parts)
 
 
 # --- writes --------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from graphc.backends.cuda.source import OLDEST, Target
 class Bed:
     """A driver whose context is current. `large`: sizes that fill a GPU; a rehearsal has small
     ones. `compile`: CUDA C (behind the prelude) to what `Driver.load` takes; `device`: in it,
-    tensors may lie on "cuda"."""
+    tensors may lie on "cuda". `seconds`: that the stage has left, as it begins."""
 
     driver: Driver
     name: str
@@ -29,6 +29,7 @@ class Bed:
     target: Target
     large: bool
     device: Callable[[], AbstractContextManager[object]]
+    seconds: float = 60.0
 
     def functions(self, text: str, *names: str) -> Mapping[str, Function]:
         """Kernels of a text."""

@@ -14,12 +14,16 @@ and a table at the end.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
+import os
+import signal
 import subprocess
 import sys
 import time
 import traceback
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +31,7 @@ from . import bed as beds
 from .results import Results, new_run, said
 
 FOLDER = Path(__file__).parent
+BEGAN = time.monotonic()
 
 
 class Stage(NamedTuple):
@@ -49,6 +54,8 @@ STAGES = (
     Stage("attention", 40, "attention beside PyTorch's"),
     Stage("bandwidth", 30, "kernels of rows, columns and elements beside a copy"),
     Stage("libraries", 40, "products by cuBLASLt, between CUDA graphs and captured in them"),
+    Stage("tuning", 45, "each way to multiply, timed: mode max-autotune"),
+    Stage("routines", 20, "linear algebra and Fourier transforms by CuPy"),
     Stage("parity", 50, "operators, modules, optimizers, by the tests of devices"),
     Stage("sanitizer", 15, "compute-sanitizer over the kernels"),
 )
@@ -85,6 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--minutes", type=float, default=9.0, help="for all stages together")
     parser.add_argument("--results", type=Path, default=FOLDER / "results.jsonl")
     parser.add_argument("--stage", choices=names, help=argparse.SUPPRESS)
+    parser.add_argument("--seconds", type=float, default=60.0, help=argparse.SUPPRESS)
     parser.add_argument("--run", type=int, default=0, help=argparse.SUPPRESS)
     return parser
 
@@ -97,17 +105,27 @@ def _run(stage: Stage, results: Results, asked: argparse.Namespace, limit: float
         return True
     command = [
         sys.executable, "-m", "tests.gpu.first_contact", "--stage", stage.name,
-        "--run", str(results.run), "--results", str(results.path),
+        "--run", str(results.run), "--results", str(results.path), "--seconds", f"{limit:.0f}",
         *(["--rehearse"] if asked.rehearse else []),
     ]
     began = time.monotonic()
+    child = subprocess.Popen(command, start_new_session=True)
     try:
-        code = subprocess.run(command, check=False, timeout=limit).returncode
+        code = child.wait(limit)
         ended = "ok" if code == 0 else f"exit status {code}"
     except subprocess.TimeoutExpired:
         ended = "stopped: it took too long"
+    finally:
+        _end(child)
     record("stage", ended=ended, seconds=round(time.monotonic() - began, 1))
     return ended != "ok"
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """What a stage has begun, tests say, would be in the way of the next one's times."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
 
 
 def _child(asked: argparse.Namespace) -> int:
@@ -116,6 +134,7 @@ def _child(asked: argparse.Namespace) -> int:
     results = Results(asked.results, asked.run)
     try:
         bed = beds.emulated() if asked.rehearse else beds.nvidia()
+        bed = replace(bed, seconds=asked.seconds - (time.monotonic() - BEGAN))
         module.run(bed, results.recorder(asked.stage, bed.name))
     except Exception as error:
         traceback.print_exc()

@@ -13,9 +13,10 @@ import graphc as torch
 import graphc.nn as nn
 import graphc.nn.functional as F
 from graphc.export import export
-from graphc.inspect.explain import Explanation, _si, explain
+from graphc.inspect.explain import Explanation, explain
 from graphc.inspect.picture import _WIDTH, _text_width, graph_svg
 from graphc.inspect.report import short_path
+from graphc.inspect.units import si
 from graphc.ir import dtypes, ops
 from graphc.ir.graph import Builder, Expr
 from graphc.ir.types import TensorType
@@ -296,7 +297,7 @@ def test_pictures_of_nothing_and_of_much() -> None:
 @pytest.mark.parametrize(("value", "text"), [(0, "0 "), (999, "999 "), (1500, "1.5 k"),
                                              (2.5e9, "2.5 G"), (7e13, "70000 G")])
 def test_prefixes(value: float, text: str) -> None:
-    assert _si(value) == text
+    assert si(value) == text
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from graphc.backends.cuda.executable import Executable
 from graphc.backends.cuda.findings import findings
 from graphc.backends.cuda.machine import GPU
 from graphc.backends.cuda.memory import CudaMemory
+from graphc.backends.cuda.routines import Routines
 from graphc.backends.cuda.source import Target
 from graphc.backends.cuda.tuning import Tuner
 from graphc.ir.graph import Node
@@ -80,9 +81,14 @@ class CudaBackend:
         self._device.activate()
         return Products(CublasLt(libraries.find(libraries.CUBLASLT, driver.version()[0])))
 
+    @functools.cached_property
+    def routines(self) -> Routines:
+        """What CuPy computes on the device."""
+        return Routines(lambda: self._device)
+
     def claims(self, node: Node, machine: Machine) -> bool:
-        """Nothing yet."""
-        return False
+        """What CuPy computes, where it is installed."""
+        return self.routines.claims(node)
 
     def computes(self, node: Node) -> bool:
         """What the table of scalars has a line for."""
@@ -105,7 +111,7 @@ class CudaBackend:
         target = self._compilers.target(self._device)
         return Executable(
             program, self.memory, self.code, target, host.table, host.cuda_graphs,
-            self._chosen(program, host, target),
+            self._chosen(program, host, target), self.routines,
         )
 
     def _chosen(self, program: Program, host: Host, target: Target) -> Chosen:

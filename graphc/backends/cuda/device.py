@@ -95,6 +95,11 @@ class Device:
         self.driver.make_current(self._context)
         self._thread.active = self
 
+    def reactivate(self) -> None:
+        """The same, where another library may have made another context current."""
+        self._thread.active = None
+        self.activate()
+
     def _begin(self) -> None:
         with self._lock:
             if self._context is None:

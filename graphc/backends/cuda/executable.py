@@ -19,6 +19,7 @@ from graphc.backends.cuda.emit import emit
 from graphc.backends.cuda.lease import Lease, Plan
 from graphc.backends.cuda.memory import CudaMemory
 from graphc.backends.cuda.remarks import remarks
+from graphc.backends.cuda.routines import Routines
 from graphc.backends.cuda.source import Source, Stage, Target
 from graphc.backends.cuda.status import guarded, kernel_checks
 from graphc.backends.cuda.steps import (
@@ -147,15 +148,15 @@ class Executable:
 
     def __init__(
         self, program: Program, memory: CudaMemory, code: Code, target: Target, table: Table,
-        graphs: str = "auto", chosen: Chosen | None = None,
+        graphs: str = "auto", chosen: Chosen | None = None, routines: Routines | None = None,
     ) -> None:
         self._chosen = chosen or Chosen()
         self.program, self.memory, self._target = program, memory, target
         self._gathered = together(program, {})
         self._kernels = Built(program, self._gathered, target, code, self._chosen)
         self._routines = {
-            number: HostRoutine(step, table) for number, step in enumerate(leaves(program.steps))
-            if isinstance(step, Routine)
+            number: HostRoutine(step, table) if routines is None else routines.of(step, table)
+            for number, step in enumerate(leaves(program.steps)) if isinstance(step, Routine)
         }
         self._constants = []
         for constant in program.constants:

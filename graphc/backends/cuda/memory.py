@@ -97,6 +97,12 @@ class CudaMemory:
             source = source.copy()
         self._launch(target, source, self.status.device, self.device.current_stream())
 
+    def look(self) -> None:
+        """Waits for the current stream and raises what failed, where anything may have."""
+        if self.status.watched:
+            self.driver.wait_for_stream(self.device.current_stream())
+            self.status.look()
+
     def synchronise(self) -> None:
         """Waits for all streams."""
         self.device.current_stream()  # the context

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from graphc.backends.cuda.driver import Driver
 from graphc.backends.cuda.graphs import LEAST, captures
+from graphc.backends.cuda.routines.run import would
 from graphc.backends.cuda.steps import (
     Either,
     HostStep,
@@ -41,6 +42,10 @@ def remarks(parts: tuple[Part, ...], choice: str, driver: Driver) -> tuple[str, 
         found.append(
             f"a library's call ends a CUDA graph, x {calls} (GRAPHC_CUDA_GRAPHS=1: is part of it)"
         )
+    by_cupy = Counter(
+        _placed(part) for part in _host_steps(parts) if part.routine.claimed
+    )
+    found += [f"CuPy runs {name}" + f" x {n}" * (n > 1) for name, n in by_cupy.items()]
     waits = Counter(_waits(parts))
     found += [f"the host waits for {name}" + f" x {n}" * (n > 1) for name, n in waits.items()]
     return (*found, *_takes(launches, driver))
@@ -82,6 +87,25 @@ def _takes(launches: Iterable[KernelLaunch], driver: Driver) -> Iterable[str]:
         yield f"local memory (spills) of a thread: {shown}{more}"
 
 
+def _placed(part: HostStep) -> str:
+    return f"{part.routine.op}{_where(part)}"
+
+
+def _where(part: HostStep) -> str:
+    return f" at {part.routine.locs[0]}" if part.routine.locs else ""
+
+
+def _host_steps(parts: Iterable[Part]) -> Iterable[HostStep]:
+    """What the host begins, or does."""
+    for part in parts:
+        if isinstance(part, HostStep):
+            yield part
+        elif isinstance(part, Loop):
+            yield from _host_steps((*part.test, *part.steps))
+        elif isinstance(part, Either):
+            yield from _host_steps((*part.then, *part.otherwise))
+
+
 def _counted(number: int, one: str, several: str) -> str:
     return f"{number} {one if number == 1 else several}"
 
@@ -90,8 +114,10 @@ def _waits(parts: Iterable[Part]) -> Iterable[str]:
     """What cuts a program, as it is written down."""
     for part in parts:
         if isinstance(part, HostStep):
-            where = f" at {part.routine.locs[0]}" if part.routine.locs else ""
-            yield f"{part.routine.op} in NumPy{where}"
+            if part.routine.claimed:
+                continue
+            cure = " (CuPy would run it on the GPU)" if would(part.routine.op) else ""
+            yield f"{part.routine.op} in NumPy{_where(part)}{cure}"
         elif isinstance(part, Loop):
             if part.flag is not None:
                 yield "a loop's flag, at each iteration"

@@ -91,6 +91,11 @@ class Status:
             for word in (0, self.device, number, 0)
         ]
 
+    @property
+    def watched(self) -> bool:
+        """Whether there are launches with Checks."""
+        return bool(self._launches)
+
     def look(self) -> None:
         """Raises what failed, once; the caller has waited for the current stream."""
         if not self._words[0]:

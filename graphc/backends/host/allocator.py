@@ -95,6 +95,12 @@ def empty(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
     return _shared.empty(shape, dtype)
 
 
+def alone(size: int) -> Array:
+    """Bytes of its own, which go back to the system with the array where there are many."""
+    memory = _allocate(size)
+    return np.ndarray((size,), _BYTE, memory.owner, memory.start)
+
+
 def _allocate(size: int) -> Allocation:
     if size >= LARGE:
         mapped = mmap.mmap(-1, size)

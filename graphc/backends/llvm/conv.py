@@ -16,6 +16,7 @@ from graphc.backends.llvm.conv_geometry import (
     Words,
     product,
 )
+from graphc.backends.llvm.conv_planes import asks_for_planes, emit_planes, planes_symbol
 from graphc.backends.llvm.conv_tables import table_bytes
 from graphc.backends.llvm.gemm_descriptor import Word, begin_request
 from graphc.backends.llvm.microkernel import Tile
@@ -138,8 +139,15 @@ class Request:
 
 def emit_forward(module: Module, tile: Tile) -> None:
     """Defines the driver of `conv`."""
+    emit_planes(module, tile)
     f = module.function(f"void {conv_symbol('conv', tile)}(ptr %request)")
     r = Request(f, tile)
+    planes, product_ = f.label("planes"), f.label("product")
+    f.cond_br(asks_for_planes(f, r.words, r.channels, r.outputs), planes, product_)
+    f.block(planes)
+    f.call("void", planes_symbol(tile), "ptr %request")
+    f.ret()
+    f.block(product_)
     r.set_groups(f.mul(r.outputs, r.filter), f.mul(r.channels, r.pixels))
     r.write_input_window()
     r.contract(

@@ -173,6 +173,9 @@ class Memory(Indices):
             return self._load_contiguous(access, live, fill)
         if where.stride == -1 and where.general is None and live is None:
             return self._load_reversed(access)
+        even = where.stride == 2 and where.general is None and not lanes % 2
+        if even and dtype.itemsize in (4, 8):
+            return self._load_even(access, live, fill)
         pointers = self._lane_addresses(access)
         return self._gather(dtype, pointers, live, fill)
 
@@ -197,6 +200,43 @@ class Memory(Indices):
         self.module.declare(f"declare {kind} {name}(ptr, i32, <{lanes} x i1>, {kind})")
         arguments = f"ptr {address}, i32 {align}, <{lanes} x i1> {live}, {kind} {fill}"
         return self._to_register(self.fn.let(f"call {kind} {name}({arguments})"), dtype, lanes)
+
+    def _load_even(self, access: Access, live: str | None, fill: str) -> str:
+        """Every other element: two registers, which meet in the odd element that nobody wants, so
+        that nothing behind the last lane is read. A gather would take a lane at a time."""
+        dtype, lanes = access.dtype, self.lanes
+        kind, bits = memory_type(dtype, lanes), f"<{lanes} x i1>"
+        first = str(self.address(access.buffer, access.where).value)
+        half = lanes // 2
+        element, last = memory_type(dtype), lanes - 1
+        second = self.fn.let(f"getelementptr {element}, ptr {first}, i64 {last}", "p")
+        # lane i is element 2 * i: of the second register, which begins at the last of the first,
+        # its odd ones
+        found = []
+        for address, odd in ((first, 0), (second, 1)):
+            if live is None:
+                found.append(self.fn.load(address, kind, dtype.itemsize))
+                continue
+            spread = [
+                half * odd + at // 2 if at % 2 == odd else lanes for at in range(lanes)
+            ]
+            mask = self._shuffled(bits, live, "zeroinitializer", spread)
+            name = f"@llvm.masked.load.{suffix(dtype, lanes, memory=True)}.p0"
+            self.module.declare(f"declare {kind} {name}(ptr, i32, {bits}, {kind})")
+            arguments = f"ptr {address}, i32 {dtype.itemsize}, {bits} {mask}, {kind} poison"
+            found.append(self.fn.let(f"call {kind} {name}({arguments})"))
+        order = [2 * lane for lane in range(half)]
+        order += [lanes + 2 * lane + 1 for lane in range(half)]
+        text = self._shuffled(kind, *found, order)
+        if live is None:
+            return text
+        return self.operations(lanes).select(live, dtype, text, fill)
+
+    def _shuffled(self, kind: str, a: str, b: str, order: list[int]) -> str:
+        lanes = ", ".join(f"i32 {lane}" for lane in order)
+        return self.fn.let(
+            f"shufflevector {kind} {a}, {kind} {b}, <{len(order)} x i32> <{lanes}>"
+        )
 
     def _load_reversed(self, access: Access) -> str:
         dtype, lanes = access.dtype, self.lanes

@@ -13,6 +13,7 @@ import numpy as np
 
 from graphc.backends.host.watched import Steps, Watch
 from graphc.backends.llvm import words
+from graphc.backends.llvm.arenas import SHARED, Share
 from graphc.backends.llvm.build_stats import BuildStats
 from graphc.backends.llvm.frame import Frame
 from graphc.backends.llvm.library import Library
@@ -81,24 +82,38 @@ def _python(name: str) -> int:
 
 
 class _Lease:
-    """What one call needs for itself: a block of words, and an arena."""
+    """What one call needs for itself: a block of words, and an arena, which is the program's own
+    where it is small, and else `shared` by all while no call has it."""
 
-    def __init__(self, words: int, memory: Memory) -> None:
-        self.memory = memory
+    def __init__(self, words: int, memory: Memory, share: Share) -> None:
+        self.memory, self.share = memory, share
         self.block = (ctypes.c_int64 * words)()
         self.address = ctypes.addressof(self.block)
         self.arena = np.empty(0, np.uint8)
-        self.workers = 0  # chunks that have scratch at a time
+        self.shared = False
+        self.workers = 0  # chunks that have scratch at a time; 0: there is no arena
 
     def lay_out(self, arena: int, scratch: int, workers: int) -> None:
         """Makes room for the arena and for scratch behind it, plus what unmasked reads may
         overrun."""
-        if self.arena.size < arena + scratch + 3 * ARENA_ALIGNMENT:
-            self.arena = np.empty(arena + scratch + 3 * ARENA_ALIGNMENT, np.uint8)
+        size = arena + scratch + 3 * ARENA_ALIGNMENT
+        if size >= SHARED:
+            self.arena, self.shared = self.share.take(size), True
+        elif self.arena.size < size:
+            self.arena = np.empty(size, np.uint8)
         start = _aligned(self.memory.address(self.arena))
         self.block[words.ARENA] = start
         self.block[words.SCRATCH] = _aligned(start + arena)
         self.block[words.WORKERS] = self.workers = workers
+
+    def end(self) -> None:
+        """The call is over."""
+        if self.shared:
+            self.share.give_back(self.arena)
+            self.arena, self.shared, self.workers = _NO_ARENA, False, 0
+
+
+_NO_ARENA = np.empty(0, np.uint8)
 
 
 def _aligned(address: int) -> int:
@@ -126,6 +141,7 @@ class Executable:
         # by the dims, and the number of threads: see _bytes
         self._sizes: dict[tuple[int, ...], tuple[int, int, int]] = {}
         self._leases: list[_Lease] = []
+        self._share = Share()
         self._buffers = frame.inputs + frame.outputs
 
     @functools.cached_property
@@ -162,7 +178,7 @@ class Executable:
             if self._run(lease.address):
                 raise self.failure(lease)
         finally:
-            self._leases.append(lease)
+            self.give_back(lease)
 
     def trace(
         self,
@@ -182,7 +198,7 @@ class Executable:
             if not run_traced(program, self.library, self.memory, block, before, after):
                 raise self.failure(lease)
         finally:
-            self._leases.append(lease)
+            self.give_back(lease)
 
     def _watched(
         self, watch: Watch, inputs: Sequence[Array], outputs: Sequence[Array], dims: Sequence[int]
@@ -258,6 +274,7 @@ class Executable:
 
     def give_back(self, lease: _Lease) -> None:
         """The call is over."""
+        lease.end()
         self._leases.append(lease)
 
     def point(self, lease: _Lease, buffer: int, array: Array) -> None:
@@ -285,7 +302,7 @@ class Executable:
 
     def _new_lease(self) -> _Lease:
         room = self._layout.words + self._buffers + self.frame.inputs
-        lease = _Lease(room, self.memory)
+        lease = _Lease(room, self.memory, self._share)
         if self._callbacks is not None:
             lease.block[words.CALLBACK] = self._callbacks.address
         for position, constant in enumerate(self.frame.constants):

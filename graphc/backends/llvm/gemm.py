@@ -21,7 +21,13 @@ from graphc.backends.llvm.gemm_stages import (
     run_symbol,
     take_slot,
 )
-from graphc.backends.llvm.microkernel import MR, Tile, emit_kernel_table, emit_microkernels
+from graphc.backends.llvm.microkernel import (
+    MR,
+    Tile,
+    emit_kernel_table,
+    emit_microkernels,
+    emit_run_kernels,
+)
 from graphc.backends.llvm.text import Function, Module, Value
 from graphc.ir.kernel.blocking import POINTER_BYTES
 
@@ -41,6 +47,7 @@ def emit_gemm(module: Module, tile: Tile) -> None:
     """Defines the driver, its plan and its microkernels."""
     emit_microkernels(module, tile)
     emit_kernel_table(module, tile, "@graphc_tiles", "tile", "internal")
+    emit_run_kernels(module, tile)
     emit_plan(module, tile)
     _emit_finish_tile(module, tile)
     _emit_product(module, tile)
@@ -126,9 +133,10 @@ def _emit_chunk(module: Module, tile: Tile) -> None:
 
 @contextmanager
 def panels(
-    f: Function, tile: Tile, columns: Value, in_place: str
+    f: Function, tile: Tile, columns: Value, in_place: str, first: Value = 0
 ) -> Iterator[tuple[Value, Value, Value, str]]:
-    """A loop over the panels of `columns` columns: yields (first column, width, class, is tail).
+    """A loop over the panels of `columns` columns, from the `first` on: yields (first column,
+    width, class, is tail).
 
     Packed panels are 4 registers wide as long as that many remain (rounded up), then 2, then 1. In
     place (an i1) the last columns that fill no register are a panel of their own, the tail.
@@ -141,7 +149,7 @@ def panels(
     tail = f.let(f"and i1 {in_place}, {f.cmp('ne', f.mod(columns, tile.lanes), 0)}")
     total = f.add(count, f.let(f"zext i1 {tail} to i64"))
     two = f.cmp("sge", rest, 2)
-    with f.loop(0, total) as panel:
+    with f.loop(first, total) as panel:
         index = f.sub(panel, whole)
         full = f.cmp("slt", index, 0)
         double = f.let(f"and i1 {two}, {f.cmp('eq', index, 0)}")
@@ -244,12 +252,27 @@ class _ProductContext:
         last = f.cmp("eq", f.add(number, 1), "%block_end")
         last = f.let(f"and i1 {last}, {f.cmp('ne', '%finish', 0)}")
         padded = round_up(f, columns, tile.lanes)
+        runs = self._panels_in_a_run(columns, last)
         with f.loop("%m", "%m_end", MR) as m:
             rows = f.smin(f.sub("%m_end", m), MR)
             a = f.gep(left, f.mul(m, self.tile_row), "i8")
-            row_kind = f.mul(_row_class(f, rows), len(tile.widths))
+            row_class = _row_class(f, rows)
+            row_kind = f.mul(row_class, len(tile.widths))
             area_row = f.mul(f.sub(m, "%m"), padded)
-            with panels(f, tile, columns, self.in_place) as (j, width, kind, is_tail):
+            with f.when(f.cmp("sgt", runs, 0)):
+                f.call(
+                    "void",
+                    f.load(f.gep("@graphc_runs", row_class, "ptr"), "ptr", 8),
+                    *(f"i64 {v}" for v in (runs, block.steps)),
+                    f"ptr {a}",
+                    f"i64 {self.row_bytes}",
+                    f"i64 {self.step_bytes}",
+                    f"ptr {base}",
+                    f"i64 {f.mul(self.d[Word.RIGHT_K], tile.bytes)}",
+                    f"ptr {f.gep('%sums', area_row, tile.element)}",
+                    *(f"i64 {v}" for v in (rows, more)),
+                )
+            with panels(f, tile, columns, self.in_place, runs) as (j, width, kind, is_tail):
                 pitch = f.mul(width, tile.lanes)
                 b, b_step = self._panel(base, tail, block, (n, j, pitch, is_tail))
                 c = f.gep("%sums", f.add(area_row, f.mul(j, MR)), tile.element)
@@ -277,6 +300,15 @@ class _ProductContext:
                         f"ptr {c}",
                         f"i64 {pitch}",
                     )
+
+    def _panels_in_a_run(self, columns: Value, last: str) -> Value:
+        """How many panels, from the first on, one call multiplies: all of full width, where B is
+        read in place, and the sums wait for further blocks."""
+        f = self.f
+        dense = f.let(f"and i1 {self.in_place}, {f.cmp('eq', self.d[Word.POINTER_COLUMNS], 0)}")
+        waits = f.let(f"and i1 {self.waits}, {f.let(f'xor i1 {last}, true')}")
+        whole = f.floordiv(columns, self.tile.columns)
+        return choose(f, f.let(f"and i1 {dense}, {waits}"), whole, 0)
 
     def _panel(
         self, base: str, tail: str, block: Block, panel: tuple[Value, Value, Value, str]

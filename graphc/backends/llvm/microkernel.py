@@ -160,6 +160,54 @@ def _emit_kernel(module: Module, tile: Tile, rows: int, width: int, by_pointers:
     _emit_result(f, tile, loop.close([offset, b, *sums])[2:])
 
 
+def run_parameters() -> str:
+    """Parameters of a run kernel: those of a tile kernel, for `count` panels of full width, side by
+    side where they lie in B, and one after the other, MR rows each, in c."""
+    return (
+        "i64 %count, i64 %steps, ptr noalias readonly %a, i64 %a_row, i64 %a_step, "
+        "ptr noalias readonly %b, i64 %b_step, ptr noalias %c, i64 %rows, i64 %accumulate"
+    )
+
+
+def emit_run_kernels(module: Module, tile: Tile) -> None:
+    """Defines the kernels "run" and their table @graphc_runs, one per row class.
+
+    Where few steps of many columns are multiplied at a time, a call per tile would cost more than
+    the tile: memory is then read no faster than at half its speed.
+    """
+    for rows in ROW_CLASSES:
+        _emit_run(module, tile, rows)
+    names = [f"ptr @graphc_run_{rows}_{tile.accumulator}" for rows in ROW_CLASSES]
+    array = f"[{len(names)} x ptr] [{', '.join(names)}]"
+    module.globals.append(f"@graphc_runs = internal constant {array}")
+
+
+def _emit_run(module: Module, tile: Tile, rows: int) -> None:
+    symbol = f"@graphc_run_{rows}_{tile.accumulator}"
+    f = module.function(f"void {symbol}({run_parameters()})", "internal")
+    places = row_addresses(f, rows)
+    more, width = f.let("icmp ne i64 %accumulate, 0"), tile.vectors
+    zeros = [(tile.vector, tile.zero())] * (rows * width)
+    panels = f.carry_loop(0, "%count", 1, [("ptr", "%b"), ("ptr", "%c")])
+    b_start, c = panels.values
+    loop = f.carry_loop(0, "%steps", 1, [("i64", "0"), ("ptr", b_start), *zeros])
+    offset, b, *sums = loop.values
+    at = [f.gep(b, index * tile.lanes, tile.element) for index in range(width)]
+    columns = [f.load(place, tile.vector, tile.bytes) for place in at]
+    sums = _multiply(f, tile, (places, offset), columns, sums)
+    offset = f.let(f"add i64 {offset}, %a_step")
+    b = f.let(f"getelementptr i8, ptr {b}, i64 %b_step")
+    for index, total in enumerate(loop.close([offset, b, *sums])[2:]):
+        place = f.gep(c, index * tile.lanes, tile.element)
+        old = f.load(place, tile.vector, tile.bytes)
+        added = tile.add(f, total, old)
+        total = f.let(f"select i1 {more}, {tile.vector} {added}, {tile.vector} {total}")
+        f.store(total, tile.vector, place, tile.bytes)
+    next_c = f.gep(c, MR * tile.columns, tile.element)
+    panels.close([f.gep(b_start, tile.columns, tile.element), next_c])
+    f.ret()
+
+
 def row_addresses(f: Function, rows: int) -> list[str]:
     """One pointer per row; a class's last row may be missing, then the one before stands in."""
     places = ["%a"]

@@ -163,6 +163,22 @@ def _layer_norm(types: Types, *, normalized_dims: Sequence[int], eps: float) -> 
     return run
 
 
+def _dot_general(
+    types: Types, *, batch_a: Sequence[int], batch_b: Sequence[int], contract_a: Sequence[int],
+    contract_b: Sequence[int], tf32: bool = False,
+) -> Function | None:
+    """Of matrices, one dim of each summed over; the second may be turned, as a layer's weight."""
+    ranks = [len(t.shape) for t in types]
+    if batch_a or batch_b or tf32 or ranks != [2, 2] or tuple(contract_a) != (1,) or (
+        types[0].dtype.is_complex
+    ):
+        return None
+    product = np.matmul
+    if tuple(contract_b) == (1,):
+        return lambda a, b: product(a, b.T)
+    return product if tuple(contract_b) == (0,) else None
+
+
 # --- lookups -------------------------------------------------------------------------------------
 
 
@@ -188,7 +204,7 @@ TABLE: dict[str, Make] = {
     "amax": _extremum(np.maximum), "amin": _extremum(np.minimum),
     "relu": _relu, "sigmoid": _sigmoid, "full": _full, "iota": _iota,
     "softmax": _softmax, "log_softmax": _log_softmax, "layer_norm": _layer_norm,
-    "index": _index,
+    "index": _index, "dot_general": _dot_general,
     "cross_entropy": bound_losses.cross_entropy,
     "max_pool": bound_windows.max_pool, "conv": bound_windows.conv,
 }

@@ -64,6 +64,20 @@ def max_pool(
     return run
 
 
+_CACHED = 1 << 14  # elements of an image's columns
+
+
+def _one_by_one(parts: Array, weight: Array, shape: tuple[int, ...]) -> Array:
+    """The products of a weight with the columns of each image, [N, 1, C, *kernel, *out]."""
+    buffer = np.empty(parts.shape[2:], parts.dtype)
+    flat = buffer.reshape(shape)
+    found = np.empty((parts.shape[0], weight.shape[0], shape[1]), parts.dtype)
+    for image, out in zip(parts, found, strict=True):
+        np.copyto(buffer, image[0])
+        np.matmul(weight, flat, out)
+    return found
+
+
 def conv(
     types: Types, *, stride: Ints, pad_low: Ints, pad_high: Ints, dilation: Ints, groups: int,
     tf32: bool = False,
@@ -95,6 +109,9 @@ def conv(
     padded = (count, shape[1], *whole) if any(pad_low) or any(pad_high) else None
     inside: Any = (Ellipsis, *[slice(a, a + n) for a, n in zip(pad_low, space, strict=True)])
 
+    # columns of one image at a time stay in the cache; they are the same products
+    alone = count > 1 and groups == 1 and columns[2] * columns[3] > _CACHED
+
     def run(x: Array, w: Array) -> Any:
         if padded is not None:
             wide = np.zeros(padded, dtype)
@@ -103,6 +120,8 @@ def conv(
         elif not x.flags.c_contiguous:
             x = np.ascontiguousarray(x)
         parts = np.ndarray(view, dtype, x, 0, strides)
+        if alone:
+            return _one_by_one(parts, w.reshape(rows[1:]), columns[2:]).reshape(result)
         return np.matmul(w.reshape(rows), parts.reshape(columns)).reshape(result)
 
     return run

@@ -52,6 +52,8 @@ def prepare(
     if op.elementwise and len(types) == 1:
         return (_quiet_one if silent else _one)(function, flat)
     order = laid_out if op.keeps_order else row_major
+    if order is laid_out and len(types) == 1 and len(results) == 1:
+        return _one(function, False)
     left = op.family in AS_LEFT and not op.in_its_order
     if left or (flat and order is row_major):
         return _unordered(function)

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...frontend import state_version
 from ...nn.modules.module import Module
+from ...on_demand import names_so_far
 from ...optim.optimizer import Optimizer
 from . import c_attributes, own_objects, schedules, tensor_attributes
 from .kinds import Kind, full_name, has_field, is_plain, kind_of
@@ -279,10 +280,10 @@ def _registered(observer: Observer, obj: Any, name: str, path: str) -> Any:
 
 
 def _module(observer: Observer, module: Any, name: str) -> Any:
-    namespace = module.__dict__
+    namespace = names_so_far(module)
     path = f"{observer.path(module)}.{name}" if observer.is_known(module) else name
-    if name == "__dict__":
-        return observer.know(namespace, path)
+    if name == "__dict__":  # graphc's import what is missing
+        return observer.know(observer.plainly(getattr, (module, name), {}), path)
     late = namespace.get("__getattr__")
     own = module.__name__.split(".")[0] == "graphc"
     if own and late is not None and name not in namespace:

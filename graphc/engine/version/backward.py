@@ -56,6 +56,7 @@ class CompiledBackwardPlan:
         self.sources: list[tuple[int, Tensor]] = pairs
         self.gradients = [g for g in backward.gradients if g is not None]
         self.all_gradients = (True,) * len(self.gradients)
+        self.split = split
         self.saved: Sequence[tuple[str, int]] = split.saved
         self.parts = parts
         self.inner = backward.inner

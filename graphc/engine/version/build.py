@@ -13,6 +13,7 @@ from .. import pipeline
 from ..built import Allocate, Built, Engine
 from ..capture.recording import Recording
 from ..devices import backend_at
+from ..limit import limit_of
 from ..mode import Mode
 from .backward import CompiledBackwardPlan
 from .parts import Parts, behind
@@ -23,13 +24,16 @@ from .version import Specialisation
 def build(
     recording: Recording, name: str, backend: str, mode: Mode, shared: SharedBuilds | None
 ) -> Specialisation:
-    """The version that a recording says. `shared`: what equal Modules were compiled to."""
+    """The version that a recording says. `shared`: what equal Modules were compiled to. Raises
+    MemoryLimitError for one that needs more than the mode's bytes."""
     traced, place = recording.traced, recording.trace.place or None
     graph, settings = traced.graph, mode.config()
     chosen = backend_at(place, backend)
     options: dict[str, Any] = {
         "config": settings, "mutated": traced.mutated, "name": name, "backend": chosen,
     }
+    if mode.max_memory is not None:
+        options["limit"] = limit_of(traced, mode.max_memory)
     if settings.check >= 2:
         options["example"] = example_inputs(traced)
     allocate = backends.get(chosen).memory.allocate
@@ -77,9 +81,11 @@ def _build_joint(
     and a loss, only the loss may ever be differentiated.
     """
     late = {key: options[key] for key in ("config", "backend")}
+    limit = options.get("limit")
 
     def build(reduced: Graph) -> Built:
-        return pipeline.build(reduced, name=f"{options['name']}_backward", **late)
+        room = None if limit is None else limit.of_backward(split).of_part(reduced)
+        return pipeline.build(reduced, name=f"{options['name']}_backward", limit=room, **late)
 
     several = len(graph.inputs) - inputs > 1
     forward, reverse, split = pipeline.build_pair(graph, inputs, outputs, late=several, **options)

@@ -7,6 +7,7 @@ from typing import Any
 
 from graphc.ir import ops
 
+from ..context import local
 from ..dispatch import apply
 from ..ownership import own
 from ..tensor import Tensor, current
@@ -71,13 +72,19 @@ def laid_out_as(
 
 def contiguous(input: Tensor, memory_format: Any = contiguous_format) -> Tensor:
     """The tensor itself if its memory is row-major without gaps, else a copy that is."""
+    if memory_format is contiguous_format and input._trace is None and local.trace is None and (
+        input._array.flags.c_contiguous
+    ):
+        return input
     if memory_format in (channels_last, channels_last_3d):
         return _channels_last(input)
     if is_contiguous(input):
         return input
     sizes = shape(input)
     flat: Tensor = apply(ops.reshape, input, shape=(input._type.elements,))
-    result: Tensor = apply(ops.reshape, _copied(flat), shape=sizes)
+    # eager mode has copied already where the elements did not follow each other
+    alone = flat._trace is None and flat._base is None
+    result: Tensor = apply(ops.reshape, flat if alone else _copied(flat), shape=sizes)
     return own(result, ())
 
 

@@ -16,6 +16,7 @@ from graphc.ir.memory import on_host
 from .. import promote
 from ..context import local
 from ..dispatch import apply, constant, inplace
+from ..eager import is_plain
 from ..errors import located
 from ..known import values
 from ..numbers import is_traced_number, plain_size
@@ -349,6 +350,13 @@ def take(x: Tensor, tensors: list[Tensor], dim: int) -> Tensor:
 
 def setitem(self: Tensor, index: Any, value: Any) -> None:
     """x[index] = value, written into x's memory."""
+    key = _recall_key(self, index)
+    if key is not None and type(value) in (int, float):
+        view = recall(key, self)
+        if view is not None and view._array.dtype.char in "fd" and is_plain(view):
+            view._array.fill(fitting(value, view.dtype))
+            view._storage.version += 1
+            return
     masked = _single_mask(self, index)
     if masked is not None and _is_scalar(value):
         _fill_masked(self, masked, value)
@@ -357,6 +365,8 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     source = _source(value, self)
     if not selection.tensors:
         view = selection.view
+        if key is not None:
+            note(key, self, view)
         _require_fit(source, shape(view))
         if shape(source) == shape(view):  # one that is spread may be a part
             check_apart(view, source)

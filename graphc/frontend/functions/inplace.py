@@ -14,14 +14,12 @@ from graphc.ir.op import Op
 from .. import promote
 from ..context import local
 from ..dispatch import inplace
-from ..eager import is_writable, write_two
+from ..eager import is_plain, write_two
 from ..errors import kind_name, located
 from ..history import requires_grad
 from ..overlap import check_apart
 from ..placement import Pinned
-from ..storage import readers
 from ..tensor import Tensor
-from ..values import Eager
 from . import (
     cumulative,
     gathering,
@@ -104,18 +102,9 @@ def _distinct(x: Tensor) -> Tensor:
     return x
 
 
-def _is_plain(x: Tensor) -> bool:
-    """Whether all that a write to a tensor means is new numbers and a higher version."""
-    return (
-        local.trace is None and local.counted is None and Eager.elsewhere is None
-        and not readers and x._trace is None and is_writable(x)
-        and not (local.grad and requires_grad(x))
-    )
-
-
 def zero_(self: Tensor) -> Tensor:
     """Fill with zeros."""
-    if _is_plain(self):
+    if is_plain(self):
         self._array.fill(0)
         self._storage.version += 1
         return self
@@ -125,7 +114,7 @@ def zero_(self: Tensor) -> Tensor:
 
 def fill_(self: Tensor, value: Any) -> Tensor:
     """Fill with one value: a number or a 0-d tensor."""
-    if type(value) in (int, float) and _is_plain(self) and self._array.dtype.char in "fd":
+    if type(value) in (int, float) and is_plain(self) and self._array.dtype.char in "fd":
         self._array.fill(fitting(value, self.dtype))
         self._storage.version += 1
         return self
@@ -156,7 +145,7 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
         raise TypeError(located(
             f"copy_(): argument 'other' (position 1) must be Tensor, not {kind_name(src)}"
         ))
-    if _is_plain(self) and src._trace is None:
+    if is_plain(self) and src._trace is None:
         to, of = self._array, src._array
         if to.dtype is of.dtype and to.shape == of.shape and not (
             np.may_share_memory(to, of) or (local.grad and requires_grad(src))

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from ..dim import Size, evaluate
 from ..machine import Machine
 from .blocking import (
     ALIGN,
+    MOST_SLOTS,
     POINTER_BYTES,
     Blocking,
     Condition,
@@ -24,6 +25,7 @@ from .blocking import (
     quotient_up,
     tiled,
 )
+from .plan_planes import by_planes, offsets_bytes, strips
 from .templates import Convolution
 
 DIRECT_POSITIONS = 96  # images at least this large are read in place by a weight's gradient
@@ -150,11 +152,36 @@ class _Planner:
         )
 
     def _forward(self) -> Iterator[Blocking]:
+        if self._is_by_planes():
+            yield self._by_planes()
+            return
         k = self.channels * self.window.taps
         n = self.images * self.window.positions
         work = self._table(self.tiling.block_k)
         request = self._request(self.outputs, n, k, self.left_same, k, 1, work, 0)
         yield self._positions(request, self.window, self.channels)
+
+    def _is_by_planes(self) -> bool:
+        w = self.window
+        flat = (w.input[0], w.size[0], w.out[0], w.step[0]) == (1, 1, 1, 1) and w.low[0] == 0
+        sizes = (self.images, self.groups, self.outputs, *w.input, *w.size, *w.out)
+        return bool(
+            by_planes(self.channels, self.outputs) and self.left_same and self.right_same
+            and flat and min(sizes) > 0
+        )
+
+    def _by_planes(self) -> Blocking:
+        w = self.window
+        plan = strips(
+            self.images * self.groups, w.out[1:], w.size[1:], w.step[1:], w.dilation[1:],
+            self.lanes, self.itemsize,
+        )
+        nothing = Blocking(*(0 for _ in fields(Blocking)))
+        return replace(
+            nothing, chunks=plan.chunks, chunk_m=1, chunk_n=plan.rows * w.out[2],
+            chunks_at=offsets_bytes(w.taps), chunk_scratch=plan.scratch,
+            slots=min(plan.chunks, MOST_SLOTS),
+        )
 
     def _input_grad(self) -> Iterator[Blocking]:
         """One contraction per remainder of a coordinate by the stride; with several, their results

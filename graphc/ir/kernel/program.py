@@ -164,7 +164,8 @@ class Program:
     `dims` are the program's named dims. `outputs_in_place` maps an output index to the input
     whose buffer it is written into (a parameter update); the caller then passes that buffer.
     Steps from `first_visible_write` on may write buffers that the user sees; every Check and
-    Routine that can fail comes before it.
+    Routine that can fail comes before it. `again`: how many steps were added that compute values
+    once more, so that the arena is smaller.
     """
 
     name: str
@@ -176,6 +177,7 @@ class Program:
     arena_bytes: Size
     outputs_in_place: dict[int, int] = field(default_factory=dict)
     first_visible_write: int = 0
+    again: int = 0
 
 
 # fetch(buffer, NumPy dtype, elements): what is in a program's buffer now, as a flat array

@@ -8,7 +8,7 @@ every value costs its bytes to keep; values that must not be computed twice hang
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,11 +32,15 @@ class Split:
     saved: tuple[tuple[str, int], ...]
 
 
-def split(graph: Graph, forward_inputs: int, forward_outputs: int) -> Split:
+def split(
+    graph: Graph, forward_inputs: int, forward_outputs: int,
+    again: Collection[Node] = frozenset(),
+) -> Split:
     """Cut a joint graph in two.
 
     Its first `forward_inputs` inputs are the forward's, the others cotangents; its first
-    `forward_outputs` outputs are the forward's, the others gradients.
+    `forward_outputs` outputs are the forward's, the others gradients. `again`: dear values that may
+    be computed twice all the same.
     """
     results, gradients = graph.outputs[:forward_outputs], graph.outputs[forward_outputs:]
     cotangents = graph.inputs[forward_inputs:]
@@ -45,7 +49,7 @@ def split(graph: Graph, forward_inputs: int, forward_outputs: int) -> Split:
     if late:
         raise ValueError(f"forward output {late[0]!r} depends on a cotangent")
     frontier = _frontier(graph, gradients, backward_only)
-    anchored = _anchors(graph, results)
+    anchored = _anchors(graph, results).difference(again)
     saved = _minimum_cut(graph, frontier, anchored, set(results))
     return _build(graph, saved, forward_inputs, forward_outputs)
 

@@ -7,12 +7,15 @@ from typing import Any
 from ...frontend import functions as T
 from ...frontend import promote
 from ...frontend.autocast import listed
+from ...frontend.context import local
 from ...frontend.dispatch import apply
 from ...frontend.errors import located
 from ...frontend.grad_mode import no_grad
 from ...frontend.ownership import owns_result
+from ...frontend.random_state import draw
 from ...frontend.replayed import replayed
 from ...frontend.tensor import Tensor
+from ...frontend.values import Eager
 from ...ir import ops
 
 
@@ -274,6 +277,11 @@ def _check_probability(p: float) -> None:
 
 def _kept(input: Tensor, p: float) -> Tensor:
     """1 with probability 1 - p, else 0, drawn in the order of the input's memory as torch does."""
+    if local.trace is None and Eager.elsewhere is None and input.is_contiguous():
+        drawn: Tensor = draw(
+            "bernoulli", shape=tuple(input.shape), p=float(1 - p), dtype=input.dtype
+        )
+        return drawn
     shape, order = tuple(input.shape), list(range(input.dim()))
     if not input.is_contiguous():
         strides = input.stride()

@@ -40,6 +40,16 @@ CASES = [
     Conv(2, 2, (6, 6), 3, (2, 2), pad=(3, 3)),  # padding beyond the window
     Conv(2, 3, (7, 9), 4, (3, 3), (1, 2), (0, 1)),
 ]
+PLANES = [  # groups of one channel: strips of planes
+    Conv(2, 3, (70, 90), 3, (3, 3), pad=(1, 1), groups=3),  # several strips of a plane
+    Conv(2, 3, (71, 93), 3, (3, 3), (2, 2), (1, 1), groups=3),  # pairs of columns
+    Conv(1, 40, (7, 7), 40, (3, 3), pad=(1, 1), groups=40),
+    Conv(2, 5, (9, 50), 5, (3, 7), (1, 3), (2, 4), (2, 2), groups=5),  # gathered columns
+    Conv(1, 2, (12, 20), 10, (5, 2), (3, 2), (0, 1), (1, 3), groups=2),  # five outputs each
+    Conv(3, 4, (33,), 4, (4,), (2,), (3,), groups=4),
+    Conv(1, 2, (5000,), 2, (3,), groups=2),
+    Conv(2, 1, (9, 5), 3, (3, 3), pad=(3, 3)),
+]
 
 
 def check(case: Conv, kind: str, target: Target | None = None, threads: int = 1) -> np.ndarray:
@@ -77,6 +87,14 @@ def reference(case: Conv, kind: str, operands: list[np.ndarray]) -> np.ndarray:
 def test_every_kind(case: Conv) -> None:
     for kind in KINDS:
         check(case, kind)
+
+
+@pytest.mark.parametrize("case", PLANES, ids=lambda c: f"{c.input}-{c.window}-{c.stride}")
+def test_groups_of_one_channel(case: Conv) -> None:
+    for target in (None, *narrow_targets()):
+        results = [check(case, "conv", target, threads) for threads in (1, 4)]
+        assert results[0].tobytes() == results[1].tobytes()
+    check(replace(case, dtype=dtypes.f64), "conv")
 
 
 @pytest.mark.parametrize("dtype", [dtypes.f64, dtypes.bf16, dtypes.f16], ids=str)
@@ -121,6 +139,7 @@ def test_epilogue_sees_image_channel_and_position() -> None:
     for case, kind in (
         (Conv(5, 8, (4, 4), 70, (3, 3), pad=(1, 1)), "conv"),
         (Conv(2, 3, (14, 14), 8, (3, 3), pad=(1, 1)), "conv"),
+        (Conv(2, 6, (40, 150), 12, (3, 3), pad=(1, 1), groups=6), "conv"),
         (Conv(2, 6, (14, 14), 8, (3, 3), (2, 2), (1, 1)), "conv_input_grad"),
         (Conv(2, 6, (9, 9), 8, (3, 3), (1, 1), (1, 1), groups=2), "conv_input_grad"),
     ):

@@ -24,7 +24,7 @@ EVERY = [d.name for d in dtypes.ALL]
 
 @pytest.mark.parametrize("dtype", EVERY)
 @pytest.mark.parametrize(
-    "index", ("v", "3*v", "99 + -1*v", "v // 4", "v % 7", "v*0", "(v*37) % 100")
+    "index", ("v", "2*v", "3*v", "99 + -1*v", "v // 4", "v % 7", "v*0", "(v*37) % 100")
 )
 def test_loads(dtype: str, index: str) -> None:
     for size in (1, 16, 27, 80):

@@ -29,6 +29,11 @@ SHAPES = [
     (2, 48, 33, 70),  # many small products
     (33, 17, 0, 1),  # empty sums
     (31, 97, 800, 2),
+    (1, 2131, 140, 1),  # a stream: few rows meet a large right operand
+    (2, 5003, 60, 1),
+    (4, 300, 1003, 1),
+    (5, 2100, 131, 2),
+    (23, 67, 4100, 1),
 ]
 
 
@@ -76,7 +81,8 @@ def test_dtypes(dtype: dtypes.DType, acc: dtypes.DType | None) -> None:
 
 @pytest.mark.parametrize("target", narrow_targets(), ids=lambda t: f"{t.vector_bytes} bytes")
 def test_narrow_registers(target: Target) -> None:
-    for shape in [(7, 65, 9, 2), (13, 130, 400, 1), (100, 75, 1000, 1), (300, 200, 300, 1)]:
+    for shape in [(7, 65, 9, 2), (13, 130, 400, 1), (100, 75, 1000, 1), (300, 200, 300, 1),
+                  (1, 2131, 140, 1), (3, 2131, 140, 1)]:
         for a_t, b_t in LAYOUTS:
             product(Gemm(*shape, a_t=a_t, b_t=b_t), target)
     product(Gemm(64, 65, 400, dtype=dtypes.f64), target)
@@ -88,6 +94,7 @@ def test_narrow_registers(target: Target) -> None:
     [
         Gemm(300, 200, 300, b_t=True),
         Gemm(10, 12, 40000),  # k split
+        Gemm(3, 5003, 61),  # a stream
         Gemm(64, 32, 64, batch=48, a_t=True),
         Gemm(520, 130, 600, dtype=dtypes.bf16, acc=dtypes.f32),
     ],

@@ -38,6 +38,7 @@ from graphc.ir.types import TensorType
 _CLEARLY = 0.98  # of the usual way's time: what takes longer is not worth another way
 _RANDOM = 1 << 20  # numbers of an operand that are drawn; they repeat
 _REFUSED = (CublasError, CudaError, NvrtcError)
+_NO_MEMORY = "there is no memory for its operands"
 _SHOWN = 4  # ways that a line shows besides the one taken
 
 
@@ -79,8 +80,8 @@ class Tuner:
         with self._lock:
             cases = [self._case(steps, usual, products, only) for steps in same.values()]
             kept = {
-                case.key: tried for case in cases
-                if (tried := self._timed.find(case.key, len(case.ways), self.directory)) is not None
+                case.key: found for case in cases
+                if (found := self._timed.find(case.key, len(case.ways), self.directory)) is not None
             }
             new = self._measured([c for c in cases if c.key not in kept and not c.why], products)
         for case in cases:
@@ -126,19 +127,14 @@ class Tuner:
         self._memory.synchronise()  # what had failed before would let launches do nothing
         self._load(cases)
         found: dict[bytes, Tried | str] = {}
-        with self._trial() as trial:
+        with suppress(OutOfMemoryError), self._trial() as trial:
             for case in cases:
-                try:
+                with suppress(OutOfMemoryError):
                     tried = self._tried(case, products, trial)
-                except OutOfMemoryError:
-                    found[case.key] = "there is no memory for its operands"
-                    continue
-                if tried is None:
-                    found[case.key] = "the device has no clock"
-                    continue
-                found[case.key] = tried
-                self._timed.keep(case.key, tried, self.directory)
-        return found
+                    found[case.key] = tried or "the device has no clock"
+                    if tried is not None:
+                        self._timed.keep(case.key, tried, self.directory)
+        return {case.key: found.get(case.key, _NO_MEMORY) for case in cases}
 
     def _load(self, cases: Sequence[_Case]) -> None:
         """All code at once, which takes less; what is refused is met again alone."""

@@ -79,14 +79,14 @@ def _result_shape(body: Body, node: Node) -> tuple[Size, ...]:
 
 
 def _taps(values: Values, node: Node, place: Coordinates) -> list[Value]:
-    """Loop over the window at one result; the maximum and its flat index, or the sum."""
+    """Loop over the window at one result; the maximum, its flat index if it is read, or the sum."""
     writer, body = values.writer, values.body
     (x,) = node.inputs
     shape = body.shape(x)
     window = node.attrs["window"]
     lead = len(shape) - len(window)
     first = None
-    if node.op.name == "max_pool":
+    if node.op.name == "max_pool" and _finds_places(body):
         first = _first_tap(values, node, place[lead:], shape[lead:])
     tap = writer.open("serial", "k", int(product(window)))  # type: ignore[arg-type]
     positions, conditions = _positions(node, tap, place[lead:], shape[lead:])
@@ -94,7 +94,9 @@ def _taps(values: Values, node: Node, place: Coordinates) -> list[Value]:
     inside = values.mask(conditions)
     value = values.value(x, at)
     dtype = carrier(x.dtype)
-    combine = "argmax" if node.op.name == "max_pool" else "add"
+    combine = "add"
+    if node.op.name == "max_pool":
+        combine = "max" if first is None else "argmax"
     start = identity(combine, dtype)
     if inside is not None:
         value = writer.apply("where", dtype, inside, value, start)
@@ -106,6 +108,11 @@ def _taps(values: Values, node: Node, place: Coordinates) -> list[Value]:
     results: list[Value] = [Var(c.name, c.dtype) for c in carries]
     results[0] = values.rounded(results[0], x.dtype)
     return results
+
+
+def _finds_places(body: Body) -> bool:
+    """Whether somebody reads where the maxima are: that costs more than the maxima."""
+    return any(output.attrs.get("index") == 1 for output in body.graph.outputs)
 
 
 def _first_tap(values: Values, node: Node, place: Coordinates, plane: tuple[Size, ...]) -> Value:

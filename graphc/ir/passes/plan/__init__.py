@@ -24,6 +24,7 @@ from .control import plan_control
 from .in_place import merged, safe_in_place
 from .parts import start_of_part
 from .pitch import pad_rows
+from .rematerialise import Room, rematerialise
 from .schedule import schedule
 from .step import HARMLESS, Step, Storage, has_check
 
@@ -31,11 +32,28 @@ from .step import HARMLESS, Step, Storage, has_check
 def plan(
     fused: Graph, kernels: Mapping[Node, Lowered], machine: Machine, *,
     mutated: Mapping[int, int] | None = None, claimed: Callable[[Node], bool] = lambda node: False,
+    room: int | None = None, work: Callable[[Launch], int] = lambda launch: 1,
 ) -> Program:
     """The program of a fused graph and the kernels of its fusion nodes. `mutated` maps an output's
     index to that of the input whose buffer it is written back to; `claimed` says which of the
-    other nodes the backend runs, and not the host."""
-    return Planner(fused, kernels, machine, dict(mutated or {}), claimed).program()
+    other nodes the backend runs, and not the host. `room`: bytes that the arena should not exceed,
+    for which kernels may run again; `work` says what that costs."""
+    planner = Planner(fused, kernels, machine, dict(mutated or {}), claimed)
+    return planner.program(None if room is None else Room(room, _work_of(work)))
+
+
+def _work_of(work: Callable[[Launch], int]) -> Callable[[Step], int]:
+    known: dict[int, int] = {}
+
+    def of_step(step: Step) -> int:
+        lowered = step.lowered
+        assert lowered is not None
+        found = known.get(id(lowered))  # steps that run again have it, too
+        if found is None:
+            found = known[id(lowered)] = work(_launch(step, lowered))
+        return found
+
+    return of_step
 
 
 class Planner:
@@ -267,10 +285,13 @@ class Planner:
 
     # --- the program ----------------------------------------------------------------------------
 
-    def program(self) -> Program:
+    def program(self, room: Room | None = None) -> Program:
         live = [s for s in self.steps if any(w.elements != 0 for w in s.writes)]
         pad_rows(live, self.machine)
         order = schedule(live, self.graph.env)
+        once = len(order)
+        if room is not None:
+            order = rematerialise(order, room, self.machine)
         size = assign_offsets(order, self.machine)
         steps = [self._emit(step) for step in order]
         first = next((i for i, s in enumerate(order) if s.visible), len(order))
@@ -279,7 +300,7 @@ class Planner:
         return Program(
             self.graph.name, _named(types), types,
             tuple(n.tensor_type for n in self.graph.outputs), tuple(self.constants),
-            tuple(chain.from_iterable(steps)), size, self.in_place, first,
+            tuple(chain.from_iterable(steps)), size, self.in_place, first, len(order) - once,
         )
 
     def _emit(self, step: Step) -> tuple[ProgramStep, ...]:

@@ -1,0 +1,165 @@
+"""Operators on many numbers, in the shapes that code for all sizes is made of.
+
+What an elementwise operator does to tensors of one shape, it does to flat ones; softmax along a
+dim sees what is before, along and behind it. So one kernel serves all shapes of a kind.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from ..ir.op import Attrs, Op
+from ..ir.types import TensorType
+
+LARGE = 1 << 16  # elements of an operand from which on the code is worth a call
+
+Shape = tuple[tuple[str, int], ...]  # a name and a size of each dim; sizes of 1 stay as they are
+Types = Sequence[TensorType]
+
+
+class Form(NamedTuple):
+    """The shapes of an operator's inputs, and its attributes for those."""
+
+    inputs: tuple[Shape, ...]
+    attrs: Attrs
+
+
+def form_of(op: Op, types: Types, attrs: Attrs) -> Form | None:
+    """How an operator is spelled for all sizes; None where NumPy does it."""
+    make = FORMS.get(op.name)
+    if make is None or not is_large(types):
+        return None
+    if any(0 in t.shape or not _computed(t) for t in types):
+        return None
+    return make(types, attrs)
+
+
+def is_large(types: Types) -> bool:
+    """Whether some operand has many numbers."""
+    return any(_elements(t) >= LARGE for t in types)
+
+
+def _elements(type_: TensorType) -> int:
+    return math.prod(type_.shape)  # type: ignore[arg-type]
+
+
+def _computed(type_: TensorType) -> bool:
+    return type_.dtype.name in ("f32", "f64", "bool", "i64")
+
+
+def _floats(types: Types) -> bool:
+    return all(t.dtype.name in ("f32", "f64") for t in types)
+
+
+def _dims(**sizes: Any) -> Shape:
+    return tuple(sizes.items())
+
+
+def _flat(types: Types, attrs: Attrs) -> Form | None:
+    """All of one shape, or numbers."""
+    if not _floats([t for t in types if t.dtype.name != "bool"]):
+        return None
+    shape = max((t.shape for t in types), key=len)
+    if any(t.shape not in (shape, ()) for t in types):
+        return _spread(types, attrs)
+    line = _dims(n=_elements(TensorType(types[0].dtype, shape)))
+    return Form(tuple([line if t.shape else () for t in types]), attrs)
+
+
+_MOST_DIMS = 4
+
+
+def _spread(types: Types, attrs: Attrs) -> Form | None:
+    """Of different shapes: neighbouring dims along which each is whole, or repeated, are one."""
+    rank = max(len(t.shape) for t in types)
+    wide: list[Any] = [(1,) * (rank - len(t.shape)) + tuple(t.shape) for t in types]
+    whole = [max(sizes) for sizes in zip(*wide, strict=True)]
+    groups: list[tuple[tuple[bool, ...], int]] = []  # (who is repeated, how many elements)
+    for d, size in enumerate(whole):
+        if size == 1:
+            continue
+        repeated = tuple([sizes[d] == 1 for sizes in wide])
+        if groups and groups[-1][0] == repeated:
+            groups[-1] = repeated, groups[-1][1] * size
+        else:
+            groups.append((repeated, size))
+    if len(groups) > _MOST_DIMS or any(any(r) and all(r) for r, _ in groups):
+        return None
+    inputs = [
+        tuple([("", 1) if repeated[i] else (f"n{at}", size)
+               for at, (repeated, size) in enumerate(groups)])
+        for i in range(len(types))
+    ]
+    return Form(tuple(inputs), attrs)
+
+
+def _around(shape: Any, dims: Sequence[int]) -> Shape | None:
+    """A shape as what is before neighbouring dims, they, and what is behind."""
+    if not dims or list(dims) != list(range(dims[0], dims[-1] + 1)):
+        return None
+    first, behind = dims[0], dims[-1] + 1
+    return _dims(
+        o=math.prod(shape[:first]), m=math.prod(shape[first:behind]), i=math.prod(shape[behind:])
+    )
+
+
+def _along(types: Types, attrs: Attrs) -> Form | None:
+    """softmax and the like."""
+    shape = _around(types[0].shape, (attrs["dim"],))
+    return Form((shape,), {**attrs, "dim": 1}) if shape and _floats(types) else None
+
+
+def _reduced(types: Types, attrs: Attrs) -> Form | None:
+    shape = _around(types[0].shape, attrs["dims"])
+    if shape is None or not _floats(types):
+        return None
+    return Form((shape,), {"dims": (1,), "keepdim": False})
+
+
+def _layer_norm(types: Types, attrs: Attrs) -> Form | None:
+    dims = attrs["normalized_dims"]
+    shape = _around(types[0].shape, dims)
+    if shape is None or not _floats(types) or any(t.dtype is not types[0].dtype for t in types):
+        return None
+    rows, line = shape[:2], shape[1:2]
+    return Form((rows, *[line] * (len(types) - 1)), {**attrs, "normalized_dims": (1,)})
+
+
+def _batch_norm(types: Types, attrs: Attrs) -> Form | None:
+    shape: Any = types[0].shape
+    if not _floats(types) or any(t.dtype is not types[0].dtype for t in types):
+        return None
+    whole = _dims(n=shape[0], c=shape[1], m=math.prod(shape[2:]))
+    return Form((whole, *[whole[1:2]] * (len(types) - 1)), attrs)
+
+
+def _cross_entropy(types: Types, attrs: Attrs) -> Form | None:
+    if len(types) != 2 or len(types[0].shape) != 2 or not _floats(types[:1]):
+        return None
+    rows, classes = types[0].shape
+    whole = _dims(n=rows, m=classes)
+    return Form((whole, whole[:1]), attrs)
+
+
+def _max_pool(types: Types, attrs: Attrs) -> Form | None:
+    shape: Any = types[0].shape
+    if len(attrs["window"]) != 2 or not _floats(types):
+        return None
+    planes = math.prod(shape[:-2])
+    # the size of a plane decides how many windows there are: it is known
+    return Form(((("n", planes), ("", shape[-2]), ("", shape[-1])),), attrs)
+
+
+FORMS: dict[str, Callable[[Types, Attrs], Form | None]] = {
+    **dict.fromkeys(
+        "neg abs square relu exp expm1 log log1p sqrt rsqrt reciprocal sin cos tanh erf sigmoid "
+        "gelu silu softplus add sub mul div maximum minimum eq ne lt le gt ge where clamp".split(),
+        _flat,
+    ),
+    **dict.fromkeys("softmax log_softmax".split(), _along),
+    **dict.fromkeys("sum amax amin".split(), _reduced),
+    "layer_norm": _layer_norm, "batch_norm": _batch_norm, "cross_entropy": _cross_entropy,
+    "max_pool": _max_pool,
+}

@@ -1,0 +1,81 @@
+"""What runs eager mode's operators on the CPU: NumPy, or, on many numbers, compiled code.
+
+Which of the two follows from types alone, and, of memory that is not row-major, from that: a
+result's bits hang neither on the time nor on what ran before.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import config
+from ..backends import numpy as host
+from ..ir.dim import DimEnv
+from ..ir.dtypes import from_numpy
+from ..ir.op import Attrs, Op
+from ..ir.types import TensorType
+from .eager_forms import FORMS, LARGE, Types, is_large
+
+# whose gradients are more than one pass of NumPy's over the numbers
+_RULES = frozenset(
+    "gelu silu softplus sigmoid tanh relu softmax log_softmax layer_norm batch_norm "
+    "cross_entropy".split()
+)
+
+
+@functools.cache
+def _kernels() -> Any:
+    """The compiler's side, imported when it is first asked for."""
+    return importlib.import_module(".eager_kernels", __package__)
+
+
+def _wanted(op: Op, types: Types) -> bool:
+    return op.name in FORMS and is_large(types) and config.current().eager_kernels != "0"
+
+
+def prepare(op: Op, types: Types, attrs: Attrs, results: Types) -> Callable[..., Any]:
+    """See Eager.prepare."""
+    ready = host.prepare(op, types, attrs, results)
+    code = _kernels().Operator.of(op, types, attrs, results) if _wanted(op, types) else None
+    if code is None:
+        return ready
+    call = code.call
+
+    def chosen(*arrays: np.ndarray) -> Any:
+        for array in arrays:
+            if not array.flags.c_contiguous:
+                return ready(*arrays)
+        return call(arrays)
+
+    if hasattr(ready, "into"):
+        chosen.__dict__["into"] = ready.into
+    return chosen
+
+
+def run(op: Op, arrays: list[np.ndarray], attrs: Attrs) -> Any:
+    """See Eager.run: the same for who knows no types."""
+    if op.name in FORMS and any(a.size >= LARGE for a in arrays) and all(
+        a.flags.c_contiguous for a in arrays
+    ):
+        types = tuple([TensorType(from_numpy(a.dtype), a.shape) for a in arrays])
+        if _wanted(op, types):
+            result = op.infer(types, attrs, DimEnv())
+            results = (result,) if isinstance(result, TensorType) else result.elements
+            code = _kernels().Operator.of(op, types, attrs, results)
+            if code is not None:
+                return code.call(arrays)
+    return host.run(op, arrays, attrs)
+
+
+def rule(
+    op: Op, types: Types, attrs: Attrs, needs: tuple[bool, ...], given: tuple[bool, ...]
+) -> Any:
+    """See Eager.rule."""
+    if op.name not in _RULES or not _wanted(op, types):
+        return None
+    return _kernels().rule(op, types, attrs, needs, given)

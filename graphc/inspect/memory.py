@@ -1,0 +1,156 @@
+"""What a call of a compiled graph needs of memory, and what fills its arena, read off its plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from graphc.engine.built import Built
+from graphc.ir.dim import Size, evaluate, product, substitute
+from graphc.ir.kernel import BufferRef, Launch, Leaf, Program, leaves
+from graphc.ir.kernel.plan_contraction import scratch_bytes
+from graphc.ir.machine import Machine
+from graphc.ir.types import TensorType
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes of a call: what it is given, makes, keeps for itself, and has as constants."""
+
+    inputs: int
+    outputs: int  # without those written into an input
+    arena: int  # with the scratch of contractions
+    constants: int
+
+    @property
+    def peak(self) -> int:
+        """All of it: everything is there during the whole call."""
+        return self.inputs + self.outputs + self.arena + self.constants
+
+
+def memory_of(built: Built, dims: Mapping[str, int]) -> Memory:
+    """What a call needs for these values of the dims."""
+    return memory_of_program(built.program, built.backend.machine, dims, built.config.threads)
+
+
+def memory_of_program(
+    program: Program, machine: Machine, dims: Mapping[str, int], threads: int
+) -> Memory:
+    """The same, of a program that so many threads will run."""
+    made = [t for i, t in enumerate(program.output_types) if i not in program.outputs_in_place]
+    constants = sum(getattr(c, "nbytes", 0) for c in program.constants)
+    scratch = scratch_bytes(program, machine, dims, threads)
+    return Memory(
+        sum(bytes_of(t, dims) for t in program.input_types), sum(bytes_of(t, dims) for t in made),
+        evaluate(program.arena_bytes, dims) + scratch, constants,
+    )
+
+
+def bytes_of(type_: object, dims: Mapping[str, int]) -> int:
+    """Of a value of this type."""
+    assert isinstance(type_, TensorType)
+    return evaluate(product(type_.shape), dims) * type_.dtype.itemsize
+
+
+# --- who lives in the arena ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Fullest:
+    """The step at which most of the arena is in use. `values`: those that are there, the largest
+    first. `saved`: bytes that the forward part of a step leaves to its backward part."""
+
+    step: Leaf | None
+    values: tuple[tuple[int, Leaf], ...]
+    saved: int
+
+
+def fullest(program: Program, dims: Mapping[str, int]) -> Fullest:
+    """What fills a program's arena. (A loop's steps count once, where its first iteration is.)"""
+    steps = list(leaves(program.steps))
+    touched = [tuple(_touched(step, dims)) for step in steps]
+    after = _live_after(touched)
+    most, at = 0, -1
+    for i, spans in enumerate(touched):
+        total = _length([*after[i], *(span for span, _ in spans)])
+        if total > most:
+            most, at = total, i
+    first = next((i for i, step in enumerate(steps) if _is_backward(step)), None)
+    saved = _length(after[first - 1]) if first else 0
+    if at < 0:
+        return Fullest(None, (), saved)
+    writers: dict[tuple[int, int], int] = {}
+    for i, spans in enumerate(touched[: at + 1]):
+        writers.update((span, i) for span, access in spans if access != "in")
+    there = {*after[at], *(span for span, _ in touched[at])}
+    values = sorted(
+        ((stop - start, steps[writers[start, stop]])
+         for start, stop in there if (start, stop) in writers),
+        key=lambda value: -value[0],
+    )
+    return Fullest(steps[at], tuple(values), saved)
+
+
+Span = tuple[int, int]
+
+
+def _live_after(touched: Sequence[Sequence[tuple[Span, str]]]) -> list[set[Span]]:
+    """By step, the stretches of the arena that later steps read before they are written."""
+    live: set[Span] = set()
+    found: list[set[Span]] = []
+    for spans in reversed(touched):
+        found.append(set(live))
+        written = [span for span, access in spans if access in ("out", "scratch")]
+        live = {
+            span for span in live
+            if not any(start <= span[0] and span[1] <= stop for start, stop in written)
+        }
+        live.update(span for span, access in spans if access in ("in", "inout"))
+    found.reverse()
+    return found
+
+
+def _length(spans: Iterable[Span]) -> int:
+    total = end = 0
+    for start, stop in sorted(spans):
+        total += max(0, stop - max(start, end))
+        end = max(end, stop)
+    return total
+
+
+def _touched(step: Leaf, dims: Mapping[str, int]) -> Iterator[tuple[Span, str]]:
+    """The stretches of the arena that a step touches, and how."""
+    if isinstance(step, Launch):
+        env = {n: _known(s, dims) for n, s in zip(step.kernel.dims, step.dims, strict=True)}
+        for ref, parameter in zip(step.buffers, step.kernel.params, strict=True):
+            size = _known(parameter.size, env) * parameter.dtype.itemsize
+            yield from _span(ref, size, parameter.access, dims)
+        return
+    for refs, types, access in (
+        (step.inputs, step.input_types, "in"), (step.outputs, step.output_types, "out")
+    ):
+        for ref, type_ in zip(refs, types, strict=True):
+            assert isinstance(type_, TensorType)
+            size = _known(product(type_.shape), dims) * type_.dtype.itemsize
+            yield from _span(ref, size, access, dims)
+
+
+def _span(
+    ref: BufferRef, size: int, access: str, dims: Mapping[str, int]
+) -> Iterator[tuple[Span, str]]:
+    if ref.space == "arena" and size:
+        start = _known(ref.offset, dims)
+        yield (start, start + size), access
+
+
+def _known(size: Size, dims: Mapping[str, int]) -> int:
+    """A size; the variables of loops are 0."""
+    if isinstance(size, int):
+        return size
+    found = substitute(size, {name: dims.get(name, 0) for name in size.variables()})
+    assert isinstance(found, int)
+    return found
+
+
+def _is_backward(step: Leaf) -> bool:
+    return bool(step.locs) and all(place.endswith(", backward") for place in step.locs)
