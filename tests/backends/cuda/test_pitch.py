@@ -13,7 +13,7 @@ from graphc.backends.cuda.emulator import Schedule
 
 from .emulated import NAME, EmulatedBackend
 
-F = graphc.nn.functional
+cross_entropy, autocast = graphc.nn.functional.cross_entropy, graphc.autocast
 COLUMNS, ROWS = 203, 96
 
 
@@ -25,8 +25,8 @@ def losses(backend: str) -> list[float]:
 
     def step(x: Any, target: Any) -> Any:
         optimizer.zero_grad()
-        with graphc.autocast("cpu", dtype=graphc.bfloat16):
-            loss = F.cross_entropy(model(x), target)
+        with autocast("cpu", dtype=graphc.bfloat16):
+            loss = cross_entropy(model(x), target)
         loss.backward()
         optimizer.step()
         return loss.detach()
