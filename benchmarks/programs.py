@@ -22,11 +22,13 @@ from types import SimpleNamespace
 from typing import Any
 
 from engines import ROOT
-from program_scripts import PROGRAMS
+from program_scripts import PROGRAMS as TUNED
+from program_scripts_others import OTHERS
 
 sys.path.insert(0, str(ROOT))
 
 ENGINES = ("torch", "eager", "compile")
+PROGRAMS = TUNED | OTHERS
 GOAL, LIMIT = 0.7, 1.2  # of PyTorch's time: the median over programs, and each of them
 
 

@@ -47,15 +47,18 @@ with _IMPORTING:
     )
     from .frontend.tensor import Tensor as Tensor
     from .frontend.tensor import register_methods as _register_methods
+    from .frontend.values import Eager as _Eager
     from .host_memory import keep_freed as _keep_freed
     from .ir.dtypes import DType as dtype
 
 _keep_freed(config.current().keep_freed)
 # eager mode runs on NumPy: the frontend itself knows no backend
 _dispatch.set_runner(_eager_mode.run, _eager_mode.prepare, _eager_mode.rule)
-_numpy_backend.use(_draws.functions(
+_native = _draws.Native(
     lambda: importlib.import_module(".engine.pipeline", __name__).draws(config.current())
-))
+)
+_numpy_backend.use(_draws.functions(_native))
+_Eager.between = staticmethod(_native.between)
 _numpy_backend.Draws.by_counter = staticmethod(lambda: config.current().random == "counter")
 
 _float32.Settings.products = staticmethod(_flags.products)

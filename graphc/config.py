@@ -14,6 +14,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from graphc.backends.host.cpus import available
+
 T = TypeVar("T")
 
 
@@ -86,13 +88,6 @@ def _default_cache() -> Path | None:
         return None
 
 
-def _available_cores() -> int:
-    """Cores this process may run on, fewer than the machine's in a container or under taskset."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 class Config(NamedTuple):
     """The switches' values. `Config()` is the environment's, read once when graphc is imported."""
 
@@ -106,10 +101,10 @@ class Config(NamedTuple):
     )
     threads: int = env(
         "GRAPHC_THREADS",
-        _available_cores(),
+        available(),
         "Threads of compiled code. Results do not depend on it.",
         _whole(1, 4096),
-        shown="the cores this process may use",
+        shown="the CPUs this process may use, by affinity and cgroup quota",
     )
     cache_dir: Path | None = env(
         "GRAPHC_CACHE_DIR",

@@ -321,6 +321,24 @@ def _batch_norm(x: Any, *parameters: Any, eps: float) -> Any:
     return y, x.mean(dims), x.var(dims, unbiased=False)
 
 
+def partial_samples(dtype: DType, rng: RNG) -> Iterator[Sample]:
+    for shape, rows in (((8, 3), 4), ((3, 5, 2), 4), ((1, 3), 2), ((5, 1), 1)):
+        for kind in ("sum", "mean", "squares"):
+            yield Sample((draw(rng, dtype, shape),), {"rows": rows, "kind": kind})
+
+
+def _partial(x: Any, rows: int, kind: str) -> Any:
+    blocks = x.reshape(-1, x.shape[-1]).split(rows)
+    if kind == "sum":
+        return torch.stack([block.sum(0) for block in blocks])
+    means = torch.stack([block.mean(0) for block in blocks])
+    if kind == "mean":
+        return means
+    parts = zip(blocks, means, strict=True)
+    return torch.stack([((block - mean) ** 2).sum(0) for block, mean in parts])
+
+
+record("partial", partial_samples, _partial, FLOATS, tolerance=16.0)
 record("layer_norm", layer_norm_samples, _layer_norm, FLOATS, tolerance=64.0)
 record("batch_norm", batch_norm_samples, _batch_norm, FLOATS, tolerance=64.0)
 

@@ -73,12 +73,14 @@ class Categorical(Distribution):
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         flat = self.probs.reshape(-1, self._num_events)
-        drawn = T.multinomial(flat, numel(sample_shape), True).T
-        return drawn.reshape(self._extended_shape(sample_shape))
+        drawn = T.multinomial(flat, count := numel(sample_shape), True)
+        return (drawn if count == 1 else drawn.T).reshape(self._extended_shape(sample_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._checked(value)
         value = value.long().unsqueeze(-1)
+        if tuple(value.shape)[:-1] == tuple(self.logits.shape)[:-1]:
+            return self.logits.gather(-1, value).squeeze(-1)
         value, log_pmf = T.broadcast_tensors(value, self.logits)
         return log_pmf.gather(-1, value[..., :1]).squeeze(-1)
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from .. import linalg
 from ..frontend import functions as T
+from ..frontend.plain import is_unwatched
 from ..frontend.tensor import Tensor
 
 
@@ -19,6 +22,20 @@ class Constraint:
     def check(self, value: Any) -> Any:
         """True where the value satisfies the constraint."""
         raise NotImplementedError
+
+    def of_arrays(self) -> bool:
+        """Whether check() says the same of a NumPy array."""
+        return False
+
+    def holds(self, value: Tensor) -> bool:
+        """Whether all of a tensor satisfies the constraint."""
+        array = None
+        if isinstance(value, Tensor) and self.of_arrays() and is_unwatched():
+            array = value._array
+        if type(array) is not np.ndarray or array.dtype.char not in "fdl":
+            return bool(self.check(value).all())
+        with np.errstate(all="ignore"):
+            return bool(self.check(array).all())
 
     def __repr__(self) -> str:
         return type(self).__name__[1:] + "()"
@@ -127,10 +144,15 @@ class _Test(Constraint):
     """Satisfied where a function is true."""
 
     def __init__(
-        self, name: str, test: Callable[[Any], Any], discrete: bool = False, event_dim: int = 0
+        self, name: str, test: Callable[[Any], Any], discrete: bool = False, event_dim: int = 0,
+        of_arrays: bool = False,
     ) -> None:
         self.name, self.test = name, test
         self.is_discrete, self.event_dim = discrete, event_dim
+        self._of_arrays = of_arrays
+
+    def of_arrays(self) -> bool:
+        return self._of_arrays
 
     def check(self, value: Any) -> Any:
         result: Tensor = self.test(value)
@@ -148,6 +170,9 @@ class _Bounded(Constraint):
             setattr(self, name, value)
         for name, value in named.items():
             setattr(self, name, value)
+
+    def of_arrays(self) -> bool:
+        return all(type(getattr(self, name)) in (int, float) for name in self.bounds)
 
     def __repr__(self) -> str:
         text = ", ".join(f"{name}={getattr(self, name)}" for name in self.bounds)
@@ -286,14 +311,14 @@ def _definite(x: Tensor) -> Tensor:
 dependent = _Dependent()
 dependent_property = _DependentProperty
 independent = _Independent
-boolean = _Test("Boolean", lambda x: (x == 0) | (x == 1), True)
+boolean = _Test("Boolean", lambda x: (x == 0) | (x == 1), True, of_arrays=True)
 one_hot = _Test(
     "OneHot", lambda x: ((x == 0) | (x == 1)).all(-1) & x.sum(-1).eq(1), True, 1
 )
 nonnegative_integer = _IntegerGreaterThan(0)
 positive_integer = _IntegerGreaterThan(1)
 integer_interval = _IntegerInterval
-real = _Test("Real", lambda x: x == x)
+real = _Test("Real", lambda x: x == x, of_arrays=True)
 real_vector = independent(real, 1)
 positive = _GreaterThan(0.0)
 nonnegative = _GreaterThanEq(0.0)
@@ -305,7 +330,7 @@ unit_interval = _Interval(0.0, 1.0)
 interval = _Interval
 half_open_interval = _HalfOpenInterval
 simplex = _Test(
-    "Simplex", lambda x: (x >= 0).all(-1) & ((x.sum(-1) - 1).abs() < 1e-6), False, 1
+    "Simplex", lambda x: (x >= 0).all(-1) & (abs(x.sum(-1) - 1) < 1e-6), False, 1, True
 )
 lower_triangular = _Test("LowerTriangular", _lower, False, 2)
 lower_cholesky = _Test("LowerCholesky", _lower_cholesky, False, 2)

@@ -67,7 +67,7 @@ class Distribution:
             ):
                 continue  # computed when asked for
             value = getattr(self, name)
-            if not constraint.check(value).all():
+            if not constraint.holds(value):
                 raise ValueError(
                     f"Expected parameter {name} ({type(value).__name__} of shape "
                     f"{tuple(value.shape)}) of distribution {self!r} to satisfy the constraint "
@@ -202,7 +202,7 @@ class Distribution:
         support = self.support
         if support is None or constraints.is_dependent(support):
             return
-        if not support.check(value).all():
+        if not support.holds(value):
             raise ValueError(
                 f"Expected value argument ({type(value).__name__} of shape "
                 f"{tuple(value.shape)}) to be within the support ({support!r}) of the "

@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from ..backends import Backend, Executable
+from ..backends.host.watched import Steps
 from ..config import Config
 from ..frontend.placement import Place
 from ..frontend.storage import Storage, readers
+from ..frontend.values import Eager
 from ..ir.dim import Guard, evaluate
 from ..ir.graph import Graph
 from ..ir.memory import contiguous, write
 from ..ir.types import TensorType
+from .native_run import Calls, Runner, memory_for
 from .on_host import OnHost
 
 if TYPE_CHECKING:
@@ -111,6 +114,8 @@ class Engine:
             (self.mutated.get(i, -1), type_, type_.dtype.numpy)
             for i, type_ in enumerate(output_types)
         ]
+        self._fixed = None if dims else memory_for(self.output_types)
+        self._calls = Calls(built, len(output_types))
 
     @classmethod
     def of(cls, built: Any) -> Engine:
@@ -126,6 +131,7 @@ class Engine:
         inputs that lie in another's memory, and are read as they were before any write. `memory`:
         of an input which is written to, where that is another than what is read."""
         inputs: list[Any] = [a if a.flags.c_contiguous else contiguous(a) for a in arrays]
+        runner = self._runner(len(inputs))
         known: Mapping[int, np.ndarray] = {}
         if self.place is not None:
             known = self._known_on_host(inputs)
@@ -136,16 +142,34 @@ class Engine:
         scattered: list[tuple[np.ndarray, np.ndarray]] = []
         for i, (target, type_, dtype) in enumerate(self._outputs):
             if target < 0:
-                results.append(self.allocate(concrete_shape(type_, dims), dtype))
+                if runner is None or self._fixed is None:
+                    made = self.allocate(concrete_shape(type_, dims), dtype)
+                else:
+                    shape, small = self._fixed[i]
+                    made = np.empty(shape, dtype) if small else self.allocate(shape, dtype)
+                results.append(made)
                 continue
             results.append(inputs[target])
             real = arrays[target] if memory is None else memory(target)
             if inputs[target] is not real:
                 scattered.append((real, known.get(i, inputs[target])))
-        self.built.run(inputs, results, tuple([dims[name] for name in self.dims]))
+        sizes = tuple([dims[name] for name in self.dims])
+        if runner is None:
+            self.built.run(inputs, results, sizes)
+        else:
+            runner([*inputs, *results], sizes)
         for real, value in scattered:
             write(real, value)
         return inputs, results
+
+    def _runner(self, inputs: int) -> Runner | None:
+        """What runs the code on NumPy's arrays; None: `built` does."""
+        runner = self._calls.runner(inputs)
+        if runner is None or self.place is not None or Eager.elsewhere is not None or (
+            Steps.watch is not None
+        ):
+            return None
+        return runner
 
     def _known_on_host(self, inputs: list[Any]) -> Mapping[int, np.ndarray]:
         """What the host itself knows of outputs that a device computes."""

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..backends.numpy.counter import Draws
 from ..backends.numpy.ops import TABLE
 
 _ENOUGH = 4096  # numbers, which NumPy takes a millisecond for
@@ -29,6 +30,7 @@ class Native:
     """A backend's functions, once they are loaded; NumPy's where there are none."""
 
     def __init__(self, load: Callable[[], Functions]) -> None:
+        """`load`: asked once, when it is worth it."""
         self._load, self._lock = load, threading.Lock()
         self._drawn = 0
         self._table: Functions | None = None
@@ -43,6 +45,13 @@ class Native:
                 if self._table is None:
                     self._table = self._loaded()
         return self._table
+
+    def between(self, state: Any, count: int) -> Callable[..., Any] | None:
+        """What fills memory with `count` uniform numbers (frontend.values.Eager.between); None
+        where nothing does so."""
+        if Draws.by_counter() or not 0 <= int(state[_WORDS]) <= _WORDS:
+            return None
+        return self.wanted(count).get("uniforms_between")
 
     def _loaded(self) -> Functions:
         try:
@@ -63,7 +72,6 @@ def _draw(native: Native, name: str, state: Any, **attrs: Any) -> Any:
     return table[name](state, **attrs)
 
 
-def functions(load: Callable[[], Functions]) -> dict[str, Callable[..., Any]]:
-    """By operator; see backends.numpy.use. `load`: asked once, when it is worth it."""
-    native = Native(load)
+def functions(native: Native) -> dict[str, Callable[..., Any]]:
+    """By operator; see backends.numpy.use."""
     return {name: functools.partial(_draw, native, name) for name in NAMES}

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from graphc.ir import ops
-from graphc.ir.autodiff import sum_to, walk
+from graphc.ir.autodiff import walk
 from graphc.ir.memory import copied
-from graphc.ir.types import TensorType
 
 from .anomaly import Anomaly, check
+from .arriving import accumulate, conform
 from .context import callout, local
 from .dispatch import apply, constant, inplace
 from .errors import kind_name, located
@@ -26,6 +26,7 @@ from .history import edge, requires_grad
 from .nodes import TWICE, AccumulateGrad, Edge, GradientEdge, Node, OpNode, World
 from .placement import place_at
 from .saved_hooks import unpacking
+from .straight import straight_pass
 from .tape_order import Arrivals, give_way, order_of, reaching
 from .tensor import Tensor, current, from_array, register_methods
 from .transfer import moved
@@ -59,6 +60,10 @@ def backward(
                 tensor.retain_grad()
     keep = create_graph if retain_graph is None else retain_graph
     trace = local.trace
+    if trace is None and inputs is None and not create_graph and Eager.elsewhere is None and (
+        not Anomaly.enabled and straight_pass(tensors, grad_tensors, bool(keep), _WORLD)
+    ):
+        return
     if not getattr(trace, "accumulates", True):
         raise RuntimeError(located(
             "backward() called inside vmap or control flow is not supported. Cure: use func.grad "
@@ -111,6 +116,9 @@ def grad(
                 "graph. Set allow_unused=True if this is the desired behavior."
             ))
     return tuple(found)
+
+
+_WORLD = ArrayWorld()
 
 
 def _tuple(value: Any) -> tuple[Any, ...]:
@@ -332,7 +340,7 @@ class Pass:
                 continue
             if not checked:
                 want = place[0].out_types[place[1]]
-                value = _conform(node, i, value, want, self.world)
+                value = conform(node, i, value, want, self.world)
             contributions.append((*place, value))
         return contributions
 
@@ -407,40 +415,19 @@ class Pass:
         if Eager.elsewhere is not None and trace is None:
             value = self.world.from_tensor(moved(self.world.to_tensor(value), place_at(variable)))
         old = variable._grad if trace is None else trace.get_grad(variable)
-        if old is None:
-            if type(value) is np.ndarray:
-                # references: the caller's variable, the parameter, and getrefcount's argument
-                if sys.getrefcount(value) > 3 or not _lone_memory(value):
-                    value = np.array(value, order="C")
-                variable._grad = from_array(value)
-            else:
-                variable._grad = _private(self.world.to_tensor(value), self.create_graph)
+        if type(value) is np.ndarray and not self.create_graph and trace is None:
+            # references: the caller's variable, the parameter, and getrefcount's argument
+            accumulate(variable, value, sys.getrefcount(value) <= 3)
+        elif old is None:
+            variable._grad = _private(self.world.to_tensor(value), self.create_graph)
         elif self.create_graph:
             variable._grad = apply(ops.add, old, self.world.to_tensor(value))
-        elif isinstance(value, np.ndarray) and _adds_in_place(old):
-            np.add(old._array, value, out=old._array)
-            old._storage.version += 1
         else:
             inplace(old, apply(ops.add, old, self.world.to_tensor(value)))
         for hook in list((variable._post_hooks or {}).values()):
             gives_nothing(callout(hook)(variable if trace is None else trace.concrete_of(variable)))
         for after in list((node.post_hooks or {}).values()):
             callout(after)((), (arrived,))
-
-
-def _adds_in_place(old: Tensor) -> bool:
-    """Whether NumPy can add to a gradient as the backend would."""
-    array = old._array
-    return array.flags.c_contiguous and array.flags.writeable and array.dtype.char in "fd"
-
-
-def _lone_memory(array: np.ndarray) -> bool:
-    """Whether no other array can see a contiguous array's memory."""
-    if not (array.flags.c_contiguous and array.flags.writeable):
-        return False
-    owner = array.base
-    # references: the array's, the variable here, and getrefcount's argument
-    return not isinstance(owner, np.ndarray) or sys.getrefcount(owner) <= 3
 
 
 def _private(tensor: Tensor, create_graph: bool) -> Tensor:
@@ -451,25 +438,6 @@ def _private(tensor: Tensor, create_graph: bool) -> Tensor:
     if trace is not None:
         return trace.wrap(trace.read(tensor))
     return from_array(copied(tensor._array))
-
-
-def _conform(node: Node, i: int, given: Any, want: TensorType, world: World) -> Any:
-    """Sum a gradient of a broadcast shape down. Raises RuntimeError where it does not fit."""
-    value = world.to_expr(given)
-    have: TensorType = value.type
-    if have == want:
-        return given
-    if have.dtype is not want.dtype:
-        value = ops.cast(value, dtype=want.dtype)
-    if have.shape != want.shape:
-        try:
-            value = sum_to(value, want.shape)
-        except Exception:
-            raise RuntimeError(located(
-                f"Function {node.name()} returned an invalid gradient at index {i} - got "
-                f"{list(have.shape)} but expected shape compatible with {list(want.shape)}"
-            )) from None
-    return world.from_expr(value)
 
 
 def _method(

@@ -163,7 +163,8 @@ class Output:
     # which argument (-1: none) and tensor each leaf is that waits for it: it is used up
     behind: Sequence[tuple[int, Tensor]] = ()
     number: NumberExpr | None = None
-    item: bool = False  # its only element as a Python number
+    method: str = ""  # of the tensor, whose result is given in its place: item, numpy
+    owner: Output | None = None  # of an array: the tensor on whose memory it is
 
 
 @record(eq=False)
@@ -290,7 +291,7 @@ class TracedGraph:
         found += flatten(list(self.stored.values()), _is_output)[0]
         found += [write.value for write in self.grads if write.value is not None]
         found += [rebind.value for rebind in self.rebinds]
-        return found
+        return found + [output.owner for output in found if output.owner is not None]
 
 
 def _is_output(value: Any) -> bool:

@@ -51,6 +51,10 @@ class OneGraph:
         """What stands for `tensor.item()` where it is only returned; None elsewhere."""
         return None
 
+    def pending_array(self, tensor: Tensor) -> Any:
+        """What stands for `tensor.numpy()` where it is only kept; None elsewhere."""
+        return None
+
     def refuse(self, what: str, cure: str) -> NoReturn:
         """Raise TraceError; the trace remembers it, should the user's code catch it."""
         self.refused = unsupported_in_trace(what, cure)

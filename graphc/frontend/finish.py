@@ -51,6 +51,11 @@ def finish(trace: Trace, result: Any, stored: dict[Any, Any], backward: bool) ->
     return _Finish(trace).run(result, stored, backward)
 
 
+def _of_array(value: Any) -> Any:
+    """A tensor on whose memory an array is given, which leaves with it."""
+    return value.tensor if type(value) is PendingItem and value.method == "numpy" else value
+
+
 class _Finish:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
@@ -76,7 +81,8 @@ class _Finish:
         ]
         stored_leaves = flatten(list(stored.values()))[0]
         rebound = [value for _, value in trace.rebound.values()]
-        leaving = [*leaves, *stored_leaves, *(g for _, g in grads), *rebound]
+        leaving = [_of_array(v) for v in (*leaves, *stored_leaves)]
+        leaving += [*(g for _, g in grads), *rebound]
         self._count(leaving)
         self._find_spent(leaving)
         if backward:
@@ -187,8 +193,11 @@ class _Finish:
 
     def _classify(self, value: Any) -> Output:
         trace = self.trace
-        if isinstance(value, PendingItem):
-            return replaced(self._classify(value.tensor), item=True)
+        if type(value) is PendingItem:
+            if value.method == "item":
+                return replaced(self._classify(value.tensor), method="item")
+            owner = self.output(value.tensor)
+            return replaced(owner, method=value.method, owner=owner)
         if is_traced_value(value):
             return Output("number", number=value.expression)
         if type(value) in (set, frozenset):  # what it holds was hashed, and so decided upon

@@ -92,6 +92,7 @@ class Node:
     retained: dict[int, weakref.ref[Tensor]] | None = None
     metadata_: dict[Any, Any] | None = None
     folded: bool = False  # stands for many operations (folded.py)
+    straight: bool = False  # a plain pass may run it by itself (straight.py)
     outside: Tensor | None = None  # stands for the history that this one had before the trace
     position: int | None = None  # in SegmentTrace.script; ~n: where its n-th entry's gradient goes
 

@@ -1,4 +1,5 @@
-"""`return loss.item()`: a number that is only returned need not end a segment.
+"""`return loss.item()`: a number that is only returned need not end a segment, nor need values that
+are only kept: `log.append(weights.numpy())`.
 
 The value is fetched after the run. Whether it is only returned is read off the bytecode: from the
 call of item() straight on, nothing may touch it but the building of the tuple, list or dict that
@@ -11,21 +12,57 @@ from __future__ import annotations
 import dis
 import functools
 import sys
+from collections.abc import Callable
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 _PUSH = frozenset("LOAD_FAST LOAD_DEREF LOAD_CONST PUSH_NULL LOAD_GLOBAL".split())
 _NOTHING = frozenset("PRECALL RESUME NOP KW_NAMES CACHE".split())
+# what puts a value below so many operands into something
+_KEEPERS = {0: "LIST_APPEND", 1: "STORE_ATTR", 2: "STORE_SUBSCR"}
 _TWO = frozenset("COMPARE_OP BINARY_OP BINARY_SUBSCR".split())
 
 
 class PendingItem:
-    """Stands for `tensor.item()` in a function's result."""
+    """Stands for `tensor.item()`, or another `method` of it, where Python does nothing with it but
+    to hand it on.
 
-    __slots__ = ("tensor",)
+    Whoever asks it for anything ends the recording (`_asked`): it is none of the values that
+    Python knows, and has none of their methods.
+    """
 
-    def __init__(self, tensor: Any) -> None:
-        self.tensor = tensor
+    __slots__ = ("_asked", "method", "tensor")
+
+    def __init__(
+        self, tensor: Any, method: str = "item", asked: Callable[[], NoReturn] | None = None
+    ) -> None:
+        self.tensor, self.method, self._asked = tensor, method, asked
+
+    def __getattr__(self, name: str) -> Any:
+        if self._asked is None:
+            raise AttributeError(name)
+        return self._asked()
+
+
+def _asked(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
+    if self._asked is not None:
+        self._asked()
+    raise TypeError("the number is there once the function has returned")
+
+
+_BINARY = "add sub mul matmul truediv floordiv mod divmod pow lshift rshift and xor or".split()
+for _name in (
+    *(f"__{prefix}{name}__" for name in _BINARY for prefix in ("", "r", "i") if name != "divmod"),
+    *"""
+    __divmod__ __rdivmod__ __neg__ __pos__ __abs__ __invert__ __complex__ __int__ __float__
+    __index__ __round__ __trunc__ __floor__ __ceil__ __bool__ __len__ __length_hint__ __getitem__
+    __setitem__ __delitem__ __iter__ __next__ __reversed__ __contains__ __call__ __lt__ __le__
+    __eq__ __ne__ __gt__ __ge__ __hash__ __repr__ __str__ __format__ __bytes__ __array__
+    __array_interface__ __array_struct__ __array_priority__ __array_ufunc__ __array_function__
+    __dlpack__ __copy__ __deepcopy__ __reduce__ __reduce_ex__ __enter__ __exit__ __await__ __dir__
+    """.split(),
+):
+    setattr(PendingItem, _name, _asked)
 
 
 def only_returned(entry: CodeType | None, site: Any, late: bool = False) -> bool:
@@ -37,11 +74,20 @@ def only_returned(entry: CodeType | None, site: Any, late: bool = False) -> bool
     frame: FrameType = sys._getframe(3)
     if frame.f_back is None or frame.f_back.f_code is not entry:
         return False
-    code = frame.f_code
-    offset = frame.f_lasti
-    if site is not None and site.code.co_qualname == code.co_qualname:
-        code, offset = site.code, site.offset
-    return flows_to_return(code, offset) and not (late and is_handled(code, offset))
+    code, offset = _place(frame, site)
+    return flow(code, offset) == "returned" and not (late and is_handled(code, offset))
+
+
+def only_kept(site: Any) -> bool:
+    """Whether the result of the method that a user's function has called (see only_returned())
+    goes into a container or an attribute, or into the function's result."""
+    return flow(*_place(sys._getframe(3), site)) != ""
+
+
+def _place(frame: FrameType, site: Any) -> tuple[CodeType, int]:
+    if site is not None and site.code.co_qualname == frame.f_code.co_qualname:
+        return site.code, site.offset
+    return frame.f_code, frame.f_lasti
 
 
 @functools.lru_cache(maxsize=1024)
@@ -52,17 +98,24 @@ def is_handled(code: CodeType, offset: int) -> bool:
 
 
 @functools.lru_cache(maxsize=1024)
-def flows_to_return(code: CodeType, offset: int) -> bool:
-    """Whether what the call at `offset` gives goes straight into the function's result."""
+def flow(code: CodeType, offset: int) -> str:
+    """What becomes of what the call at `offset` gives: "returned", straight as a part of the
+    function's result; "kept", likewise put into something by a method, or as an item or attribute;
+    else ""."""
     above = 0  # operands that lie above the value on the stack
+    given = False  # to a call, whose result is where the value was
     for step in dis.get_instructions(code):
         if step.offset <= offset:
             continue
         name, count = step.opname, step.arg or 0
-        if name == "RETURN_VALUE":
-            return above == 0
         if name in _NOTHING:
             continue
+        if given:  # None, of list.append
+            return "kept" if name == "POP_TOP" else ""
+        if name == "RETURN_VALUE":
+            return "returned" if above == 0 else ""
+        if name == _KEEPERS.get(above):
+            return "kept"
         if name in _PUSH:
             above += 2 if name == "LOAD_GLOBAL" and count & 1 else 1
             continue
@@ -74,13 +127,16 @@ def flows_to_return(code: CodeType, offset: int) -> bool:
             needs, more = 1, 1 if name == "LOAD_METHOD" or (
                 sys.version_info >= (3, 12) and count & 1
             ) else 0
+        elif name == "CALL" and count > above == 0:
+            given = True  # it is the last argument; what is called lies below
+            continue
         elif name == "CALL":
             needs, more = count + 2, -count - 1
         elif name in _TWO:
             needs, more = 2, -1
         else:
-            return False
+            return ""
         if above < needs:
-            return False
+            return ""
         above += more
-    return False
+    return ""

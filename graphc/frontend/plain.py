@@ -28,15 +28,16 @@ def is_unwatched() -> bool:
     )
 
 
-def arrays_of(tensors: Sequence[Tensor]) -> list[np.ndarray] | None:
-    """The arrays of tensors of one dtype, float32 or float64, that may be written to."""
+def arrays_of(tensors: Sequence[Tensor], kinds: str = "fd") -> list[np.ndarray] | None:
+    """The arrays of tensors of one dtype, float32 or float64, that may be written to; or of dtypes
+    of other `kinds`, as NumPy's characters."""
     if not tensors or not is_unwatched():
         return None
     found = []
     for tensor in tensors:
         array = tensor._array
         if (
-            type(array) is not np.ndarray or array.dtype.char not in "fd"
+            type(array) is not np.ndarray or array.dtype.char not in kinds
             or array.dtype.char != tensors[0]._array.dtype.char or not array.flags.c_contiguous
             or not array.flags.writeable or tensor._trace is not None
             or tensor._storage.inference or (local.grad and tensor.requires_grad)
@@ -51,7 +52,7 @@ def fill_with_zeros(tensor: Tensor) -> bool:
     arrays = arrays_of([tensor])
     if arrays is None:
         return False
-    _begin(tensor)
+    begin(tensor)
     arrays[0].fill(0)
     return True
 
@@ -78,12 +79,13 @@ def scale(tensors: Sequence[Tensor], factor: Tensor) -> bool:
     number = factor._array
     with np.errstate(all="ignore"):
         for tensor, array in zip(tensors, arrays, strict=True):
-            _begin(tensor)
+            begin(tensor)
             np.multiply(array, number, out=array)
     return True
 
 
-def _begin(tensor: Tensor) -> None:
+def begin(tensor: Tensor) -> None:
+    """A tensor's memory is about to be written to."""
     storage = tensor._storage
     if readers:
         storage.before_write()

@@ -7,7 +7,6 @@ is captured and written like any other tensor, so a compiled function goes on wh
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -46,6 +45,11 @@ def seed_words(seed: int) -> np.ndarray:
     return state
 
 
+def _any_seed() -> int:
+    """63 bits of the system's randomness."""
+    return int.from_bytes(os.urandom(8), "little") >> 1
+
+
 class Generator:
     """torch.Generator: a stream of random numbers. Unseeded, it starts anywhere."""
 
@@ -59,7 +63,7 @@ class Generator:
         """The state as a Tensor i64[626], made at first use."""
         if self._state is None:
             if self._seed is None:
-                self._seed = secrets.randbits(63)
+                self._seed = _any_seed()
             self._begin(self._seed)
         assert self._state is not None
         return self._state
@@ -106,7 +110,7 @@ class Generator:
                 "seed() draws a number that a compiled function would repeat at every call. "
                 "Cure: call it outside"
             ))
-        self.manual_seed(secrets.randbits(63))
+        self.manual_seed(_any_seed())
         return self.initial_seed()
 
     def initial_seed(self) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 
 from graphc.ir.autodiff import saved_values
 from graphc.ir.graph import Graph, Node, attr_key, toposort
-from graphc.ir.text import print_graph
+from graphc.ir.late import late
 from graphc.ir.types import TensorType
 
 from .nodes import AccumulateGrad, Edge, OpNode
@@ -23,6 +23,8 @@ from .tape_order import order_of
 from .tensor import Tensor
 from .views import Chain
 from .write_nodes import AsStridedBackward, CopyBackwards, CopySlices
+
+_texts = late("graphc.ir.text")
 
 _STEPS = (AsStridedBackward, CopySlices)
 
@@ -224,4 +226,5 @@ class Fingerprint:
 
 
 def _text(graph: Graph) -> str:
-    return print_graph(graph, places=False)
+    printed: str = _texts.print_graph(graph, places=False)
+    return printed

@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from .functionalize import TracedStorage
 from .nodes import AccumulateGrad
 from .nodes import Node as GradNode
 from .outside_history import goes_on, reachable
-from .pending import PendingItem, only_returned
+from .pending import PendingItem, only_kept, only_returned
 from .placement import TWO_DEVICES
 from .scoped import InsideModule
 from .segment_again import operation_again
@@ -147,6 +147,20 @@ class SegmentTrace(Trace):
             return None
         state = tensor if tensor._trace is self else self.shadow(tensor)
         return PendingItem(self.wrap(self.read(state)))
+
+    def pending_array(self, tensor: Tensor) -> Any:
+        if not self.whole or self.strict or tensor._trace is not self or (
+            tensor.device.type != "cpu" or not only_kept(self.site)
+        ):
+            return None
+        what = "a value that numpy() gives"
+        self.tainted = self.tainted or what
+
+        def asked() -> NoReturn:
+            self.end_segment(f"{what}, asked for more than to be kept", value=True)
+            raise AssertionError("a recording that is tainted goes on")
+
+        return PendingItem(tensor, "numpy", asked)
 
     def end_segment(self, what: str, cure: str = "", value: bool = False) -> None:
         """Run what was recorded. Raises TraceError where that cannot be done seamlessly."""

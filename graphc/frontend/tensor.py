@@ -387,7 +387,7 @@ def _lie_together(kind: type[Tensor]) -> None:
     first = object.__new__(kind)
     for name in (
         "_array", "_storage", "_requires_grad", "_node", "_hooks", "_post_hooks", "_accumulator",
-        "_base", "_grad",
+        "_base", "_grad", "_seen", "_output", "_chain", "_no_grad_view",
     ):
         object.__setattr__(first, name, None)
 

@@ -42,6 +42,9 @@ class Eager:
     rule: PrepareRule | None = None
     # the same for arrays that may lie on other devices; None: there is no other device
     elsewhere: Runner | None = None
+    # of a state and a count: what fills memory, `(state, f32 memory, width, low) -> state` behind
+    # it, with u * width + low of the uniform numbers that rng_uniform draws; None: nothing does
+    between: Callable[[Any, int], Callable[..., Any] | None] = staticmethod(lambda *_: None)
 
 
 class ArrayValue(Expr):

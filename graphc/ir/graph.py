@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from . import dtypes
 from .dim import Dim, DimEnv, Size
 from .dtypes import DType
+from .late import late
 from .op import LIGHT, Attrs, Op, OpError, register
 from .record import record
 from .rounding import EXACT
 from .types import Shape, TensorType, TupleType, Type
+
+_text = late("graphc.ir.text")  # which is written on graphs
 
 
 class Loc(NamedTuple):
@@ -113,7 +116,6 @@ class Graph:
     outputs: tuple[Node, ...]
     env: DimEnv = field(default_factory=DimEnv)
     nodes: tuple[Node, ...] = field(init=False)
-    print: ClassVar[Callable[[Graph], str]] = repr  # text.py, which is written on graphs, sets it
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "nodes", toposort(self.outputs, self.inputs))
@@ -127,7 +129,8 @@ class Graph:
         return users
 
     def __str__(self) -> str:
-        return Graph.print(self)
+        printed: str = _text.print_graph(self)
+        return printed
 
 
 def on_complex(node: Node) -> bool:

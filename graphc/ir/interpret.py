@@ -79,9 +79,9 @@ class _Prepared(Slots):
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph, lambda node: node)
-        self.symbolic = any(_symbolic_type(n.type) or _has_dims(n.attrs) for n in graph.nodes)
+        self.symbolic = any(_symbolic_type(n.type) or has_dims(n.attrs) for n in graph.nodes)
         # those whose attributes hold symbolic sizes
-        self.sized = frozenset(n for n in graph.nodes if self.symbolic and _has_dims(n.attrs))
+        self.sized = frozenset(n for n in graph.nodes if self.symbolic and has_dims(n.attrs))
         self.static = tuple(
             None if _symbolic_type(n.type) else (n.dtype.numpy, n.shape) for n in graph.inputs
         )
@@ -120,13 +120,13 @@ def _symbolic_type(type_: Type) -> bool:
     return any(isinstance(size, Dim) for size in type_.shape)
 
 
-def _has_dims(value: Any) -> bool:
+def has_dims(value: Any) -> bool:
     if isinstance(value, Dim):
         return True
     if isinstance(value, tuple):
-        return any(_has_dims(v) for v in value)
+        return any(has_dims(v) for v in value)
     if isinstance(value, Mapping):
-        return any(_has_dims(v) for v in value.values())
+        return any(has_dims(v) for v in value.values())
     return False
 
 

@@ -97,8 +97,10 @@ class Machine:
 
     A lane goes along at most `lane_steps` elements by itself (0: as many as there are): longer
     reductions are cut, in pieces of at least `piece_steps` of them where blocks are few, and done
-    in stages. One that goes along rows and adds up columns beside them takes at least `rows_least`
-    rows. Where it `hoists`, what is the same for all parallel iterations stands before them.
+    in stages. Of at most `across` elements, which are in a cache that all share, lanes share out
+    the rows of each column, wherever these lie: then there is one stage. One that goes along rows
+    and adds up columns beside them takes at least `rows_least` rows. Where it `hoists`,
+    what is the same for all parallel iterations stands before them.
 
     A template's work is cut in pieces of at least `template_flops` floating-point operations, in
     at most `template_chunks` pieces; `tiling` says how a piece is computed (None: no template is
@@ -114,6 +116,9 @@ class Machine:
     A value of at least `pitched` bytes has rows that wide accesses fit, where the planner is free
     to say so (`plan/pitch.py`; 0: none has).
 
+    Long sums over rows are made of runs of `column_run` columns, where there are two or more (0:
+    each lane goes along its own column).
+
     `sorting` says how what has an order is done in parallel (None: one after another, and sorts by
     a routine).
 
@@ -127,6 +132,9 @@ class Machine:
 
     What convolutions read and write has its channels last in memory, where it has at least
     `channels_last` of them (0: nothing has).
+
+    Sums over the rows of what a template makes are begun in its epilogue, `partial_rows` at a time
+    (0: nowhere).
 
     Where it has units for products of `halves`, one of floats that are widened halves (a linear
     layer under autocast adds its bias before the sum is rounded) reads the halves.
@@ -165,11 +173,14 @@ class Machine:
     tiling: Tiling | None = None
     sorting: Sorting | None = None
     lasting: int = 0
+    column_run: int = 0
     channels_last: int = 0
     pitched: int = 0
     by_counter: bool = False
     tf32: bool = False
     halves: bool = False
+    partial_rows: int = 0
+    across: int = 0
 
     def chunk(self, total: int, cost: int) -> int:
         """Elements per chunk of a space of `total` elements of `cost` additions each."""

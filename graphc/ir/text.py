@@ -56,9 +56,6 @@ def print_graph(graph: Graph, places: bool = True) -> str:
     return "\n".join(_graph_lines(graph, "", None, places=places)) + "\n"
 
 
-Graph.print = print_graph
-
-
 def print_lines(graph: Graph) -> tuple[list[str], dict[Node, int]]:
     """The text by line, and the line index at which each of the graph's own nodes starts."""
     where: dict[Node, int] = {}

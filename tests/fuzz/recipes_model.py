@@ -197,6 +197,12 @@ def _batch_norm(m: Maker, name: str) -> Any:
     return ops.batch_norm(x, *parameters, eps=m.rng.choice((1e-5, 1e-2)))
 
 
+@recipe("partial")
+def _partial(m: Maker, name: str) -> Any:
+    x = m.operand(FLOATS, low=2)
+    return ops.partial(x, rows=m.rng.randint(1, 9), kind=m.rng.choice(("sum", "mean", "squares")))
+
+
 @recipe("cross_entropy", "nll_loss")
 def _loss(m: Maker, name: str) -> Any:
     x = m.operand(FLOATS, low=1, high=4)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -312,3 +315,69 @@ def test_threads_change_the_number_of_threads() -> None:
         in_threads(work)
     finally:
         graphc.set_num_threads(before)
+
+
+# --- fork ------------------------------------------------------------------------------------
+
+
+def in_child(check: Callable[[], bool]) -> None:
+    """Forks; the child, which ends within a minute, must find the check true."""
+    with warnings.catch_warnings():  # Python 3.12 warns of threads, which is the point here
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        os._exit(0 if check() else 1)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_goes_on_with_what_was_compiled() -> None:
+    """With threads of its own, a large arena of its own, and what it compiles itself."""
+    before = graphc.get_num_threads()
+    run = graphc.compile(lambda x: ((x.exp() @ x.T).sin() @ x).softmax(1))
+    x = floats(600, 40)
+    graphc.set_num_threads(3)
+    want = run(x).numpy().tobytes()
+    ending = threading.Event()
+
+    def busy() -> None:
+        while not ending.is_set():
+            run(x)
+
+    def check() -> bool:
+        graphc.set_num_threads(2)
+        late = graphc.compile(lambda x: (x * 3).cos().sum(0))
+        fresh = np.allclose(late(x).numpy(), late.function(x).numpy(), rtol=1e-4, atol=1e-3)
+        return fresh and all(run(x).numpy().tobytes() == want for _ in range(3))
+
+    other = threading.Thread(target=busy)
+    try:
+        in_child(check)
+        other.start()  # forks in the midst of another thread's calls
+        for _ in range(3):
+            in_child(lambda: run(x).numpy().tobytes() == want)
+        assert run(x).numpy().tobytes() == want
+    finally:
+        ending.set()
+        if other.ident is not None:
+            other.join()
+        graphc.set_num_threads(before)
+
+
+def test_products_beside_numpys_own_threads() -> None:
+    """NumPy's BLAS has a pool, too: each goes on while the other works, to the same bits."""
+    run = graphc.compile(lambda a, b: (a @ b).relu())
+    a, b = floats(300, 200), floats(200, 260)
+    want = run(a, b).numpy().tobytes()
+    product = a.numpy() @ b.numpy()
+
+    def work(number: int) -> None:
+        for _ in range(8):
+            if number % 2:
+                np.testing.assert_allclose(a.numpy() @ b.numpy(), product, rtol=1e-4, atol=1e-4)
+            else:
+                assert run(a, b).numpy().tobytes() == want
+
+    in_threads(work)

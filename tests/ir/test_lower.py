@@ -174,7 +174,7 @@ def test_a_machine_without_serial_work_shares_everything() -> None:
     assert "parallel" not in loops(only_kernel(function, (8, 40), (40,)))
     assert "parallel" in loops(only_kernel(function, (8, 40), (40,), machine=WIDE))
     cpu, wide = (
-        print_kernel(only_kernel(lambda x: total(x, (0,)), (64, 256), machine=m))
+        print_kernel(only_kernel(lambda x: total(x, (0,)), (24, 256), machine=m))
         for m in (CPU, WIDE)
     )
     assert "in [64] {" in cpu and "in [256] {" in wide

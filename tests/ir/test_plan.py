@@ -136,6 +136,18 @@ def test_gradients_are_applied_as_soon_as_they_are_there() -> None:
     assert program.arena_bytes < 3 * 64 * 64 * 4
 
 
+def test_what_is_needed_late_is_computed_late() -> None:
+    """Eight products of inputs, each of which one step of a chain reads."""
+    def function(g, w, *xs):
+        for x in xs:
+            g = dot(g, ops.tanh(dot(x, w)) * 0.01)
+        return g
+
+    size = 32
+    program = check(build(function, *[(size, size)] * 10))
+    assert program.arena_bytes <= 4 * size * size * 4
+
+
 def test_constants_and_callbacks() -> None:
     def function(x):
         values, order = ops.sort(x * 2.0, dim=1, descending=True, stable=True)

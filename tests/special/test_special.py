@@ -113,3 +113,12 @@ def test_every_name_is_there() -> None:
         names = [n for n in dir(theirs) if not n.startswith("_") and "common" not in n]
         ours = getattr(graphc, space)
         assert [n for n in names if not hasattr(ours, n)] in ([], ["torch"], ["Tensor", "torch"])
+
+
+def test_polygamma_and_zeta_far_out() -> None:
+    values = np.array([np.inf, 1.5])
+    for order in (1, 2):
+        found = graphc.polygamma(order, graphc.from_numpy(values)).numpy()
+        wanted = torch.polygamma(order, torch.from_numpy(values)).numpy()
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)
+    assert np.isnan(graphc.special.zeta(graphc.tensor(2.0), graphc.tensor(float("inf"))).item())

@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import math
 import mmap
+import os
 import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -71,6 +72,10 @@ class Allocator:
             self._shelves.clear()
             self.kept = 0
 
+    def after_fork(self) -> None:
+        """In a child: whoever had the lock is not in this process."""
+        self._lock = threading.RLock()
+
     def _take(self, size: int) -> Allocation:
         with self._lock:
             shelf = self._shelves.get(size)
@@ -88,6 +93,8 @@ class Allocator:
 
 
 _shared = Allocator()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_shared.after_fork)
 
 
 def empty(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:

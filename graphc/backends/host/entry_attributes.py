@@ -77,7 +77,7 @@ define internal ptr @indices(ptr %table, ptr %class) {
 one:
   ret ptr %first.indices
 other:
-  %second.at = getelementptr i64, ptr %classes, i64 10
+  %second.at = getelementptr i64, ptr %classes, i64 11
   %second = load ptr, ptr %second.at
   %is.second = icmp eq ptr %second, %class
   %second.indices = getelementptr i64, ptr %second.at, i64 1
@@ -119,13 +119,14 @@ name:
   %at = getelementptr ptr, ptr %copies, i64 %index
   store ptr %value, ptr %at
   %i.next = add i64 %i, 1
-  %more = icmp slt i64 %i.next, 9
+  %more = icmp slt i64 %i.next, 10
   br i1 %more, label %name, label %end
 end:
   ret ptr %copies
 }
 ; 1 or 0: whether a tensor requires a gradient; 2: not for native code to say
-define internal i64 @requires(ptr %table, ptr %node, ptr %asks, ptr %base) {
+define internal i64 @requires(
+    ptr %table, ptr %node, ptr %asks, ptr %base, ptr %seen, ptr %storage) {
   %made = icmp ne ptr %node, null
   %true = call ptr @pointer(ptr %table, i64 15)
   %asked = icmp eq ptr %asks, %true
@@ -141,6 +142,24 @@ view:
   %strange = icmp eq ptr %of.base, null
   br i1 %strange, label %unknown, label %base.is
 base.is:
+  br i1 %made, label %has.node, label %base.ask
+has.node:
+  %has.storage = icmp ne ptr %storage, null
+  br i1 %has.storage, label %writes, label %unknown
+writes:
+  %storage.class = call ptr @pointer(ptr %storage, i64 1)
+  %storage.wanted = call ptr @pointer(ptr %table, i64 11)
+  %storage.right = icmp eq ptr %storage.class, %storage.wanted
+  br i1 %storage.right, label %counted, label %unknown
+counted:
+  %version.offset = call i64 @word(ptr %table, i64 13)
+  %version.at = getelementptr i8, ptr %storage, i64 %version.offset
+  %version = load ptr, ptr %version.at
+  %followed = icmp eq ptr %version, %seen
+  br i1 %followed, label %own.node, label %unknown
+own.node:
+  ret i64 1
+base.ask:
   %further = call ptr @fact(ptr %table, ptr %base, ptr %of.base, i64 7)
   %deep = icmp ne ptr %further, null
   %its = call i1 @recorded(ptr %table, ptr %base, ptr %of.base)
@@ -169,8 +188,8 @@ refers:
   br i1 %gone, label %yes, label %asks
 asks:
   %names = call ptr @pointer(ptr %table, i64 6)
-  %name.1 = call ptr @pointer(ptr %names, i64 9)
-  %name.2 = call ptr @pointer(ptr %names, i64 10)
+  %name.1 = call ptr @pointer(ptr %names, i64 10)
+  %name.2 = call ptr @pointer(ptr %names, i64 11)
   call void @Py_IncRef(ptr %node)
   %first = call ptr @PyObject_GetAttr(ptr %node, ptr %name.1)
   %second = call ptr @PyObject_GetAttr(ptr %node, ptr %name.2)

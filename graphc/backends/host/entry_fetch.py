@@ -93,7 +93,9 @@ itself:
   %ask.1 = icmp ne i64 %bit.1, 0
   br i1 %ask.1, label %history, label %leaf
 history:
-  %requires = call i64 @requires(ptr %table, ptr %node, ptr %asks, ptr %base)
+  %seen = call ptr @read(ptr %row, ptr %indices, ptr %none, i64 9)
+  %requires = call i64 @requires(
+      ptr %table, ptr %node, ptr %asks, ptr %base, ptr %seen, ptr %its)
   %shifted = lshr i64 %bits, 1
   %requires.wanted = and i64 %shifted, 1
   %same.1 = icmp eq i64 %requires, %requires.wanted

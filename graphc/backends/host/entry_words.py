@@ -15,7 +15,7 @@ WORDS = 8  # of an entry: its kind, then its operands
 ITEM, WORD, LOCAL, TENSOR, ARGUMENT, CLASS, SAME, GRADIENT, LIST, DICT, HELD, PRESENT = range(12)
 ATTRIBUTES = (
     "_array", "_storage", "_requires_grad", "_node", "_hooks", "_post_hooks", "_accumulator",
-    "_base", "_grad",
+    "_base", "_grad", "_seen",
 )
 # bits of a tensor's entry
 ASK_GRADIENT, REQUIRES, ASK_LEAF, LEAF, ASK_HOOKS, ASK_INFERENCE, INFERENCE, WRITTEN, OF_GRAD = (

@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import os
 import re
-import secrets
 import stat
 import time
 from collections.abc import Iterable
@@ -54,7 +53,7 @@ class Store:
         if path is None:
             return
         with contextlib.suppress(OSError):
-            temporary = path.with_name(f".new-{secrets.token_hex(8)}")
+            temporary = path.with_name(f".new-{os.urandom(8).hex()}")
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
             descriptor = os.open(temporary, flags, 0o600)
             try:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
 
 from graphc.ir.dim import evaluate
 from graphc.ir.interpret import Table
@@ -27,6 +30,11 @@ class Callbacks:
         }
         self._routines = {
             number: HostRoutine(step, table) for number, step in self._steps.items()
+        }
+        # of steps of known sizes: the words of their buffers' addresses, shapes and dtypes
+        self._known = {
+            number: (ctypes.c_int64 * len(types), types) for number, step in self._steps.items()
+            if (types := _of_known_sizes((*step.input_types, *step.output_types))) is not None
         }
         self._failures: dict[int, BaseException] = {}  # by thread: calls may run side by side
         self._native = _Native(self._call) if self._routines else None
@@ -51,11 +59,20 @@ class Callbacks:
     def _run(self, number: int, args: int) -> None:
         """Addresses of inputs and outputs, and the dims, lie in `args`, in this order."""
         step, names = self._steps[number], self._names
+        known = self._known.get(number)
+        if known is not None:
+            kind, types = known
+            buffers = [
+                self._memory.at(at, shape, dtype)
+                for at, (shape, dtype) in zip(kind.from_address(args), types, strict=True)
+            ]
+            first = len(step.inputs)
+            return self._routines[number].run(self._memory, buffers[:first], buffers[first:], {})
         first, count = len(step.inputs), len(step.inputs) + len(step.outputs)
         words = (ctypes.c_int64 * (count + len(names))).from_address(args)
         dims = dict(zip(names, words[count:], strict=True))
-        types = (*step.input_types, *step.output_types)
-        buffers = [self._buffer(at, t, dims) for at, t in zip(words[:count], types, strict=True)]
+        every = (*step.input_types, *step.output_types)
+        buffers = [self._buffer(at, t, dims) for at, t in zip(words[:count], every, strict=True)]
         self._routines[number].run(self._memory, buffers[:first], buffers[first:], dims)
 
     def _buffer(self, address: int, type_: object, dims: Mapping[str, int]) -> Buffer:
@@ -63,3 +80,17 @@ class Callbacks:
         assert isinstance(type_, TensorType)
         shape = tuple(evaluate(size, dims) for size in type_.shape)
         return self._memory.at(address, shape, type_.dtype.numpy)
+
+
+def _of_known_sizes(
+    types: Sequence[object],
+) -> list[tuple[tuple[int, ...], np.dtype[Any]]] | None:
+    """Shapes and dtypes; None where a size is symbolic."""
+    found: list[tuple[tuple[int, ...], np.dtype[Any]]] = []
+    for type_ in types:
+        assert isinstance(type_, TensorType)
+        shape = tuple([size for size in type_.shape if isinstance(size, int)])
+        if len(shape) < len(type_.shape):
+            return None
+        found.append((shape, type_.dtype.numpy))
+    return found

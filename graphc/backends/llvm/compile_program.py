@@ -140,7 +140,8 @@ class _Compiler:
         jobs = [partial(self._compile, kernel, symbol) for symbol, kernel in distinct.items()]
         jobs += [partial(self._library, name) for name in libraries]
         start = time.perf_counter()
-        made = side_by_side(jobs)
+        # libraries first: they take longest, and no core is to wait for the last one
+        made = side_by_side(jobs[::-1])[::-1]
         wall = time.perf_counter() - start
         for (symbol, kernel), one in zip(distinct.items(), made, strict=False):
             size, cached = len(one.data), not one.emitting

@@ -18,7 +18,7 @@ from graphc.backends.llvm.values import Value, memory_type, register_type
 from graphc.backends.llvm.vector_plan import VectorPlan, plan_vector
 from graphc.ir import dtypes
 from graphc.ir.dim import Dim, Size
-from graphc.ir.kernel import Carry, Check, Let, Literal, Local, Loop, Stmt, Store, Var
+from graphc.ir.kernel import Carry, Check, Let, Literal, Local, Loop, Partial, Stmt, Store, Var
 from graphc.ir.kernel.combine import COMBINES, identity
 
 FAIL = "@graphc.fail"
@@ -58,6 +58,8 @@ class Statements(Scalars):
                     self.loop(stmt)
             elif isinstance(stmt, Local):
                 self._local(stmt)
+            elif isinstance(stmt, Partial):
+                raise NotImplementedError("the CPU sums no rows in an epilogue")
             else:
                 rest = body[position + 1 :]
                 done = self._check(stmt, rest, finish, skipped)

@@ -227,7 +227,8 @@ class Memory(Indices):
             found.append(self.fn.let(f"call {kind} {name}({arguments})"))
         order = [2 * lane for lane in range(half)]
         order += [lanes + 2 * lane + 1 for lane in range(half)]
-        text = self._shuffled(kind, *found, order)
+        low, high = found
+        text = self._shuffled(kind, low, high, order)
         if live is None:
             return text
         return self.operations(lanes).select(live, dtype, text, fill)

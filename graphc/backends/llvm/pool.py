@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from graphc.backends.host import cpus
 from graphc.backends.host.store import Store
 from graphc.backends.llvm.identity import identity
 from graphc.backends.llvm.image import Image
@@ -394,7 +395,7 @@ class Pool:
     ) -> None:
         """`cache`: of compiled text, asked for when something is compiled. `kept`: where it is
         found linked, if an earlier process has left it there."""
-        self._threads = _checked(len(_available_cpus()) if threads is None else threads)
+        self._threads = _checked(cpus.available() if threads is None else threads)
         self._cache, self._kept = cache, kept
         self._library: Library | None = None
         self._lock = threading.Lock()
@@ -468,21 +469,14 @@ def _checked(threads: int) -> int:
     return threads
 
 
-def _available_cpus() -> set[int]:
-    """The CPUs that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return os.sched_getaffinity(0)
-    return set(range(os.cpu_count() or 1))
-
-
 def _resize(library: Library, threads: int) -> None:
-    cpus = _available_cpus()
+    mine = cpus.allowed()
     allowed = (ctypes.c_uint8 * MASK_BYTES)()
-    for cpu in cpus:
+    for cpu in mine:
         if cpu < 8 * MASK_BYTES:
             allowed[cpu // 8] |= 1 << cpu % 8
-    # With fewer CPUs than threads, a worker that spins takes time from one that works.
-    spins = SPINS if threads <= len(cpus) else 0
+    # With less than a CPU for each thread, a worker that spins takes time from one that works.
+    spins = SPINS if threads <= cpus.available() else 0
     i32 = ctypes.c_int32
     resize = ctypes.CFUNCTYPE(None, i32, i32, i32, ctypes.c_void_p)
-    resize(library.address("graphc_pool_resize"))(threads, spins, len(cpus), allowed)
+    resize(library.address("graphc_pool_resize"))(threads, spins, len(mine), allowed)

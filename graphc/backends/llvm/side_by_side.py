@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Sequence
 from typing import TypeVar
+
+from graphc.backends.host import cpus
 
 T = TypeVar("T")
 MOST = 8  # threads
@@ -32,7 +33,7 @@ def side_by_side(jobs: Sequence[Callable[[], T]]) -> list[T]:
 
     others = [
         threading.Thread(target=work, daemon=True)
-        for _ in range(min(len(jobs), _cores(), MOST) - 1)
+        for _ in range(min(len(jobs), cpus.available(), MOST) - 1)
     ]
     for thread in others:
         thread.start()
@@ -42,10 +43,3 @@ def side_by_side(jobs: Sequence[Callable[[], T]]) -> list[T]:
     if errors:
         raise errors[min(errors)]
     return [results[number] for number in range(len(jobs))]
-
-
-def _cores() -> int:
-    """That this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

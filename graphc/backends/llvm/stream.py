@@ -28,6 +28,7 @@ SIGNATURES = {
     "words": "ptr %state, ptr %out, i64 %count",
     "unit32": "ptr %words, ptr %out, i64 %count",
     "unit64": "ptr %words, ptr %out, i64 %count",
+    "between32": "ptr %words, ptr %out, i64 %count, i64 %width, i64 %low",
     "below": "ptr %words, ptr %out, i64 %count, i64 %limit",
     "modulo32": "ptr %words, ptr %out, i64 %count, i64 %span, i64 %low",
     "modulo64": "ptr %words, ptr %out, i64 %count, i64 %span, i64 %low",
@@ -147,6 +148,7 @@ def _normal(stream: Stream, *, shape: Sequence[int], dtype: DType) -> Array:
     return values.astype(dtype.numpy, copy=False)
 
 
+BETWEEN = "uniforms_between"  # no operator: what uniform_ does to a tensor's memory
 FUNCTIONS: dict[str, Callable[..., Array]] = {
     "rng_uniform": _uniform,
     "rng_normal": _normal,
@@ -161,13 +163,22 @@ def functions(directory: Path | None) -> dict[str, Callable[..., Any]]:
     """See Backend.draws: normal numbers by 16 at least, states whose position lies in their words.
     `directory`: where compiled code is kept."""
     code = _Code(linked("stream", _text, None, directory, opt_level=2))
-    return {name: functools.partial(_drawn, code, name) for name in FUNCTIONS}
+    drawn = {name: functools.partial(_drawn, code, name) for name in FUNCTIONS}
+    return {**drawn, BETWEEN: functools.partial(_between, code)}
 
 
 def _text() -> str:
     from graphc.backends.llvm.stream_text import stream_text
 
     return stream_text()
+
+
+def _between(code: _Code, state: Array, out: Array, width: float, low: float) -> Array:
+    """Fills f32 memory, flat, with u * width + low in f64, u being uniform in [0, 1) as f32; gives
+    the state behind that."""
+    stream = Stream(code, state)
+    stream.filled("between32", out, 1, *struct.unpack("<2q", struct.pack("<2d", width, low)))
+    return stream.state()
 
 
 def _drawn(code: _Code, name: str, state: Array, **attrs: Any) -> tuple[Array, Array]:

@@ -24,7 +24,8 @@ def stream_text() -> str:
     """The module: a function for each of SIGNATURES."""
     module = Module()
     bodies: dict[str, Callable[[Function], None]] = {
-        "words": _words, "unit32": _unit32, "unit64": _unit64, "below": _below,
+        "words": _words, "unit32": _unit32, "unit64": _unit64,
+        "between32": _between32, "below": _below,
         "modulo32": _modulo32, "modulo64": _modulo64, "permute": _permute,
         "exponential": _exponential, "normal32": _normal32, "normal64": _normal64,
     }
@@ -147,6 +148,23 @@ def _unit64(f: Function) -> None:
 
     def make(at: Value, lanes: int) -> None:
         f.store(_doubles(f, at, lanes), _kind("double", lanes), f.gep("%out", at, "double"), 8)
+
+    _each(f, "%count", make)
+
+
+def _between32(f: Function) -> None:
+    """f32: u * width + low, computed as f64, of u as in _unit32. The numbers come as their bits."""
+    width, low = (f.let(f"bitcast i64 {name} to double") for name in ("%width", "%low"))
+
+    def make(at: Value, lanes: int) -> None:
+        word, real, kind = (_kind(scalar, lanes) for scalar in ("i32", "double", "float"))
+        x = f.load(f.gep("%words", at, "i32"), word, 4)
+        x = f.let(f"and {word} {x}, {_constant(f'i32 {2**24 - 1}', lanes)}")
+        x = f.let(f"uitofp {word} {x} to {real}")
+        x = f.let(f"fmul {real} {x}, {_constant(_double(2.0**-24), lanes)}")
+        x = f.let(f"fmul {real} {x}, {_spread(f, 'double', width, lanes)}")
+        x = f.let(f"fadd {real} {x}, {_spread(f, 'double', low, lanes)}")
+        f.store(f.let(f"fptrunc {real} {x} to {kind}"), kind, f.gep("%out", at, "float"), 4)
 
     _each(f, "%count", make)
 

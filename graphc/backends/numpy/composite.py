@@ -132,6 +132,7 @@ TABLE: dict[str, Function] = {
     "batch_norm": _batch_norm,
     "cross_entropy": _by_decomposition("cross_entropy"),
     "nll_loss": _by_decomposition("nll_loss"),
+    "partial": _by_decomposition("partial"),
     "attention": _by_decomposition("attention"),
     "attention_grad": _by_decomposition("attention_grad"),
 }

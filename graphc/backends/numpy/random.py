@@ -46,10 +46,16 @@ def seed_state(seed: int) -> Array:
 
 
 class _Engine(threading.local):
-    """NumPy's mt19937, one per thread: only its word stream is used, its state set anew."""
+    """NumPy's mt19937, one per thread: only its word stream is used, its state set anew. Made when
+    somebody draws, as importing numpy.random takes 10 ms."""
 
-    def __init__(self) -> None:
-        self.bits = np.random.MT19937(0)
+    made: Any = None
+
+    @property
+    def bits(self) -> Any:
+        if self.made is None:
+            self.made = np.random.MT19937(0)
+        return self.made
 
 
 _engine = _Engine()
@@ -91,7 +97,8 @@ class Stream:
                 "bit_generator": "MT19937",
                 "state": {"key": self._given[:_WORDS].astype(np.uint32), "pos": self._position},
             }
-        return self._bits.random_raw(count)  # type: ignore[no-any-return]
+        words: Array = self._bits.random_raw(count)
+        return words
 
     def double_words(self, count: int) -> Array:
         """64-bit numbers of two words each, the high one first."""

@@ -341,7 +341,7 @@ def _zeta(x: Array, q: Array) -> Array:
     """Euler and Maclaurin: terms one by one until q + k is large, then the sum's expansion."""
     out = np.full(np.shape(x), np.nan)
     whole = (q <= 0) & (q == np.floor(q))
-    regular = (x > 1) & ~whole & ((q > 0) | (x == np.floor(x))) & ~np.isnan(q)
+    regular = (x > 1) & ~whole & ((q > 0) | (x == np.floor(x))) & np.isfinite(q)
     out[(x == 1) | ((x > 1) & whole)] = np.inf
     if regular.any():
         out[regular] = _zeta_regular(x[regular], q[regular])
@@ -371,7 +371,8 @@ def _polygamma(x: Array, order: int) -> Array:
     if order == 0:
         return special.digamma(x)
     scale = math.factorial(order) * (-1.0) ** (order + 1)
-    return as_array(scale * _zeta(np.full_like(x, order + 1.0), x))
+    found = as_array(scale * _zeta(np.full_like(x, order + 1.0), x))
+    return np.where((x == np.inf) & (order == 1), 0.0, found)  # torch's, whose zeta is NaN there
 
 
 _FUNCTIONS: dict[str, Callable[..., Array]] = {

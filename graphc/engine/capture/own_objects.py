@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...frontend.nodes import OutsideHistory
+from ...frontend.pending import PendingItem
 from . import c_attributes
 from .kinds import Kind, full_name, is_plain, kind_of
 from .observer import Observer
@@ -51,6 +52,8 @@ def _is_one(obj: Any, rows: frozenset[str]) -> bool:
 
 def attribute(observer: Observer, obj: Any, name: str) -> Any:
     """`obj.name`."""
+    if type(obj) is PendingItem:
+        observer.open(f"reading {name} of what {obj.method}() gives")
     if type(obj) is OutsideHistory:  # stands for what each call finds
         observer.taint("a gradient function from before the call")
         observer.open(f"reading {name} of a gradient function from before the call")

@@ -10,6 +10,7 @@ import types
 from typing import Any
 
 from ...frontend import texts
+from ...frontend.pending import PendingItem
 from . import attributes, calls, items, operators
 from .instrument import Where
 from .kinds import Kind, is_standard, kind_of
@@ -309,6 +310,8 @@ class Match(Site):
 
     def see(self, observer: Observer, operand: Any) -> Any:
         subject = operand[0]
+        if type(subject) is PendingItem:
+            observer.open(f"matching what {subject.method}() gives")
         if self.detail == "MATCH_CLASS":
             names = operand[2]
             if isinstance(operand[1], type):

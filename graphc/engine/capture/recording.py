@@ -215,8 +215,8 @@ class Recording:
 
     def _given(self, leaf: Any) -> Any:
         """What a part of the result is after the trace went on in segments."""
-        if isinstance(leaf, PendingItem):
-            return leaf.tensor.item()
+        if type(leaf) is PendingItem:
+            return getattr(leaf.tensor, leaf.method)()
         return self.writes.originals.get(id(leaf), leaf)
 
     def _take_apart(self, held: list[Any]) -> None:

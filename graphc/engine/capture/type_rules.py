@@ -6,6 +6,7 @@ import types
 from abc import ABCMeta
 from typing import Any
 
+from ...frontend.pending import PendingItem
 from ...frontend.texts import is_traced_value
 from . import attributes
 from .kinds import Kind, is_standard, kind_of
@@ -16,6 +17,9 @@ from .places import MISSING
 def _type(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
     if len(args) != 1:
         observer.open("type() of three arguments")
+        return None
+    if type(args[0]) is PendingItem:
+        observer.open(f"asking for the class of what {args[0].method}() gives")
         return None
     if kind_of(type(args[0])) is Kind.NUMBER:
         return (int if args[0].is_integer_number else float,)
@@ -28,6 +32,9 @@ def _type(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any)
 
 def _isinstance(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
     value, classes = args
+    if type(value) is PendingItem:
+        observer.open(f"asking for the class of what {value.method}() gives")
+        return None
     if observer.is_known(value) and kind_of(type(value)) is Kind.INSTANCE:
         observer.kind(value)
     for kind in classes if isinstance(classes, tuple) else (classes,):

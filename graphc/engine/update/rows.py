@@ -11,6 +11,7 @@ from ...frontend.storage import Storage, readers
 from ...frontend.tensor import Tensor
 from .rule import Rule
 
+_MOST_PLACES = 64  # of one batch's gradients
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
@@ -128,6 +129,9 @@ class Batch:
         self._sizes = np.zeros(0, np.int64)
         self._gradient = [i for i, column in enumerate(rule.columns) if column == 1]
         self._kept: list[np.ndarray] = []
+        # gradients that were asked about, by their addresses, and what they are apart from
+        self._apart: set[bytes] = set()
+        self._spans: Spans | None = None
 
     def fill(
         self, rows: list[Row], gradients: Sequence[np.ndarray], spans: Spans,
@@ -138,8 +142,7 @@ class Batch:
         if rows != self._rows:
             self._lay_out(rows)
         addresses = np.array(list(map(self.rule.address, gradients)), np.int64)
-        if spans.meet(addresses, self._sizes):
-            raise Unfit
+        self._check_apart(addresses, spans)
         for column in self._gradient:
             self._table[:, column] = addresses
         for place, number in zip(self._places, numbers, strict=True):
@@ -147,9 +150,20 @@ class Batch:
         self._counts = list(counts)
         self._kept = list(gradients)
 
+    def _check_apart(self, addresses: np.ndarray, spans: Spans) -> None:
+        """Gradients tend to lie where some have lain before."""
+        asked = addresses.tobytes()
+        if spans is self._spans and asked in self._apart:
+            return
+        if spans.meet(addresses, self._sizes):
+            raise Unfit
+        if spans is not self._spans or len(self._apart) >= _MOST_PLACES:
+            self._spans, self._apart = spans, set()
+        self._apart.add(asked)
+
     def _lay_out(self, rows: list[Row]) -> None:
         rule = self.rule
-        self._rows = list(rows)
+        self._rows, self._spans = list(rows), None
         self._table = table = np.empty((len(rows), rule.rows.words), np.int64)
         places = np.array([row.addresses for row in rows], np.int64)
         numbers = rule.address(self._numbers)

@@ -53,6 +53,8 @@ class Plan:
         self._rows: dict[int, Row] = {}  # by the id of the parameter, which the row keeps
         self._made: dict[Any, Batch] = {}
         self._spans: Spans | None = None
+        # by the group's number: its options as they were, and what they come to
+        self._options: dict[int, tuple[list[Any], Any, dict[Source, Any]]] = {}
         self._states: Any = None
         self._version = -1
 
@@ -87,7 +89,13 @@ class Plan:
         self, number: int, group: Any, states: Any, changed: Any, owner: type, defaults: Any
     ) -> list[tuple[Any, list[Row], list[Any], list[Any]]]:
         """Rows that share their numbers: (what the batch is known by, rows, gradients, numbers)."""
-        options, given = _options(group, defaults)
+        values = [dict.get(group, name, ()) for name in defaults]
+        known_options = self._options.get(number)
+        if known_options is None or len(values) != len(known_options[0]) or any(
+            a is not b for a, b in zip(values, known_options[0], strict=True)
+        ):
+            known_options = self._options[number] = values, *_options(group, defaults)
+        _, options, given = known_options
         together: dict[Any, tuple[list[Row], list[Any]]] = {}
         known = self._rows.get
         for param in dict.__getitem__(group, "params"):

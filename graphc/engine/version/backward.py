@@ -23,7 +23,7 @@ from .call import Call
 from .parts import Parts
 from .replay import replay, replay_of
 from .results import Version
-from .saved import SavingNode
+from .saved import SavingNode, Stamp
 from .sources import Moved, owner_of, tensor_of
 from .spent import Spending
 
@@ -77,6 +77,8 @@ class CompiledBackwardPlan:
             o.type for o in backward.outputs if o.type is not None
         )
 
+        self.sized = any(not isinstance(size, int) for t in self.types for size in t.shape)
+        self._lying: list[tuple[int, TensorInput]] | None = None
         # the forward's inputs that some backward reads
         self.read = {i for kind, i in self.saved if kind == "input"} | self.replay.read
 
@@ -87,15 +89,22 @@ class CompiledBackwardPlan:
         inputs = call.arrays
         if before:
             inputs = [before.get(i, array) for i, array in enumerate(inputs)]
-        written = set(version.engine.mutated.values())
-        owners = [
-            tensor_of(source, call.arguments, version.moved)
-            if type(source) is TensorInput and i not in written else None
-            for i, source in enumerate(version.inputs)
-        ]
-        return History(
-            self, call.arguments, inputs, owners, call.results, call.dims, version.moved
-        )
+        arguments, moved = call.arguments, version.moved
+        stamps: dict[int, Stamp] = {}
+        for i, source in self._read_again(version):
+            storage = tensor_of(source, arguments, moved)._storage
+            stamps[i] = storage, storage.version
+        return History(self, arguments, inputs, stamps, call.results, call.dims, moved)
+
+    def _read_again(self, version: Version) -> list[tuple[int, TensorInput]]:
+        """The inputs that a backward reads where they lie, as the call has not written to them."""
+        if self._lying is None:
+            written = set(version.engine.mutated.values())
+            self._lying = [
+                (i, source) for i in sorted(self.read - written)
+                if type(source := version.inputs[i]) is TensorInput
+            ]
+        return self._lying
 
     def layout(self, tape: RecordedTape, dims: dict[str, int]) -> tuple[Layout, Graph]:
         """How the tape is laid out at these sizes, and what computes the values for it."""
@@ -121,25 +130,24 @@ class History:
 
     def __init__(
         self, plan: CompiledBackwardPlan, arguments: list[Any], inputs: list[np.ndarray],
-        owners: list[Tensor | None], results: list[np.ndarray], dims: dict[str, int], moved: Moved,
+        stamps: dict[int, Stamp], results: list[np.ndarray], dims: dict[str, int], moved: Moved,
     ) -> None:
-        tensors = [owner_of(t, i, arguments, moved) for i, t in plan.sources]
-        edges = tuple(edge(t) if requires_grad(t) else None for t in tensors)
+        """`stamps`: of the inputs that are read later where they lie."""
+        edges = []
+        for index, source in plan.sources:
+            tensor = owner_of(source, index, arguments, moved)
+            edges.append(edge(tensor) if requires_grad(tensor) else None)
         saved = [inputs[i] if kind == "input" else results[i] for kind, i in plan.saved]
-        stamps = {
-            place: (owner._storage, owner._storage.version)
-            for place, (kind, i) in enumerate(plan.saved)
-            if kind == "input" and (owner := owners[i]) is not None
-        }
-        types = tuple(
-            TensorType(t.dtype, concrete_shape(t, dims)) for t in plan.types
-        )
-        self.node = CompiledBackward(plan, edges, types, saved, stamps, dims)
+        types = plan.types
+        if plan.sized:
+            types = tuple([TensorType(t.dtype, concrete_shape(t, dims)) for t in types])
+        self.node = CompiledBackward(plan, tuple(edges), types, saved, {
+            place: stamps[i] for place, (kind, i) in enumerate(plan.saved)
+            if kind == "input" and i in stamps
+        }, dims)
         self.node.inputs = inputs
-        self.node.input_stamps = {
-            i: (owner._storage, owner._storage.version)
-            for i in plan.replay.read if (owner := owners[i]) is not None
-        }
+        read = plan.replay.read
+        self.node.input_stamps = {i: stamp for i, stamp in stamps.items() if i in read}
         self.plan = plan
 
     def attach(self, builder: Any) -> None:
@@ -162,6 +170,8 @@ class History:
 
 class CompiledBackward(SavingNode):
     """The backward of a compiled forward: one native call."""
+
+    straight = True
 
     def __init__(
         self, plan: CompiledBackwardPlan, edges: Any, types: Any, saved: list[np.ndarray],

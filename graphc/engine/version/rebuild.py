@@ -101,11 +101,16 @@ class Rebuild:
         if id(value) in self._foreign:
             self.leaves.append(self._foreign[id(value)])
             return 0, len(self.leaves) - 1
+        if type(value) is PendingItem:
+            if value.method == "numpy":
+                _check_tensor(value.tensor)
+            self.leaves.append(value)
+            return 0, len(self.leaves) - 1
         if isinstance(value, Tensor):
             if value._trace is None and not self._known(value):
                 raise NotRebuilt("a new tensor that is no part of the graph")
             _check_tensor(value)
-        if isinstance(value, (Tensor, PendingItem)) or is_traced_value(value):
+        if isinstance(value, Tensor) or is_traced_value(value):
             self.leaves.append(value)
             return 0, len(self.leaves) - 1
         if is_constant(value) or self._known(value):

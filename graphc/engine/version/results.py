@@ -55,8 +55,8 @@ class Results:
         if output.kind == "number":
             assert output.number is not None
             return self.call.said[id(output.number)]
-        if output.item:
-            return self.tensor(output).item()
+        if output.method:
+            return getattr(self.tensor(output.owner or output), output.method)()
         return self.tensor(output)
 
     def tensor(self, output: Output) -> Tensor:

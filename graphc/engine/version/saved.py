@@ -39,6 +39,8 @@ class SavingNode(FoldedNode):
     inputs: list[np.ndarray]  # of the forward; those that it overwrote, as they were
     input_stamps: dict[int, Stamp]  # by number of the input
     outputs: dict[int, tuple[Any, int, np.ndarray]]  # by number: a stamp, and the memory
+    # by id of the memory that it lies in, once asked for: what may still be as it was
+    _lying: dict[int, list[Stamp]] | None = None
     spent: int | None = None  # operations of the tape that ran and are released, as bits
     _ran: tuple[tuple[bool, ...], Sequence[bool]]  # cotangents and gradients of the last pass
 
@@ -134,6 +136,7 @@ class SavingNode(FoldedNode):
 
     def watch(self, outputs: Mapping[int, tuple[Any, np.ndarray]]) -> None:
         """Note which outputs the user is handed: their storages, and the memory."""
+        self._lying = None
         for number, (storage, array) in outputs.items():
             self.outputs[number] = storage, storage.version, array
         for at, (kind, number) in enumerate(self.places):
@@ -154,6 +157,14 @@ class SavingNode(FoldedNode):
         if self.saved is None or self.stands_for is not None:
             return
         root = storage.root
+        if self._lying is None:  # they become fewer, no others; what is noted keeps them
+            self._lying = {}
+            for stamp in self._memory().values():
+                self._lying.setdefault(id(stamp[0].root), []).append(stamp)
+        lying = self._lying.get(id(root), ())
+        if not any(watched.version == version for watched, version in lying):
+            self._lying.pop(id(root), None)  # versions grow
+            return
         written = [
             (place, watched) for place, (watched, version) in self._memory().items()
             if watched.root is root and version == watched.version

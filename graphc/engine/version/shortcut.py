@@ -8,31 +8,30 @@ wrong in one direction only: what it does ask, it asks for identity.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ... import backends
 from ... import config as configuration
 from ...backends.host import entry_words as bits
-from ...backends.host.entry import Code, Conditions, Entry, Gradient, TensorFacts
+from ...backends.host.entry import Conditions, Entry, Gradient, TensorFacts
 from ...backends.host.watched import Steps
 from ...frontend import promote, state_version
 from ...frontend.captured import NumberInput, TensorInput
 from ...frontend.context import _Local, local
 from ...frontend.history import gradient_kind
 from ...frontend.number_expr import is_late
-from ...frontend.storage import Storage, readers
+from ...frontend.storage import readers
 from ...frontend.tensor import Parameter, Tensor, from_array
 from ...frontend.tree import LEAVES, Structure, flatten_call
 from ...frontend.values import Eager
-from ..built import Built, concrete_shape, kept_for_backward
+from ..built import Built, before_write, concrete_shape, kept_for_backward
 from ..capture.streams import Draw
 from ..marks import Compilers
+from ..native_run import SMALL, can_be_borrowed, native_code
 from .call import Call
 from .guard_list import ask
 from .guards import Guard
@@ -44,20 +43,10 @@ from .version import Specialisation
 
 MISSED = object()
 _RENEWED = 4  # times that native code was wrong to ask what is counted
-_SMALL = 1024  # bytes
 _UNSPARED = 4  # calls that found gradients in use, before no more are kept
 _SPARED = 1 << 27  # bytes of gradients: where there are more, making them costs little
 # of a thread: what a version's key, and the way to it, ask
 _MODES = ("trace", "counted", "instead", "grad", "inference", "place", "autocast")
-
-
-@functools.cache
-def native_code() -> Code | None:
-    """What asks; None: not on this Python."""
-    try:
-        return Code(cast(Any, backends.get("llvm")).link, (Tensor, Parameter), Storage)
-    except ValueError:
-        return None
 
 
 class Counted(NamedTuple):
@@ -91,7 +80,7 @@ class Shortcut:
         types = [(concrete_shape(t, call.dims), t.dtype.numpy) for t in engine.output_types]
         # those that get new memory: number, whether NumPy keeps such memory at hand itself
         self.outputs = [
-            (i, math.prod(shape) * dtype.itemsize <= _SMALL, shape, dtype)
+            (i, math.prod(shape) * dtype.itemsize <= SMALL, shape, dtype)
             for i, (shape, dtype) in enumerate(types) if i not in engine.mutated
         ]
         self.gradients = gradients
@@ -119,7 +108,7 @@ class Shortcut:
         if (
             Compilers.stance is not self.stance or promote.Defaults.dtype is not self.dtype
             or configuration.current() is not self.config or Eager.elsewhere is not None
-            or (readers and version.traced.mutations) or Steps.watch is not None
+            or Steps.watch is not None
         ):
             return MISSED
         if self.flat:
@@ -219,6 +208,8 @@ class Shortcut:
         version, executable = self.version, self.executable
         plan, mutated = version.plan, version.engine.mutated
         before: dict[int, Any] = {}
+        if readers and version.traced.mutations:
+            before_write(version.written(call.arguments))
         results: list[Any] = [None] * len(version.engine.output_types)
         if plan is not None:
             call.arrays = version.arrays_of_tensors(call.arguments)
@@ -285,7 +276,7 @@ def _plain_results(version: Specialisation) -> list[tuple[int, int, bool]] | Non
         return None
     for output in traced.result:
         if (
-            output.kind != "value" or output.requires_grad or output.item or output.outdated
+            output.kind != "value" or output.requires_grad or output.method or output.outdated
             or output.order is not None or output.index in version.engine.mutated
         ):
             return None
@@ -319,6 +310,13 @@ def shortcut_of(
     conditions.modes(code, local, modes)
     if not _of_arguments(version, leaves, conditions):
         return None
+    tensors = _tensors(version, call)
+    if tensors is None:
+        return None
+    # those of arguments first: they tell a call for another shortcut
+    for facts in tensors:
+        if facts.argument >= 0:
+            conditions.tensor(facts)
     for guard in version.guards.of_calls:
         if isinstance(guard, GradIsThere):
             if not _gradient(guard, leaves, conditions):
@@ -332,8 +330,9 @@ def shortcut_of(
             asked.append(guard)
         owners += [guard] * (len(conditions.words) - len(owners))
     conditions.gather(first, owners)
-    if not _tensors(version, call, conditions):
-        return None
+    for facts in tensors:
+        if facts.argument < 0:
+            conditions.tensor(facts)
     conditions.gradients += _gradients(version, call.dims)
     native = GradIsThere, SameArgument, Differentiable
     asked += [guard for guard in version.guards.of_calls if not isinstance(guard, native)]
@@ -364,7 +363,7 @@ def _can_be_asked(version: Specialisation) -> bool:
     """Whether what a version fetches and leaves is of the usual kinds."""
     traced, built = version.traced, version.engine.built
     return (
-        type(built) is Built and "borrow" in vars(type(built.executable))
+        type(built) is Built and can_be_borrowed(built.executable)
         and version.engine.place is None and Eager.elsewhere is None
         and not (version.made or version.forwarded or version.places or version.said)
         and not (version.draws or traced.deferred or traced.input_aliases)
@@ -401,8 +400,9 @@ def _gradient(guard: GradIsThere, leaves: list[Any], conditions: Conditions) -> 
     return kind in (Tensor, Parameter)
 
 
-def _tensors(version: Specialisation, call: Call, conditions: Conditions) -> bool:
-    """What tensors are like, those that the graph reads and arguments that it does not."""
+def _tensors(version: Specialisation, call: Call) -> list[TensorFacts] | None:
+    """What tensors are like, those that the graph reads; None: not for native code to ask."""
+    found: list[TensorFacts] = []
     writes = {m.input: m.versions for m in version.traced.mutations}
     differentiable = {
         id(guard.tensor): guard for guard in version.guards.of_calls
@@ -416,7 +416,7 @@ def _tensors(version: Specialisation, call: Call, conditions: Conditions) -> boo
         tensor: Any = call.arguments[index] if index >= 0 else source.tensor
         array = call.arrays[source.number]
         if type(tensor) not in (Tensor, Parameter) or not array.flags.c_contiguous:
-            return False
+            return None
         asks = bits.WRITTEN if source.number in writes else 0
         if source.kind == "grad":
             asks |= bits.OF_GRAD
@@ -426,20 +426,20 @@ def _tensors(version: Specialisation, call: Call, conditions: Conditions) -> boo
         elif id(tensor) in differentiable:
             guard = differentiable.pop(id(tensor))
             if guard.flag is None or guard.hooks:
-                return False
+                return None
             asks |= bits.ASK_GRADIENT | bits.REQUIRES * guard.flag | bits.ASK_HOOKS
             if guard.flag:
                 asks |= bits.ASK_LEAF | bits.LEAF * guard.leaf
-        conditions.tensor(TensorFacts(
+        found.append(TensorFacts(
             index, None if index >= 0 else tensor, type(tensor), source.number, array.dtype,
             array.shape, asks, writes.get(source.number, 0),
         ))
         if gradient_kind(tensor) is None:
-            return False
+            return None
     unread = [
         i for i, leaf in enumerate(call.arguments) if isinstance(leaf, Tensor) and i not in fetched
     ]
-    return not unread and not differentiable
+    return None if unread or differentiable else found
 
 
 def _gradients(version: Specialisation, dims: dict[str, int]) -> list[Gradient]:

@@ -290,7 +290,7 @@ class Specialisation:
         before: dict[int, np.ndarray] = {}
         try:
             self.fetch(call)
-            written = self._written(arguments)
+            written = self.written(arguments)
             before_write(written)
             if plan is not None:
                 before = kept_for_backward(plan.read, call.arrays, engine.mutated)
@@ -310,7 +310,7 @@ class Specialisation:
         count_writes(written)
         return self.finish(call)
 
-    def _written(self, arguments: list[Any]) -> list[tuple[Storage, int]]:
+    def written(self, arguments: list[Any]) -> list[tuple[Storage, int]]:
         """The memory that a call writes to, and how many writes each sees."""
         found: list[tuple[Storage, int]] = []
         for mutation in self.traced.mutations:

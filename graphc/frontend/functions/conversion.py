@@ -213,6 +213,11 @@ _REQUIRES_GRAD = (
 
 def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
     """A NumPy array on the same memory. Raises RuntimeError if a gradient is required."""
+    trace = local.trace
+    if trace is not None and not (force or self.requires_grad or self.dtype is dtypes.bf16):
+        pending: np.ndarray | None = trace.pending_array(self)
+        if pending is not None:
+            return pending
     array: np.ndarray = held(self, "numpy()", _CURE)
     if isinstance(array, DeviceArray):
         return array.memory.read(array).copy() if force else np.asarray(array)

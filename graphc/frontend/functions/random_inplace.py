@@ -15,13 +15,15 @@ import numpy as np
 from graphc.ir import dtypes, ops
 from graphc.ir.dtypes import DType
 
-from .. import promote
+from .. import plain, promote
+from ..context import local
 from ..dispatch import apply, inplace
 from ..errors import located
 from ..placement import beside
 from ..promote import get_default_dtype
-from ..random_state import Generator, draw
-from ..tensor import Tensor
+from ..random_state import Generator, default_generator, draw
+from ..tensor import Tensor, from_array
+from ..values import Eager
 from . import pointwise as P
 from .arguments import check_dtype, shape
 from .dtype_names import iinfo
@@ -127,7 +129,28 @@ def uniform_(
         return _in_memory_order(
             self, lambda sizes: draw("uniform", generator, shape=sizes, dtype=kind)
         )
+    if kind is dtypes.f32 and _plain(a) and _plain(b) and _filled(self, a, b, generator):
+        return self
     return _in_memory_order(self, lambda sizes: _uniforms(sizes, kind, a, b, generator))
+
+
+def _filled(self: Tensor, a: Any, b: Any, generator: Generator | None) -> bool:
+    """What _uniforms does, in the tensor's own memory; False where that cannot be."""
+    chosen = generator or default_generator
+    if chosen.device.type != "cpu" or (local.making and local.making[0] is not None):
+        return False
+    arrays = plain.arrays_of([self])
+    state = None if arrays is None else plain.arrays_of([chosen.state], "l")
+    if arrays is None or state is None:
+        return False
+    native = Eager.between(state[0], arrays[0].size)
+    if native is None:
+        return False
+    low, high = _as_float32(a), _as_float32(b)
+    plain.begin(self)
+    after = native(state[0], arrays[0].reshape(-1), _as_float32(high - low), low)
+    inplace(chosen.state, from_array(after))
+    return True
 
 
 def _uniforms(sizes: Any, kind: DType, a: Any, b: Any, generator: Generator | None) -> Tensor:

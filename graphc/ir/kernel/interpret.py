@@ -19,6 +19,7 @@ from .nest import Kernel
 from .program import BufferRef, Launch, Leaf, Program, Routine, Visit, run_steps, unseen
 from .routine import HostRoutine
 from .templates import Attention, SumTemplate
+from .templates.partial import store_partials
 
 __all__ = ["CheckFailed", "run_kernel", "run_program"]
 
@@ -61,6 +62,11 @@ def _run_contraction(
         lanes.env["b"], lanes.env["acc"] = b, acc.reshape(m, n)
         if m and n:
             lanes.block(template.epilogue)
+    values = {
+        stmt: template.as_rows(np.stack([np.broadcast_to(x, (m, n)) for x in found]))
+        for stmt, found in lanes.partials.items()
+    }
+    store_partials(values, memory)
 
 
 # --- programs ---------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from .nest import (
     Load,
     Local,
     Loop,
+    Partial,
     Scalar,
     Stmt,
     Store,
@@ -55,6 +56,7 @@ class Lanes:
         self.locals: dict[str, int] = {}  # Local buffers: their size per lane of the parallel axis
         self.lanes = 1  # of the parallel axis
         self.active: Array | None = None  # which lanes a loop still runs; None: all
+        self.partials: dict[Partial, list[Array]] = {}  # the values of each, one for each batch
 
     def block(self, body: Iterable[Stmt]) -> None:
         for stmt in body:
@@ -62,6 +64,8 @@ class Lanes:
                 self.env[stmt.name] = self.scalar(stmt.value)
             elif isinstance(stmt, Store):
                 self.store(stmt)
+            elif isinstance(stmt, Partial):
+                self.partials.setdefault(stmt, []).append(np.asarray(self.scalar(stmt.value)))
             elif isinstance(stmt, Check):
                 self.check(stmt)
             elif isinstance(stmt, Local):

@@ -14,6 +14,7 @@ variables, named dims and integer Lets. Loop kinds say what is allowed, not what
   across lanes at its end, in a fixed order. Inside a vector loop there may be serial loops
   (each lane runs its own), but no vector loop.
 - serial: iterations in order. Carries see the previous iteration's value.
+In a template's epilogue alone there are Partials, which reduce what it computes.
 """
 
 from __future__ import annotations
@@ -102,6 +103,19 @@ class Store:
 
 
 @dataclass(frozen=True, slots=True)
+class Partial:
+    """In the epilogue of a template whose sums lie in rows and columns (`SumTemplate.as_rows`): of
+    `rows` rows at a time, for each column, the "sum" or the "mean" of `value`, or the sum of its
+    "squares" around that mean; to buffer[block * columns + column]. The last block may have fewer.
+    """
+
+    buffer: str
+    value: Scalar
+    rows: int
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
 class Check:
     """If `ok` is false in any iteration, the whole call fails with `message`; `value` (i64) is
     reported. Statements after a failed check in the same iteration must not touch memory with
@@ -150,7 +164,7 @@ class Loop:
     chunk: Size = 1  # parallel only: iterations per chunk
 
 
-Stmt: TypeAlias = Let | Store | Check | Local | Loop
+Stmt: TypeAlias = Let | Store | Partial | Check | Local | Loop
 
 
 # --- kernels --------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from .. import op
-from ..interpret import resolve_attrs, run_control
+from ..interpret import has_dims, resolve_attrs, run_control
 from ..memory import Buffer, Memory
 from .lanes import Array, Table
 from .program import Routine
@@ -19,6 +19,7 @@ class HostRoutine:
 
     def __init__(self, step: Routine, table: Table) -> None:
         self._op, self._attrs, self._table = step.op, dict(step.attrs), table
+        self._sized = any(has_dims(value) for value in self._attrs.values())
         self._function = table.get(step.op)
         if self._function is None and "graphs" not in self._attrs:
             where = f" ({', '.join(step.locs)})" if step.locs else ""
@@ -28,7 +29,7 @@ class HostRoutine:
 
     def results(self, arrays: Sequence[Array], dims: Mapping[str, int]) -> Sequence[Array]:
         """The step's results; `dims` are the values of the program's dims."""
-        attrs = resolve_attrs(self._attrs, dims)
+        attrs = resolve_attrs(self._attrs, dims) if self._sized else self._attrs
         with np.errstate(all="ignore"):
             if self._function is None:
                 result = run_control(op.get(self._op), arrays, attrs, self._table, dims)

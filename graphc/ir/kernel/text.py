@@ -38,6 +38,7 @@ from .nest import (
     Local,
     Loop,
     Param,
+    Partial,
     Scalar,
     Stmt,
     Store,
@@ -102,6 +103,9 @@ def _statements(body: Iterable[Stmt], indent: str, lines: list[str]) -> None:
             lines.append(
                 f"{indent}store {stmt.buffer}[{stmt.index}] {sign} {scalar_text(stmt.value)}{mask}"
             )
+        elif isinstance(stmt, Partial):
+            value = scalar_text(stmt.value)
+            lines.append(f"{indent}partial {stmt.buffer} = {stmt.kind} of {value} rows {stmt.rows}")
         elif isinstance(stmt, Check):
             lines.append(
                 f"{indent}check {scalar_text(stmt.ok)}, {json.dumps(stmt.message)}, "
@@ -267,6 +271,14 @@ class Reader:
     def statement(self, word: str) -> Stmt:
         if word == "store":
             return self.store()
+        if word == "partial":
+            buffer = self.take()
+            self.expect("=")
+            kind = self.take()
+            self.expect("of")
+            value = self.scalar()
+            self.expect("rows")
+            return Partial(buffer, value, int(self.take()), kind)
         if word == "check":
             ok = self.scalar()
             self.expect(",")

@@ -24,6 +24,7 @@ from .nest import (
     Load,
     Local,
     Loop,
+    Partial,
     Scalar,
     Stmt,
     Store,
@@ -31,6 +32,7 @@ from .nest import (
 )
 from .points import exact_interval
 from .templates import Attention, Template
+from .templates.partial import verify_partial
 
 _SAMPLES = (2, 3, 16, 1000)  # values tried for named dims; 0 and 1 are specialised
 
@@ -102,6 +104,10 @@ class Verifier:
             self.let(stmt)
         elif isinstance(stmt, Store):
             self.store(stmt)
+        elif isinstance(stmt, Partial):
+            template = self.kernel.template
+            place = None if template is None or self.loops else template.place
+            verify_partial(stmt, place, self)
         elif isinstance(stmt, Check):
             if self.scalar(stmt.ok) is not dtypes.bool_ or self.scalar(stmt.value) != dtypes.i64:
                 self.fail("a check needs a bool and an i64")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from .nest import Apply, Carry, Check, Kernel, Let, Load, Loop, Scalar, Stmt, Store
+from .nest import Apply, Carry, Check, Kernel, Let, Load, Loop, Partial, Scalar, Stmt, Store
 
 
 def bodies(kernel: Kernel) -> Iterator[tuple[Stmt, ...]]:
@@ -31,7 +31,7 @@ def statements(body: Iterable[Stmt]) -> Iterator[Stmt]:
 def scalars(stmt: Stmt | Carry) -> tuple[Scalar, ...]:
     """The scalars that a statement evaluates itself, in order: for a loop, what its carries start
     from; what they become (Carry.next) belongs to the end of its body."""
-    if isinstance(stmt, Let):
+    if isinstance(stmt, (Let, Partial)):
         return (stmt.value,)
     if isinstance(stmt, Store):
         return (stmt.value,) if stmt.mask is None else (stmt.value, stmt.mask)
@@ -94,6 +94,8 @@ def _statement(stmt: Stmt, function: Callable[[Scalar], Scalar]) -> Stmt:
     if isinstance(stmt, Store):
         mask = None if stmt.mask is None else new(stmt.mask)
         return replace(stmt, value=new(stmt.value), mask=mask)
+    if isinstance(stmt, Partial):
+        return replace(stmt, value=new(stmt.value))
     if isinstance(stmt, Check):
         return replace(stmt, ok=new(stmt.ok), value=new(stmt.value))
     if isinstance(stmt, Loop):

@@ -13,6 +13,7 @@ from . import (
     composite_attention,
     composite_loss,
     composite_norm,
+    composite_partial,
     composite_softmax,
     contract,
     control,

@@ -1,15 +1,18 @@
 """Native draws against the NumPy backend's, to the bit: values and the state after them."""
 
 import itertools
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pytest
 
+import graphc
 from graphc.backends.llvm.stream import FUNCTIONS, functions
 from graphc.backends.numpy import random as reference
 from graphc.engine import draws
+from graphc.frontend.placement import wrap_runners
 from graphc.ir import dtypes
 
 # around a vector, a block of normal numbers, the words of a state, and a chunk
@@ -67,15 +70,74 @@ def test_shapes(native: Mapping[str, Any]) -> None:
 
 def test_a_state_from_elsewhere(native: Mapping[str, Any]) -> None:
     """A position that no state has is never followed into memory."""
-    serving = draws.functions(lambda: native)
+    few = draws.Native(lambda: native)
+    serving = draws.functions(few)
     serving["rng_uniform"](reference.seed_state(1), shape=(5000,), dtype=dtypes.f32)
     state = reference.seed_state(3)
     state[624] = 5000
     for position in (5000, -1, 625):
         state[624] = position
+        assert few.between(state, 10) is None
         found = serving["rng_uniform"](state, shape=(10,), dtype=dtypes.f32)
         right = reference.TABLE["rng_uniform"](state, shape=(10,), dtype=dtypes.f32)
         assert [x.tobytes() for x in found] == [x.tobytes() for x in right]
+
+
+BOUNDS = (
+    (-0.05, 0.05), (0.1, 0.1), (-1e-45, 1e-45), (-1e38, 2e38), (0.0, math.inf),
+    (-math.inf, 0.0), (1, 2), (-(2**70), 2**70), (0.0, 1e-300),
+)
+
+
+@pytest.mark.parametrize("low, high", BOUNDS)
+def test_memory_is_filled_with_the_bits_of_operators(low: float, high: float) -> None:
+    """uniform_ on float32 memory, on that of a view, and as anybody watches."""
+    big = graphc.empty(2, 20_001)
+    odd = graphc.empty(77, 3).t()  # goes operator by operator
+    seen: list[str] = []
+
+    def watch(run: Any) -> Any:
+        return lambda op, arrays, attrs: seen.append(op.name) or run(op, arrays, attrs)
+
+    for tensor in (big, big[0], big[:, :9], big[1, 5:5], odd, graphc.empty(())):
+        graphc.manual_seed(11)
+        graphc.rand(3)
+        version = tensor._version
+        assert tensor.uniform_(low, high) is tensor and tensor._version == version + 1
+        found, state = tensor.clone(), graphc.get_rng_state()
+        graphc.manual_seed(11)
+        graphc.rand(3)
+        end = wrap_runners(watch)
+        try:
+            tensor.uniform_(low, high)
+        finally:
+            end()
+        assert found.numpy().tobytes() == tensor.clone().numpy().tobytes()
+        assert graphc.equal(state, graphc.get_rng_state())
+    assert "rng_uniform" in seen
+
+
+def test_filling_is_an_operation_like_others() -> None:
+    x = graphc.zeros(5000)
+    shown = x.view(50, 100)
+    square = (graphc.ones(5000, requires_grad=True) * x).sum()
+    x.uniform_(1, 2)
+    assert shown[3, 3] == x[303] and 1 <= float(x.min()) < float(x.max()) < 2
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        square.backward()
+    leaf = graphc.zeros(5000, requires_grad=True)
+    with pytest.raises(RuntimeError, match="leaf"):
+        leaf.uniform_(1, 2)
+    with graphc.no_grad():
+        assert float(leaf.uniform_(1, 2).detach().min()) >= 1
+    own = graphc.Generator().manual_seed(5)
+    first = graphc.empty(5000).uniform_(-1, 1, generator=own)
+    again = graphc.empty(5000).uniform_(-1, 1, generator=own.manual_seed(5))
+    assert graphc.equal(first, again) and not graphc.equal(first, first.clone().uniform_(-1, 1))
+    fixed = np.zeros(5000, np.float32)
+    fixed.flags.writeable = False
+    with pytest.raises(RuntimeError, match="read-only"):
+        graphc.from_numpy(fixed).uniform_(1, 2)
 
 
 def test_names_agree() -> None:
@@ -95,6 +157,6 @@ def test_loaded_when_it_pays(native: Mapping[str, Any]) -> None:
 
 def test_without_a_compiler() -> None:
     def load() -> Mapping[str, Any]:
-        raise ImportError("no llvmlite")
+        raise ImportError("no llvmlite", name="llvmlite")
 
     assert draws.Native(load).wanted(10**6)["rng_normal"] is reference.TABLE["rng_normal"]

@@ -108,7 +108,7 @@ class StageFunction:
                 self.loop(stmt)
             elif isinstance(stmt, Local):
                 self.local(stmt)
-            else:
+            elif isinstance(stmt, Check):
                 self.wait(ordering.reads((stmt.ok, stmt.value)))
                 self.open_check(stmt)
                 opened.append(list(self.order.pending))

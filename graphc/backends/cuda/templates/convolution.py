@@ -32,6 +32,7 @@ from graphc.backends.cuda.templates.convolution_parts import (
 from graphc.backends.cuda.templates.gemm_operand import TileSource, affine
 from graphc.backends.cuda.templates.gemm_plan import Plan, Planned, plan_product, plans
 from graphc.backends.cuda.templates.gemm_sizes import Sizes
+from graphc.backends.cuda.templates.tallies import Tallies, takes_partials
 from graphc.ir import dtypes
 from graphc.ir.dim import Dim, Size, ceil_div, product, unwrap
 from graphc.ir.kernel import Convolution, Kernel, Stmt, Template
@@ -48,6 +49,8 @@ def takes(template: Template) -> bool:
         return False
     operands = template.operands
     if any(strides_of(operand.index, VARIABLES) is None for operand in operands):
+        return False
+    if Tallies(template.epilogue) and not _sums_rows(template):
         return False
     return operands[0].dtype in _TAKEN and operands[0].dtype is operands[1].dtype
 
@@ -80,13 +83,19 @@ def _is_direct(c: Convolution) -> bool:
     return g.groups > 1 and min(g.in_channels, g.out_channels) // g.groups < _FEW
 
 
+def _sums_rows(c: Convolution) -> bool:
+    """Whether there is code for Partials: a row of a product is a pixel."""
+    phases = c.kind == "conv_input_grad" and {*c.geometry.stride} != {1}
+    return takes_partials(c) and not _is_direct(c) and not phases
+
+
 def _contraction(kernel: Kernel, c: Convolution) -> gemm_kernel.Contraction:
     sizes = Sizes(kernel.dims)
     parts = Parts(c, sizes)
     made = _pointwise(parts) if _is_pointwise(parts) else _PRODUCTS[c.kind](parts)
     return gemm_kernel.Contraction(
         made.batch, made.m, made.n, made.k, made.left, made.right, c.acc_dtype, made.epilogue,
-        sizes, made.place, made.along, made.padded,
+        sizes, made.place, made.along, made.padded, made.column, c.m,
     )
 
 
@@ -111,6 +120,7 @@ class _Product:
     epilogue: tuple[Stmt, ...]
     along: str = "channel"  # see Contraction, also for what follows
     padded: bool = True
+    column: str = "n"
 
 
 # --- windows of one tap: nothing is gathered -----------------------------------------------------
@@ -154,7 +164,7 @@ def _pointwise(p: Parts) -> _Product:
         operand = replace(s.operand, index=unwrap(s.start + index))
         return affine(name, operand, row, extents[row], extents["k"], sizes)
 
-    along = "channel"
+    along, column = "channel", "n"
     given = dict(zip(p.c.tensors, (p.left, p.right), strict=False))
     rows, columns = ("y", "x") if roles[0] == "filter" else (p.c.tensors[1], "w")
     left, right = side("left", "m", rows, given[rows]), side("right", "n", columns, given[columns])
@@ -164,9 +174,12 @@ def _pointwise(p: Parts) -> _Product:
     else:
         tensor = p.c.tensors[2]
         inner = p.filters if roles[1] == "filter" else p.channels
-        place, epilogue = pixelwise(p, tensor, p.channel("b", "n", inner))
+        column = p.channel("b", "n", inner)
+        place, epilogue = pixelwise(p, tensor, column)
     m, n, k = (totals[role] for role in roles)
-    return _Product(p.geometry.groups, m, n, k, left, right, place, epilogue, along)
+    return _Product(
+        p.geometry.groups, m, n, k, left, right, place, epilogue, along, column=column
+    )
 
 
 # --- the three products -----------------------------------------------------------------------
@@ -181,8 +194,11 @@ def _forward(p: Parts) -> _Product:
         "right", "Filters", p.left, "depth", p.filter_offset(p.left, "b"), p.channels,
         (write.number(p.filters), write.number(taps), write.divisor(filled)),
     )
-    place, epilogue = pixelwise(p, "y", p.channel("b", "n", p.filters))
-    return _Product(g.groups, pixels, p.filters, taps * filled, left, right, place, epilogue)
+    column = p.channel("b", "n", p.filters)
+    place, epilogue = pixelwise(p, "y", column)
+    return _Product(
+        g.groups, pixels, p.filters, taps * filled, left, right, place, epilogue, column=column
+    )
 
 
 def _input_grad(p: Parts) -> _Product:
@@ -236,7 +252,7 @@ def _input_grad(p: Parts) -> _Product:
         place, epilogue = phasewise(p, places, channel)
     return _Product(
         g.groups * phases, lines, p.channels, math.prod(taps) * filled, left, right, place,
-        epilogue, padded=False,
+        epilogue, padded=False, column=channel,
     )
 
 

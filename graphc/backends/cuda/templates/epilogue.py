@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from graphc.backends.cuda.scalar import c_type
 from graphc.backends.cuda.statements.expressions import Expressions
 from graphc.backends.cuda.statements.indices import Indices
 from graphc.backends.cuda.statements.lanes import LaneAccess
@@ -12,6 +13,7 @@ from graphc.backends.cuda.statements.lines import Lines
 from graphc.backends.cuda.statements.pieces import FIRST, LANE, Piece, Pieces
 from graphc.backends.cuda.statements.steps import divides, pack_start, step
 from graphc.backends.cuda.templates.gemm_sizes import Sizes
+from graphc.backends.cuda.templates.tallies import Tallies
 from graphc.ir.dim import Dim, Size
 from graphc.ir.dtypes import DType
 from graphc.ir.kernel import Apply, Let, Load, Scalar, Stmt, Store
@@ -42,7 +44,8 @@ def lanes_of(body: Sequence[Stmt], along: str, extent: Size) -> int:
         for s in _parts(body)
         if isinstance(s, Load) and step(s.index, along, _MOST_LANES) == 1
     ]
-    lanes = min(_MOST_LANES, _ACCESS // min(dtype.itemsize for _, dtype in dense))
+    least = min((dtype.itemsize for _, dtype in dense), default=_ACCESS // _MOST_LANES)
+    lanes = min(_MOST_LANES, _ACCESS // least)
     while lanes > 2 and lanes * _work(body) > _MOST_WORK:
         lanes //= 2
     aligned = all(_is_aligned(index, along, dtype, lanes) for index, dtype in dense)
@@ -53,9 +56,12 @@ def epilogue(
     body: tuple[Stmt, ...], sizes: Sizes, acc: str = "", along: str = "", lanes: int = 1,
     left: str = "",
 ) -> str:
-    """The text of Lets and Stores, over i64s that are in scope; an epilogue has nothing else. Of
-    several lanes, `along` is the variable of the first. `acc`: a lane begins with it; LANE is its
-    number. `left`: C, how many lanes there are yet, where that may be fewer."""
+    """The text of Lets, Stores and Partials (tallies), over i64s that are in scope; an epilogue
+    has nothing else. Of several lanes, `along` is the variable of the first. `acc`: a lane begins
+    with it; LANE is its number. `left`: C, how many lanes there are yet, where that may be
+    fewer (not with tallies)."""
+    tallies = Tallies(body)
+    body = tallies.without(body)
     if found := [stmt for stmt in body if not isinstance(stmt, (Let, Store))]:
         raise NotImplementedError(f"an epilogue with a {type(found[0]).__name__}")
     lines, indices, body = Lines(), Indices(), sizes.statements(body)
@@ -68,16 +74,24 @@ def epilogue(
         if left:
             lines.emit(f"const i64 {_LEFT} = {left};")
             own.insert(0, f"if ({LANE} >= {_LEFT}) break;")
-        _Neighbours(scalars, along, lanes, body, bool(left)).piece(Piece(body), own=own)
+        neighbours = _Neighbours(scalars, along, lanes, body, bool(left))
+        neighbours.piece(Piece(body), tallies.values.keys(), own)
+        for line in tallies.lines(lanes):
+            lines.emit(line)
         return lines.text()
     if acc:
         lines.emit(f"const int {LANE} = 0;")
         lines.emit(acc)
     for stmt in body:
-        if isinstance(stmt, Let):
+        if isinstance(stmt, Let) and stmt.name in tallies.values:
+            kind = c_type(stmt.value.dtype)
+            lines.emit(f"const {kind} {stmt.name}[1] = {{{scalars.scalar(stmt.value)}}};")
+        elif isinstance(stmt, Let):
             scalars.bind(stmt)
         elif isinstance(stmt, Store):
             scalars.put(stmt)
+    for line in tallies.lines(1):
+        lines.emit(line)
     return lines.text()
 
 

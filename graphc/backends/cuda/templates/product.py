@@ -7,6 +7,7 @@ from graphc.backends.cuda.templates import gemm_kernel
 from graphc.backends.cuda.templates.gemm_operand import affine
 from graphc.backends.cuda.templates.gemm_plan import Plan, Planned, plan_product, plans
 from graphc.backends.cuda.templates.gemm_sizes import Sizes
+from graphc.backends.cuda.templates.tallies import Tallies, takes_partials
 from graphc.ir import dtypes
 from graphc.ir.kernel import Kernel, Product, Template
 from graphc.ir.kernel.templates.operand import panels_of
@@ -17,6 +18,9 @@ _TAKEN = (dtypes.bf16, dtypes.f16, dtypes.f32, dtypes.f64)
 def takes(template: Template) -> bool:
     """Products of two floats of one dtype."""
     if not isinstance(template, Product) or panels_of(template.right.index) is not None:
+        return False
+    tallies = Tallies(template.epilogue)
+    if tallies and not (template.batch == 1 and takes_partials(template)):
         return False
     return template.left.dtype in _TAKEN and template.right.dtype is template.left.dtype
 
@@ -45,7 +49,7 @@ def _contraction(kernel: Kernel, t: Product) -> gemm_kernel.Contraction:
     left = affine("left", t.left, "m", extents["m"], extents["k"], sizes)
     right = affine("right", t.right, "n", extents["n"], extents["k"], sizes)
     return gemm_kernel.Contraction(
-        t.batch, t.m, t.n, t.k, left, right, t.acc_dtype, t.epilogue, sizes
+        t.batch, t.m, t.n, t.k, left, right, t.acc_dtype, t.epilogue, sizes, columns=t.n
     )
 
 

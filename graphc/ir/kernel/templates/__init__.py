@@ -3,9 +3,9 @@ the term that is summed, from which loops are made where a backend has no code f
 
 A product or a convolution says what is summed for every (b, m, n); its `epilogue`, Lets and Stores
 over the variables b, m, n and Var("acc", acc_dtype), says what becomes of the sum. n is the
-direction of vectors. An attention stores its results itself; where a backend has no code for it,
-its operator is decomposed. How a template is tiled is a Blocking (`plan_template`),
-planned for a Machine.
+direction of vectors. A Partial among them reduces values over blocks of rows (`place`, `as_rows`).
+An attention stores its results itself; where a backend has no code for it, its operator is
+decomposed. How a template is tiled is a Blocking (`plan_template`), planned for a Machine.
 """
 
 from __future__ import annotations

@@ -56,6 +56,7 @@ class Attention:
 
     keywords: ClassVar = ("attention", "attention_grad")
     epilogue: ClassVar[tuple[Stmt, ...]] = ()
+    place: ClassVar[None] = None
 
     kind: str
     batch: Size

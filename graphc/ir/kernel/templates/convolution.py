@@ -114,6 +114,15 @@ class Convolution:
         return self.left, self.right
 
     @property
+    def place(self) -> tuple[Size, Size] | None:
+        """The rows and columns that the sums lie in, for Partials: pixels, and channels."""
+        return None if self.kind == "conv_weight_grad" else (product((self.batch, self.n)), self.m)
+
+    def as_rows(self, values: Array) -> Array:
+        """Values for every b, m and n, in their rows and columns."""
+        return values.transpose(0, 2, 1).reshape(-1, values.shape[1])
+
+    @property
     def sizes(self) -> tuple[Size, ...]:
         """All that may be symbolic."""
         g = self.geometry

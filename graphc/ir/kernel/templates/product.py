@@ -48,6 +48,15 @@ class Product:
         return self.left, self.right
 
     @property
+    def place(self) -> tuple[Size, Size] | None:
+        """The rows and columns that the sums lie in, for Partials."""
+        return product((self.batch, self.m)), self.n
+
+    def as_rows(self, values: Array) -> Array:
+        """Values for every b, m and n, in their rows and columns."""
+        return values.reshape(-1, values.shape[2])
+
+    @property
     def sizes(self) -> tuple[Size, ...]:
         """All that may be symbolic."""
         return self.batch, self.m, self.n, self.k

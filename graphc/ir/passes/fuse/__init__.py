@@ -11,6 +11,7 @@ What is decided, in this order:
 2. *Epilogues* (epilogue): pointwise work on a contraction's results, walking forward. What
    would otherwise be stored and read back once is always absorbed; where other readers need the
    raw product as well, only what leads to a value that is kept in memory anyhow.
+   Where a machine does so, sums over a contraction's rows are begun there (partials).
 3. *Groups* (groups), walking backwards: a node joins the group of its readers if it has one
    group of readers. With several it is computed again in each if that is cheap (at most 8
    additions' worth of work from at most two buffers, never an exp), because a second read of a
@@ -42,6 +43,7 @@ from .columns import merge_columns
 from .empty import replace_empty
 from .groups import Grouping
 from .operands import affine_operands
+from .partials import make_partials
 from .permuted import store_permuted
 from .siblings import merge_siblings
 
@@ -58,6 +60,7 @@ def fuse(
     def fused(graph: Graph, written: Collection[int] = ()) -> Graph:
         graph = in_bodies(graph, fused)
         graph = store_permuted(affine_operands(replace_empty(graph), machine))
+        graph = make_partials(graph, machine, routine, written)
         grouping = Grouping(analyse(graph, machine, routine, written))
         merge_siblings(grouping)
         merge_columns(grouping)

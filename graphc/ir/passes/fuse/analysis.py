@@ -26,6 +26,7 @@ from ..lower.values import INLINE
 # what a node is to fusion: a part of some kernel, or the head of one kind
 Category: TypeAlias = str | Kind
 LEAF, CREATE, POINT, MOVE, REDUCE = "leaf", "create", "point", "move", "reduce"
+PARTIAL = "partial"  # of a contraction's results, and in its kernel
 
 _BY_FAMILY = {
     **dict.fromkeys(ELEMENTWISE, POINT), "index": POINT, "movement": MOVE, "create": CREATE,
@@ -105,6 +106,8 @@ def categorise(
         return LEAF
     if name == "const":
         return CREATE if node.attrs["value"].array.size == 1 else LEAF
+    if name == "partial":
+        return PARTIAL
     if name == "get":
         return categorise(node.inputs[0], machine, routine)
     found: Category = HEADS.get(name) or _BY_FAMILY.get(family) or ROUTINE

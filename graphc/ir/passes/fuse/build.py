@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ... import op
 from ...graph import Builder, Graph, Node
-from .groups import Group, Grouping
+from .group import Group
+from .groups import Grouping
 
 
 def build_fused(grouping: Grouping) -> Graph:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from ...graph import Node
 from ..lower.kinds import ROWS
 from .analysis import REDUCE, Analysis, Pattern, pattern_of, segments
-from .groups import UP, Group, Grouping
+from .group import UP, Group
+from .groups import Grouping
 from .siblings import merge
 
 _MOST_NODES = 80

@@ -6,13 +6,15 @@ on this contraction (two kernels would wait for each other)."""
 
 from __future__ import annotations
 
+from ...dim import Size, product, unwrap
 from ...graph import Node
 from ..lower.contraction import widens_halves
 from ..lower.kinds import CONTRACTION, ROUTINE, SCATTER
-from .analysis import POINT, Analysis, can_fail, needs_checks
+from .analysis import PARTIAL, POINT, Analysis, can_fail, needs_checks
 
 _MOST_NODES = 24
 _MOST_UPDATE = 6
+_MOST_PARTIALS = 3  # values of which partial sums are made
 
 
 class Epilogues:
@@ -62,7 +64,7 @@ class Epilogues:
             for node in reversed(members):
                 mine = [x for x in node.inputs if self.owner.get(x) is contraction]
                 if (
-                    node is contraction or node in self.a.must
+                    node is contraction or node in self.a.must or self.a.category[node] == PARTIAL
                     or any(u in useful for u in self.a.users[node])
                     or all(self.a.users[x] == [node] and x not in self.a.must for x in mine)
                 ):
@@ -99,6 +101,8 @@ class Epilogues:
 
     def _fits(self, node: Node, contraction: Node) -> bool:
         a = self.a
+        if a.category[node] == PARTIAL:
+            return self._sums_rows(node, contraction)
         if a.elements[node] != a.elements[contraction]:
             return False
         if len(self.members[contraction]) >= _MOST_NODES or node in self._views:
@@ -122,6 +126,28 @@ class Epilogues:
         if node in a.updates and not self._plain_update(contraction):
             return False
         return single or node in self._ends
+
+    def _sums_rows(self, node: Node, contraction: Node) -> bool:
+        """Whether a partial sum goes over what the template has in rows: the rows of a product,
+        or the pixels of a convolution, of channels that are last and not few."""
+        (x,), members = node.inputs, self.members[contraction]
+        summed = {n.inputs[0] for n in members if self.a.category[n] == PARTIAL} | {x}
+        if self.owner.get(x) is not contraction or len(summed) > _MOST_PARTIALS:
+            return False
+        permutes, step = [], x
+        while step is not contraction:
+            if step.op.name == "permute":
+                permutes.append(step.attrs["dims"])
+            step = next(y for y in step.inputs if self.owner.get(y) is contraction)
+        if self.a.elements[x] != self.a.elements[contraction]:
+            return False
+        if contraction.op.name == "dot_general":
+            return not permutes and x.shape[-1] == _product_columns(contraction)
+        rank = len(contraction.shape)
+        return (
+            permutes == [(0, *range(2, rank), 1)] and x.shape[-1] == contraction.shape[1]
+            and _has_pixels_in_rows(contraction, self.a.machine.channels_last)
+        )
 
     def _plain_update(self, gradient: Node) -> bool:
         """Whether a parameter's update may go with its gradient: where the gradient is read once
@@ -159,6 +185,25 @@ class Epilogues:
                     self._before[other] = bits | gained
 
 
+def _product_columns(product_: Node) -> Size:
+    """Columns of a product of matrices; 0 of several products."""
+    attrs, (a, _) = product_.attrs, product_.inputs
+    kept = len(a.shape) - len(attrs["contract_a"])
+    return 0 if attrs["batch_a"] else unwrap(product(product_.shape[kept:]))
+
+
+def _has_pixels_in_rows(convolution: Node, least: int) -> bool:
+    """Whether a convolution is computed pixel by pixel, all channels of one beside each other: not
+    by phases of its strides, nor groups of less than so many channels, each by itself."""
+    attrs, channels = convolution.attrs, (convolution.shape[1], convolution.inputs[0].shape[1])
+    if convolution.op.name == "conv_weight_grad":
+        return False
+    if convolution.op.name == "conv_input_grad" and {*attrs["stride"]} != {1}:
+        return False
+    groups = attrs["groups"]
+    return groups == 1 or all(isinstance(c, int) and c // groups >= least > 0 for c in channels)
+
+
 def widens(node: Node) -> bool:
     """Whether a node is a smaller one with more bytes for each element."""
     return node.op.name == "cast" and node.inputs[0].dtype.itemsize < node.dtype.itemsize
@@ -171,7 +216,8 @@ def _reaches_memory(a: Analysis) -> set[Node]:
         if a.category[node] != POINT:
             continue
         if node in a.must or any(
-            u in found and a.elements[u] == a.elements[node] for u in a.users[node]
+            a.category[u] == PARTIAL or (u in found and a.elements[u] == a.elements[node])
+            for u in a.users[node]
         ):
             found.add(node)
     return found

@@ -3,18 +3,11 @@
 Nodes are visited from the results backwards, so that all readers of a node are grouped before
 it. A node whose readers are all in one group joins it; one with readers in several is computed
 again in each where that is cheap, or stored by one of them, or gets a group of its own.
-
-Each member of a group has an `Order`, how its elements correspond to the group's space:
-LINEAR one to one in row-major order; a `Lower` order for values that are constant along the
-reduced axes of a pattern; UP for the inputs of reductions whose results are LINEAR; OTHER for
-anything read through a general index map. Only ordered nodes can be reduced or stored.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import TypeAlias
 
 from ...dim import Size, product, unwrap
 from ...graph import Node
@@ -36,41 +29,11 @@ from .analysis import (
     segments,
 )
 from .epilogue import Epilogues, widens
-
-Order: TypeAlias = str | Pattern  # a Pattern is a Lower order
-
-LINEAR, UP, OTHER = "linear", "up", "other"
+from .group import LINEAR, OTHER, UP, Group, Order
 
 _MOST_NODES = 80
 _MOST_PLACES = 4  # at which a group computes one node: x[i], x[i + 1], ... count one each
 _FLIP_NODES = 10  # a reduction joins at most so many pointwise nodes on its results
-
-
-@dataclass(eq=False)
-class Group:
-    """One kernel in the making."""
-
-    number: int
-    kind: Kind
-    orders: dict[Node, set[Order]] = field(default_factory=dict)  # its nodes
-    outputs: dict[Node, None] = field(default_factory=dict)  # those that it stores
-    pattern: Pattern | None = None
-    flipped: bool = False  # reductions' results are LINEAR, their inputs UP
-    below: int = 0  # bits of the groups that depend on this one
-    merged_into: Group | None = None
-    # the places (numbers of index maps, 0 for the group's own) at which a node is computed
-    places: dict[Node, frozenset[int]] = field(default_factory=dict)
-    numbers: dict[tuple[Node, int], int] = field(default_factory=dict)
-
-    @property
-    def kept(self) -> Order | None:
-        """The order of reductions' results."""
-        return LINEAR if self.flipped else self.pattern
-
-    @property
-    def full(self) -> Order:
-        """The order of the whole space."""
-        return UP if self.flipped else LINEAR
 
 
 class Grouping:
@@ -177,6 +140,8 @@ class Grouping:
             self._of_contraction[contraction] = group
         self._add(node, group)
         outside = [g for g in readers if g is not group and node not in g.orders]
+        if widens(node) and node not in self.a.must:
+            outside = self._join_all(node, outside)
         if outside or node in self.a.must:
             self._store(node, group, outside)
 
@@ -195,13 +160,35 @@ class Grouping:
                 self._join(node, group, joins[group])
                 return
         elif self._may_duplicate(node, others):
-            fits = [g for g in others if self._may_join(node, g, joins[g])]
-            for group in fits:
-                self._join(node, group, joins[group])
-            others = [g for g in others if g not in fits]
-            if not others:
+            readers, others = others, self._join_all(node, others)
+            fits = [g for g in readers if g not in others]
+            if not others or self._stored_on_the_way(node, fits, others):
                 return
         self._keep(node, others)
+
+    def _stored_on_the_way(self, node: Node, groups: list[Group], readers: list[Group]) -> bool:
+        """Whether one of the groups that compute a node anyhow can store it for other readers."""
+        if self.a.category[node] != POINT:
+            return False
+        for group in self._by_size(groups):
+            if not self._comes_first(group, readers) or not group.kind.ordered:
+                continue
+            if group.orders[node] & self._storable(group, node):
+                self._store(node, group, readers)
+                return True
+        return False
+
+    def _comes_first(self, group: Group, readers: list[Group]) -> bool:
+        """Whether none of the readers comes before a group."""
+        return not any(g is not group and g.below >> group.number & 1 for g in readers)
+
+    def _join_all(self, node: Node, groups: list[Group]) -> list[Group]:
+        """Compute a node in each of its readers; those that it does not fit."""
+        joins = {g: self._orders(g, node) for g in groups}
+        fits = [g for g in groups if self._may_join(node, g, joins[g])]
+        for group in fits:
+            self._join(node, group, joins[group])
+        return [g for g in groups if g not in fits]
 
     def _may_duplicate(self, node: Node, groups: list[Group]) -> bool:
         if self.a.category[node] == CREATE or node.op.name in ("reshape", "expand"):
@@ -223,8 +210,8 @@ class Grouping:
             orders = self._orders(group, node)
             if not (orders & self._storable(group, node)) or self._rather_alone(node, group):
                 continue
-            if any(g is not group and g.below >> group.number & 1 for g in readers):
-                continue  # a reader comes before this group
+            if not self._comes_first(group, readers):
+                continue
             if self._may_join(node, group, orders):
                 self._join(node, group, orders)
                 self._store(node, group, [g for g in readers if g is not group])
@@ -270,7 +257,7 @@ class Grouping:
         if category == CREATE:
             return group.kind.computes
         if group.kind is CONTRACTION:
-            return self._may_join_epilogue(node)
+            return self._may_join_epilogue(node, group)
         if category == REDUCE:
             return group.kind.ordered and self._may_reduce(node, group, orders)
         if group.kind.fed:
@@ -299,13 +286,18 @@ class Grouping:
                 found.add(numbers.setdefault((user, place), len(numbers) + 1))
         return frozenset(found)
 
-    def _may_join_epilogue(self, node: Node) -> bool:
-        """What may be computed on the way into an epilogue: views, and next to nothing else."""
+    def _may_join_epilogue(self, node: Node, group: Group) -> bool:
+        """What may be computed on the way into an epilogue: views, and next to nothing else. Where
+        partial sums are made there, what is cheap and has an element for each of the sums, too."""
         if self.a.category[node] == MOVE:
             return node.op.name not in ("pad", "concat", "slice_update")
         # a scalar would be computed again for every element
+        a, most = self.a, 2
+        whole = a.elements[next(n for n in group.orders if n in self.epilogues.members)]
+        if a.machine.partial_rows and len(a.cone_sources[node]) <= 2 and a.elements[node] == whole:
+            most = a.machine.cheap
         return (
-            node.op.elementwise and self.a.cone_cost[node] <= 2 and self.a.elements[node] != 1
+            node.op.elementwise and a.cone_cost[node] <= most and a.elements[node] != 1
             and not can_fail(node)
         )
 

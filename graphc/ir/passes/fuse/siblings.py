@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ...graph import Node
 from ..lower.kinds import ROWS
-from .groups import Group, Grouping
+from .group import Group
+from .groups import Grouping
 
 _MOST_NODES = 80
 

@@ -18,6 +18,7 @@ from ...kernel import (
     Convolution,
     Kernel,
     Operand,
+    Partial,
     Product,
     Store,
     SumTemplate,
@@ -192,14 +193,18 @@ def lower_contraction(body: Body, node: Node) -> Kernel:
     found = _write(body, node, swap=False)
     if any(isinstance(s, Check) for s in found.epilogue):
         raise ValueError(f"{body.graph.name}: a check in a contraction's epilogue")
-    if isinstance(found, Product) and _stores_columns(found) and not panels_of(found.right.index):
+    if (
+        isinstance(found, Product) and _stores_columns(found)
+        and not panels_of(found.right.index)
+        and not any(isinstance(s, Partial) for s in found.epilogue)  # over these rows
+    ):
         found = _write(body, node, swap=True)
     return Kernel(kernel_name(body), params(body), dims_of(body), (), found)
 
 
 def _stores_columns(c: SumTemplate) -> bool:
     """True where the first result is contiguous along m instead of n."""
-    index = next(s.index for s in c.epilogue if isinstance(s, Store))
+    index = next((s.index for s in c.epilogue if isinstance(s, Store)), 0)
     return (
         index_maps.coefficient(index, "m") == 1 and index_maps.coefficient(index, "n") != 1
         and c.m != 1
@@ -224,11 +229,16 @@ def _write(body: Body, node: Node, swap: bool) -> SumTemplate:
     values.bound[node] = accumulator
     stores = []
     for i, output in enumerate(body.graph.outputs):
+        if output.op.name == "partial":
+            continue
         at = values.at(places[output])
         value = values.stored(values.value(output, at), output.dtype)
         stores.append((f"o{i}", values.flat(output, at), value))
     for buffer, index, value in stores:
         writer.store(buffer, index, value)
+    for i, output in enumerate(body.graph.outputs):
+        if output.op.name == "partial":
+            _partial(body, values, (places, t), i, output)
     epilogue = writer.finish()
     if isinstance(t.sizes, ConvGeometry):
         left, right = (
@@ -244,6 +254,31 @@ def _write(body: Body, node: Node, swap: bool) -> SumTemplate:
     left, right = _operand(body, t.left, t.left_at), _operand(body, t.right, t.right_at)
     tf32 = _narrows(body, node, left, right)
     return Product(*t.sizes, left, right, acc, epilogue, tf32)
+
+
+def _partial(
+    body: Body, values: Values, found: tuple[dict[Node, Coordinates], Contraction], number: int,
+    output: Node,
+) -> None:
+    """A partial sum over the rows that the sums lie in."""
+    (x,) = output.inputs
+    places, t = found
+    if isinstance(t.sizes, ConvGeometry):
+        images, *positions, columns = body.shape(x)
+        extents: list[Size] = [images, columns, unwrap(product(positions))]
+    else:
+        extents = list(t.sizes[:3])
+    b, m, n = (0 if e == 1 else Dim.var(v) for v, e in zip("bmn", extents, strict=True))
+    if isinstance(t.sizes, ConvGeometry):
+        place = (b * extents[2] + n) * extents[1] + m
+    else:
+        place = (b * extents[1] + m) * extents[2] + n
+    at = values.at(places[x])
+    if recombined(values.flat(x, at)) != recombined(unwrap(place)):
+        raise ValueError(f"{x} does not lie in the rows of {body.graph.name}")
+    values.writer.partial(
+        f"o{number}", values.value(x, at), output.attrs["rows"], output.attrs["kind"]
+    )
 
 
 def _narrows(body: Body, node: Node, left: Operand, right: Operand) -> bool:

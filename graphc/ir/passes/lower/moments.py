@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...dim import Dim, product, unwrap
+from ...dim import Dim, Size, product, unwrap
 from ...graph import Node
 from .body import Body, carrier
 from .rows_plan import ReductionPlan
@@ -43,7 +43,8 @@ def find_moments(body: Body, plan: ReductionPlan) -> Moments | None:
     if centred.op.name != "sub":
         return None
     x, mean = centred.inputs
-    total = _total_of(body, plan, _source(mean))
+    count = unwrap(product(a.size for a in plan.reduced_axes))
+    total = total_of(body, count, _source(mean))
     if total is None or total not in plan.reductions[0] or total.inputs[0] is not x:
         return None
     return Moments(total, squares) if total.dtype is x.dtype is squares.dtype else None
@@ -55,7 +56,7 @@ def _source(node: Node) -> Node:
     return node
 
 
-def _total_of(body: Body, plan: ReductionPlan, mean: Node) -> Node | None:
+def total_of(body: Body, count: Size, mean: Node) -> Node | None:
     """The sum that a node divides by how many were summed."""
     if mean.op.name not in ("div", "mul"):
         return None
@@ -64,7 +65,6 @@ def _total_of(body: Body, plan: ReductionPlan, mean: Node) -> Node | None:
         total, number = number, total
     if total.op.name != "sum":
         return None
-    count = unwrap(product(a.size for a in plan.reduced_axes))
     found = _number(body, number)
     if isinstance(found, Dim) or isinstance(count, Dim):
         same = found == count and mean.op.name == "div"

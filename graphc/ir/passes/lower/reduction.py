@@ -14,7 +14,7 @@ from .nest import Axis, coordinates
 from .scope import Value, Writer
 from .values import At, Values
 
-_COMBINE = {
+COMBINES = {
     "sum": "add", "prod": "mul", "amax": "max", "amin": "min", "any": "or", "all": "and",
     "argmax": "argmax", "argmin": "argmin",
 }
@@ -34,7 +34,7 @@ def carries_of(values: Values, node: Node, at: At) -> list[Carry]:
     """The carries of a reduction whose input is read at a place of the innermost loop."""
     writer = values.writer
     (source,) = node.inputs
-    combine = _COMBINE[node.op.name]
+    combine = COMBINES[node.op.name]
     dtype = carrier(source.dtype)
     value = values.value(source, at)
     made = [_carry(values, dtype, identity(combine, dtype), combine, value)]
@@ -52,7 +52,7 @@ def _carry(values: Values, dtype: DType, init: Literal, combine: str, value: Val
 
 def combined(values: Values, node: Node, parts: list[Value]) -> list[Carry]:
     """Carries that combine the partial results `parts` of one reduction."""
-    combine = _COMBINE[node.op.name]
+    combine = COMBINES[node.op.name]
     dtype = parts[0].dtype
     made = [_carry(values, dtype, identity(combine, dtype), combine, parts[0])]
     for part in parts[1:]:

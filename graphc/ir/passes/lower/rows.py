@@ -16,6 +16,7 @@ from ...dim import Size, product, unwrap
 from ...graph import Node
 from ...kernel import Kernel
 from .body import Body, carrier
+from .column_runs import ColumnRuns, goes_in_runs
 from .columns import ColumnSums, add_columns
 from .cuts import Cuts, cut, uncut
 from .index_maps import Digit
@@ -23,7 +24,7 @@ from .loops import dims_of, weight
 from .moments import find_moments
 from .nest import coordinates, digits, hint, make_kernel, open_blocks, open_outer
 from .reduction import bind_result, final_value, partial_names
-from .rows_plan import ReductionPlan, plan_reductions
+from .rows_plan import ReductionPlan, go_across, plan_reductions
 from .scope import Value, Writer
 from .split import lower_split, needs_split
 from .staged import lower_staged
@@ -37,6 +38,8 @@ def lower_rows(body: Body) -> Kernel:
     if any(plan.columns):
         return _rows_and_columns(body, plan)
     moments = find_moments(body, plan)
+    if moments is None:  # else columns are read once
+        go_across(body, plan)
     cuts = cut(body, plan, moments is not None)
     if not cuts.whole:
         return lower_staged(body, cuts, moments)
@@ -46,6 +49,8 @@ def lower_rows(body: Body) -> Kernel:
     values = Values(body, writer)
     if plan.axes[plan.vector].reduced:
         _rows(body, cuts, values)
+    elif goes_in_runs(body, plan):
+        ColumnRuns(body, plan, writer).write()
     else:
         _columns(body, cuts, values)
     return make_kernel(body, [writer.finish()], dims_of(body))

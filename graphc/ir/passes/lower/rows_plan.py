@@ -11,7 +11,7 @@ from ...kernel import Var
 from . import index_maps
 from .body import Body, carrier
 from .loops import linear_shapes
-from .nest import Axis, accesses, coordinates, cost, digits, merge, vector_axis
+from .nest import Axis, accesses, coordinates, cost, digits, hint, merge, vector_axis
 from .scope import Value, Writer
 from .values import Values
 
@@ -55,6 +55,17 @@ def plan_reductions(body: Body) -> ReductionPlan:
     if plan.axes[plan.vector].reduced:
         plan.tiles = _tiles(body, plan)
     return plan
+
+
+def go_across(body: Body, plan: ReductionPlan) -> None:
+    """Let lanes share out the rows of few columns, rather than have one each to go along."""
+    machine = body.machine
+    if [axis.reduced for axis in plan.axes] != [True, False] or any(plan.full):
+        return
+    rows, columns = (hint(body, axis.size) for axis in plan.axes)
+    if rows >= machine.piece_steps and rows * columns <= machine.across:
+        plan.vector = 0
+        plan.tiles = _tiles(body, plan)
 
 
 def _axes(body: Body) -> list[Axis]:

@@ -19,6 +19,7 @@ from ...kernel import (
     Load,
     Local,
     Loop,
+    Partial,
     Scalar,
     Stmt,
     Store,
@@ -163,6 +164,10 @@ class Writer:
         """Store in the innermost open scope."""
         self.accesses.append((index, True))
         self.scope.stmts.append(Store(buffer, index, value, mask, combine))
+
+    def partial(self, buffer: str, value: Value, rows: int, kind: str) -> None:
+        """A Partial, of an epilogue."""
+        self.scope.stmts.append(Partial(buffer, value, rows, kind))
 
     def check(self, ok: Value, message: str, value: Value) -> None:
         """A check, as far out as its values are known."""

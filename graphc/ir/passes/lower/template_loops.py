@@ -30,11 +30,12 @@ from ...kernel import (
     Var,
 )
 from ...machine import Machine
+from .template_partials import set_aside, with_partials
 
 
 @functools.lru_cache(1024)  # equal kernels give the identical one
 def as_loops(kernel: Kernel, machine: Machine) -> Kernel:
-    """The kernel, its template replaced by one stage of loops."""
+    """The kernel, its template replaced by loops: one stage, and one for each Partial."""
     template = kernel.template
     if template is None or isinstance(template, Attention):
         raise ValueError(f"kernel {kernel.name} is not made of sums")
@@ -45,13 +46,16 @@ def as_loops(kernel: Kernel, machine: Machine) -> Kernel:
     b, m = _split(row, rows, template.m)
     start = unwrap(block * columns)
     lanes = minimum(columns, unwrap(template.n - start))
+    epilogue, partials = set_aside(template)
     column = Let("n", _index(unwrap(start + Dim.var("lane"))))
     body: tuple[Stmt, ...] = (
         Let("b", _index(b)), Let("m", _index(m)),
-        Loop("vector", "lane", lanes, (column, *summed(template), *template.epilogue)),
+        Loop("vector", "lane", lanes, (column, *summed(template), *epilogue)),
     )
     kind, chunk = _cut(template, iterations, machine)
-    return replace(kernel, stages=((Loop(kind, "p", iterations, body, (), chunk),),), template=None)
+    stage = (Loop(kind, "p", iterations, body, (), chunk),)
+    made = replace(kernel, stages=(stage,), template=None)
+    return with_partials(made, template, partials, machine)
 
 
 def _split(flat: Size, total: Size, inner: Size) -> tuple[Size, Size]:

@@ -24,6 +24,7 @@ from ...kernel import (
     Let,
     Literal,
     Load,
+    Local,
     Loop,
     Operand,
     Scalar,
@@ -197,7 +198,9 @@ class _Rows:
             check = replace(stmt, ok=self._scalar(stmt.ok), value=self._scalar(stmt.value))
             self._know(stmt.ok)
             return check
-        return stmt
+        if isinstance(stmt, Local):
+            return stmt
+        raise _Across
 
     def _loop(self, loop: Loop) -> Loop:
         inits = [self._scalar(carry.init) for carry in loop.carries]

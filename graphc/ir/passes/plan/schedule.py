@@ -1,8 +1,9 @@
 """The order of a program's steps: dependencies first, then little memory, then nearness.
 
 A step that frees at least as much as it allocates runs at once (an optimizer update as soon as
-its gradient is there); otherwise the step that is fewest steps from the inputs. Steps that write
-what the user sees wait for every step that can fail.
+its gradient is there); otherwise one that another waits for alone (what a backward pass computes
+again of a layer waits until it comes to that layer), the one that is fewest steps from the inputs.
+Steps that write what the user sees wait for every step that can fail.
 """
 
 from __future__ import annotations
@@ -90,9 +91,11 @@ class _Scheduler:
         for step in window:
             change = self._change(step)
             if change <= 0:
-                key = (0, change, self.level[step], self.number[step])
+                key = (0, False, change, self.level[step], self.number[step])
             else:
-                key = (1, self.level[step], change, self.number[step])
+                early = all(len(self.needs[user]) > 1 for user in self.users[step])
+                early = early and bool(self.users[step])
+                key = (1, early, self.level[step], change, self.number[step])
             if best_key is None or key < best_key:
                 best, best_key = step, key
         return best
