@@ -113,6 +113,9 @@ class Machine:
     bytes keeps its place there to the end, so that steps wait for no others than whose results
     they read (`plan/together.py`).
 
+    A value of at least `pitched` bytes has rows that wide accesses fit, where the planner is free
+    to say so (`plan/pitch.py`; 0: none has).
+
     Long sums over rows are made of runs of `column_run` columns, where there are two or more (0:
     each lane goes along its own column).
 
@@ -172,6 +175,7 @@ class Machine:
     lasting: int = 0
     column_run: int = 0
     channels_last: int = 0
+    pitched: int = 0
     by_counter: bool = False
     tf32: bool = False
     halves: bool = False

@@ -43,6 +43,7 @@ GPU = Machine(
     by_counter=True,
     tf32=True,
     channels_last=8,  # 16 bytes of 16-bit floats
+    pitched=16 << 10,
     halves=True,
     across=1 << 20,
     partial_rows=64,  # of the smallest tile whose rows may be many

@@ -22,13 +22,15 @@ from graphc.ir.op import REGISTRY
 
 _ACCESS = 16  # bytes, at most
 _MOST_LANES = 8
+_LEFT = "left_"  # how many lanes there are yet
 _MOST_WORK = 400  # additions' worth of work that is written out for all lanes
 
 
 def lanes_of(body: Sequence[Stmt], along: str, extent: Size) -> int:
     """How many neighbours along a variable of that extent a thread takes: as many as make 16 bytes
-    of the smallest type that is stored or read so. One, where rows are no whole number of such
-    accesses, where they do not begin at one, or where a result does not lie along the variable."""
+    of the smallest type that is stored or read so. One, where rows do not begin at such an access,
+    or where a result does not lie along the variable. A row may end in between (see `epilogue`),
+    if its first element is the variable's 0, as n's is."""
     if not along or not isinstance(extent, int):
         return 1
     stores = [stmt for stmt in body if isinstance(stmt, Store)]
@@ -47,15 +49,17 @@ def lanes_of(body: Sequence[Stmt], along: str, extent: Size) -> int:
     while lanes > 2 and lanes * _work(body) > _MOST_WORK:
         lanes //= 2
     aligned = all(_is_aligned(index, along, dtype, lanes) for index, dtype in dense)
-    return lanes if aligned and extent % lanes == 0 else 1
+    return lanes if aligned and (along == "n" or extent % lanes == 0) else 1
 
 
 def epilogue(
-    body: tuple[Stmt, ...], sizes: Sizes, acc: str = "", along: str = "", lanes: int = 1
+    body: tuple[Stmt, ...], sizes: Sizes, acc: str = "", along: str = "", lanes: int = 1,
+    left: str = "",
 ) -> str:
     """The text of Lets, Stores and Partials (tallies), over i64s that are in scope; an epilogue
     has nothing else. Of several lanes, `along` is the variable of the first. `acc`: a lane begins
-    with it; LANE is its number."""
+    with it; LANE is its number. `left`: C, how many lanes there are yet, where that may be
+    fewer (not with tallies)."""
     tallies = Tallies(body)
     body = tallies.without(body)
     if found := [stmt for stmt in body if not isinstance(stmt, (Let, Store))]:
@@ -66,8 +70,12 @@ def epilogue(
         indices.unknown(name)
     if lanes > 1:
         lines.emit(f"const i64 {FIRST} = {along};")
-        neighbours = _Neighbours(scalars, along, lanes, body)
-        neighbours.piece(Piece(body), tallies.values.keys(), [acc])
+        own = [acc]
+        if left:
+            lines.emit(f"const i64 {_LEFT} = {left};")
+            own.insert(0, f"if ({LANE} >= {_LEFT}) break;")
+        neighbours = _Neighbours(scalars, along, lanes, body, bool(left))
+        neighbours.piece(Piece(body), tallies.values.keys(), own)
         for line in tallies.lines(lanes):
             lines.emit(line)
         return lines.text()
@@ -91,9 +99,12 @@ class _Neighbours(Pieces):
     """Of one row. Sizes are open in the text: whether an access may be one is asked at run time
     (lanes_of expects that it may)."""
 
-    def __init__(self, scalars: Expressions, along: str, lanes: int, body: Sequence[Stmt]) -> None:
+    def __init__(
+        self, scalars: Expressions, along: str, lanes: int, body: Sequence[Stmt], has_tail: bool
+    ) -> None:
         inner = frozenset(stmt.name for stmt in body if isinstance(stmt, Let))
         super().__init__(scalars, along, lanes, inner)
+        self.has_tail = has_tail
 
     def is_pack(self, access: LaneAccess) -> bool:
         index = access.index
@@ -102,7 +113,8 @@ class _Neighbours(Pieces):
         return not (isinstance(index, Dim) and index.variables() & self.inner)
 
     def whole(self, place: str) -> str:
-        return f"is_aligned<{self.width}>({place})"
+        aligned = f"is_aligned<{self.width}>({place})"
+        return f"{aligned} && {_LEFT} >= {self.width}, {_LEFT}" if self.has_tail else aligned
 
 
 def _parts(body: Sequence[Stmt]) -> Iterator[Scalar]:

@@ -69,8 +69,8 @@ _WALK = """for (int i = threadIdx.x * LANES; i < TALL * BROAD; i += THREADS * LA
       }
     }"""
 _OWN = "sums + (top + line_) * PITCH + column_"
-_TAKE = """MEND
-        const Pack<ACC, LANES> found = *(const Pack<ACC, LANES>*)own;"""
+_TAKE = """Pack<ACC, LANES> found = *(const Pack<ACC, LANES>*)own;
+        MEND"""
 # What an operand has no place for was multiplied as 0, which makes NaN of an infinite factor. So a
 # sum that is NaN is added up again from those terms alone that are there, until it is NaN again.
 _FACTOR = """
@@ -80,12 +80,14 @@ _FACTOR_TF32 = """
 __device__ inline float factor(float x) { return float_bits(tf32_round(__float_as_uint(x))); }
 """
 _MEND = """
+template <int LANES, class A> __device__ inline bool has_nan(const Pack<A, LANES>& pack) {
+  bool found = false;
+  #pragma unroll
+  for (int lane = 0; lane < LANES; lane++) found = found || pack.x[lane] != pack.x[lane];
+  return found;
+}
 template <int LANES, class A, class Left, class Right> __device__ inline void mend(
     A* own, const Left& left, const Right& right, i64 m, i64 n, i64 first, i64 end) {
-  bool whole = true;
-  #pragma unroll
-  for (int lane = 0; lane < LANES; lane++) whole = whole && own[lane] == own[lane];
-  if (whole) return;
   const typename Left::Line line = left.line(m);
   #pragma unroll 1
   for (int lane = 0; lane < LANES; lane++) {
@@ -105,17 +107,20 @@ template <int LANES, class A, class Left, class Right> __device__ inline void me
   }
 }
 """
-_MENDED = "mend<LANES>(own, left, right, m, n, first, end);"
+_MENDED = """if (has_nan(found)) {
+          mend<LANES>(own, left, right, m, n, first, end);
+          found = *(const Pack<ACC, LANES>*)own;
+        }"""
 _PART = """store_pack(
-            (ACC*)scratch + ((piece * TOTAL_B + b) * TOTAL_M + m) * TOTAL_N + n, found, true);"""
+            (ACC*)scratch + ((piece * TOTAL_B + b) * TOTAL_M + m) * ROW + n, found, true);"""
 # What goes through sums that are in scratch: in the order of memory, or tile by tile (tallies).
 _ALL = """
 extern "C" __global__ void __launch_bounds__(THREADS_OF_COMBINE, 1) NAME_STAGE(PARAMETERS) {
-  const i64 all = TOTAL_B * TOTAL_M * TOTAL_N;
+  const i64 all = TOTAL_B * TOTAL_M * ROW;
   for (i64 i = ((i64)blockIdx.x * blockDim.x + threadIdx.x) * LANES; i < all;
        i += (i64)gridDim.x * blockDim.x * LANES) {
     const i64 at_ = i;
-    const i64 row = i / TOTAL_N, b = row / TOTAL_M, m = row % TOTAL_M, n = i % TOTAL_N;
+    const i64 row = i / ROW, b = row / TOTAL_M, m = row % TOTAL_M, n = i % ROW;
     TAKE
     FINISH
   }
@@ -125,7 +130,7 @@ _ALL_TILES = """
 extern "C" __global__ void __launch_bounds__(THREADS_OF_COMBINE, 1) NAME_STAGE(PARAMETERS) {
   using namespace NAME_parts;
   DYNAMIC_SHARED(shared);
-  const i64 all = TOTAL_B * TOTAL_M * TOTAL_N;
+  const i64 all = TOTAL_B * TOTAL_M * ROW;
   const i64 wide = (TOTAL_N + BROAD - 1) / BROAD, high = (TOTAL_M + TALL - 1) / TALL;
   for (i64 number = blockIdx.x; number < wide * high * TOTAL_B; number += gridDim.x) {
     const i64 n0 = number % wide * BROAD, m0 = number / wide % high * TALL;
@@ -134,7 +139,7 @@ extern "C" __global__ void __launch_bounds__(THREADS_OF_COMBINE, 1) NAME_STAGE(P
   }
 }
 """
-_PLACE = "const i64 row = b * TOTAL_M + m, at_ = row * TOTAL_N + n;\n    "
+_PLACE = "const i64 row = b * TOTAL_M + m, at_ = row * ROW + n;\n    "
 _COMBINE = """const ACC* const parts = (const ACC*)scratch + at_;
     Pack<ACC, LANES> found = load_pack<LANES>(parts, true);
     for (i64 piece = 1; piece < PIECES; piece++) {
@@ -143,7 +148,7 @@ _COMBINE = """const ACC* const parts = (const ACC*)scratch + at_;
       for (int lane = 0; lane < LANES; lane++) found.x[lane] += more.x[lane];
     }"""
 _FINISH = """const Pack<STORED, LANES> found = load_pack<LANES>(
-        (const STORED*)scratch + row * PITCH + n, true);"""
+        (const STORED*)scratch + row * PITCH + n, WHOLE);"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,13 +181,13 @@ def source(kernel: Kernel, c: Contraction, plan: Plan) -> Source:
     """The code of a contraction. The epilogue's indices are over b, m and n."""
     tile, split, sizes, tallies = plan.tile, plan.pieces > 1, c.arguments, Tallies(c.epilogue)
     lanes = _lanes(c, tile, split)
-    finish = epilogue(c.epilogue, sizes, _acc(c.acc), c.along, lanes)
+    total, row, left = _row(sizes, c.n, lanes)
+    finish = epilogue(c.epilogue, sizes, _acc(c.acc), c.along, lanes, left)
     words = {
-        "LANES": str(lanes), "ACC": c_type(c.acc),
+        "LANES": str(lanes), "ACC": c_type(c.acc), "ROW": row,
         "MAKE_LEFT": c.left.make, "MAKE_RIGHT": c.right.make,
-        "MEND": "" if c.padded else _MENDED.replace("LANES", str(lanes)),
         "TOTAL_B": _argument(sizes, c.batch), "TOTAL_M": _argument(sizes, c.m),
-        "TOTAL_N": _argument(sizes, c.n), "TOTAL_K": _argument(sizes, c.k),
+        "TOTAL_N": total, "TOTAL_K": _argument(sizes, c.k),
         "PIECES": _argument(sizes, plan.pieces) if split else "1",
         "PIECE_STEPS": _argument(sizes, plan.piece), "GROUP": str(_GROUP),
         "COLUMNS": _argument(sizes, c.columns) if tallies else "", "COLUMN": c.column,
@@ -193,11 +198,13 @@ def source(kernel: Kernel, c: Contraction, plan: Plan) -> Source:
         free = tile.m * tile.pitch * c.acc.itemsize
         walk = tallies.walk(Walk(tile.m, tile.n, tile.threads, free, _OWN))
         walk = walk.replace("TAKE", f"ACC* const own = {_OWN};\n{_TAKE}")
+    walk = walk.replace("MEND", "" if c.padded else _MENDED)
     text = _declarations(c, tile) + _filled(_SUM.replace("WALK", walk), words)
     if split:
         text = text.replace("FINISH", _filled(_PART, words), 1)
         text += _all(tallies, "combine", _COMBINE, c.acc, words)
-    bytes_of_parts = product((plan.pieces, c.batch, c.m, c.n, c.acc.itemsize)) if split else 0
+    sums = product((c.batch, c.m, _whole(c.n, lanes)))
+    bytes_of_parts = product((plan.pieces, sums, c.acc.itemsize)) if split else 0
     return _source(
         kernel, sizes, text.replace("FINISH", f"{c.place}\n{finish}"),
         lambda name: _stages(name, c, plan, lanes), unwrap(bytes_of_parts),
@@ -207,19 +214,26 @@ def source(kernel: Kernel, c: Contraction, plan: Plan) -> Source:
 def _lanes(c: Contraction, tile: Tile, split: bool) -> int:
     """Neighbours that a thread takes in the epilogue."""
     threads, wide = (_COMBINE_THREADS, WIDE) if split else (tile.threads, tile.n)
-    return Tallies(c.epilogue).lanes(lanes_of(c.epilogue, c.along, c.n), threads, wide)
+    return _even(Tallies(c.epilogue), lanes_of(c.epilogue, c.along, c.n), c.n, threads, wide)
+
+
+def _even(tallies: Tallies, lanes: int, n: Size, threads: int, wide: int) -> int:
+    """Of tallies' rows none ends within a thread's lanes."""
+    lanes = tallies.lanes(lanes, threads, wide)
+    return 1 if tallies and _whole(n, lanes) != n else lanes
 
 
 def finish(kernel: Kernel, t: Product, stored: DType, pitch: Size) -> Source:
     """The code of a product's epilogue alone, on sums that something else has left in scratch."""
     sizes, tallies = Sizes(kernel.dims), Tallies(t.epilogue)
-    lanes = tallies.lanes(lanes_of(t.epilogue, "n", t.n), _COMBINE_THREADS, WIDE)
-    finish = epilogue(t.epilogue, sizes, _acc(t.acc_dtype), "n", lanes)
+    lanes = _even(tallies, lanes_of(t.epilogue, "n", t.n), t.n, _COMBINE_THREADS, WIDE)
+    total, row, left = _row(sizes, t.n, lanes)
+    finish = epilogue(t.epilogue, sizes, _acc(t.acc_dtype), "n", lanes, left)
     words = {
-        "LANES": str(lanes), "ACC": c_type(t.acc_dtype), "STORED": c_type(stored),
-        "PITCH": _argument(sizes, pitch),
+        "LANES": str(lanes), "ROW": row, "ACC": c_type(t.acc_dtype), "STORED": c_type(stored),
+        "PITCH": _argument(sizes, pitch), "WHOLE": f"{left} >= {lanes}, {left}" if left else "true",
         "TOTAL_B": _argument(sizes, t.batch), "TOTAL_M": _argument(sizes, t.m),
-        "TOTAL_N": _argument(sizes, t.n), "COLUMN": "n",
+        "TOTAL_N": total, "COLUMN": "n",
     }
     words["COLUMNS"] = words["TOTAL_N"]
     text = _all(tallies, "finish", _FINISH, t.acc_dtype, words)
@@ -255,11 +269,26 @@ def _all_stage(
 ) -> Stage:
     """How such a stage is launched."""
     if not tallies:
-        sums = ceil_div(product((of.batch, of.m, of.n)), _COMBINE_THREADS * lanes)
-        return Stage(name, unwrap(sums), _COMBINE_THREADS, 0)
+        sums = product((of.batch, of.m, _whole(of.n, lanes)))
+        packs = unwrap(ceil_div(sums, _COMBINE_THREADS * lanes))
+        return Stage(name, packs, _COMBINE_THREADS, 0)
     tiles = product((of.batch, ceil_div(of.m, tallies.rows), ceil_div(of.n, WIDE)))
     shared = _kept_bytes(tallies, acc) + tallies.shared_bytes(WIDE)
     return Stage(name, unwrap(tiles), _COMBINE_THREADS, shared)
+
+
+def _whole(n: Size, lanes: int) -> Size:
+    """Elements of a row of whole packs."""
+    return unwrap(ceil_div(n, lanes) * lanes)
+
+
+def _row(sizes: Sizes, n: Size, lanes: int) -> tuple[str, str, str]:
+    """CUDA C: the extent of n, elements of a row of whole packs, and how many there are from n on,
+    where that may be no whole pack."""
+    total = _argument(sizes, n)
+    if _whole(n, lanes) == n:
+        return total, total, ""
+    return total, _argument(sizes, _whole(n, lanes)), f"{total} - n"
 
 
 def _acc(acc: DType) -> str:

@@ -23,6 +23,7 @@ from .arena import assign_offsets
 from .control import plan_control
 from .in_place import merged, safe_in_place
 from .parts import start_of_part
+from .pitch import pad_rows
 from .rematerialise import Room, rematerialise
 from .schedule import schedule
 from .step import HARMLESS, Step, Storage, has_check
@@ -286,6 +287,7 @@ class Planner:
 
     def program(self, room: Room | None = None) -> Program:
         live = [s for s in self.steps if any(w.elements != 0 for w in s.writes)]
+        pad_rows(live, self.machine)
         order = schedule(live, self.graph.env)
         once = len(order)
         if room is not None:
