@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from graphc.ir.passes import lower, plan
 from graphc.ir.passes.fuse import fuse
 from graphc.ir.passes.simplify import RULES as SIMPLIFY
 from graphc.ir.passes.simplify.algebra import RULES
+from graphc.ir.record import replaced
 from graphc.ir.rewrite import everywhere, rebuilt
 from tests.fuzz.__main__ import config
 from tests.fuzz.check import check
@@ -111,7 +111,7 @@ def test_a_wrong_fusion(monkeypatch: pytest.MonkeyPatch) -> None:
             same = len(inputs) == 2 and inputs[0].type == inputs[1].type
             if node.op.name == "sub" and same:
                 inputs = inputs[::-1]
-            new[node] = node if inputs == node.inputs else replace(node, inputs=inputs)
+            new[node] = node if inputs == node.inputs else replaced(node, inputs=inputs)
         return rebuilt(graph, new)
 
     def wrong(graph: Graph, machine: Machine, *options: Any, **named: Any) -> Graph:

@@ -13,6 +13,7 @@ import pytest
 import graphc as torch
 from graphc import nn
 from graphc.frontend import autograd
+from graphc.frontend.values import Eager
 from graphc.nn import functional as F
 
 Scene = Callable[[Any, Any, Any, list[Any]], None]
@@ -184,6 +185,7 @@ def compiled() -> tuple[Any, Any, Any]:
 def test_scenes(
     scene: Scene, compiled: tuple[Any, Any, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(Eager, "elsewhere", None)  # other tests may have made another device
     right, taken = autograd.straight_pass, list[bool]()
     before = {name: p.detach().clone() for name, p in compiled[2].named_parameters()}
 

@@ -40,8 +40,8 @@ def test_clipping(
     dtype: Any, special: float | None, most: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used: list[int] = []
-    begin = plain._begin
-    monkeypatch.setattr(plain, "_begin", lambda tensor: used.append(1) or begin(tensor))
+    begin = plain.begin
+    monkeypatch.setattr(plain, "begin", lambda tensor: used.append(1) or begin(tensor))
     found = clipped(dtype, special, most)
     assert len(used) == len(SHAPES)
     monkeypatch.setattr(plain, "arrays_of", lambda tensors: None)

@@ -279,6 +279,10 @@ def test_every_name_on_the_lists_is_a_function() -> None:
     inside = {"upsample": graphc.nn.functional.resize._upsampled,
               "recurrent_cell": graphc.nn.modules.rnn.recurrent_cell,
               "recurrent_layers": graphc.nn.LSTM.recurrent_layers,
+              "lstm_layers": graphc.nn.LSTM.lstm_layers,
+              **{name: graphc.nn.functional.padding._LISTED[mode, count]
+                 for mode, each in (("reflect", "reflection"), ("replicate", "replication"))
+                 for count in (1, 2, 3) if (name := f"{each}_pad{count}d") in NAMES},
               "reciprocal": graphc.Tensor.reciprocal}
     for name in NAMES:
         places = [getattr(space, name, None) for space in spaces] + [inside.get(name)] + [

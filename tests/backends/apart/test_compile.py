@@ -31,7 +31,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     finish = stages._finish
 
     def noted(*args: Any) -> Any:
-        names.append(args[-1].memory.place)
+        names.append(args[5].memory.place)
         return finish(*args)
 
     monkeypatch.setattr(stages, "_finish", noted)

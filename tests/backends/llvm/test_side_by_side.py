@@ -13,7 +13,7 @@ from graphc.backends.llvm.target import host_target
 
 @pytest.fixture(autouse=True)
 def cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_cores", lambda: 4)
+    monkeypatch.setattr(module.cpus, "available", lambda: 4)
 
 
 def text(number: int) -> str:
