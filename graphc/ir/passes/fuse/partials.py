@@ -20,7 +20,7 @@ from ...machine import Machine
 from ...ops.composite_partial import elements
 from ...rewrite import remade
 from ..lower.body import Body
-from ..lower.moments import total_of
+from ..lower.moments import centred, total_of
 from .analysis import MOVE, POINT, REDUCE, Analysis, analyse, pattern_of
 from .epilogue import Epilogues
 
@@ -94,16 +94,10 @@ def _over_rows(node: Node) -> bool:
 def _around_mean(body: Body, node: Node) -> _Sum | None:
     """A sum of the squares of what is left of a value when the mean over the same rows is
     subtracted."""
-    (square,) = node.inputs
-    twice = square.op.name == "mul" and square.inputs[0] is square.inputs[1]
-    if not twice and square.op.name != "square":
+    found = centred(node)
+    if found is None:
         return None
-    centred = square.inputs[0]
-    if centred.op.name != "sub":
-        return None
-    x, mean = centred.inputs
-    while mean.op.name in ("reshape", "expand"):
-        (mean,) = mean.inputs
+    x, mean = found
     rows = unwrap(product(x.shape[:-1]))
     total = total_of(body, rows, mean)
     if total is None or total.inputs[0] is not x or pattern_of(total) != pattern_of(node):

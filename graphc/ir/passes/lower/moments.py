@@ -35,19 +35,28 @@ def find_moments(body: Body, plan: ReductionPlan) -> Moments | None:
     (squares,) = plan.reductions[1]
     if squares.op.name != "sum" or carrier(squares.dtype) is not squares.dtype:
         return None
+    found = centred(squares)
+    if found is None:
+        return None
+    x, mean = found
+    count = unwrap(product(a.size for a in plan.reduced_axes))
+    total = total_of(body, count, mean)
+    if total is None or total not in plan.reductions[0] or total.inputs[0] is not x:
+        return None
+    return Moments(total, squares) if total.dtype is x.dtype is squares.dtype else None
+
+
+def centred(squares: Node) -> tuple[Node, Node] | None:
+    """The value and the mean, of the sum of the squares of their difference."""
     (square,) = squares.inputs
     twice = square.op.name == "mul" and square.inputs[0] is square.inputs[1]
     if not twice and square.op.name != "square":
         return None
-    centred = square.inputs[0]
-    if centred.op.name != "sub":
+    difference = square.inputs[0]
+    if difference.op.name != "sub":
         return None
-    x, mean = centred.inputs
-    count = unwrap(product(a.size for a in plan.reduced_axes))
-    total = total_of(body, count, _source(mean))
-    if total is None or total not in plan.reductions[0] or total.inputs[0] is not x:
-        return None
-    return Moments(total, squares) if total.dtype is x.dtype is squares.dtype else None
+    x, mean = difference.inputs
+    return x, _source(mean)
 
 
 def _source(node: Node) -> Node:
