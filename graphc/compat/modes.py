@@ -15,11 +15,13 @@ import graphc
 from .. import backends, config
 from ..frontend.context import callout, local
 from ..frontend.errors import user_location
+from ..frontend.tensor import Tensor
 from ..nn import functional
 from ..nn.modules.linear import Linear
 from ..nn.modules.loss import _Loss
 from ..nn.modules.module import Module
 from ..nn.modules.sparse import Embedding
+from .often import watching
 
 # Compiled Modules are kept alive, and so are their parameters: a script that makes a new model per
 # fold or trial must not keep them all.
@@ -35,9 +37,10 @@ def enter(mode: str) -> None:
     module = importlib.import_module("graphc.compile")
     if mode == "eager":
         vars(graphc)["compile"] = _uncompiled
-    elif mode == "compile":
+    elif mode == "compile" and Module.__call__ is not _call:
         compile_calls(module.compile_module)
         compile_losses(module.compile)
+        compile_functions()
         if config.current().steps == "auto":
             config.set_default(steps="1")
 
@@ -97,12 +100,16 @@ def _call(self: Module, *args: Any, **kwargs: Any) -> Any:
         return callout(_eager)(self, *args, **kwargs)
     entry = _known.get(id(self))
     run = entry[1] if entry is not None else _prepare(self)
+    watching.tick(self, run is not None)
     _inside.value = True
     try:
         if run is None:
             return _eager(self, *args, **kwargs)
         try:
-            return run(*args, **kwargs)
+            if local.counted is None:
+                return run(*args, **kwargs)
+            with watching.paused():
+                return run(*args, **kwargs)
         except Exception as error:
             reason = error
         # the call changed nothing; the script's own mistake is raised here once more
@@ -140,9 +147,13 @@ def _joined(function: Callable[..., Any], compiler: Callable[..., Any]) -> Calla
         if run is None or _inside.value or local.trace is not None:
             return function(*args, **kwargs)
         _inside.value = True
+        watching.tick()
         try:
             try:
-                return run(*args, **kwargs)
+                if local.counted is None:
+                    return run(*args, **kwargs)
+                with watching.paused():
+                    return run(*args, **kwargs)
             except Exception as error:
                 reason = error
             result = function(*args, **kwargs)
@@ -153,6 +164,20 @@ def _joined(function: Callable[..., Any], compiler: Callable[..., Any]) -> Calla
             _inside.value = False
 
     return call
+
+
+_backward: Callable[..., Any] = Tensor.backward
+
+
+def compile_functions() -> None:
+    """From now on functions that run operators at each call, and are called often, are compiled."""
+    Tensor.backward = _pass  # type: ignore[method-assign]
+
+
+def _pass(self: Tensor, *args: Any, **kwargs: Any) -> None:
+    if local.trace is None:
+        watching.passed()
+    return callout(_backward)(self, *args, **kwargs)
 
 
 def _compiles_itself(module: Module) -> bool:
