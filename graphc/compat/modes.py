@@ -15,7 +15,7 @@ import graphc
 from .. import backends, config
 from ..frontend.context import callout, local
 from ..frontend.errors import user_location
-from ..frontend.tensor import Tensor
+from ..frontend.tensor import Tensor, register_methods
 from ..nn import functional
 from ..nn.modules.linear import Linear
 from ..nn.modules.loss import _Loss
@@ -166,12 +166,12 @@ def _joined(function: Callable[..., Any], compiler: Callable[..., Any]) -> Calla
     return call
 
 
-_backward: Callable[..., Any] = Tensor.backward
+_backward: Callable[..., Any] = vars(Tensor)["backward"]
 
 
 def compile_functions() -> None:
     """From now on functions that run operators at each call, and are called often, are compiled."""
-    Tensor.backward = _pass  # type: ignore[method-assign]
+    register_methods({"backward": _pass})
 
 
 def _pass(self: Tensor, *args: Any, **kwargs: Any) -> None:
