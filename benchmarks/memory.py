@@ -1,6 +1,6 @@
 """Peak memory of training steps and of inference, of graphc and of PyTorch.
 
-    python benchmarks/memory.py [--only resnet] [--ways "graphc step"] [--calls 8] [--threads 1]
+    python benchmarks/memory.py [--only resnet] [--ways "graphc step"] [--calls 5] [--threads 1]
 
 A fresh process for each figure: Linux's largest resident memory of it (VmHWM) after some calls, in
 MB; in brackets, above what it had after importing the package and one tiny step, which loads what
@@ -154,7 +154,7 @@ def main() -> int:
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     parser.add_argument("--kinds", nargs="+", choices=("training", "inference"),
                         default=["training", "inference"])
-    parser.add_argument("--calls", type=int, default=8)
+    parser.add_argument("--calls", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     args = parser.parse_args()
