@@ -51,15 +51,13 @@ _CONVOLUTIONS = frozenset({"conv", "conv_input_grad"})
 
 
 def _products(op: Op, types: Types, attrs: Attrs) -> int:
-    """About how many a convolution makes: each weight meets each place of an image, or of the
-    image's gradient, where it fits."""
+    """About how many a convolution makes: each weight meets each place of an image that the window
+    stops at, or each of the image's gradient."""
+    image, steps = _elements(types[0]), 1
     if op.name == "conv":
         steps = math.prod(attrs["stride"])
-        places = math.prod(types[0].shape[2:])  # type: ignore[arg-type]
-    else:
-        steps, places = 1, math.prod(types[0].shape[2:])  # type: ignore[arg-type]
-    images: Any = types[0].shape[0]
-    return int(images * places // steps * _elements(types[1]))
+    channels: Any = types[0].shape[1]
+    return image // max(channels, 1) // steps * _elements(types[1])
 
 
 def _elements(type_: TensorType) -> int:
@@ -160,10 +158,19 @@ def _along(types: Types, attrs: Attrs) -> Form | None:
     return Form((shape,), {**attrs, "dim": 1}) if shape and _floats(types) else None
 
 
+def _running(types: Types, attrs: Attrs) -> Form | None:
+    """cumsum and cumprod. Of one row, each waits for the one before: NumPy's loop is the best."""
+    form = _along(types, attrs)
+    if form is None or (form.inputs[0][2][1] == 1 and not _halves(types)):
+        return None
+    return form
+
+
 def _reduced(types: Types, attrs: Attrs) -> Form | None:
     """Neighbouring dims that are all reduced, or all kept, are one."""
     groups: list[tuple[bool, int]] = []  # (whether it is reduced, how many elements)
-    for d, size in enumerate(types[0].shape):
+    sizes: Any = types[0].shape
+    for d, size in enumerate(sizes):
         if size == 1:
             continue
         reduced = d in attrs["dims"]
@@ -246,7 +253,8 @@ FORMS: dict[str, Callable[[Types, Attrs], Form | None]] = {
     ),
     **dict.fromkeys("floor ceil round trunc isnan isinf isfinite logical_not".split(), _exact),
     "cast": _cast, "clamp": _clamp,
-    **dict.fromkeys("softmax log_softmax cumsum cumprod cummax cummin".split(), _along),
+    **dict.fromkeys("softmax log_softmax cummax cummin".split(), _along),
+    "cumsum": _running, "cumprod": _running,
     **dict.fromkeys("sum prod amax amin".split(), _reduced),
     "layer_norm": _layer_norm, "batch_norm": _batch_norm, "cross_entropy": _cross_entropy,
     "max_pool": _max_pool, "conv": _conv, "conv_input_grad": _conv_input_grad,

@@ -19,9 +19,13 @@ def in_row_major(
     op: Op, shape: tuple[int, ...], arrays: Sequence[np.ndarray], call: Callable[..., Any],
     ready: Callable[..., Any],
 ) -> Any:
-    """`call` on row-major arrays that have these values; `ready` where its results, of `shape`,
-    are to lie in an order that `call` knows nothing of."""
-    order = _order(shape, arrays) if op.elementwise or op.keeps_order else None
+    """`call` on row-major arrays that have these values; `ready`, which is NumPy, where results,
+    of `shape`, are to lie in an order that `call` knows nothing of."""
+    if op.family == "reduce":  # NumPy goes along memory, whichever dims are left
+        x = arrays[0]
+        turned_around = x.transpose(np.argsort([-s for s in x.strides])).flags.c_contiguous
+        return ready(x) if turned_around else call([np.ascontiguousarray(x)])
+    order = _order(shape, arrays) if op.keeps_order else None
     if order is None or order == sorted(order):
         return call([np.ascontiguousarray(a) for a in arrays])
     if not op.pointwise or any(a.shape not in (shape, ()) for a in arrays):
