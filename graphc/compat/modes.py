@@ -15,6 +15,7 @@ import graphc
 from .. import backends, config
 from ..frontend.context import callout, local
 from ..frontend.errors import user_location
+from ..frontend.saved_hooks import hooks
 from ..frontend.tensor import Tensor, register_methods
 from ..nn import functional
 from ..nn.modules.linear import Linear
@@ -96,7 +97,7 @@ def _gains(module: Module) -> bool:
 
 
 def _call(self: Module, *args: Any, **kwargs: Any) -> Any:
-    if _inside.value or local.trace is not None:
+    if _inside.value or local.trace is not None or hooks.stack:
         return callout(_eager)(self, *args, **kwargs)
     entry = _known.get(id(self))
     run = entry[1] if entry is not None else _prepare(self)
@@ -144,7 +145,7 @@ def _joined(function: Callable[..., Any], compiler: Callable[..., Any]) -> Calla
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         nonlocal run
-        if run is None or _inside.value or local.trace is not None:
+        if run is None or _inside.value or local.trace is not None or hooks.stack:
             return function(*args, **kwargs)
         _inside.value = True
         watching.tick()

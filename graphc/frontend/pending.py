@@ -3,8 +3,9 @@ are only kept: `log.append(weights.numpy())`, `self.losses.append(loss.item())`.
 
 The value is fetched after the run. Whether it is only returned is read off the bytecode: from the
 call of item() straight on, nothing may touch it but the building of the tuple, list or dict that
-is returned; a local variable in between is one whose every use is such. Where a device tells what failed when it is waited for, item() is where the host waits:
-inside a `try` that is there, and not behind the run.
+is returned; a local variable in between is one whose every use is such. Where a device tells what
+failed when it is waited for, item() is where the host waits: inside a `try` that is there, and not
+behind the run.
 """
 
 from __future__ import annotations
