@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from typing import Any
 
@@ -28,10 +29,12 @@ class Storage:
     `away`: 0 on the CPU; LOOSE on the CPU, and yet to be taken to any device (placement.py); THERE
     on another device.
     `segment`: of a root, the memory shared between processes that it is in.
+    `asked`: of a root, up to which of the readers all have said that they read nothing of it.
     """
 
     __slots__ = (
-        "__weakref__", "_root", "array", "away", "exposed", "inference", "segment", "version",
+        "__weakref__", "_root", "array", "asked", "away", "exposed", "inference", "segment",
+        "version",
     )
 
     def __init__(self, array: Buffer, root: Storage | None = None) -> None:
@@ -42,6 +45,7 @@ class Storage:
         self.inference = local.inference
         self.away = THERE if type(array) is DeviceArray else 0
         self.segment: SharedMemory | None = None
+        self.asked = 0
 
     @property
     def root(self) -> Storage:
@@ -57,10 +61,17 @@ class Storage:
     def before_write(self, tracked: bool = True) -> None:
         """Let compiled backwards keep the values that they will read. `tracked`: autograd is to
         see the write, by this storage's version."""
-        for reference in list(readers.values()):
+        root, entries = self.root, list(readers.values())
+        first = len(entries)
+        while first and entries[first - 1][0] > root.asked:
+            first -= 1
+        concerned = False
+        for number, reference in entries[first:]:
             reader = reference()
-            if reader is not None:
-                reader.keep(self, tracked)
+            if reader is not None and reader.keep(self, tracked):
+                concerned = True
+            if not concerned:
+                root.asked = number
 
     def flat(self, dtype: np.dtype | None = None) -> np.ndarray:
         """The memory's elements from the lowest to the highest address, 1-d, sharing it.
@@ -106,14 +117,18 @@ def _on_device(place: str, array: np.ndarray) -> Storage:
 
 
 # compiled backwards that have not run, by id: they may read memory as it is now, and are told
-# before it is written to
-readers: dict[int, weakref.ref[Any]] = {}
+# before it is written to; in the order of their numbers
+readers: dict[int, tuple[int, weakref.ref[Any]]] = {}
+_numbers = itertools.count(1)
 
 
 def reads_later(reader: Any) -> None:
-    """Note a compiled backward that may read memory which the user can write to."""
-    number = id(reader)
-    readers[number] = weakref.ref(reader, lambda _: readers.pop(number, None))
+    """Note a compiled backward that may read memory which the user can write to. Its keep() says
+    whether it reads any of what is written to; once it does not, it never will, unless it is
+    noted again."""
+    found = id(reader)
+    readers.pop(found, None)
+    readers[found] = next(_numbers), weakref.ref(reader, lambda _: readers.pop(found, None))
 
 
 def reads_no_more(reader: Any) -> None:

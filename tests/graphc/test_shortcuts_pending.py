@@ -12,6 +12,7 @@ import graphc as torch
 from graphc import nn
 from graphc.engine import native_run
 from graphc.engine.version import shortcut
+from graphc.engine.version.saved import SavingNode
 from graphc.frontend.values import Eager
 
 pytestmark = pytest.mark.skipif(
@@ -123,3 +124,23 @@ def test_as_the_long_way(scene: Callable[[Told], None], monkeypatch: pytest.Monk
         found.append(told)
     np.testing.assert_equal(found[1], found[0])
     assert sum(taken) >= 3
+
+
+def test_writes_do_not_ask_all_that_wait_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = 0
+    keep = SavingNode.keep
+
+    def counted(self: SavingNode, storage: Any, tracked: bool) -> bool:
+        nonlocal asked
+        asked += 1
+        return keep(self, storage, tracked)
+
+    monkeypatch.setattr(SavingNode, "keep", counted)
+    model = torch.compile(nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5)))
+    x, count = torch.ones(2, 3), 60
+    results = [model(x) for _ in range(count)]  # each writes to the generator's state
+    assert asked <= 3 * count
+    x.add_(1)  # read by all, the first one, too
+    assert asked <= 5 * count
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        results[0].sum().backward()

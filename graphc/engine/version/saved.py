@@ -137,6 +137,7 @@ class SavingNode(FoldedNode):
     def watch(self, outputs: Mapping[int, tuple[Any, np.ndarray]]) -> None:
         """Note which outputs the user is handed: their storages, and the memory."""
         self._lying = None
+        reads_later(self)  # again: it was not complete before
         for number, (storage, array) in outputs.items():
             self.outputs[number] = storage, storage.version, array
         for at, (kind, number) in enumerate(self.places):
@@ -152,10 +153,10 @@ class SavingNode(FoldedNode):
             found[self.places[at]] = stamp
         return found
 
-    def keep(self, storage: Any, tracked: bool) -> None:
-        """`storage` is about to be written to."""
+    def keep(self, storage: Any, tracked: bool) -> bool:
+        """`storage` is about to be written to; whether any of that is read later."""
         if self.saved is None or self.stands_for is not None:
-            return
+            return False
         root = storage.root
         if self._lying is None:  # they become fewer, no others; what is noted keeps them
             self._lying = {}
@@ -164,7 +165,7 @@ class SavingNode(FoldedNode):
         lying = self._lying.get(id(root), ())
         if not any(watched.version == version for watched, version in lying):
             self._lying.pop(id(root), None)  # versions grow
-            return
+            return False
         written = [
             (place, watched) for place, (watched, version) in self._memory().items()
             if watched.root is root and version == watched.version
@@ -172,6 +173,7 @@ class SavingNode(FoldedNode):
         for place, watched in written:
             if self.saved is not None:
                 self._keep(place, tracked and watched is storage)
+        return True
 
     def _keep(self, place: Place, seen: bool) -> None:
         """A place is about to be written to; `seen`: autograd will find out."""
