@@ -43,7 +43,7 @@ from .engine.segments import foreseen
 from .engine.segments.segments import Segments
 from .engine.twin import twin_of
 from .engine.version.build import build
-from .engine.version.refused import ERRORS, Raises, is_refusal, run_python
+from .engine.version.refused import ERRORS, Raises, is_refusal, note_run, run_python
 from .engine.version.shared_builds import SharedBuilds
 from .engine.version.shortcut import MISSED, take
 from .engine.version.sources import Stale
@@ -342,8 +342,7 @@ class CompiledFunction:
                 recording.give(call, (args, kwargs))
                 turned = recording.run(self.function, args, kwargs)
         except BaseException as error:
-            if trace.whole:
-                recording.take_back(error, look is not None)
+            (recording.take_back if trace.whole else note_run)(error, look is not None)
             raise
         if turned is not None:
             trace.rollback()
