@@ -28,7 +28,7 @@ BASES = "@graphc_conv_bases"
 
 def conv_symbol(kind: str, tile: Tile) -> str:
     """The driver of a contraction kind "conv", "conv_input_grad" or "conv_weight_grad"."""
-    return f"@graphc_{kind}_{tile.accumulator}"
+    return f"@graphc_{kind}_{tile.name}"
 
 
 def declare_conv(module: Module, kind: str, tile: Tile) -> str:

@@ -128,7 +128,7 @@ def emit_direct(module: Module, tile: Tile) -> None:
 
 def contract_symbol(kind: str, tile: Tile) -> str:
     """The name of one of the two above."""
-    return f"@graphc_contract_{kind}_{tile.accumulator}"
+    return f"@graphc_contract_{kind}_{tile.name}"
 
 
 class _Direct:
@@ -222,9 +222,9 @@ class _Direct:
             Word.TILES: "@graphc_windows",
             Word.B_STEP: offsets,
             Word.COPY: self.copy.pointer,
-            Word.PACK_RIGHT: f"@graphc_point_positions_{tile.accumulator}",
+            Word.PACK_RIGHT: f"@graphc_point_positions_{tile.name}",
             Word.ARGUMENTS: self.copy.pointer,
-            Word.EPILOGUE: f"@graphc_lines_epilogue_{tile.accumulator}",
+            Word.EPILOGUE: f"@graphc_lines_epilogue_{tile.name}",
         }
         self._contract(values, pointers, given)
         f.ret()
@@ -293,7 +293,7 @@ class _Direct:
             Word.TILES: symbol,
             Word.A_STEP: shape,
             Word.COPY: self.copy.pointer,
-            Word.PACK_RIGHT: f"@graphc_point_taps_{tile.accumulator}",
+            Word.PACK_RIGHT: f"@graphc_point_taps_{tile.name}",
         }
         self._contract(values, pointers, given)
         f.ret()
@@ -368,7 +368,7 @@ class _Direct:
 def _emit_point_positions(module: Module, tile: Tile) -> None:
     """A pack_right: pointers to registers of positions in the copy."""
     f = module.function(
-        f"void @graphc_point_positions_{tile.accumulator}({RIGHT_PARAMETERS})", "internal"
+        f"void @graphc_point_positions_{tile.name}({RIGHT_PARAMETERS})", "internal"
     )
     c = Words(f, Descriptor(f, "%d").pointer_at(Word.COPY))
     vectors, image = c.read(Copy.VECTORS), c.read(Copy.IMAGE)
@@ -385,7 +385,7 @@ def _emit_point_positions(module: Module, tile: Tile) -> None:
 def _emit_point_taps(module: Module, tile: Tile) -> None:
     """A pack_right: pointers to the first line of each (channel, tap) in the copy."""
     f = module.function(
-        f"void @graphc_point_taps_{tile.accumulator}({RIGHT_PARAMETERS})", "internal"
+        f"void @graphc_point_taps_{tile.name}({RIGHT_PARAMETERS})", "internal"
     )
     d = Descriptor(f, "%d")
     c, g = Words(f, d.pointer_at(Word.COPY)), Words(f, d.pointer_at(Word.GEOMETRY))
@@ -409,7 +409,7 @@ def _emit_lines_epilogue(module: Module, tile: Tile) -> None:
     Without the excess columns, positions of neighbouring lines are neighbours in the output.
     """
     f = module.function(
-        f"void @graphc_lines_epilogue_{tile.accumulator}(ptr %copy, i64 %b, i64 %m, i64 %rows, "
+        f"void @graphc_lines_epilogue_{tile.name}(ptr %copy, i64 %b, i64 %m, i64 %rows, "
         "i64 %n, i64 %columns, ptr %tile, i64 %tile_pitch)",
         "internal",
     )
