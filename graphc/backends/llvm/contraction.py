@@ -13,6 +13,7 @@ from graphc.backends.llvm.conv_direct import emit_direct
 from graphc.backends.llvm.conv_kernel import emit_conv_kernel
 from graphc.backends.llvm.conv_mend import TermsEmitter
 from graphc.backends.llvm.conv_pack import emit_conv_packs
+from graphc.backends.llvm.conv_pack_pairs import emit_conv_pair_packs
 from graphc.backends.llvm.conv_phase import emit_input_grad
 from graphc.backends.llvm.gemm import emit_gemm
 from graphc.backends.llvm.gemm_dot import emit_dots
@@ -83,7 +84,7 @@ def emit_library(name: str, target: Target) -> Module:
     if kind == "gemm_pack":
         (emit_pair_packs if tile.group > 1 else emit_gemm_packs)(module, source)
     else:
-        emit_conv_packs(module, source)
+        (emit_conv_pair_packs if tile.group > 1 else emit_conv_packs)(module, source)
     return module
 
 

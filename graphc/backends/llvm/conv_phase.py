@@ -112,10 +112,10 @@ def _emit_phase_product(module: Module, tile: Tile) -> None:
         {
             Word.M: r.channels,
             Word.N: f.mul(r.batch, grid),
-            Word.K: k,
+            Word.VALUES: k,
             Word.SEGMENT: k,
             Word.K_QUANTUM: 1,
-            Word.PACK_SCRATCH: r.table(tile.tiling.block_k),
+            Word.PACK_SCRATCH: r.table(tile.tiling.block_k * tile.group),
             Word.POSITIONS: grid,
             Word.EPILOGUE_M: r.channels,
         },

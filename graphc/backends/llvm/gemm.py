@@ -209,7 +209,7 @@ class _ProductContext:
             spare,
         )
         d.read(Word.BLOCKS_PER_SEGMENT, Word.BLOCK_K, Word.BLOCK_SEGMENT, Word.LEFT_SEGMENT)
-        d.read(Word.LEFT_K, Word.LEFT_M, Word.RIGHT_K, Word.AREA, Word.K, Word.M)
+        d.read(Word.LEFT_STEP, Word.LEFT_M, Word.RIGHT_K, Word.AREA, Word.K, Word.M)
         self.in_place = f.cmp("ne", d[Word.RIGHT_IN_PLACE], 0)
         self.pack = f.gep("%scratch", d[Word.PACK_AT], "i8")
         self.pack_scratch = f.gep("%scratch", d[Word.PACK_SCRATCH_AT], "i8")
@@ -235,7 +235,7 @@ class _ProductContext:
         start = f.gep(packed, batch, "i8")
         row_bytes = f.mul(d[Word.LEFT_M], self.tile.value.itemsize)
         row = choose(f, in_place, row_bytes, size)
-        step = choose(f, in_place, f.mul(d[Word.LEFT_K], size), MR * size)
+        step = choose(f, in_place, d[Word.LEFT_STEP], MR * size)
         step = choose(f, f.cmp("ne", d[Word.A_STEP], 0), d[Word.A_STEP], step)
         # rows of packed A come in tiles of MR, each [k][MR]: row m begins at m * K elements
         self.tile_row = choose(f, in_place, row_bytes, f.mul(d[Word.K], size))

@@ -28,6 +28,7 @@ class Word(enum.IntEnum):
     LEFT_DIRECT = enum.auto()  # 1: the left operand may be read in place
     LEFT_M = enum.auto()  # strides of the left operand
     LEFT_K = enum.auto()
+    LEFT_STEP = enum.auto()  # bytes from one step of k to the next where it is read in place
     # values of k = (segment, place in it); all of them if there is one segment
     SEGMENT = enum.auto()
     LEFT_SEGMENT = enum.auto()  # stride of a segment in the left operand

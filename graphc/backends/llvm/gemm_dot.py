@@ -14,7 +14,6 @@ from graphc.backends.llvm.microkernel import (
     row_addresses,
 )
 from graphc.backends.llvm.text import Function, Module, Value
-from graphc.backends.llvm.values import memory_type
 
 # What a_step points to: k is segments of lines of elements; distances are in bytes.
 A_SEGMENT, B_SEGMENT, LINES, LENGTH, A_LINE, B_LINE = range(6)
@@ -82,7 +81,7 @@ class _Dot:
         shape = f.let("inttoptr i64 %a_step to ptr")
         words = [f.load(f.gep(shape, index, "i64"), "i64", 8) for index in range(SHAPE_WORDS)]
         self.a_segment, self.b_segment, self.lines, self.length, self.a_line, self.b_line = words
-        values = self.tile.lanes * self.tile.group
+        values = self.tile.values
         self.whole = f.mul(f.floordiv(self.length, values), values)
         self.mask = first_values(f, self.tile, f.sub(self.length, self.whole))
         self.has_tail = f.cmp("sgt", self.length, self.whole)
@@ -130,8 +129,7 @@ class _Dot:
         a, b = (f.let(f'call i64 asm "", "=r,0"(i64 {offset})') for offset in (a, b))
         rows = [f.gep(place, a, "i8") for place in self.places]
         columns = [f.gep(place, b, "i8") for place in self.columns]
-        values = tile.lanes * tile.group
-        loop = f.carry_loop(0, self.whole, values, [(tile.vector, total) for total in sums])
+        loop = f.carry_loop(0, self.whole, tile.values, [(tile.vector, total) for total in sums])
         sums = loop.close(self._step(rows, columns, loop.index, loop.values, ""))
         before, tail, after = f.current, f.label("tail"), f.label("after")
         f.cond_br(self.has_tail, tail, after)
@@ -213,6 +211,6 @@ def _emit_point_columns(module: Module, tile: Tile) -> None:
     f = module.function(f"void {point_columns(tile)}({RIGHT_PARAMETERS})")
     stride = Descriptor(f, "%d")[Word.RIGHT_N]
     with f.loop(0, "%columns") as column:
-        place = f.gep("%base", f.mul(f.add("%n", column), stride), memory_type(tile.value))
+        place = f.gep("%base", f.mul(f.add("%n", column), stride), tile.value_element)
         f.store(place, "ptr", f.gep("%to", column, "ptr"), 8)
     f.ret()

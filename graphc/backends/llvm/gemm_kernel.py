@@ -52,6 +52,7 @@ def emit_gemm_kernel(
         Word.LEFT_DIRECT: left_direct,
         Word.LEFT_M: arguments.size(left_m),
         Word.LEFT_K: arguments.size(left_k),
+        Word.LEFT_STEP: f.mul(arguments.size(left_k), tile.bytes),
         Word.SEGMENT: k,
         Word.RIGHT_DIRECT: int(
             right.same and packer == "rows" and panels is None and group == 1

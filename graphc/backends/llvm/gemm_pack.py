@@ -99,7 +99,7 @@ class Source:
         load_masked is, if there is one."""
         if self.tile.group == 1:
             return self.load_masked(f, place, mask) if mask else self.load_vector(f, place)
-        count = self.tile.lanes * self.tile.group
+        count = self.tile.values
         kind = self._bits(count)
         if mask:
             callee, bits = f"@llvm.masked.load.v{count}{self._bits(1)}.p0", f"<{count} x i1>"
@@ -148,6 +148,18 @@ def store_masked(f: Function, tile: Tile, value: str, place: str, mask: str) -> 
     f.call("void", callee, *arguments)
 
 
+def store_words_masked(f: Function, tile: Tile, words: str, place: str, mask: str) -> None:
+    """Stores the values of a mask from a register of steps."""
+    if tile.group == 1:
+        store_masked(f, tile, words, place, mask)
+        return
+    kind, bits = f"<{tile.values} x i16>", f"<{tile.values} x i1>"
+    callee = f"@llvm.masked.store.v{tile.values}i16.p0"
+    f.module.declare(f"declare void {callee}({kind}, ptr, i32, {bits})")
+    words = f.let(f"bitcast {tile.vector} {words} to {kind}")
+    f.call("void", callee, f"{kind} {words}", f"ptr {place}", "i32 2", f"{bits} {mask}")
+
+
 def first_lanes(f: Function, tile: Tile, count: Value) -> str:
     """A mask of the first `count` lanes (all if count is larger, none if it is not positive)."""
     return _first(f, tile.lanes, count)
@@ -155,7 +167,7 @@ def first_lanes(f: Function, tile: Tile, count: Value) -> str:
 
 def first_values(f: Function, tile: Tile, count: Value) -> str:
     """A mask of the first `count` values of a register of steps."""
-    return _first(f, tile.lanes * tile.group, count)
+    return _first(f, tile.values, count)
 
 
 def _first(f: Function, lanes: int, count: Value) -> str:

@@ -48,6 +48,15 @@ def pair(f: Function, tile: Tile, low: str, high: str, lanes: int) -> str:
     return f.let(f"bitcast {ints} {f.let(f'or {ints} {low}, {high}')} to {kind}")
 
 
+def narrow(f: Function, tile: Tile, value: str) -> str:
+    """A register of single values, 16 bits each, of one as Source reads them."""
+    ints = f"<{tile.lanes} x i32>"
+    bits = f.let(f"bitcast {tile.vector} {value} to {ints}")
+    if tile.name == "bf16":
+        bits = f.let(f"lshr {ints} {bits}, splat (i32 16)")
+    return f.let(f"trunc {ints} {bits} to <{tile.lanes} x {tile.value_element}>")
+
+
 class Steps:
     """The steps of a packed block: the first value, how many there are, and how many whole pairs.
 

@@ -89,7 +89,7 @@ class Block:
         self.k = f.add(f.mul(index, segment), inside)
         self.steps = f.smin(f.sub(segment, inside), size)
         segments = f.mul(f.mul(index, d[Word.LEFT_SEGMENT]), tile.value.itemsize)
-        self.left = f.add(segments, f.mul(f.mul(inside, d[Word.LEFT_K]), tile.bytes))
+        self.left = f.add(segments, f.mul(inside, d[Word.LEFT_STEP]))
 
 
 def call_pack_right(

@@ -14,13 +14,15 @@ def values_of(template: SumTemplate, tiling: Tiling) -> DType:
     """What a template's operands are multiplied as: the type of its sums, or bfloat16, or int16
     (to which narrower integers are widened), by pairs."""
     acc, operands = template.acc_dtype, (template.left.dtype, template.right.dtype)
-    if not isinstance(template, Product) or panels_of(template.right.index):
+    if isinstance(template, Product):
+        if panels_of(template.right.index):
+            return acc
+        if tiling.i16_pairs and acc is dtypes.i32 and all(x in _FIT for x in operands):
+            return dtypes.i16
+    elif template.geometry.in_channels == template.geometry.groups:  # few terms of many sums
         return acc
-    if tiling.bf16_pairs and acc is dtypes.f32 and set(operands) == {dtypes.bf16}:
-        return dtypes.bf16
-    if tiling.i16_pairs and acc is dtypes.i32 and all(x in _FIT for x in operands):
-        return dtypes.i16
-    return acc
+    halves = acc is dtypes.f32 and set(operands) == {dtypes.bf16}
+    return dtypes.bf16 if halves and tiling.bf16_pairs else acc
 
 
 _FIT = (dtypes.i8, dtypes.u8, dtypes.i16)  # in an int16

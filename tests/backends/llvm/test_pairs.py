@@ -2,6 +2,7 @@
 those (elsewhere the same results come of wider tiles)."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +15,9 @@ from graphc.ir.dim import Dim
 from graphc.ir.dtypes import DType
 from graphc.ir.kernel import Kernel, Operand, Param, Product, Store, Var
 
-from .contractions import B, Gemm, K, M, N, guarded, run, unharmed
+from .contractions import B, Conv, Gemm, K, M, N, guarded, run, unharmed
+from .test_conv import KINDS as CONVOLVED
+from .test_conv import check
 from .test_gemm import LAYOUTS, product
 from .test_targets import loops
 
@@ -140,6 +143,56 @@ def test_same_bits_for_any_number_of_threads() -> None:
     ):
         one, two, five = (product(case, threads=threads) for threads in (1, 2, 5))
         assert one.tobytes() == two.tobytes() == five.tobytes()
+
+
+CONVOLUTIONS = [
+    Conv(2, 64, (12, 12), 64, (3, 3), pad=(1, 1)),  # read in place from a copy
+    Conv(2, 7, (14, 14), 40, (3, 3), pad=(1, 1)),  # k odd: packed
+    Conv(3, 64, (7, 7), 70, (3, 3), pad=(1, 1)),  # pairs of positions across images
+    Conv(2, 33, (15, 15), 64, (1, 1)),
+    Conv(2, 64, (9, 9), 50, (3, 3), (2, 2), (1, 1)),
+    Conv(2, 3, (30, 30), 64, (7, 7), (2, 2), (3, 3)),
+    Conv(2, 4, (9, 11), 6, (3, 2), (2, 3), (1, 2), (2, 1), groups=2),
+    Conv(2, 6, (10, 10), 12, (3, 3), (2, 2), (1, 1), groups=6),  # groups of one channel: no pairs
+    Conv(2, 4, (5, 6, 7), 6, (2, 3, 3), (1, 2, 2), (1, 1, 0), (1, 1, 2), groups=2),
+    Conv(40, 3, (1, 1), 5, (1, 1)),
+    Conv(2, 3, (9, 9), 4, (1, 1), (3, 3)),  # positions that no tap sees
+    Conv(2, 1, (9, 5), 3, (3, 3), pad=(3, 3)),
+    Conv(2, 300, (13, 13), 17, (3, 3), pad=(1, 1)),
+]
+
+
+@pytest.mark.parametrize("case", CONVOLUTIONS, ids=lambda c: f"{c.channels}-{c.input}-{c.window}")
+def test_convolutions_and_their_gradients(case: Conv) -> None:
+    case = replace(case, dtype=dtypes.bf16, acc=dtypes.f32)
+    for kind in CONVOLVED:
+        one, three = (check(case, kind, threads=threads) for threads in (1, 3))
+        assert one.tobytes() == three.tobytes()
+
+
+@pytest.mark.parametrize("kind", CONVOLVED)
+@pytest.mark.parametrize("channels", [3, 8])
+def test_a_value_in_a_convolution_reaches_only_its_own_sums(kind: str, channels: int) -> None:
+    """What lies around an operand is NaN; one infinity in it makes the same sums infinite as in
+    float32."""
+    case = Conv(3, channels, (7, 7), channels, (3, 3), pad=(1, 1))
+    results = []
+    for each in (case, replace(case, dtype=dtypes.bf16, acc=dtypes.f32)):
+        rng, kernel = np.random.default_rng(0), each.kernel(kind)
+        operands = []
+        for param in kernel.params[:2]:
+            x = rng.standard_normal(each.shapes[param.name]).astype(dtypes.bf16.numpy)
+            around = np.full(x.size + 128, np.nan, each.dtype.numpy)
+            around[64:-64] = x.ravel().astype(each.dtype.numpy)
+            around[64 + x.size // 2] = np.inf
+            operands.append(around[64:-64])
+        size = int(np.prod(each.shapes[kernel.params[2].name]))
+        memory, result = guarded(size, np.dtype(np.float32))
+        run(kernel, [*operands, result])
+        assert unharmed(memory)
+        results.append(result)
+    assert (np.isfinite(results[0]) == np.isfinite(results[1])).all()
+    np.testing.assert_allclose(*results, rtol=0, atol=1e-4)
 
 
 def test_denormal_values_are_zero_in_pairs() -> None:
