@@ -216,7 +216,8 @@ class Segments:
         """Note that the function was compiled anew too often."""
         why = f": {reasons[0]}" if reasons else ""
         self.ends[SegmentEnd(f"each call needed another version{why}, which", None)] = 1
-        warn_versions(self.name, reasons[0] if reasons else "its guards break")
+        if not self.tiers.told:
+            warn_versions(self.name, reasons[0] if reasons else "its guards break")
 
     def note(self, trace: Trace, turned: bool = True) -> None:
         """Remember where a call's segments ended. `turned`: it began as one graph."""
