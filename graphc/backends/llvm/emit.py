@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
+from graphc.backends.llvm.ahead import distances
 from graphc.backends.llvm.attention import emit_attention
 from graphc.backends.llvm.contraction import emit_contraction
 from graphc.backends.llvm.emit_context import Buffer
@@ -168,6 +169,7 @@ class _KernelEmitter:
     def _context(self, fn: Function, stage: Sequence[Stmt]) -> Statements:
         context = _context(fn, self.module, self.target, self.kernel, stage)
         context.check_numbers = self.check_numbers
+        context.ahead = distances(self.kernel, stage)
         return context
 
     def _parallel(
