@@ -13,6 +13,7 @@ from typing import Any
 import graphc
 
 from .. import backends, config
+from ..engine.version.refused import has_run
 from ..frontend.context import callout, local
 from ..frontend.errors import user_location
 from ..frontend.saved_hooks import hooks
@@ -112,8 +113,10 @@ def _call(self: Module, *args: Any, **kwargs: Any) -> Any:
             with watching.paused():
                 return run(*args, **kwargs)
         except Exception as error:
+            if has_run(error):  # the script's own
+                raise
             reason = error
-        # the call changed nothing; the script's own mistake is raised here once more
+        # the call changed nothing
         result = _eager(self, *args, **kwargs)
         _known[id(self)] = self, None
         _warn(type(self).__name__, reason)
@@ -156,6 +159,8 @@ def _joined(function: Callable[..., Any], compiler: Callable[..., Any]) -> Calla
                 with watching.paused():
                     return run(*args, **kwargs)
             except Exception as error:
+                if has_run(error):
+                    raise
                 reason = error
             result = function(*args, **kwargs)
             run = None
