@@ -16,7 +16,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from .. import backends
-from ..compile import CompiledFunction
+from ..compile import CompiledFunction, _Ran
 from ..engine.capture.reached import code_names
 from ..engine.detour import redirect, restore, twin_of
 from ..engine.marks import Compilers, marks
@@ -169,7 +169,7 @@ class _Trial:
             raise
         self._calls += 1
         compiled = self._compiled
-        if compiled.segments is not None or compiled.compile_count > _VERSIONS:
+        if compiled.segments is not None:
             self.fail()
         elif self._calls >= _TRIAL:
             if compiled.is_quick:
@@ -178,6 +178,9 @@ class _Trial:
             else:
                 self.fail()
         return result
+
+    def __reduce__(self) -> Any:
+        return _itself, (self._twin,)
 
     def fail(self) -> None:
         """Leave the function as it was, for good, and try others."""
@@ -199,9 +202,22 @@ class _Often(CompiledFunction):
         """Whether its calls are one call of native code."""
         return bool(self._versions.shortcuts)
 
+    def _fresh(self, given: Any, *rest: Any) -> Any:
+        if self.compile_count >= _VERSIONS and not self._on_trial.passed:
+            self._on_trial.fail()
+            return _Ran(self.function(*given[0], **given[1]))
+        return super()._fresh(given, *rest)
+
+    def __reduce__(self) -> Any:  # of who pickles functions by their code
+        return _itself, (self.function,)
+
     def _turn(self) -> Segments:
         segments = super()._turn()
         segments.tiers.told = True
         if self._on_trial.passed:
             self._on_trial.fail()
         return segments
+
+
+def _itself(function: Any) -> Any:
+    return function

@@ -16,12 +16,14 @@ from typing import Any
 
 from ..engine.capture.kinds import PACKAGE
 from ..engine.detour import original
+from ..frontend import decorated
 from ..frontend.context import local
 from ..frontend.eager_count import EagerCount, Signature
 from ..ir.op import Attrs, Op
 
 _MOST = 50_000  # calls and returns, of C functions too, after which it ends by itself
 _OWN = PACKAGE + os.sep
+_DECORATORS = frozenset({decorated.__file__})  # no_grad() and the like
 _LIBRARIES = (
     *(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")), _OWN, "<",
 )
@@ -80,7 +82,8 @@ class Watch(EagerCount):
         if event == "call":
             # hooks and custom Functions, which graphc calls, keep to what it expects of them
             caller = "" if frame.f_back is None else frame.f_back.f_code.co_filename
-            if is_users(code) and original(code) is code and not caller.startswith(_OWN):
+            called = caller.startswith(_OWN) and caller not in _DECORATORS
+            if is_users(code) and original(code) is code and not called:
                 count = self.found.setdefault(code, Count())
                 count.calls += 1
                 count.inside.update(self._stack)

@@ -85,7 +85,17 @@ def test_what_needs_values_is_its_own_code_again(watching: often._Watching) -> N
     assert is_detour(part), "what it calls does not"
 
 
-def test_what_is_another_at_each_call_is_its_own_code_again(watching: often._Watching) -> None:
+def test_what_is_another_at_each_call_is_its_own_code_again(
+    watching: often._Watching, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trials: list[Any] = []
+    begin = often._Trial.__init__
+
+    def kept(self: Any, function: Any) -> None:
+        begin(self, function)
+        trials.append(self)
+
+    monkeypatch.setattr(often._Trial, "__init__", kept)
     table = [torch.tensor([i / 9]) for i in range(60)]
 
     def pick(i: int) -> Any:
@@ -96,6 +106,8 @@ def test_what_is_another_at_each_call_is_its_own_code_again(watching: often._Wat
         [float(x) for x in have], [np.log(np.exp(2.0 * i / 9) + 1) for i in range(60)], rtol=1e-5
     )
     assert not is_detour(pick)
+    (trial,) = trials
+    assert trial._compiled.compile_count == 2
 
 
 def test_exceptions_and_effects_are_those_of_the_function(watching: often._Watching) -> None:
@@ -159,6 +171,37 @@ def test_generators_recursion_and_code_that_looks_around_stay(watching: often._W
         down(x, 3), looking(x), list(many(x)), plain(x)
         watching.passed()
     assert [is_detour(f) for f in (down, looking, many, plain)] == [False, False, False, True]
+
+
+def test_a_function_within_no_grad_is_found(watching: often._Watching) -> None:
+    @torch.no_grad()
+    def average(x: Any, y: Any) -> Any:
+        return x.mul_(0.9).add_(y * 0.1).clamp_(-1, 1)
+
+    mean, inner = torch.zeros(3), vars(average)["__wrapped__"]
+    for _ in range(60):
+        average(mean, torch.ones(3))
+        watching.passed()
+    assert is_detour(inner)
+    np.testing.assert_allclose(mean.numpy(), np.full(3, 1 - 0.9**60), rtol=1e-4)
+
+
+def test_hooks_and_custom_functions_stay(watching: often._Watching) -> None:
+    class Double(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return ((x + 1) * 2 - 2).exp().log()
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return ((g + 1) * 2 - 2).neg().neg()
+
+    w = torch.ones(2, requires_grad=True)
+    for _ in range(60):
+        Double.apply(w).sum().backward()
+        watching.passed()
+    assert not is_detour(Double.backward) and not is_detour(Double.forward)
+    np.testing.assert_allclose(w.grad.numpy(), [120.0, 120.0])
 
 
 def test_nothing_stays_on_after_a_watch(watching: often._Watching) -> None:
