@@ -19,7 +19,14 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from . import entry_words as kinds
-from .layouts import REFERENT, attribute_index, layout, order_offset, slot_offset
+from .layouts import (
+    REFERENT,
+    attribute_index,
+    layout,
+    order_offset,
+    shared_keys,
+    slot_offset,
+)
 
 METH_FASTCALL = 0x80
 _OF_DICTS = (kinds.ITEM, kinds.PRESENT)
@@ -58,7 +65,7 @@ class Code:
             known = [i for i in indices if i is not None and i >= 0]
             if len(known) < len(indices):
                 raise ValueError(f"the attributes of {kind.__name__} do not lie together")
-            rows += [id(kind), *known]
+            rows += [id(kind), *known, shared_keys(kind, kinds.ATTRIBUTES[0])]
         self.classes = classes
         self.rows = _words(rows)
         self._texts = (*kinds.ATTRIBUTES, *_HOOKS_OF_NODES, "__dict__")
