@@ -19,6 +19,7 @@ from ..ir.dim import DimEnv
 from ..ir.dtypes import from_numpy
 from ..ir.op import Attrs, Op
 from ..ir.types import TensorType
+from . import eager_rows
 from .eager_forms import FORMS, LARGE, Types, is_large
 
 # whose gradients are more than one pass of NumPy's over the numbers
@@ -43,7 +44,10 @@ def prepare(op: Op, types: Types, attrs: Attrs, results: Types) -> Callable[...,
     ready = host.prepare(op, types, attrs, results)
     code = _kernels().Operator.of(op, types, attrs, results) if _wanted(op, types) else None
     if code is None:
-        return ready
+        small = None
+        if types and config.current().eager_kernels != "0":
+            small = eager_rows.prepare(op, types, attrs, results, ready)
+        return ready if small is None else small
     call = code.call
 
     def chosen(*arrays: np.ndarray) -> Any:

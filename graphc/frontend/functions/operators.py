@@ -28,6 +28,7 @@ _DIRECT = {
     **{name: (getattr(ops, name), _FLOATS + "lihbB?") for name in "eq ne lt le gt ge".split()},
 }
 _NUMBERS = frozenset({int, float})
+_REAL = frozenset("fdlihbB")  # where one of two is a float, so is what they are promoted to
 
 
 def _operator(
@@ -52,6 +53,9 @@ def _operator(
                 return slow(self, other)
             other = promote.operand(other, dtypes.f32 if kind.char == "f" else dtypes.f64)
         elif not alike or kind.char not in same:
+            both = kind.char, other._array.dtype.char
+            if local.autocast is None and {*both} <= _REAL and not {*both}.isdisjoint("fd"):
+                return promote.binary(op, *((other, self) if swap else (self, other)))
             return slow(self, other)
         return apply_two(op, other, self) if swap else apply_two(op, self, other)
 

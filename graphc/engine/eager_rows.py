@@ -1,0 +1,282 @@
+"""Eager mode on few numbers: what takes several of NumPy's functions is one call of native code,
+which runs NumPy's inner loops in the same steps (backends/host/small_rows_text.py).
+
+The bits are NumPy's, so when the code is loaded does not matter: once so many calls have asked for
+it that this pays. The first calls of each signature are held against NumPy, which serves on where
+they differ.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from .. import backends
+from ..backends.host.inner_loops import loop_of
+from ..backends.host.methods import Method, address_of, bound, method
+from ..backends.host.small_rows_text import KINDS, LOOPS, NAMES, ROOM, text
+from ..ir.op import Attrs, Op
+from ..ir.types import TensorType
+
+Types = Sequence[TensorType]
+Ready = Callable[..., Any]
+_ENOUGH = 1000  # calls that NumPy serves before the code is loaded
+_HELD = 2  # calls of a signature that are held against NumPy
+
+
+class Native:
+    """The code, loaded when it pays; one of a process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._asked = 0
+        self._library: Any = None
+        self._methods: dict[str, Method] | None = None
+        self._tables: dict[str, Any] = {}
+
+    def function(self, name: str, char: str, words: Sequence[int]) -> Ready | None:
+        """A function of arrays with a record (without its first two words); None: not yet, or
+        never."""
+        if self._methods is None:
+            self._asked += 1
+            if self._asked < _ENOUGH:
+                return None
+            with self._lock:
+                if self._methods is None:
+                    self._methods = self._loaded()
+        found = self._methods.get(f"{name}_{char}")
+        if found is None:
+            return None
+        record = (ctypes.c_int64 * (len(words) + 2))(
+            id(None), ctypes.addressof(self._tables[char]), *words
+        )
+        return _Function(record, found).call
+
+    def _loaded(self) -> dict[str, Method]:
+        for char in KINDS:
+            found = [loop_of(getattr(np, loop), np.dtype(char)) for loop in LOOPS]
+            if None in found:
+                continue
+            pairs = [number for pair in found for number in pair or ()]
+            self._tables[char] = (ctypes.c_int64 * len(pairs))(*pairs)
+        if not self._tables:
+            return {}
+        symbols = {name: address_of(name) for name in ("Py_IncRef", "PyLong_AsVoidPtr")}
+        try:
+            link = cast(Any, backends.get("llvm")).link
+            self._library = link("rows of few numbers", text, symbols)
+        except (ImportError, OSError, RuntimeError):  # no compiler for this machine
+            return {}
+        return {
+            f"{name}_{char}": method(name, self._library.address(f"graphc_rows_{name}_{char}"))
+            for name in NAMES for char in self._tables
+        }
+
+
+class _Function:
+    """Keeps the record that native code reads."""
+
+    def __init__(self, record: Any, said: Method) -> None:
+        self._record, self._said = record, said
+        self._call = bound(said, ctypes.addressof(record))
+
+    def call(self, *arrays: Any) -> Any:
+        """The last array; None: not for this code."""
+        return self._call(*arrays)
+
+
+native = Native()
+
+
+class Plan(NamedTuple):
+    """How an operator on inputs of known types is spelled: see small_rows_text.py."""
+
+    name: str
+    sizes: tuple[int, int, int]  # parts, rows, numbers in a row
+    own: Sequence[int]
+    # what the native function is given and what it comes to: (inputs, new results) -> arrays
+    given: Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]]
+
+
+def prepare(op: Op, types: Types, attrs: Attrs, results: Types, ready: Ready) -> Ready | None:
+    """`ready` with fewer calls of NumPy's; None: there is no such code."""
+    make = _PLANS.get(op.name)
+    if make is None or not _is_small(types):
+        return None
+    plan = make(types, **attrs)
+    if plan is None:
+        return None
+    made = [(t.shape, t.dtype.numpy) for t in results]
+    return _held(plan, types[0].dtype.numpy.char, made, ready)
+
+
+def _is_small(types: Types) -> bool:
+    """Whether all are of one float dtype, beside class numbers, and of a size for the code."""
+    first = types[0]
+    return first.dtype.name in ("f32", "f64") and 0 < _count(first) <= ROOM and all(
+        t.dtype is first.dtype or t.dtype.name == "i64" for t in types
+    )
+
+
+def _count(type_: TensorType) -> int:
+    return math.prod(type_.shape)  # type: ignore[arg-type]
+
+
+def _held(plan: Plan, char: str, made: list[tuple[Any, Any]], ready: Ready) -> Ready:
+    """`ready`, until native code was right so often."""
+    fill: Ready | None = None
+    found: Ready | None = None
+    right, wrong = 0, False
+    words = [*plan.sizes, *plan.own]
+    empty, given, single = np.empty, plan.given, len(made) == 1
+
+    def early(arrays: tuple[Any, ...]) -> Any:
+        nonlocal fill, found, right, wrong
+        expected = ready(*arrays)
+        if wrong:
+            return expected
+        found = found or native.function(plan.name, char, words)
+        if found is None:
+            return expected
+        new = [empty(shape, dtype) for shape, dtype in made]
+        if found(*given(arrays, new)) is not None:
+            theirs = (expected,) if single else expected
+            if all(a.tobytes() == b.tobytes() for a, b in zip(new, theirs, strict=True)):
+                right += 1
+                fill = found if right >= _HELD else None
+            else:
+                wrong = True
+        return expected
+
+    if single and given is _SIMPLE:
+        ((shape, dtype),) = made
+
+        def simple(*arrays: Any) -> Any:
+            if fill is None:
+                return early(arrays)
+            out = fill(*arrays, empty(shape, dtype))
+            return ready(*arrays) if out is None else out
+
+        return simple
+
+    def several(*arrays: Any) -> Any:
+        if fill is None:
+            return early(arrays)
+        new = [empty(shape, dtype) for shape, dtype in made]
+        if fill(*given(arrays, new)) is None:
+            return ready(*arrays)
+        return new[0] if single else tuple(new)
+
+    return several
+
+
+# --- operators -----------------------------------------------------------------------------------
+
+
+def _SIMPLE(inputs: Sequence[Any], results: Sequence[Any]) -> Sequence[Any]:
+    return (*inputs, *results)
+
+
+def _bits(value: float, types: Types) -> int:
+    """A number of the operands' dtype, as the first bytes of a word."""
+    return int.from_bytes(np.asarray(value, types[0].dtype.numpy).tobytes(), "little", signed=False)
+
+
+def _signed(words: Sequence[int]) -> tuple[int, ...]:
+    return tuple([word - 2**64 if word >= 2**63 else word for word in words])
+
+
+def _rows(name: str, types: Types, *, dim: int) -> Plan | None:
+    shape: Any = types[0].shape
+    if len(shape) == 0 or dim != len(shape) - 1:
+        return None
+    return Plan(name, (1, _count(types[0]) // shape[dim], shape[dim]), (), _SIMPLE)
+
+
+def _sigmoid(types: Types) -> Plan | None:
+    if len(types[0].shape) == 0:
+        return None
+    return Plan("sigmoid", (1, 1, _count(types[0])), _signed([_bits(1, types)]), _SIMPLE)
+
+
+def _cross_entropy(
+    types: Types, *, ignore_index: int, label_smoothing: float, reduction: str
+) -> Plan | None:
+    shape: Any = types[0].shape
+    if len(types) != 2 or len(shape) != 2 or label_smoothing or 0 <= ignore_index < shape[1]:
+        return None
+    divisor = shape[0] if reduction == "mean" else 1
+    own = [int(reduction != "none"), _bits(divisor, types)]
+    return Plan("cross_entropy", (1, *shape), _signed(own), _SIMPLE)
+
+
+def _norm_words(types: Types, count: int, eps: float, along: bool) -> tuple[int, ...]:
+    numbers = [_bits(value, types) for value in (count, eps, 1)]
+    return _signed([*numbers, int(len(types) > 1), int(len(types) > 2), int(along)])
+
+
+def _layer_norm(types: Types, *, normalized_dims: Sequence[int], eps: float) -> Plan | None:
+    shape: Any = types[0].shape
+    if tuple(normalized_dims) != (len(shape) - 1,) or any(
+        t.dtype is not types[0].dtype for t in types
+    ):
+        return None
+    width, rows = shape[-1], _count(types[0]) // shape[-1]
+    # nobody else has these while the code runs: it does not let the GIL go
+    mean, variance = (np.empty(rows, types[0].dtype.numpy) for _ in range(2))
+    missing = 3 - len(types)
+
+    def given(inputs: Sequence[Any], results: Sequence[Any]) -> Sequence[Any]:
+        return (*inputs, *[mean] * missing, mean, variance, *results)
+
+    return Plan("norm", (1, rows, width), _norm_words(types, width, eps, True), given)
+
+
+def _batch_norm(types: Types, *, eps: float) -> Plan | None:
+    shape: Any = types[0].shape
+    if len(shape) < 3 or any(t.dtype is not types[0].dtype for t in types) or len(types) == 2:
+        return None
+    width = math.prod(shape[2:])
+    if width < 2 or shape[1] < 2:  # NumPy adds these in another order
+        return None
+    words = _norm_words(types, shape[0] * width, eps, False)
+
+    def given(inputs: Sequence[Any], results: Sequence[Any]) -> Sequence[Any]:
+        y, mean, variance = results
+        if len(inputs) == 1:
+            inputs = (*inputs, mean, mean)
+        return (*inputs, mean, variance, y)
+
+    return Plan("norm", (shape[0], shape[1], width), words, given)
+
+
+def _max_pool(
+    types: Types, *, window: Sequence[int], stride: Sequence[int], pad_low: Sequence[int],
+    pad_high: Sequence[int], dilation: Sequence[int],
+) -> Plan | None:
+    shape: Any = types[0].shape
+    if len(window) != 2 or any(pad_low) or any(pad_high):
+        return None
+    plane = shape[-2:]
+    out = [
+        (n - (w - 1) * d - 1) // s + 1
+        for n, w, s, d in zip(plane, window, stride, dilation, strict=True)
+    ]
+    if min(out) < 1:
+        return None
+    own = (*out, *window, *stride, *dilation)
+    return Plan("max_pool", (math.prod(shape[:-2]), *plane), own, _SIMPLE)
+
+
+_PLANS: dict[str, Callable[..., Plan | None]] = {
+    "softmax": functools.partial(_rows, "softmax"),
+    "log_softmax": functools.partial(_rows, "log_softmax"),
+    "sigmoid": _sigmoid, "cross_entropy": _cross_entropy, "layer_norm": _layer_norm,
+    "batch_norm": _batch_norm, "max_pool": _max_pool,
+}
