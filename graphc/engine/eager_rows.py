@@ -8,8 +8,8 @@ they differ.
 
 from __future__ import annotations
 
-import ctypes
 import functools
+import importlib
 import math
 import threading
 from collections.abc import Callable, Sequence
@@ -17,16 +17,13 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from .. import backends
-from ..backends.host.inner_loops import loop_of
-from ..backends.host.methods import Method, address_of, bound, method
-from ..backends.host.small_rows_text import KINDS, LOOPS, NAMES, ROOM, text
 from ..ir.op import Attrs, Op
 from ..ir.types import TensorType
 
 Types = Sequence[TensorType]
 Ready = Callable[..., Any]
-_ENOUGH = 1000  # calls that NumPy serves before the code is loaded
+MOST = 4096  # numbers
+_ENOUGH = 4000  # calls that NumPy serves before the code is loaded, which takes as long as these
 _HELD = 2  # calls of a signature that are held against NumPy
 
 
@@ -36,59 +33,20 @@ class Native:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._asked = 0
-        self._library: Any = None
-        self._methods: dict[str, Method] | None = None
-        self._tables: dict[str, Any] = {}
+        self._code: Any = None
 
     def function(self, name: str, char: str, words: Sequence[int]) -> Ready | None:
         """A function of arrays with a record (without its first two words); None: not yet, or
         never."""
-        if self._methods is None:
+        if self._code is None:
             self._asked += 1
             if self._asked < _ENOUGH:
                 return None
             with self._lock:
-                if self._methods is None:
-                    self._methods = self._loaded()
-        found = self._methods.get(f"{name}_{char}")
-        if found is None:
-            return None
-        record = (ctypes.c_int64 * (len(words) + 2))(
-            id(None), ctypes.addressof(self._tables[char]), *words
-        )
-        return _Function(record, found).call
-
-    def _loaded(self) -> dict[str, Method]:
-        for char in KINDS:
-            found = [loop_of(getattr(np, loop), np.dtype(char)) for loop in LOOPS]
-            if None in found:
-                continue
-            pairs = [number for pair in found for number in pair or ()]
-            self._tables[char] = (ctypes.c_int64 * len(pairs))(*pairs)
-        if not self._tables:
-            return {}
-        symbols = {name: address_of(name) for name in ("Py_IncRef", "PyLong_AsVoidPtr")}
-        try:
-            link = cast(Any, backends.get("llvm")).link
-            self._library = link("rows of few numbers", text, symbols)
-        except (ImportError, OSError, RuntimeError):  # no compiler for this machine
-            return {}
-        return {
-            f"{name}_{char}": method(name, self._library.address(f"graphc_rows_{name}_{char}"))
-            for name in NAMES for char in self._tables
-        }
-
-
-class _Function:
-    """Keeps the record that native code reads."""
-
-    def __init__(self, record: Any, said: Method) -> None:
-        self._record, self._said = record, said
-        self._call = bound(said, ctypes.addressof(record))
-
-    def call(self, *arrays: Any) -> Any:
-        """The last array; None: not for this code."""
-        return self._call(*arrays)
+                if self._code is None:
+                    found = importlib.import_module(".rows_code", __package__)
+                    self._code = found.Code(MOST)
+        return cast("Ready | None", self._code.function(name, char, words))
 
 
 native = Native()
@@ -119,7 +77,7 @@ def prepare(op: Op, types: Types, attrs: Attrs, results: Types, ready: Ready) ->
 def _is_small(types: Types) -> bool:
     """Whether all are of one float dtype, beside class numbers, and of a size for the code."""
     first = types[0]
-    return first.dtype.name in ("f32", "f64") and 0 < _count(first) <= ROOM and all(
+    return first.dtype.name in ("f32", "f64") and 0 < _count(first) <= MOST and all(
         t.dtype is first.dtype or t.dtype.name == "i64" for t in types
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import graphc as torch
 from graphc import config
 from graphc.backends import numpy as host
 from graphc.backends.host.inner_loops import loop_of
-from graphc.engine import eager_mode, eager_rows
+from graphc.engine import eager_mode, eager_rows, rows_code
 from graphc.ir.dim import DimEnv
 from graphc.ir.dtypes import from_numpy
 from graphc.ir.op import REGISTRY
@@ -196,3 +197,12 @@ def test_threads() -> None:
     for thread in threads:
         thread.join()
     assert not differs
+
+
+def test_it_is_kept_for_other_processes(tmp_path: Path) -> None:
+    with config.override(cache_dir=tmp_path):
+        assert rows_code.Code(16).function("sigmoid", "d", (1, 1, 4, 0)) is not None
+        (kept,) = tmp_path.glob("**/*.linked")
+        before = kept.stat().st_mtime_ns
+        rows_code.Code(16)
+    assert [each.stat().st_mtime_ns for each in tmp_path.glob("**/*.linked")] == [before]

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from .layouts import DATA, FLAGS
 
-ROOM = 4096  # numbers at most
 LOOPS = ("subtract", "exp", "divide", "add", "maximum", "log", "multiply", "sqrt", "negative")
 NONE, TABLE, PARTS, ROWS, WIDTH, OWN = range(6)  # words of a record; OWN is the first of its own
 KINDS = {"f": ("float", 4), "d": ("double", 8)}
@@ -20,19 +19,19 @@ _AT = {name: 2 * i for i, name in enumerate(LOOPS)}
 _FIT = 0x101  # flags: row-major, aligned
 
 
-def text() -> str:
-    """The module."""
+def text(most: int) -> str:
+    """The module, for so many numbers at most."""
     parts = [_COMMON]
     for char, (kind, size) in KINDS.items():
         for name, body in _BODIES.items():
-            parts.append(_function(f"{name}_{char}", body(kind, size)))
+            parts.append(_function(f"{name}_{char}", body(_Body(kind, size, most))))
     return "\n".join(parts)
 
 
 _COMMON = f"""
 declare void @Py_IncRef(ptr)
 declare ptr @PyLong_AsVoidPtr(ptr)
-define internal ptr @numbers(ptr %args, i64 %i) {{
+define internal ptr @numbers(ptr %args, i64 %i) noinline {{
   %in = getelementptr ptr, ptr %args, i64 %i
   %array = load ptr, ptr %in
   %flags.at = getelementptr i8, ptr %array, i64 {FLAGS}
@@ -45,7 +44,7 @@ define internal ptr @numbers(ptr %args, i64 %i) {{
   ret ptr %found
 }}
 define internal void @one(
-    ptr %table, i64 %which, ptr %a, i64 %by.a, ptr %out, i64 %by, i64 %count) {{
+    ptr %table, i64 %which, ptr %a, i64 %by.a, ptr %out, i64 %by, i64 %count) noinline {{
   %operands = alloca [2 x ptr]
   %strides = alloca [2 x i64]
   %counts = alloca i64
@@ -65,7 +64,7 @@ define internal void @one(
 }}
 define internal void @two(
     ptr %table, i64 %which, ptr %a, i64 %by.a, ptr %b, i64 %by.b, ptr %out, i64 %by, i64 %count
-) {{
+) noinline {{
   %operands = alloca [3 x ptr]
   %strides = alloca [3 x i64]
   %counts = alloca i64
@@ -93,8 +92,8 @@ define internal void @two(
 class _Body:
     """Instructions of one function, on numbers of one kind."""
 
-    def __init__(self, kind: str, size: int) -> None:
-        self.kind, self.size = kind, size
+    def __init__(self, kind: str, size: int, most: int) -> None:
+        self.kind, self.size, self.most = kind, size, most
         self.memory: list[str] = []
         self.lines: list[str] = []
         self._count = 0
@@ -126,10 +125,11 @@ class _Body:
         """Such a word."""
         return self.let(f"load i64, ptr {self.own(at)}")
 
-    def room(self, count: int = ROOM) -> str:
-        """Memory for numbers."""
+    def room(self, count: int = 0) -> str:
+        """Memory for numbers; 0: for all."""
         self._count += 1
-        self.memory.append(f"%m{self._count} = alloca [{count} x {self.kind}], align 64")
+        size = f"[{count or self.most} x {self.kind}]"
+        self.memory.append(f"%m{self._count} = alloca {size}, align 64")
         return f"%m{self._count}"
 
     def given(self, number: int) -> str:
@@ -224,8 +224,7 @@ no:
 }}"""
 
 
-def _softmax(kind: str, size: int) -> _Body:
-    b = _Body(kind, size)
+def _softmax(b: _Body) -> _Body:
     x, out, number = b.given(0), b.given(1), b.room(1)
     r = b.each("%rows")
     first = b.times(r, "%width")
@@ -243,8 +242,7 @@ def _softmax(kind: str, size: int) -> _Body:
     return b.gives(1)
 
 
-def _log_softmax(kind: str, size: int) -> _Body:
-    b = _Body(kind, size)
+def _log_softmax(b: _Body) -> _Body:
     x, out, number, e, sums = b.given(0), b.given(1), b.room(1), b.room(), b.room()
     r = b.each("%rows")
     first = b.times(r, "%width")
@@ -266,9 +264,8 @@ def _log_softmax(kind: str, size: int) -> _Body:
     return b.gives(1)
 
 
-def _sigmoid(kind: str, size: int) -> _Body:
+def _sigmoid(b: _Body) -> _Body:
     """Its own number: 1."""
-    b = _Body(kind, size)
     x, out, one = b.given(0), b.given(1), b.own(0)
     b.one("negative", x, out, b.all)
     b.one("exp", out, out, b.all)
@@ -277,9 +274,8 @@ def _sigmoid(kind: str, size: int) -> _Body:
     return b.gives(1)
 
 
-def _cross_entropy(kind: str, size: int) -> _Body:
+def _cross_entropy(b: _Body) -> _Body:
     """Its own: 0 for each row's loss, 1 for their sum, which is divided by a number."""
-    b = _Body(kind, size)
     x, target, out = b.given(0), b.given(1), b.given(2)
     e, peaks, losses = b.room(), b.room(), b.room()
     r = b.each("%rows")
@@ -301,8 +297,8 @@ def _cross_entropy(kind: str, size: int) -> _Body:
     r = b.each("%rows")
     place = b.plus(b.times(r, "%width"), b.load(b.at(target, r, "i64"), "i64"))
     to = b.at(losses, r)
-    picked = b.let(f"fsub {kind} {b.load(b.at(x, place))}, {b.load(b.at(peaks, r))}")
-    b.store(b.let(f"fsub {kind} {b.load(to)}, {picked}"), to)
+    picked = b.let(f"fsub {b.kind} {b.load(b.at(x, place))}, {b.load(b.at(peaks, r))}")
+    b.store(b.let(f"fsub {b.kind} {b.load(to)}, {picked}"), to)
     b.end()
     each = b.let(f"icmp eq i64 {b.word(0)}, 0")
     r = b.each(b.let(f"select i1 {each}, i64 %rows, i64 0"))
@@ -311,15 +307,14 @@ def _cross_entropy(kind: str, size: int) -> _Body:
     b.each(b.let(f"select i1 {each}, i64 0, i64 1"))
     b.store("0.0", out)
     b.total(losses, out, "%rows")
-    b.store(b.let(f"fdiv {kind} {b.load(out)}, {b.load(b.own(1))}"), out)
+    b.store(b.let(f"fdiv {b.kind} {b.load(out)}, {b.load(b.own(1))}"), out)
     b.end()
     return b.gives(2)
 
 
-def _norm(kind: str, size: int) -> _Body:
+def _norm(b: _Body) -> _Body:
     """Arrays: x, weight, bias, mean, variance, the result. Its own: how many numbers a mean is of,
     eps, 1; whether there is a weight, a bias, and whether these are along a row."""
-    b = _Body(kind, size)
     x, weight, bias, mean, variance, out = [b.given(i) for i in range(6)]
     squares, scale = b.room(), b.room()
 
@@ -368,10 +363,9 @@ def _norm(kind: str, size: int) -> _Body:
     return b.gives(5)
 
 
-def _max_pool(kind: str, size: int) -> _Body:
+def _max_pool(b: _Body) -> _Body:
     """Arrays: x, the largest, their places. Rows and width are a plane's. Its own: rows and width
     of the result, then of a window, steps, and distances in it. The first NaN stays."""
-    b = _Body(kind, size)
     x, out, places = b.given(0), b.given(1), b.given(2)
     down, right, tall, wide, step_down, step_right, far_down, far_right = [
         b.word(i) for i in range(8)
@@ -394,10 +388,10 @@ def _max_pool(kind: str, size: int) -> _Body:
         b.times(b.times(k, far_down), "%width"), b.times(m, far_right)
     ))
     cell, so_far = b.load(b.at(image, here)), b.load(best)
-    more = b.let(f"fcmp ugt {kind} {cell}, {so_far}")
-    number = b.let(f"fcmp ord {kind} {so_far}, {so_far}")
+    more = b.let(f"fcmp ugt {b.kind} {cell}, {so_far}")
+    number = b.let(f"fcmp ord {b.kind} {so_far}, {so_far}")
     larger = b.let(f"and i1 {more}, {number}")
-    b.store(b.let(f"select i1 {larger}, {kind} {cell}, {kind} {so_far}"), best)
+    b.store(b.let(f"select i1 {larger}, {b.kind} {cell}, {b.kind} {so_far}"), best)
     was = b.load(place, "i64")
     b.store(b.let(f"select i1 {larger}, i64 {here}, i64 {was}"), place, "i64")
     for _ in range(5):
