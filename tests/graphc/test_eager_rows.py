@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import graphc as torch
-from graphc import config
+from graphc import backends, config
 from graphc.backends import numpy as host
 from graphc.backends.host.inner_loops import loop_of
 from graphc.engine import eager_mode, eager_rows, rows_code
@@ -199,7 +199,8 @@ def test_threads() -> None:
     assert not differs
 
 
-def test_it_is_kept_for_other_processes(tmp_path: Path) -> None:
+def test_it_is_kept_for_other_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backends.get("llvm"), "keeps", True)
     with config.override(cache_dir=tmp_path):
         assert rows_code.Code(16).function("sigmoid", "d", (1, 1, 4, 0)) is not None
         (kept,) = tmp_path.glob("**/*.linked")
