@@ -11,7 +11,7 @@ import numpy as np
 from .. import backends, config
 from ..backends.host.inner_loops import loop_of
 from ..backends.host.methods import Method, address_of, bound, method
-from ..backends.host.small_rows_text import KINDS, LOOPS, NAMES, text
+from ..backends.host.small_rows_text import KINDS, LOOPS, NAMES, ROOMS, text
 from . import pipeline
 
 
@@ -23,10 +23,12 @@ class Code:
         self._tables: dict[str, Any] = {}
         self._library: Any = None
         self._methods: dict[str, Method] = {}
+        self._room = np.empty(most * ROOMS)
         for char in KINDS:
             found = [loop_of(getattr(np, loop), np.dtype(char)) for loop in LOOPS]
             if None not in found:
                 words = [number for pair in found for number in pair or ()]
+                words.append(self._room.ctypes.data)
                 self._tables[char] = (ctypes.c_int64 * len(words))(*words)
         if self._tables:
             self._load(most)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-# a pointer to an object's attributes, or null where they are in a dict
+# a pointer to an object's attributes, or null where they are in a dict; the same, but null where
+# there may be a dict beside them, which would have to be told of a write
 VALUES = {
     (3, 11): """
 define internal ptr @values(ptr %object) alwaysinline {
   %at = getelementptr i8, ptr %object, i64 -32
   %values = load ptr, ptr %at
+  ret ptr %values
+}
+define internal ptr @undivided(ptr %object) {
+  %values = call ptr @values(ptr %object)
   ret ptr %values
 }
 """,
@@ -20,6 +25,10 @@ define internal ptr @values(ptr %object) alwaysinline {
   %together = icmp ne i64 %low, 0
   %found = getelementptr i8, ptr %tagged, i64 1
   %values = select i1 %together, ptr %found, ptr null
+  ret ptr %values
+}
+define internal ptr @undivided(ptr %object) {
+  %values = call ptr @values(ptr %object)
   ret ptr %values
 }
 """,
@@ -36,6 +45,9 @@ define internal ptr @values(ptr %object) alwaysinline {
   %found = getelementptr i8, ptr %sizes, i64 8
   %values = select i1 %together, ptr %found, ptr null
   ret ptr %values
+}
+define internal ptr @undivided(ptr %object) {
+  ret ptr null
 }
 """,
 }

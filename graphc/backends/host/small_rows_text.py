@@ -4,13 +4,15 @@ calls.
 
 Each function is one for Python, `(record, arrays)`: it gives the last array, or None where one is
 not row-major, or its numbers are not for this code. A record: None; the table of loops, (code,
-data) of each; how many parts, rows in a part, and numbers in a row; then numbers of its own.
+data) of each, and behind them where there is room for ROOMS times all numbers (one such room is
+enough: the GIL is kept); how many parts, rows in a part, and numbers in a row; then its own.
 """
 
 from __future__ import annotations
 
 from .layouts import DATA, FLAGS
 
+ROOMS = 3
 LOOPS = ("subtract", "exp", "divide", "add", "maximum", "log", "multiply", "sqrt", "negative")
 NONE, TABLE, PARTS, ROWS, WIDTH, OWN = range(6)  # words of a record; OWN is the first of its own
 KINDS = {"f": ("float", 4), "d": ("double", 8)}
@@ -95,6 +97,7 @@ class _Body:
     def __init__(self, kind: str, size: int, most: int) -> None:
         self.kind, self.size, self.most = kind, size, most
         self.memory: list[str] = []
+        self._rooms = 0
         self.lines: list[str] = []
         self._count = 0
         self._loops: list[str] = []
@@ -125,12 +128,19 @@ class _Body:
         """Such a word."""
         return self.let(f"load i64, ptr {self.own(at)}")
 
-    def room(self, count: int = 0) -> str:
-        """Memory for numbers; 0: for all."""
+    def number(self) -> str:
+        """Memory for one number."""
         self._count += 1
-        size = f"[{count or self.most} x {self.kind}]"
-        self.memory.append(f"%m{self._count} = alloca {size}, align 64")
+        self.memory.append(f"%m{self._count} = alloca {self.kind}")
         return f"%m{self._count}"
+
+    def room(self) -> str:
+        """Memory for as many numbers as there may be."""
+        assert self._rooms < ROOMS
+        place = self.let(f"getelementptr i64, ptr %table, i64 {2 * len(LOOPS)}")
+        room = self.load(place, "ptr")
+        self._rooms += 1
+        return self.let(f"getelementptr i64, ptr {room}, i64 {(self._rooms - 1) * self.most}")
 
     def given(self, number: int) -> str:
         """An array's memory."""
@@ -225,7 +235,7 @@ no:
 
 
 def _softmax(b: _Body) -> _Body:
-    x, out, number = b.given(0), b.given(1), b.room(1)
+    x, out, number = b.given(0), b.given(1), b.number()
     r = b.each("%rows")
     first = b.times(r, "%width")
     row, to = b.at(x, first), b.at(out, first)
@@ -243,7 +253,7 @@ def _softmax(b: _Body) -> _Body:
 
 
 def _log_softmax(b: _Body) -> _Body:
-    x, out, number, e, sums = b.given(0), b.given(1), b.room(1), b.room(), b.room()
+    x, out, number, e, sums = b.given(0), b.given(1), b.number(), b.room(), b.room()
     r = b.each("%rows")
     first = b.times(r, "%width")
     row, to = b.at(x, first), b.at(out, first)
