@@ -14,6 +14,10 @@ from ..backends.host.methods import Method, address_of, bound, method
 from ..backends.host.small_rows_text import KINDS, LOOPS, NAMES, ROOMS, text
 from . import pipeline
 
+# of arrays: the last of them, or None where they are not for this code; and what it reads, which
+# must live as long
+Function = tuple[Callable[..., Any], Any]
+
 
 class Code:
     """Functions for Python over NumPy's inner loops; none where these are not as expected."""
@@ -46,7 +50,7 @@ class Code:
         for name in (f"{name}_{char}" for name in NAMES for char in self._tables):
             self._methods[name] = method(name, self._library.address(f"graphc_rows_{name}"))
 
-    def function(self, name: str, char: str, words: Sequence[int]) -> Callable[..., Any] | None:
+    def function(self, name: str, char: str, words: Sequence[int]) -> Function | None:
         """One with a record of its own (without the first two words)."""
         found = self._methods.get(f"{name}_{char}")
         if found is None:
@@ -54,16 +58,4 @@ class Code:
         record = (ctypes.c_int64 * (len(words) + 2))(
             id(None), ctypes.addressof(self._tables[char]), *words
         )
-        return _Function(record, found, self).call
-
-
-class _Function:
-    """Keeps what native code reads."""
-
-    def __init__(self, record: Any, said: Method, code: Code) -> None:
-        self._kept = record, said, code
-        self._call = bound(said, ctypes.addressof(record))
-
-    def call(self, *arrays: Any) -> Any:
-        """The last array; None: not for this code."""
-        return self._call(*arrays)
+        return bound(found, ctypes.addressof(record)), (record, found, self)

@@ -10,13 +10,19 @@ enough: the GIL is kept); how many parts, rows in a part, and numbers in a row; 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from .layouts import DATA, FLAGS
 
 ROOMS = 3
-LOOPS = ("subtract", "exp", "divide", "add", "maximum", "log", "multiply", "sqrt", "negative")
+LOOPS = (
+    "subtract", "exp", "divide", "add", "maximum", "log", "multiply", "sqrt", "negative", "minimum",
+)
 NONE, TABLE, PARTS, ROWS, WIDTH, OWN = range(6)  # words of a record; OWN is the first of its own
 KINDS = {"f": ("float", 4), "d": ("double", 8)}
-NAMES = ("softmax", "log_softmax", "sigmoid", "cross_entropy", "norm", "max_pool")
+NAMES = (
+    "softmax", "log_softmax", "sigmoid", "cross_entropy", "norm", "max_pool", "sum", "amax", "amin",
+)
 _AT = {name: 2 * i for i, name in enumerate(LOOPS)}
 _FIT = 0x101  # flags: row-major, aligned
 
@@ -209,11 +215,11 @@ class _Body:
 
     # what several have in common
 
-    def peak(self, row: str, to: str) -> None:
+    def peak(self, row: str, to: str, name: str = "maximum") -> None:
         """The largest of a row, as np.maximum.reduce finds it: from the first number on."""
         self.store(self.load(row), to)
         rest = self.let("sub i64 %width, 1")
-        self.two("maximum", to, self.at(row, "1"), to, rest, "nrn")
+        self.two(name, to, self.at(row, "1"), to, rest, "nrn")
 
     def total(self, row: str, to: str, count: str = "%width") -> None:
         """A row added to a number, as np.add.reduce does."""
@@ -409,7 +415,29 @@ def _max_pool(b: _Body) -> _Body:
     return b.gives(2)
 
 
-_BODIES = {
+def _sum(b: _Body) -> _Body:
+    x, out = b.given(0), b.given(1)
+    r = b.each("%rows")
+    to = b.at(out, r)
+    b.store("0.0", to)
+    b.total(b.at(x, b.times(r, "%width")), to)
+    b.end()
+    return b.gives(1)
+
+
+def _extremum(name: str) -> Callable[[_Body], _Body]:
+    def make(b: _Body) -> _Body:
+        x, out = b.given(0), b.given(1)
+        r = b.each("%rows")
+        b.peak(b.at(x, b.times(r, "%width")), b.at(out, r), name)
+        b.end()
+        return b.gives(1)
+
+    return make
+
+
+_BODIES: dict[str, Callable[[_Body], _Body]] = {
+    "sum": _sum, "amax": _extremum("maximum"), "amin": _extremum("minimum"),
     "softmax": _softmax, "log_softmax": _log_softmax, "sigmoid": _sigmoid,
     "cross_entropy": _cross_entropy, "norm": _norm, "max_pool": _max_pool,
 }

@@ -239,12 +239,27 @@ def _gather(types: Types, *, dim: int, subject: str = "") -> Function | None:
     return run
 
 
+# --- joining -------------------------------------------------------------------------------------
+
+
+def _concat(types: Types, *, dim: int) -> Function | None:
+    if len(types[0].shape) in (4, 5):  # which may be channels_last
+        return None
+    join, straight = np.concatenate, np.ascontiguousarray
+
+    def run(*xs: Array) -> Array:
+        found = join(xs, dim)
+        return found if found.flags.c_contiguous else straight(found)
+
+    return run
+
+
 TABLE: dict[str, Make] = {
     "sum": _reduction(np.add), "prod": _reduction(np.multiply),
     "any": _reduction(np.logical_or), "all": _reduction(np.logical_and),
     "amax": _extremum(np.maximum), "amin": _extremum(np.minimum),
     "argmax": _argument("argmax"), "argmin": _argument("argmin"), "cast": _cast,
-    "relu": _relu, "sigmoid": _sigmoid, "full": _full, "iota": _iota,
+    "concat": _concat, "relu": _relu, "sigmoid": _sigmoid, "full": _full, "iota": _iota,
     "softmax": _softmax, "log_softmax": _log_softmax, "layer_norm": _layer_norm,
     "index": _index, "gather": _gather, "dot_general": _dot_general,
     "cross_entropy": bound_losses.cross_entropy,
