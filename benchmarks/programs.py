@@ -143,7 +143,7 @@ def main() -> int:
     parser.add_argument("--programs", nargs="+", choices=list(PROGRAMS), default=list(PROGRAMS))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=10, help="of each engine in each round")
-    parser.add_argument("--warm", type=int, default=12, help="steps before any is timed")
+    parser.add_argument("--warm", type=int, default=40, help="steps before any is timed")
     parser.add_argument("--profile", choices=list(PROGRAMS))
     parser.add_argument("--serve", choices=ENGINES, help=argparse.SUPPRESS)
     args = parser.parse_args()

@@ -11,8 +11,9 @@ import ctypes
 import math
 import mmap
 import os
+import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,9 +41,11 @@ class _Block(np.ndarray[Any, Any]):
     allocator: Allocator
     memory: Allocation
 
-    def __del__(self) -> None:
+    def __del__(self, ends: Callable[[], bool] = sys.is_finalizing) -> None:
         allocator = getattr(self, "allocator", None)
-        if allocator is not None:  # a view of a block is a _Block too, but owns nothing
+        # a view of a block is a _Block too, but owns nothing; where the interpreter ends, modules
+        # may be empty already
+        if allocator is not None and not ends():
             allocator._give_back(self.memory)
 
 

@@ -136,3 +136,14 @@ def test_a_loop_keeps_all_the_memory_that_it_uses() -> None:
         made.update(array.ctypes.data for array in held)
         del held
     assert len(made) == len(step)
+
+
+def test_at_the_end_of_the_interpreter_nothing_is_given_back() -> None:
+    allocator = Allocator()
+    array = allocator.empty((10,), np.dtype(np.float32))
+    block = array.base
+    assert block is not None
+    block.__del__(lambda: True)
+    assert allocator.kept == 0, "modules may be empty by then"
+    del array, block
+    assert allocator.kept > 0
