@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from ..ir.dim import DimEnv
 from ..ir.dtypes import from_numpy
 from ..ir.op import Attrs, Op
 from ..ir.types import TensorType
+from . import eager_rows
 from .eager_forms import FORMS, Types, is_large
 from .eager_layouts import in_row_major
 
@@ -45,11 +46,16 @@ def prepare(op: Op, types: Types, attrs: Attrs, results: Types) -> Callable[...,
     """See Eager.prepare."""
     ready = host.prepare(op, types, attrs, results)
     if not _wanted(op, types, attrs):
-        return ready
+        small = None
+        if types and config.current().eager_kernels != "0":
+            small = eager_rows.prepare(op, types, attrs, results, ready)
+        return ready if small is None else small
     code = _kernels().Operator.of(op, types, attrs, results)
     if code is None:
         return ready
     call, shape = code.call, code.results[0]
+    if op.name == "pow" and not types[1].shape:
+        call = _cubes_apart(call, ready)
 
     def chosen(*arrays: np.ndarray) -> Any:
         for array in arrays:
@@ -60,6 +66,15 @@ def prepare(op: Op, types: Types, attrs: Attrs, results: Types) -> Callable[...,
     if hasattr(ready, "into"):
         chosen.__dict__["into"] = ready.into
     return chosen
+
+
+def _cubes_apart(call: Callable[..., Any], ready: Callable[..., Any]) -> Callable[..., Any]:
+    """x ** n, where NumPy's backend makes a product of the smallest powers, as torch does."""
+
+    def power(arrays: Sequence[np.ndarray]) -> Any:
+        return ready(*arrays) if arrays[1] in (2, 3) else call(arrays)
+
+    return power
 
 
 def run(op: Op, arrays: list[np.ndarray], attrs: Attrs) -> Any:

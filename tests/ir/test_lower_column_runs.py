@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from graphc.backends.host.machine import CPU
-from graphc.backends.llvm.ahead import distances
 from graphc.backends.llvm.emit import emit
+from graphc.backends.llvm.prefetch import distances
 from graphc.backends.llvm.target import make_target
 from graphc.ir import dtypes, ops
 from graphc.ir.dim import Dim

@@ -1,57 +1,77 @@
-"""Loads that ask memory ahead, where blocks are a piece of each of several rows of other pages.
-
-A core that reads along one row asks memory by itself for what comes next; in such blocks it meets
-every row anew. So the loads of a block ask for those of the next one. The second cache takes them:
-from the first, rows a page apart would drive each other out.
-"""
+"""Libraries that programs with certain operators are linked with, compiled in another thread while
+such a program is still recorded and goes through the passes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import contextlib
+import threading
+from collections import deque
 
-from graphc.ir.dim import Size
-from graphc.ir.kernel import Kernel, Load, Loop, Stmt, walk
-from graphc.ir.passes.lower.index_maps import coefficient
+from graphc.backends.host import cpus
+from graphc.backends.llvm.cache import ObjectCache, source_digest
+from graphc.backends.llvm.compile_program import library_object
+from graphc.backends.llvm.library import LLVMError
+from graphc.backends.llvm.target import host_target
 
-LINE = 64  # bytes of the caches' lines
-_CACHED = 1 << 20  # bytes of a buffer that the second cache has anyway
-_APART = 512  # bytes: rows that are nearer are as good as one
-
-Key = tuple[str, Size]  # buffer and index of a load
-
-
-def distances(kernel: Kernel, body: Sequence[Stmt]) -> dict[Key, int]:
-    """Of a stage's loads: how many elements further the next block's lies."""
-    widths = {
-        param.name: param.dtype.itemsize for param in kernel.params if param.access == "in"
-        and not (isinstance(param.size, int) and param.size * param.dtype.itemsize < _CACHED)
-    }
-    found: dict[Key, int] = {}
-    for block, lanes, rows in _blocks(body):
-        for _, scalar in walk.evaluated((rows,)):
-            if isinstance(scalar, Load) and scalar.mask is None and scalar.buffer in widths:
-                row = _row(scalar.index, block, lanes, rows)
-                if row * widths[scalar.buffer] >= _APART:
-                    assert isinstance(rows.extent, int)
-                    found[scalar.buffer, scalar.index] = row * rows.extent
-    return found
+_PRODUCT = ("gemm_dot", "gemm", "gemm_pack")
+_CONVOLUTION = ("conv", "gemm", "conv_pack", "gemm_dot", "gemm_pack")
+_ATTENTION = ("gemm", "attention")
+# by operator, those that take longest first
+_KINDS = {
+    "dot_general": _PRODUCT, "conv": _CONVOLUTION, "conv_input_grad": _CONVOLUTION,
+    "conv_weight_grad": _CONVOLUTION, "attention": _ATTENTION, "attention_grad": _ATTENTION,
+}
 
 
-def _blocks(body: Sequence[Stmt]) -> Iterator[tuple[Loop, Loop, Loop]]:
-    """Serial loops with a vector loop in them, whose lanes go along some rows."""
-    for block in walk.statements(body):
-        if not isinstance(block, Loop) or block.kind != "serial":
-            continue
-        for lanes in block.body:
-            if isinstance(lanes, Loop) and lanes.kind == "vector":
-                for rows in lanes.body:
-                    if isinstance(rows, Loop) and isinstance(rows.extent, int):
-                        yield block, lanes, rows
+def libraries_of(operator: str, dtype: str) -> list[str]:
+    """What template_libraries will name for an operator of numbers of this type; [] where that is
+    not certain."""
+    if dtype not in ("f32", "f64"):
+        return []
+    kinds = _KINDS.get(operator, ())
+    return [f"{k}.{dtype}.{dtype}" if k.endswith("_pack") else f"{k}.{dtype}" for k in kinds]
 
 
-def _row(index: Size, block: Loop, lanes: Loop, rows: Loop) -> int:
-    """Elements from row to row, where the next block's rows follow; else 0."""
-    row, further = coefficient(index, rows.var), coefficient(index, block.var)
-    if not isinstance(row, int) or further != row * rows.extent:
-        return 0
-    return row if coefficient(index, lanes.var) == 1 else 0
+class Ahead:
+    """Compiles what it is asked for, one after the other. Who needs one of these before it is made
+    waits for it, or makes it (ObjectCache).
+
+    The thread shares Python with the one that records. So it only runs what holds no lock of
+    Python's for long: what it needs is imported, read and known before.
+    """
+
+    def __init__(self, cache: ObjectCache) -> None:
+        self._cache, self._target = cache, host_target()
+        source_digest()
+        self._lock = threading.Lock()
+        self._asked: set[tuple[str, str]] = set()
+        self._named: set[str] = set()
+        self._waiting: deque[str] = deque()
+        self._at_work = False
+
+    def begin(self, operator: str, dtype: str) -> None:
+        """A program will have such an operator."""
+        if (operator, dtype) in self._asked:
+            return
+        with self._lock:
+            self._asked.add((operator, dtype))
+            fresh = [name for name in libraries_of(operator, dtype) if name not in self._named]
+            self._named.update(fresh)
+            self._waiting.extend(fresh)
+            if self._at_work or not fresh or cpus.available() < 2:
+                return
+            self._at_work = True
+        # no daemon: the interpreter ends behind it, and with it LLVM
+        threading.Thread(target=self._work, name="graphc libraries").start()
+
+    def _next(self) -> str | None:
+        with self._lock:
+            if not self._waiting or not threading.main_thread().is_alive():
+                self._at_work = False
+                return None
+            return self._waiting.popleft()
+
+    def _work(self) -> None:
+        while (name := self._next()) is not None:
+            with contextlib.suppress(LLVMError):  # who needs it will meet it
+                library_object(name, self._target, self._cache)

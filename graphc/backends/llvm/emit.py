@@ -12,13 +12,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-from graphc.backends.llvm.ahead import distances
 from graphc.backends.llvm.attention import emit_attention
 from graphc.backends.llvm.contraction import emit_contraction
 from graphc.backends.llvm.emit_context import Buffer
 from graphc.backends.llvm.emit_index import UNKNOWN
 from graphc.backends.llvm.emit_loops import Statements
 from graphc.backends.llvm.microkernel import Tile
+from graphc.backends.llvm.prefetch import distances
 from graphc.backends.llvm.target import Target
 from graphc.backends.llvm.text import Function, Module
 from graphc.backends.llvm.values import Value

@@ -10,9 +10,9 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from graphc.backends.llvm.ahead import LINE, Key
 from graphc.backends.llvm.emit_context import Buffer
 from graphc.backends.llvm.emit_index import Affine, Indices, Part
+from graphc.backends.llvm.prefetch import LINE, Key
 from graphc.backends.llvm.values import (
     Value,
     constant,
