@@ -121,8 +121,8 @@ class Machine:
     A value of at least `pitched` bytes has rows that wide accesses fit, where the planner is free
     to say so (`plan/pitch.py`; 0: none has).
 
-    Long sums over rows are made of runs of `column_run` columns, where there are two or more (0:
-    each lane goes along its own column).
+    Long sums over rows go along rows, in runs of at most `column_run` columns (0: each lane goes
+    along its own column).
 
     `sorting` says how what has an order is done in parallel (None: one after another, and sorts by
     a routine).
