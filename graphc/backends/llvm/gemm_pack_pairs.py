@@ -253,11 +253,17 @@ def _emit_pack_columns(module: Module, source: Source) -> None:
             target = f.gep(to, f.mul(step, pitch), tile.element)
             count = f.smin(f.sub("%steps", step), lanes)
             values = f.smin(f.sub(steps.count, value), 2 * lanes)
-            whole = f.cmp("eq", f.add(rows, values), 3 * lanes) if source.same else "false"
+            whole = f.cmp("eq", f.add(rows, values), 3 * lanes)
             fast, slow, done = f.label("fast"), f.label("slow"), f.label("done")
             f.cond_br(whole, fast, slow)
             f.block(fast)
-            arguments = (f"ptr {place}", f"i64 {stride_bytes}", f"ptr {target}")
+            from_, from_bytes = place, stride_bytes
+            if not source.same:
+                from_, from_bytes = buffers[0], square
+                for row in range(lanes):
+                    words = source.load_words(f, f.gep(place, f.mul(row, stride), source.element))
+                    f.store(words, tile.vector, f.gep(from_, row, tile.vector), tile.bytes)
+            arguments = (f"ptr {from_}", f"i64 {from_bytes}", f"ptr {target}")
             f.call("void", transpose_symbol(tile), *arguments, f"i64 {pitch_bytes}")
             f.br(done)
             f.block(slow)
