@@ -219,7 +219,10 @@ def _pointed(f: Function, tile: Tile, pointers: list[str], table: str) -> list[s
         mixed = f.let(
             f"shufflevector {kind} {low}, {kind} {high}, <{2 * lanes} x i32> <{order}>"
         )
-        result.append(f.let(f"bitcast <{2 * lanes} x i16> {mixed} to {tile.vector}"))
+        words = f.let(f"bitcast <{2 * lanes} x i16> {mixed} to {tile.vector}")
+        # one after the other: with all loads first, registers would not suffice
+        pinned = f'call {tile.vector} asm sideeffect "", "=v,0,~{{memory}}"({tile.vector} {words})'
+        result.append(f.let(pinned))
     return result
 
 
