@@ -147,8 +147,8 @@ def test_same_bits_for_any_number_of_threads() -> None:
 
 
 CONVOLUTIONS = [
-    Conv(2, 64, (12, 12), 64, (3, 3), pad=(1, 1)),  # read in place from a copy
-    Conv(2, 7, (14, 14), 40, (3, 3), pad=(1, 1)),  # k odd: packed
+    Conv(2, 64, (12, 12), 64, (3, 3), pad=(1, 1)),  # its gradient reads a copy
+    Conv(2, 7, (14, 14), 40, (3, 3), pad=(1, 1)),  # k odd
     Conv(3, 64, (7, 7), 70, (3, 3), pad=(1, 1)),  # pairs of positions across images
     Conv(2, 33, (15, 15), 64, (1, 1)),
     Conv(2, 64, (9, 9), 50, (3, 3), (2, 2), (1, 1)),
