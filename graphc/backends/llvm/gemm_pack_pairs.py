@@ -260,9 +260,9 @@ def _emit_pack_columns(module: Module, source: Source) -> None:
             from_, from_bytes = place, stride_bytes
             if not source.same:
                 from_, from_bytes = buffers[0], square
-                for row in range(lanes):
-                    words = source.load_words(f, f.gep(place, f.mul(row, stride), source.element))
-                    f.store(words, tile.vector, f.gep(from_, row, tile.vector), tile.bytes)
+                for lane in range(lanes):
+                    words = source.load_words(f, f.gep(place, f.mul(lane, stride), source.element))
+                    f.store(words, tile.vector, f.gep(from_, lane, tile.vector), tile.bytes)
             arguments = (f"ptr {from_}", f"i64 {from_bytes}", f"ptr {target}")
             f.call("void", transpose_symbol(tile), *arguments, f"i64 {pitch_bytes}")
             f.br(done)

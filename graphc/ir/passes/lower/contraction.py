@@ -34,8 +34,8 @@ from .index_maps import Coordinates
 from .loops import dims_of
 from .moves import MOVES, move
 from .nest import kernel_name, params
-from .scope import Writer
-from .values import At, Value, Values
+from .scope import Value, Writer
+from .values import At, Values
 
 
 @dataclass
