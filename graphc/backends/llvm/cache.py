@@ -46,7 +46,7 @@ class ObjectCache:
     def __init__(self, directory: Path | str | None = None) -> None:
         self._store = Store(directory, MAGIC, ".o")
         self._objects: dict[bytes, bytes] = {}
-        self._begun: dict[bytes, "_Begun"] = {}
+        self._begun: dict[bytes, _Begun] = {}
         self._lock = threading.Lock()
         self.hits = 0
         self.misses = 0
