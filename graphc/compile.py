@@ -44,7 +44,7 @@ from .engine.segments import foreseen
 from .engine.segments.segments import Segments
 from .engine.twin import twin_of
 from .engine.version.build import build
-from .engine.version.refused import ERRORS, Raises, is_refusal, run_python
+from .engine.version.refused import ERRORS, Raises, is_refusal, note_run, run_python
 from .engine.version.shared_builds import SharedBuilds
 from .engine.version.shortcut import MISSED, take
 from .engine.version.sources import Stale
@@ -54,6 +54,7 @@ from .frontend import placement
 from .frontend.context import local
 from .frontend.errors import ControlError, EscapedTensorError, TraceError
 from .frontend.names import Names
+from .frontend.saved_hooks import hooks
 from .frontend.segment_trace import SegmentTrace
 from .frontend.tensor import Tensor, from_array
 from .frontend.trace import Trace
@@ -118,6 +119,8 @@ class CompiledFunction:
         return self if instance is None else types.MethodType(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if hooks.stack:  # the caller's: they are for what each operator saves
+            return self.function(*args, **kwargs)
         if self.segments is None and (shortcuts := self._versions.shortcuts):
             result = take(shortcuts, self.function, args, kwargs)
             if result is not MISSED:
@@ -341,8 +344,7 @@ class CompiledFunction:
                 recording.give(call, (args, kwargs))
                 turned = recording.run(self.function, args, kwargs)
         except BaseException as error:
-            if trace.whole:
-                recording.take_back(error, look is not None)
+            (recording.take_back if trace.whole else note_run)(error, look is not None)
             raise
         if turned is not None:
             trace.rollback()
@@ -446,10 +448,8 @@ class CompiledFunction:
 
     def __deepcopy__(self, memo: Any) -> CompiledFunction:
         # a method's copy belongs to the copy of its object
-        return CompiledFunction(
-            copy.deepcopy(self.function, memo),
-            dynamic=self.dynamic, backend=self.backend, fullgraph=self.fullgraph, mode=self.mode,
-        )
+        options = {n: getattr(self, n) for n in ("dynamic", "backend", "fullgraph", "mode")}
+        return CompiledFunction(copy.deepcopy(self.function, memo), **options)
 
 
 def compile(
@@ -465,10 +465,10 @@ def compile(
     segments; `fullgraph` makes that a TraceError, which names every such line and the cure. To
     find them all, Python that cannot be part of a graph runs, once: a file it writes is written.
     `mode`: "max-autotune" times how a GPU can compute each product, convolution and attention of
-    known sizes, and takes the quickest way (explain() says what was tried); with "-no-cudagraphs"
-    there are no CUDA graphs. On the CPU these are as the default mode. `max_memory`: bytes, or
-    "500MB", for a call, its backward pass, what both are given and leave. Values are computed again
-    to keep to it; what needs more raises MemoryLimitError. Implies `fullgraph`, a graph per size.
+    known sizes, and takes the quickest way (explain() tells); with "-no-cudagraphs" there are no
+    CUDA graphs. The CPU knows one mode. `max_memory`: bytes, or "500MB", for a call, its backward
+    pass and all they leave: values are computed again, or it raises MemoryLimitError. Implies
+    `fullgraph`, a graph per size.
     """
     how = mode_of(mode, options)._replace(max_memory=asked_for(max_memory, dynamic))
     if model is None:
@@ -494,7 +494,6 @@ def compile_module(module: Module, **options: Any) -> Module:
 
 class _CallableModule(types.ModuleType):
     """Importing this module binds it to `graphc.compile`, which is the function's name, too."""
-
     def __call__(self, model: Any = None, **options: Any) -> Any:
         return compile(model, **options)
 
