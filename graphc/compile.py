@@ -11,8 +11,7 @@ from its second value on (number_policy.py); floats in param groups are from the
 attribute that the function's own Python counts up becomes one, too.
 
 Steady state: what a step creates on first use (`.grad`, moments) exists from the second call on.
-A first trace that starts without gradients and leaves some is therefore traced again with zeros
-in their place, which means the same and is what later calls will find.
+A first trace that leaves gradients where there were none is traced again, with zeros for them.
 """
 
 from __future__ import annotations
