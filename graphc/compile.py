@@ -11,7 +11,8 @@ from its second value on (number_policy.py); floats in param groups are from the
 attribute that the function's own Python counts up becomes one, too.
 
 Steady state: what a step creates on first use (`.grad`, moments) exists from the second call on.
-A first trace that leaves gradients where there were none is traced again, with zeros for them.
+A first trace that starts without gradients and leaves some is therefore traced again with zeros
+in their place, which means the same and is what later calls will find.
 """
 
 from __future__ import annotations
@@ -431,8 +432,7 @@ class CompiledFunction:
         return made
 
     def open_places(self, *args: Any, **kwargs: Any) -> list[OpenPlace]:
-        """What keeps a call with these arguments from being one graph (survey.py): open Python
-        runs once for it, and nothing else is changed."""
+        """What keeps a call from being one graph (survey.py): open Python runs once for it."""
         leaves, structure = flatten((args, kwargs))
         look = Look()
         with self._lock:

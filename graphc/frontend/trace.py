@@ -88,8 +88,7 @@ class Trace(OneDevice, Scoped):
         self.builder = self.new_builder()
         self.inputs: list[Input] = []
         self.number_guards: dict[NumberExpr, NumberGuard] = {}
-        # whether `.grad` of a concrete tensor was None when looked at
-        self.grad_reads: dict[int, tuple[Tensor, bool]] = {}
+        self.grad_reads: dict[int, tuple[Tensor, bool]] = {}  # whether `.grad` was None then
         self.found_none: set[int] = set()  # ids of those whose `.grad` Python saw to be None
         self.shadows: dict[int, tuple[Tensor, Tensor]] = {}  # by id: (concrete, shadow)
         self.rebound: dict[int, tuple[Tensor, Tensor]] = {}  # by id: (concrete, its new .data)
