@@ -53,7 +53,9 @@ with _IMPORTING:
 
 _keep_freed(config.current().keep_freed)
 # eager mode runs on NumPy: the frontend itself knows no backend
-_dispatch.set_runner(_eager_mode.run, _eager_mode.prepare, _eager_mode.rule)
+_dispatch.set_runner(
+    _eager_mode.run, _eager_mode.prepare, _eager_mode.rule, _eager_mode.chain
+)
 _native = _draws.Native(
     lambda: importlib.import_module(".engine.pipeline", __name__).draws(config.current())
 )

@@ -355,8 +355,7 @@ def _logical(name: str) -> Callable[..., Tensor]:
     return with_out(function)
 
 
-logical_and = _logical("logical_and")
-logical_or = _logical("logical_or")
+logical_and, logical_or = _logical("logical_and"), _logical("logical_or")
 logical_xor = _logical("logical_xor")
 
 
@@ -435,6 +434,7 @@ def clamp_max(input: Tensor, max: Any) -> Tensor:
 
 
 @with_out
+@replayed
 def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
     """input + weight * (end - input); from the other end where weight >= 0.5, as torch."""
     difference = sub(end, input)
@@ -469,12 +469,14 @@ def _combined(
 
 
 @with_out
+@replayed
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Tensor:
     """input + value * tensor1 * tensor2."""
     return _combined("addcmul", mul, input, tensor1, tensor2, value)
 
 
 @with_out
+@replayed
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Tensor:
     """input + value * tensor1 / tensor2."""
     if not (tensor1.dtype.differentiable or tensor2.dtype.differentiable):

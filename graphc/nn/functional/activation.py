@@ -53,6 +53,7 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     return hardtanh(input, 0.0, 6.0, inplace)
 
 
+@replayed
 def hardtanh(
     input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
 ) -> Tensor:
@@ -65,6 +66,8 @@ def hardtanh(
         min_val, max_val = int(min_val), int(max_val)
 
     def clip(x: Tensor) -> Tensor:
+        if not x.requires_grad:
+            return x.clamp(min_val, max_val)
         inside = (x > min_val) & (x < max_val)
         return T.where(inside, x, x.detach().clamp(min_val, max_val))
 
@@ -73,7 +76,7 @@ def hardtanh(
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """x where x > 0, else negative_slope * x."""
-    return _in_place(lambda x: T.where(x > 0, x, x * negative_slope), input, inplace)
+    return _in_place(lambda x: _bent(x, negative_slope), input, inplace)
 
 
 @listed
@@ -99,7 +102,12 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
         weight = weight.reshape([1, -1] + [1] * (input.dim() - 2))
     elif input.dim() == 0:
         weight = weight.reshape([])
-    return T.where(input > 0, input, input * weight)
+    return _bent(input, weight)
+
+
+@replayed
+def _bent(x: Tensor, slope: Any) -> Tensor:
+    return T.where(x > 0, x, x * slope)
 
 
 def _require_float(name: str, x: Tensor) -> None:
@@ -108,6 +116,7 @@ def _require_float(name: str, x: Tensor) -> None:
 
 
 @listed
+@replayed
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x where x > 0, else alpha * (exp(x) - 1)."""
     _require_float("elu", input)
@@ -116,10 +125,11 @@ def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 
 def _negative(x: Tensor) -> Tensor:
     """x where x <= 0, else 0: keeps exp of the branch not taken, and its gradient, finite."""
-    return T.where(x > 0, T.zeros_like(x), x)
+    return T.where(x > 0, 0.0, x)
 
 
 @listed
+@replayed
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """Self-normalising elu (Klambauer et al. 2017)."""
     _require_float("elu", input)
@@ -131,6 +141,7 @@ def selu(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 @listed
+@replayed
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
     if alpha == 0:
@@ -157,6 +168,7 @@ def silu(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 @listed
+@replayed
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """x * tanh(softplus(x))."""
     return _in_place(lambda x: x * T.tanh(softplus(x)), input, inplace)
@@ -173,22 +185,25 @@ def tanh(input: Tensor) -> Tensor:
 
 
 @listed
+@replayed
 def logsigmoid(input: Tensor) -> Tensor:
     """log(sigmoid(x)), stable."""
     return T.minimum(input, T.zeros_like(input)) - T.log1p(T.exp(-T.abs(input)))
 
 
+@replayed
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """relu6(x + 3) / 6."""
     return _in_place(lambda x: relu6(x + 3) / 6, input, inplace)
 
 
+@replayed
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """x * relu6(x + 3) / 6; the gradient at 3 is that of x * (x + 3) / 6, as torch's."""
 
     def swish(x: Tensor) -> Tensor:
         curve = T.where(x > 3, x, x * (x + 3) / 6)
-        return T.where(x < -3, T.zeros_like(x), curve)
+        return T.where(x < -3, 0.0, curve)
 
     return _in_place(swish, input, inplace)
 
@@ -199,16 +214,19 @@ def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tenso
     return apply(ops.softplus, input, beta=float(beta), threshold=float(threshold))
 
 
+@replayed
 def softsign(input: Tensor) -> Tensor:
     """x / (1 + |x|)."""
     return input / (T.abs(input) + 1)
 
 
+@replayed
 def tanhshrink(input: Tensor) -> Tensor:
     """x - tanh(x)."""
     return input - T.tanh(input)
 
 
+@replayed
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x shrunk towards 0 by lambd."""
     if lambd < 0:
@@ -220,11 +238,13 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     return T.where(T.abs(input) > lambd, shifted, T.zeros_like(input) * input)
 
 
+@replayed
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x where |x| > lambd, else 0."""
     return T.where(T.abs(input) <= lambd, T.zeros_like(input), input)
 
 
+@replayed
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """x where x > threshold, else value."""
     return _in_place(
