@@ -39,6 +39,6 @@ def laid_out(out: Array, arrays: Sequence[Array]) -> Array:
             turned = out.transpose(order)
             if turned.flags.c_contiguous:
                 return out
-            found: Array = contiguous(turned).transpose(np.argsort(order))
-            return found
+            copied: np.ndarray = contiguous(turned).transpose(np.argsort(order))
+            return copied
     return out if out.flags.c_contiguous else contiguous(out)
