@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from . import backends
 from . import config as configuration
 from .collecting import FEWER
+from .engine import pipeline
 from .engine.built import CompileCounter
 from .engine.capture.exits import Constants
 from .engine.capture.places import Place
@@ -43,7 +44,7 @@ from .engine.segments import foreseen
 from .engine.segments.segments import Segments
 from .engine.twin import twin_of
 from .engine.version.build import build
-from .engine.version.refused import ERRORS, Raises, is_refusal, run_python
+from .engine.version.refused import ERRORS, Raises, is_refusal, note_run, run_python
 from .engine.version.shared_builds import SharedBuilds
 from .engine.version.shortcut import MISSED, take
 from .engine.version.sources import Stale
@@ -323,6 +324,7 @@ class CompiledFunction:
             else self._trial(terms.symbolic)
         )
         trace.renewed = {id(tensor): dims for tensor, dims in terms.renewed}
+        trace.announce = pipeline.begins(self.mode.config(), self.backend)
         trace.names = Names(lambda: reached(self.function, *call))
         trace.argument_names = argument_names(self.function, call[0], call[1], structure)
         recording = Recording(self.name, trace, leaves, terms.constants.again())
@@ -342,8 +344,7 @@ class CompiledFunction:
                 recording.give(call, (args, kwargs))
                 turned = recording.run(self.function, args, kwargs)
         except BaseException as error:
-            if trace.whole:
-                recording.take_back(error, look is not None)
+            (recording.take_back if trace.whole else note_run)(error, look is not None)
             raise
         if turned is not None:
             trace.rollback()
@@ -431,8 +432,7 @@ class CompiledFunction:
         return made
 
     def open_places(self, *args: Any, **kwargs: Any) -> list[OpenPlace]:
-        """What keeps a call with these arguments from being one graph (survey.py): open Python
-        runs once for it, and nothing else is changed."""
+        """What keeps a call from being one graph (survey.py): open Python runs once for it."""
         leaves, structure = flatten((args, kwargs))
         look = Look()
         with self._lock:
@@ -447,10 +447,8 @@ class CompiledFunction:
 
     def __deepcopy__(self, memo: Any) -> CompiledFunction:
         # a method's copy belongs to the copy of its object
-        return CompiledFunction(
-            copy.deepcopy(self.function, memo),
-            dynamic=self.dynamic, backend=self.backend, fullgraph=self.fullgraph, mode=self.mode,
-        )
+        options = {n: getattr(self, n) for n in ("dynamic", "backend", "fullgraph", "mode")}
+        return CompiledFunction(copy.deepcopy(self.function, memo), **options)
 
 
 def compile(
@@ -466,10 +464,10 @@ def compile(
     segments; `fullgraph` makes that a TraceError, which names every such line and the cure. To
     find them all, Python that cannot be part of a graph runs, once: a file it writes is written.
     `mode`: "max-autotune" times how a GPU can compute each product, convolution and attention of
-    known sizes, and takes the quickest way (explain() says what was tried); with "-no-cudagraphs"
-    there are no CUDA graphs. On the CPU these are as the default mode. `max_memory`: bytes, or
-    "500MB", for a call, its backward pass, what both are given and leave. Values are computed again
-    to keep to it; what needs more raises MemoryLimitError. Implies `fullgraph`, a graph per size.
+    known sizes, and takes the quickest way (explain() tells); with "-no-cudagraphs" there are no
+    CUDA graphs. The CPU knows one mode. `max_memory`: bytes, or "500MB", for a call, its backward
+    pass and all they leave: values are computed again, or it raises MemoryLimitError. Implies
+    `fullgraph`, a graph per size.
     """
     how = mode_of(mode, options)._replace(max_memory=asked_for(max_memory, dynamic))
     if model is None:
@@ -495,7 +493,6 @@ def compile_module(module: Module, **options: Any) -> Module:
 
 class _CallableModule(types.ModuleType):
     """Importing this module binds it to `graphc.compile`, which is the function's name, too."""
-
     def __call__(self, model: Any = None, **options: Any) -> Any:
         return compile(model, **options)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,12 +19,14 @@ from ..ir.dim import DimEnv
 from ..ir.dtypes import from_numpy
 from ..ir.op import Attrs, Op
 from ..ir.types import TensorType
-from .eager_forms import FORMS, LARGE, Types, is_large
+from . import eager_rows
+from .eager_forms import FORMS, Types, is_large
+from .eager_layouts import in_row_major
 
 # whose gradients are more than one pass of NumPy's over the numbers
 _RULES = frozenset(
     "gelu silu softplus sigmoid tanh relu softmax log_softmax layer_norm batch_norm "
-    "cross_entropy".split()
+    "cross_entropy conv conv_input_grad".split()
 )
 
 
@@ -34,22 +36,31 @@ def _kernels() -> Any:
     return importlib.import_module(".eager_kernels", __package__)
 
 
-def _wanted(op: Op, types: Types) -> bool:
-    return op.name in FORMS and is_large(types) and config.current().eager_kernels != "0"
+def _wanted(op: Op, types: Types, attrs: Attrs) -> bool:
+    return op.name in FORMS and is_large(op, types, attrs) and (
+        config.current().eager_kernels != "0"
+    )
 
 
 def prepare(op: Op, types: Types, attrs: Attrs, results: Types) -> Callable[..., Any]:
     """See Eager.prepare."""
     ready = host.prepare(op, types, attrs, results)
-    code = _kernels().Operator.of(op, types, attrs, results) if _wanted(op, types) else None
+    if not _wanted(op, types, attrs):
+        small = None
+        if types and config.current().eager_kernels != "0":
+            small = eager_rows.prepare(op, types, attrs, results, ready)
+        return ready if small is None else small
+    code = _kernels().Operator.of(op, types, attrs, results)
     if code is None:
         return ready
-    call = code.call
+    call, shape = code.call, code.results[0]
+    if op.name == "pow" and not types[1].shape:
+        call = _cubes_apart(call, ready)
 
     def chosen(*arrays: np.ndarray) -> Any:
         for array in arrays:
             if not array.flags.c_contiguous:
-                return ready(*arrays)
+                return in_row_major(op, shape, arrays, call, ready)
         return call(arrays)
 
     if hasattr(ready, "into"):
@@ -57,18 +68,23 @@ def prepare(op: Op, types: Types, attrs: Attrs, results: Types) -> Callable[...,
     return chosen
 
 
+def _cubes_apart(call: Callable[..., Any], ready: Callable[..., Any]) -> Callable[..., Any]:
+    """x ** n, where NumPy's backend makes a product of the smallest powers, as torch does."""
+
+    def power(arrays: Sequence[np.ndarray]) -> Any:
+        return ready(*arrays) if arrays[1] in (2, 3) else call(arrays)
+
+    return power
+
+
 def run(op: Op, arrays: list[np.ndarray], attrs: Attrs) -> Any:
     """See Eager.run: the same for who knows no types."""
-    if op.name in FORMS and any(a.size >= LARGE for a in arrays) and all(
-        a.flags.c_contiguous for a in arrays
-    ):
+    if op.name in FORMS:
         types = tuple([TensorType(from_numpy(a.dtype), a.shape) for a in arrays])
-        if _wanted(op, types):
+        if _wanted(op, types, attrs):
             result = op.infer(types, attrs, DimEnv())
             results = (result,) if isinstance(result, TensorType) else result.elements
-            code = _kernels().Operator.of(op, types, attrs, results)
-            if code is not None:
-                return code.call(arrays)
+            return prepare(op, types, attrs, results)(*arrays)
     return host.run(op, arrays, attrs)
 
 
@@ -76,6 +92,6 @@ def rule(
     op: Op, types: Types, attrs: Attrs, needs: tuple[bool, ...], given: tuple[bool, ...]
 ) -> Any:
     """See Eager.rule."""
-    if op.name not in _RULES or not _wanted(op, types):
+    if op.name not in _RULES or not _wanted(op, types, attrs):
         return None
     return _kernels().rule(op, types, attrs, needs, given)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from graphc.backends import Backend, Finding, Host
+    from graphc.backends.llvm.ahead import Ahead
     from graphc.backends.llvm.cache import ObjectCache
     from graphc.backends.llvm.ceilings import Ceilings
     from graphc.backends.llvm.executable import Executable
@@ -44,6 +45,7 @@ class LlvmBackend:
         self._caches: dict[Path | None, ObjectCache] = {}
         self._kept: dict[Path | None, Kept] = {}
         self._pool: Pool | None = None
+        self._ahead: dict[Path | None, Ahead] = {}
 
     @functools.cached_property
     def target(self) -> Target:
@@ -81,15 +83,18 @@ class LlvmBackend:
         return emit(kernel, self.target)
 
     def link(
-        self, name: str, text: Callable[[], str], symbols: Mapping[str, int] | None = None
+        self, name: str, text: Callable[[], str], symbols: Mapping[str, int] | None = None,
+        host: Host | None = None, opt_level: int = 1,
     ) -> Library:
         """Native code of LLVM assembly in this process (host/frames.py, host/entry.py): see
-        linked.py."""
+        linked.py. `host`: whose directory keeps it; None: one that is known by now."""
         from graphc.backends.llvm.linked import linked
 
         with self._lock:
             known = next(iter((*self._kept, *self._caches)), None)
-        return linked(name, text, symbols, known if self.keeps else None)
+        if host is not None:
+            known = host.cache_dir
+        return linked(name, text, symbols, known if self.keeps else None, opt_level)
 
     def build(self, program: Program, host: Host) -> Executable:
         """Raises LLVMError."""
@@ -112,6 +117,18 @@ class LlvmBackend:
             if found is None:
                 found = self._kept[host.cache_dir] = Kept(host.cache_dir, pool)
             return found
+
+    def ahead(self, host: Host) -> Callable[[str, str], None] | None:
+        """What compiles the libraries of programs with an operator: see ahead.py."""
+        from graphc.backends.llvm.ahead import Ahead
+
+        if self._target is not None:
+            return None
+        with self._lock:
+            found = self._ahead.get(host.cache_dir)
+            if found is None:
+                found = self._ahead[host.cache_dir] = Ahead(self.cache(host))
+            return found.begin
 
     def adapt(self, host: Host) -> None:
         """Starts or ends workers of the pool, if there is one."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ...frontend import functions as T
-from ...frontend import promote
+from ...frontend import plain, promote
 from ...frontend.autocast import listed
 from ...frontend.context import local
 from ...frontend.dispatch import apply
 from ...frontend.errors import located
+from ...frontend.functions.arguments import named, recorded_as
 from ...frontend.grad_mode import no_grad
 from ...frontend.ownership import owns_result
 from ...frontend.random_state import draw
@@ -25,14 +26,20 @@ def _channels(parameter: Tensor, rank: int) -> Tensor:
 
 def _check_sizes(channels: Any, **given: Tensor | None) -> None:
     for name, tensor in given.items():
-        if tensor is not None and (tensor.dim() != 1 or tensor.shape[0] != channels):
+        if tensor is not None and tensor.shape != (channels,):
             raise RuntimeError(
                 f"{name} should contain {channels} elements not {tensor.numel()}"
             )
 
 
-def _update(running: Tensor, batch: Tensor, momentum: Any) -> None:
-    running.mul_(1 - momentum).add_(batch.detach() * momentum)
+def _update(running: Tensor, batch: Tensor, momentum: Any, *factors: float) -> None:
+    """`batch`, times the factors, becomes a part of what a module keeps."""
+    if type(momentum) is float and plain.follow(running, batch, momentum, factors):
+        return
+    batch = batch.detach()
+    for factor in factors:
+        batch = batch * factor
+    running.mul_(1 - momentum).add_(batch * momentum)
 
 
 def batch_norm(
@@ -50,7 +57,8 @@ def batch_norm(
             raise RuntimeError("running_mean and running_var must be given in evaluation mode")
         if input.dim() < 2:
             return _batch_of_nothing(input)
-        return _affine(input, running_mean, running_var, weight, bias, eps)
+        scaled = _affine(input, running_mean, running_var, weight, bias, eps)
+        return named(scaled, "NativeBatchNormBackward0")
     if input.dim() < 2:
         return _batch_of_nothing(input)
     if eps <= 0.0:
@@ -75,7 +83,7 @@ def batch_norm(
         if running_mean is not None:
             _update(running_mean, mean, momentum)
         if running_var is not None:
-            _update(running_var, variance.detach() * (count / (count - 1)), momentum)
+            _update(running_var, variance, momentum, count / (count - 1))
     return result
 
 
@@ -223,6 +231,7 @@ def rms_norm(
 
 @listed
 @owns_result
+@recorded_as("NativeGroupNormBackward0")
 def group_norm(
     input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None,
     eps: float = 1e-5,
