@@ -66,7 +66,7 @@ def overwriting(version: Specialisation, dims: Mapping[str, int]) -> list[Gradie
     engine = version.engine
     if type(engine.built) is not Built or engine.place is not None:
         return []
-    executable = engine.built.executable
+    executable: Any = engine.built.executable  # borrowed from, it says more
     if not version.traced.grads or not can_be_borrowed(executable):
         return []
     found = gradients_of(version, dims)
