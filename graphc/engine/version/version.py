@@ -28,6 +28,7 @@ from ..capture.streams import Draw, put_back, states
 from ..capture.writes import Repeat
 from .backward import CompiledBackwardPlan
 from .call import Call
+from .gradients_left import former_memory, overwriting
 from .guard_list import Guards, ask
 from .guards import Guard
 from .guards_of_calls import (
@@ -295,7 +296,10 @@ class Specialisation:
             if plan is not None:
                 before = kept_for_backward(plan.read, call.arrays, engine.mutated)
             try:
-                _, call.results = engine.call(call.arrays, call.dims, self.forwarded)
+                _, call.results = engine.call(
+                    call.arrays, call.dims, self.forwarded,
+                    into=former_memory(overwriting(self, call.dims)),
+                )
             except ERRORS as error:
                 mark(error)
                 raise
