@@ -120,6 +120,8 @@ class Shortcut:
             if structure != self.structure:
                 return MISSED
             leaves = tuple(found)
+        if version.constants is not None:
+            version.constants.renew()  # before memory is fetched
         executable = self.executable
         lease = executable.borrow(self.sizes)
         ran = False
