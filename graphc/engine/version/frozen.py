@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ... import backends
 from ...config import Config
 from ...frontend.captured import TensorInput, TracedGraph
 from ...frontend.storage import Shared, Storage, contiguous_strides, siblings
@@ -109,7 +110,7 @@ def frozen(
         and source.number not in places and not is_shared(source.tensor)
         and source.tensor._storage.root not in written
     ]
-    found = freeze(traced.graph, numbers)
+    found = freeze(traced.graph, numbers, backends.get(backend).machine)
     if found is None:
         return None
     prologue = pipeline.build(

@@ -25,6 +25,7 @@ from .blocking import (
     quotient_up,
     tiled,
 )
+from .plan_last import plan_last
 from .plan_planes import by_planes, offsets_bytes, strips
 from .templates import Convolution
 
@@ -279,6 +280,8 @@ def plan_convolution(
 ) -> Blocking:
     """How a convolution is tiled: of several contractions the one with the most chunks, with
     scratch for each of them. All its sizes are known."""
+    if c.kind == "conv_last":
+        return plan_last(c, machine, dims)
     plans = list(_Planner(c, machine, dims).plans())
     largest = max(plans, key=lambda plan: plan.chunks)
     return replace(

@@ -11,9 +11,11 @@ from typing import NamedTuple
 
 from ...dim import DimEnv, product, unwrap
 from ...graph import Builder, Graph, Node, input_
+from ...machine import Machine
 from ...rewrite import apart, rebuilt, with_inputs
 from ...types import TensorType
 from .norms import fold_norms
+from .panels import lay_out
 
 LEAST = 1 << 16  # elements that a prologue makes; fewer are made sooner than they are asked about
 
@@ -31,14 +33,15 @@ class Frozen(NamedTuple):
     reads: tuple[int, ...]
 
 
-def freeze(graph: Graph, constants: Collection[int]) -> Frozen | None:
+def freeze(graph: Graph, constants: Collection[int], machine: Machine) -> Frozen | None:
     """The graph in two parts; None where there is too little to gain. `constants`: the numbers of
     inputs that hardly ever change."""
     given = frozenset([graph.inputs[i] for i in constants if is_static(graph.inputs[i])])
     if not given or any(node.graphs for node in graph.nodes):
         return None
     whole = fold_norms(apart(graph), lambda graph: constant_nodes(graph, given))
-    return _split(whole, given)
+    whole = lay_out(whole, constant_nodes(whole, given), machine)
+    return _split(whole, {whole.inputs[node.attrs["index"]] for node in given})
 
 
 def is_static(node: Node) -> bool:
@@ -69,7 +72,7 @@ def _split(graph: Graph, given: Collection[Node]) -> Frozen | None:
     constant = constant_nodes(graph, given)
     made = _made(graph, constant)
     work = sum(_elements(node) for node in _behind(made))
-    if work < LEAST:
+    if work < LEAST and not any(node.op.name == "conv_last" for node in graph.nodes):
         return None
     builder = Builder(graph.env)
     builder.inputs += graph.inputs
@@ -93,8 +96,9 @@ def _made(graph: Graph, constant: Collection[Node]) -> dict[Node, None]:
     for node in graph.nodes:
         if node in constant:
             continue
-        for x in node.inputs:
-            value = _source(x)
+        for i, x in enumerate(node.inputs):
+            laid_out = node.op.name == "conv_last" and i == 1
+            value = x if laid_out else _source(x)
             if value in constant and value.inputs and value not in leaves and _hangs(value):
                 found[value] = None
     return found

@@ -1,0 +1,255 @@
+"""Convolutions whose channels are last in memory: the rule is in `ir/kernel/plan_last.py`.
+
+    @graphc_conv_last_<acc>(request)        all of a convolution
+    @graphc_last_chunk_<acc>(work, chunk)   some tiles of positions, of one panel or of all
+    @graphc_last_table_<acc>(work, unit, table, base)  where a tile's rows read, tap by tap
+
+A table has an entry for each tap that some row of a tile meets: an address for each row, and how
+far into a panel the tap's weights are.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from graphc.backends.llvm.conv_geometry import Words
+from graphc.backends.llvm.conv_last_tile import classes, emit_tiles, most_vectors, tiles_symbol
+from graphc.backends.llvm.gemm_descriptor import WORDS, Descriptor, Word
+from graphc.backends.llvm.gemm_plan import Number, choose, value_of
+from graphc.backends.llvm.gemm_stages import give_slot, run_symbol, take_slot
+from graphc.backends.llvm.microkernel import Tile
+from graphc.backends.llvm.text import Function, Module, Value
+from graphc.ir.kernel.blocking import ALIGN, MOST_SLOTS, multiple
+from graphc.ir.kernel.plan_last import positions_of, rows_of
+
+
+class Last(enum.IntEnum):
+    """The request. Sizes of three dims take three words, those of missing dims are 1."""
+
+    ARGUMENTS = 0  # of the epilogue
+    EPILOGUE = enum.auto()
+    LEFT = enum.auto()
+    RIGHT = enum.auto()
+    MEMORY = enum.auto()  # scratch: zeros for a pixel, then tables
+    WORKERS = enum.auto()
+    BATCH = enum.auto()
+    CHANNELS = enum.auto()  # of a pixel
+    DEPTH = enum.auto()  # of them in a sum
+    OUTPUTS = enum.auto()
+    COLUMNS = enum.auto()  # of a panel
+    PANELS = enum.auto()
+    ALONE = enum.auto()  # 1: each channel by itself, a chunk goes through all panels
+    INPUT = enum.auto()
+    INPUT_2 = enum.auto()
+    INPUT_3 = enum.auto()
+    WINDOW = enum.auto()
+    WINDOW_2 = enum.auto()
+    WINDOW_3 = enum.auto()
+    OUTPUT = enum.auto()
+    OUTPUT_2 = enum.auto()
+    OUTPUT_3 = enum.auto()
+    STRIDE = enum.auto()
+    STRIDE_2 = enum.auto()
+    STRIDE_3 = enum.auto()
+    PAD = enum.auto()
+    PAD_2 = enum.auto()
+    PAD_3 = enum.auto()
+    DILATION = enum.auto()
+    DILATION_2 = enum.auto()
+    DILATION_3 = enum.auto()
+    # added by the driver
+    TILES = enum.auto()
+    IN_IMAGE = enum.auto()
+    CHUNK = enum.auto()
+    CHUNKS = enum.auto()  # of a panel
+    SLOTS = enum.auto()  # a descriptor, of which only what take_slot asks is filled in
+
+
+def last_symbol(tile: Tile) -> str:
+    """The driver: void (request)."""
+    return f"@graphc_conv_last_{tile.accumulator}"
+
+
+def emit_last(module: Module, tile: Tile) -> None:
+    """Defines all of it."""
+    emit_tiles(module, tile)
+    _emit_table(module, tile)
+    _emit_chunk(module, tile)
+    f = module.function(f"void {last_symbol(tile)}(ptr %request)")
+    r = Words(f, "%request")
+    alone = f.cmp("ne", r.read(Last.ALONE), 0)
+    outputs, columns, panels = (
+        r.read(field) for field in (Last.OUTPUTS, Last.COLUMNS, Last.PANELS)
+    )
+    together = choose(f, alone, 1, panels)
+    taps, positions = _product(f, r, Last.WINDOW), _product(f, r, Last.OUTPUT)
+    each = f.mul(f.mul(2, f.mul(taps, r.read(Last.DEPTH))), choose(f, alone, outputs, columns))
+    numbers = (r.read(Last.BATCH), positions, taps, each, together)
+    plan = positions_of(*(Number(f, number) for number in numbers), tile.machine)
+    for field, number in (
+        (Last.TILES, plan.tiles), (Last.IN_IMAGE, plan.in_image), (Last.CHUNK, plan.chunk),
+        (Last.CHUNKS, plan.chunks),
+    ):
+        r.write(field, value_of(number))
+    memory, pixel = r.read_pointer(Last.MEMORY), f.mul(r.read(Last.CHANNELS), tile.bytes)
+    with f.loop(0, pixel, tile.bytes) as at:
+        f.store("zeroinitializer", tile.element, f.gep(memory, at, "i8"), tile.bytes)
+    chunks = f.mul(value_of(plan.chunks), together)
+    d = Descriptor(f, f.alloca("i64", WORDS))
+    d.set_pointer(Word.MEMORY, memory)
+    d[Word.CHUNKS_AT] = multiple(Number(f, pixel), ALIGN).value
+    d[Word.CHUNK_SCRATCH] = value_of(plan.table)
+    d[Word.WORKERS] = r.read(Last.WORKERS)
+    d[Word.SLOTS] = f.smin(chunks, MOST_SLOTS)
+    f.store(0, "i64", d.place(Word.BUSY), 8)
+    r.write_pointer(Last.SLOTS, d.pointer)
+    arguments = (f"ptr @graphc_last_chunk_{tile.accumulator}", "ptr %request")
+    f.call("void", run_symbol(module), *arguments, f"i64 {chunks}")
+    f.ret()
+
+
+def _product(f: Function, r: Words, field: Last) -> Value:
+    return f.mul(f.mul(r.read(field), r.read(field, 1)), r.read(field, 2))
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+TABLE_PARAMETERS = "ptr %request, i64 %unit, ptr %table"
+
+
+def _emit_table(module: Module, tile: Tile) -> None:
+    """Defines i64 (request, unit, table): the entries of a tile's table, and how many."""
+    f = module.function(
+        f"i64 @graphc_last_table_{tile.accumulator}({TABLE_PARAMETERS})", "internal"
+    )
+    r, rows = Words(f, "%request"), rows_of(tile.tiling)
+    sizes, out = ([r.read(field, dim) for dim in range(3)] for field in (Last.INPUT, Last.OUTPUT))
+    channels, in_image = r.read(Last.CHANNELS), r.read(Last.IN_IMAGE)
+    image, number = f.sdiv("%unit", in_image), f.srem("%unit", in_image)
+    pixels = f.mul(f.mul(sizes[0], sizes[1]), sizes[2])
+    start = f.mul(f.mul(image, pixels), channels)
+    base = f.gep(r.read_pointer(Last.LEFT), start, tile.element)
+    zeros = r.read_pointer(Last.MEMORY)
+    steps = [r.read(Last.STRIDE, dim) for dim in range(3)]
+    pads = [r.read(Last.PAD, dim) for dim in range(3)]
+    places = f.alloca("i64", 3 * rows)
+    at = _first_place(f, f.mul(number, rows), out)
+    for row in range(rows):
+        for dim in range(3):
+            begin = f.sub(f.mul(at[dim], steps[dim]), pads[dim])
+            f.store(begin, "i64", f.gep(places, 3 * row + dim, "i64"), 8)
+        at = _next_place(f, at, out)
+    dilations = [r.read(Last.DILATION, dim) for dim in range(3)]
+    windows = [r.read(Last.WINDOW, dim) for dim in range(3)]
+    weights = f.mul(f.mul(r.read(Last.DEPTH), r.read(Last.COLUMNS)), tile.bytes)
+    count = f.alloca("i64", 2)
+    for word in range(2):  # entries so far; the weights of the tap
+        f.store(0, "i64", f.gep(count, word, "i64"), 8)
+    with f.loop(0, windows[0]) as kd, f.loop(0, windows[1]) as kh, f.loop(0, windows[2]) as kw:
+        shifts = [f.mul(tap, d) for tap, d in zip((kd, kh, kw), dilations, strict=True)]
+        entries = f.load(count, "i64", 8)
+        entry = f.gep("%table", f.mul(entries, rows + 1), "i64")
+        found = "false"
+        for row in range(rows):
+            inside, pixel = _pixel(f, f.gep(places, 3 * row, "i64"), shifts, sizes)
+            there = f.gep(base, f.mul(pixel, channels), tile.element)
+            place = f.let(f"select i1 {inside}, ptr {there}, ptr {zeros}")
+            f.store(place, "ptr", f.gep(entry, row, "ptr"), 8)
+            found = f.let(f"or i1 {found}, {inside}")
+        shift = f.load(f.gep(count, 1, "i64"), "i64", 8)
+        f.store(shift, "i64", f.gep(entry, rows, "i64"), 8)
+        f.store(f.add(shift, weights), "i64", f.gep(count, 1, "i64"), 8)
+        one = f.let(f"zext i1 {found} to i64")
+        f.store(f.add(entries, one), "i64", count, 8)
+    f.ret(f"i64 {f.load(count, 'i64', 8)}")
+
+
+def _first_place(f: Function, position: Value, out: list[str]) -> list[Value]:
+    """The coordinates of a position."""
+    line = f.sdiv(position, out[2])
+    return [f.sdiv(line, out[1]), f.srem(line, out[1]), f.srem(position, out[2])]
+
+
+def _next_place(f: Function, at: list[Value], out: list[str]) -> list[Value]:
+    """The coordinates of the next position; behind the last one, of the last again."""
+    column = f.add(at[2], 1)
+    new_line = f.cmp("sge", column, out[2])
+    line = choose(f, new_line, f.add(at[1], 1), at[1])
+    new_plane = f.cmp("sge", line, out[1])
+    plane = choose(f, new_plane, f.add(at[0], 1), at[0])
+    beyond = f.cmp("sge", plane, out[0])
+    following = [
+        plane, choose(f, new_plane, 0, line), choose(f, new_line, 0, column),
+    ]
+    return [choose(f, beyond, old, new) for old, new in zip(at, following, strict=True)]
+
+
+def _pixel(
+    f: Function, place: str, shifts: list[Value], sizes: list[str]
+) -> tuple[str, Value]:
+    """Whether a tap's pixel is in the image, and its number there."""
+    inside, pixel = "true", "0"
+    for dim in range(3):
+        at = f.add(f.load(f.gep(place, dim, "i64"), "i64", 8), shifts[dim])
+        inside = f.let(f"and i1 {inside}, {f.cmp('ult', at, sizes[dim])}")
+        pixel = f.let(f"add i64 {f.let(f'mul i64 {pixel}, {sizes[dim]}')}, {at}")
+    return inside, pixel
+
+
+# --- a chunk ------------------------------------------------------------------------------------
+
+
+def _emit_chunk(module: Module, tile: Tile) -> None:
+    f = module.function(
+        f"void @graphc_last_chunk_{tile.accumulator}(ptr %request, i64 %chunk)", "internal"
+    )
+    r, rows = Words(f, "%request"), rows_of(tile.tiling)
+    chunks, count, in_image = (r.read(x) for x in (Last.CHUNKS, Last.CHUNK, Last.IN_IMAGE))
+    alone = f.cmp("ne", r.read(Last.ALONE), 0)
+    panel, part = f.sdiv("%chunk", chunks), f.srem("%chunk", chunks)
+    last_panel = choose(f, alone, r.read(Last.PANELS), f.add(panel, 1))
+    slots = Descriptor(f, r.read_pointer(Last.SLOTS))
+    slot, table = take_slot(slots)
+    positions, taps = _product(f, r, Last.OUTPUT), _product(f, r, Last.WINDOW)
+    depth, columns, outputs = (r.read(x) for x in (Last.DEPTH, Last.COLUMNS, Last.OUTPUTS))
+    panel_elements = f.mul(f.mul(taps, depth), columns)
+    arguments, epilogue = r.read_pointer(Last.ARGUMENTS), r.read_pointer(Last.EPILOGUE)
+    right = r.read_pointer(Last.RIGHT)
+    sums = f.alloca(tile.vector, rows * most_vectors(tile))
+    vectors = f.floordiv(columns, tile.lanes)
+    first = f.mul(part, count)
+    with f.loop(first, f.smin(f.add(first, count), r.read(Last.TILES))) as unit:
+        image = f.sdiv(unit, in_image)
+        m = f.mul(f.srem(unit, in_image), rows)
+        height = f.smin(f.sub(positions, m), rows)
+        of_class: Value = 0
+        for index, size in enumerate(classes(rows)[1:], 1):
+            of_class = choose(f, f.cmp("sle", height, size), index, of_class)
+        kernels = f.mul(of_class, most_vectors(tile))
+        symbol = choose_pointer(f, alone, tiles_symbol(tile, True), tiles_symbol(tile, False))
+        which = f.gep(symbol, f.sub(f.add(kernels, vectors), 1), "ptr")
+        kernel = f.load(which, "ptr", 8)
+        entries = f.call(
+            "i64", f"@graphc_last_table_{tile.accumulator}", "ptr %request", f"i64 {unit}",
+            f"ptr {table}",
+        )
+        with f.loop(panel, last_panel) as p:
+            n = f.mul(p, columns)
+            shift = choose(f, alone, f.mul(n, tile.bytes), 0)
+            weights = f.gep(right, f.mul(p, panel_elements), tile.element)
+            f.call(
+                "void", kernel, f"ptr {table}", f"i64 {entries}", f"i64 {shift}",
+                f"ptr {weights}", f"i64 {depth}", f"ptr {sums}",
+            )
+            values = (image, m, height, n, f.smin(columns, f.sub(outputs, n)))
+            f.call(
+                "void", epilogue, f"ptr {arguments}", *(f"i64 {v}" for v in values),
+                f"ptr {sums}", f"i64 {columns}",
+            )
+    give_slot(slots, slot)
+    f.ret()
+
+
+def choose_pointer(f: Function, condition: str, a: str, b: str) -> str:
+    """a if the i1 condition holds, else b."""
+    return f.let(f"select i1 {condition}, ptr {a}, ptr {b}")
