@@ -66,7 +66,8 @@ class Constants:
         roots = list(dict.fromkeys([storage.root for storage in self._storages]))
         others = [siblings(root) for root in roots]
         self._made_before = [made for made, _ in others]
-        self._counted = list(dict.fromkeys([*roots, *(each for _, some in others for each in some)]))
+        living = [each for _, some in others for each in some]
+        self._counted = list(dict.fromkeys([*roots, *living]))
         self._versions = [storage.version for storage in self._counted]
         self._fits = not any(is_shared(tensor) for tensor in self.sources)
         now = self._storages, self._counted, self._versions, self._made_before
@@ -130,7 +131,8 @@ def frozen(
 
 
 def _is_wanted(graph: Graph) -> bool:
-    return any(node.op.name in ("conv", "dot_general") for node in graph.nodes)
+    """Whether there may be something to gain: convolutions, whose weights can be laid out."""
+    return any(node.op.name == "conv" for node in graph.nodes)
 
 
 def _written(traced: TracedGraph) -> set[Storage]:

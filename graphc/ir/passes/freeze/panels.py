@@ -53,7 +53,7 @@ def _rule(chosen: dict[Node, int]) -> Callable[[Layout, Node], bool]:
 
 def _columns(node: Node, tiling: Tiling) -> int:
     """How wide a convolution's panels are; 0: it stays as it is."""
-    x, weight = node.inputs
+    weight = node.inputs[1]
     if node.dtype not in (dtypes.f32, dtypes.f64) or not all(
         isinstance(size, int) for size in weight.shape
     ):
