@@ -15,6 +15,7 @@ import graphc
 from .. import backends, config
 from ..frontend.context import callout, local
 from ..frontend.errors import user_location
+from ..frontend.saved_hooks import hooks
 from ..nn import functional
 from ..nn.modules.linear import Linear
 from ..nn.modules.loss import _Loss
@@ -93,7 +94,7 @@ def _gains(module: Module) -> bool:
 
 
 def _call(self: Module, *args: Any, **kwargs: Any) -> Any:
-    if _inside.value or local.trace is not None:
+    if _inside.value or local.trace is not None or hooks.stack:
         return callout(_eager)(self, *args, **kwargs)
     entry = _known.get(id(self))
     run = entry[1] if entry is not None else _prepare(self)
@@ -137,7 +138,7 @@ def _joined(function: Callable[..., Any], compiler: Callable[..., Any]) -> Calla
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         nonlocal run
-        if run is None or _inside.value or local.trace is not None:
+        if run is None or _inside.value or local.trace is not None or hooks.stack:
             return function(*args, **kwargs)
         _inside.value = True
         try:
