@@ -84,8 +84,10 @@ def emit_last(module: Module, tile: Tile) -> None:
     together = choose(f, alone, 1, panels)
     taps, positions = _product(f, r, Last.WINDOW), _product(f, r, Last.OUTPUT)
     each = f.mul(f.mul(2, f.mul(taps, r.read(Last.DEPTH))), choose(f, alone, outputs, columns))
-    numbers = (r.read(Last.BATCH), positions, taps, each, together)
-    plan = positions_of(*(Number(f, number) for number in numbers), tile.machine)
+    plan = positions_of(
+        Number(f, r.read(Last.BATCH)), Number(f, positions), Number(f, taps), Number(f, each),
+        Number(f, together), tile.machine,
+    )
     for field, number in (
         (Last.TILES, plan.tiles), (Last.IN_IMAGE, plan.in_image), (Last.CHUNK, plan.chunk),
         (Last.CHUNKS, plan.chunks),

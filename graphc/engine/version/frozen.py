@@ -138,5 +138,6 @@ def _is_wanted(graph: Graph) -> bool:
 def _written(traced: TracedGraph) -> set[Storage]:
     """The memory that a call writes to, or puts elsewhere."""
     tensors: list[Any] = [traced.inputs[each.input].tensor for each in traced.mutations]  # type: ignore[union-attr]
-    tensors += [each.tensor for each in (*traced.rebinds, *traced.flags)]
+    tensors += [each.tensor for each in traced.rebinds]
+    tensors += [each.tensor for each in traced.flags]
     return {tensor._storage.root for tensor in tensors if tensor is not None}

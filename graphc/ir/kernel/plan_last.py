@@ -75,7 +75,7 @@ def plan_last(c: Convolution, machine: Machine, dims: Mapping[str, int]) -> Bloc
     images = evaluate(g.batch, dims)
     positions = evaluate(product(g.output), dims)
     taps, depth = evaluate(product(g.window), {}), g.in_channels // g.groups
-    columns = panels_of_weights(c.right.index)
+    columns = panels_of_weights(c.right.index) or 1
     panels = quotient_up(g.out_channels, columns)
     alone = by_channel(g.groups, depth)
     work = 2 * taps * depth * (g.out_channels if alone else columns)

@@ -112,11 +112,11 @@ def panels_of_weights(index: Size) -> int:
     assert isinstance(index, Dim)
     atoms = [atom for monomial, _ in index.terms for atom, _ in monomial]
     image = Dim.var("image")
-    return next(
-        (int(unwrap(atom.args[1])) for atom in atoms  # type: ignore[call-overload]
-         if atom.kind in ("floordiv", "mod") and atom.args[0] == image),
-        0,
-    )
+    found = [
+        unwrap(atom.args[1]) for atom in atoms
+        if atom.kind in ("floordiv", "mod") and atom.args[0] == image
+    ]
+    return found[0] if found and isinstance(found[0], int) else 0
 
 
 def acc_text(acc: DType, tf32: bool) -> str:

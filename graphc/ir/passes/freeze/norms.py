@@ -9,6 +9,7 @@ the same elsewhere: pytorch.org/docs/stable/generated/torch.nn.utils.fusion.fuse
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from ...graph import Builder, Graph, Node
 from ...op import get
@@ -46,7 +47,7 @@ class _Affine:
             return
         self.shift = self._emit(name, self.shift, number)
 
-    def _emit(self, name: str, *inputs: Node, **attrs: object) -> Node:
+    def _emit(self, name: str, *inputs: Node, **attrs: Any) -> Node:
         return self.builder.emit(get(name), *inputs, **attrs)
 
 

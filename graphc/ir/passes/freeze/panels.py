@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from ... import dtypes
+from ...dim import product, unwrap
 from ...graph import Builder, Graph, Node
 from ...machine import Machine, Tiling
 from ...op import get
@@ -59,7 +60,8 @@ def _columns(node: Node, tiling: Tiling) -> int:
     ):
         return 0
     lanes, groups = tiling.lanes(node.dtype.itemsize), node.attrs["groups"]
-    outputs = int(weight.shape[0])  # type: ignore[call-overload]
+    outputs = weight.shape[0]
+    assert isinstance(outputs, int)
     registers = -(-outputs // lanes)
     widths = range(1, tiling.vectors + 1)
     if groups == 1:
@@ -87,7 +89,6 @@ def _panels(builder: Builder, weight: Node, columns: int) -> Node:
 
 
 def _size(node: Node) -> int:
-    found = 1
-    for size in node.shape:
-        found *= int(size)  # type: ignore[call-overload]
+    found = unwrap(product(node.shape))
+    assert isinstance(found, int)
     return found
