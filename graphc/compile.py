@@ -447,10 +447,8 @@ class CompiledFunction:
 
     def __deepcopy__(self, memo: Any) -> CompiledFunction:
         # a method's copy belongs to the copy of its object
-        return CompiledFunction(
-            copy.deepcopy(self.function, memo),
-            dynamic=self.dynamic, backend=self.backend, fullgraph=self.fullgraph, mode=self.mode,
-        )
+        options = {n: getattr(self, n) for n in ("dynamic", "backend", "fullgraph", "mode")}
+        return CompiledFunction(copy.deepcopy(self.function, memo), **options)
 
 
 def compile(
@@ -466,10 +464,10 @@ def compile(
     segments; `fullgraph` makes that a TraceError, which names every such line and the cure. To
     find them all, Python that cannot be part of a graph runs, once: a file it writes is written.
     `mode`: "max-autotune" times how a GPU can compute each product, convolution and attention of
-    known sizes, and takes the quickest way (explain() says what was tried); with "-no-cudagraphs"
-    there are no CUDA graphs. On the CPU these are as the default mode. `max_memory`: bytes, or
-    "500MB", for a call, its backward pass, what both are given and leave. Values are computed again
-    to keep to it; what needs more raises MemoryLimitError. Implies `fullgraph`, a graph per size.
+    known sizes, and takes the quickest way (explain() tells); with "-no-cudagraphs" there are no
+    CUDA graphs. The CPU knows one mode. `max_memory`: bytes, or "500MB", for a call, its backward
+    pass and all they leave: values are computed again, or it raises MemoryLimitError. Implies
+    `fullgraph`, a graph per size.
     """
     how = mode_of(mode, options)._replace(max_memory=asked_for(max_memory, dynamic))
     if model is None:
@@ -495,7 +493,6 @@ def compile_module(module: Module, **options: Any) -> Module:
 
 class _CallableModule(types.ModuleType):
     """Importing this module binds it to `graphc.compile`, which is the function's name, too."""
-
     def __call__(self, model: Any = None, **options: Any) -> Any:
         return compile(model, **options)
 

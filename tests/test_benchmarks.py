@@ -47,17 +47,32 @@ def test_eager(repository: Path) -> None:
     assert "(w * y).sum().backward()" in text and "step " in text
 
 
+SUITE = ("suite", "--engines", "torch", "graphc", "--seconds", "0.05", "--rows")
+
+
 def test_suite(repository: Path, tmp_path: Path) -> None:
     """A row of each family against PyTorch: figures, values that agree, and what is kept."""
     rows = tmp_path / "rows.jsonl"
-    text = run(
-        repository, "suite", "--only", "mlp b1", "mlp training", "softmax 4096", "--engines",
-        "torch", "graphc", "--rounds", "2", "--seconds", "0.05", "--rows", str(rows), "--out",
-        str(tmp_path),
-    )
+    command = (*SUITE, str(rows), "--only", "mlp b1", "mlp training", "softmax 4096", "--out",
+               str(tmp_path))
+    text = run(repository, *command, "--rounds", "2")
     for row in ("mlp b1 inference | 1 |", "mlp training | 1 |", "softmax 4096x1024 | 1 |"):
         assert row in text
-    assert "failed" not in text and "differs" not in text
-    assert len(rows.read_text().splitlines()) == 3
+    assert "failed" not in text and "differs" not in text and "(2 rounds" in text
+    assert len(rows.read_text().splitlines()) == 4  # limits, and three rows
     assert (tmp_path / "benchmarks.svg").exists()
     assert (tmp_path / "benchmarks.md").read_text() in text
+    # a second time nothing is left to do, and one more round is one more line a row
+    again = run(repository, *command, "--rounds", "2")
+    assert again.splitlines()[4:] == text.splitlines()[4:]
+    rows.write_text(rows.read_text()[:-20])  # ended while it wrote
+    run(repository, *command, "--rounds", "2", "--minutes", "0")
+    assert "(1-2 rounds" in run(repository, *command, "--rounds", "1")
+
+
+def test_an_engine_that_takes_too_long_has_failed(repository: Path, tmp_path: Path) -> None:
+    command = [sys.executable, str(repository / "benchmarks" / "suite"), *SUITE[1:],
+               str(tmp_path / "rows.jsonl"), "--only", "softmax 4096", "--rounds", "1"]
+    result = subprocess.run([*command, "--limit", "0.01"], capture_output=True, text=True)
+    assert result.returncode == 1 and "took more than 0.01 s" in result.stderr
+    assert "| softmax 4096x1024 | 1 | failed | failed |" in result.stdout

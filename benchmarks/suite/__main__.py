@@ -5,24 +5,28 @@
 Peers: PyTorch (eager, channels-last, torch.compile), ONNX Runtime, OpenVINO, JAX. Each round starts
 a fresh process of each engine; they take turns. What is printed as the ratio is the best peer's
 median over graphc's, with the interval of 95% of resampled rounds. `--out` writes benchmarks.md and
-benchmarks.svg there; `--rows` keeps every figure, a JSON line a row, and goes on where it stopped.
+benchmarks.svg there; `--rows` keeps every figure and goes on where it stopped: the same command,
+after `--minutes` or an interruption, or with more `--rounds`, measures what is missing. An engine
+that dies, or takes longer than `--limit`, has failed on that row, and the others go on.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1]),
                 str(Path(__file__).parents[2])]
 
-from measure import Found, installed, measure, ratio  # noqa: E402
-from report import Row, fingerprint, plot, table  # noqa: E402
-from workloads import FAMILIES, every  # noqa: E402
+from engines import OURS  # noqa: E402
+from kept import Kept  # noqa: E402
+from measure import Found, installed, measure, ratio, taking  # noqa: E402
+from report import WRONG, Row, fingerprint, plot, table  # noqa: E402
+from workloads import FAMILIES, Workload, every  # noqa: E402
+
+from graphc.backends.llvm.ceilings import measured  # noqa: E402
 
 
 def main() -> int:
@@ -41,26 +45,53 @@ def main() -> int:
         return 0
     engines = installed(args.engines)
     print(f"{fingerprint()}; engines: {', '.join(engines)}", file=sys.stderr)
-    done = _read(args.rows, rows)
-    for row in chosen:
-        for threads in args.threads:
-            if any(r.name == row.name and t == threads for r, t, _ in done):
-                continue
-            found = measure(row, engines, threads, args.rounds, args.seconds)
-            done.append((row, threads, found))
-            _tell(done[-1])
-            if args.rows:
-                with args.rows.open("a") as file:
-                    records = {name: entry.record() for name, entry in found.items()}
-                    print(json.dumps([row.name, threads, records]), file=file)
-    limits = _limits(sorted({threads for _, threads, _ in done}))
-    text = _head(args, limits) + table(done, limits) + "\n"
+    kept = Kept(args.rows, rows)
+    left = _measure_all(args, chosen, engines, kept)
+    done = [(row, threads, kept.rows[row.name, threads])
+            for threads in sorted({threads for _, threads in kept.rows})
+            for row in rows.values() if (row.name, threads) in kept.rows]
+    text = _head(kept) + table(done, kept.limits) + "\n"
     if args.out:
         args.out.mkdir(exist_ok=True)
         (args.out / "benchmarks.md").write_text(text)
         plot(done, args.out / "benchmarks.svg")
     print(text)
+    if left:
+        print(f"{left} rows are left: the same command goes on", file=sys.stderr)
+    return _failures(done)
+
+
+def _measure_all(
+    args: argparse.Namespace, chosen: list[Workload], engines: list[str], kept: Kept
+) -> int:
+    """How many rows were left for want of time."""
+    end = time.monotonic() + 60 * args.minutes
+    todo = [
+        (row, threads, more) for threads in args.threads for row in chosen
+        if (more := args.rounds - kept.rounds(row.name, threads, taking(row, engines))) > 0
+    ]
+    for threads in dict.fromkeys(threads for _, threads, _ in todo):
+        if threads not in kept.limits:
+            kept.add_limits(threads, measured(threads))
+    for number, (row, threads, more) in enumerate(todo):
+        if time.monotonic() > end:
+            return len(todo) - number
+        kept.add(
+            row.name, threads, measure(row, engines, threads, more, args.seconds, args.limit)
+        )
+        _tell(row, threads, kept.rows[row.name, threads])
     return 0
+
+
+def _failures(done: list[Row]) -> int:
+    """1 where graphc failed, or its values are others than PyTorch's."""
+    found = 0
+    for row, threads, entries in done:
+        ours = entries.get(OURS)
+        if ours is not None and (ours.failed or ours.wrong > WRONG):
+            found = 1
+            print(f"graphc on {row.name}, {threads}: {ours.failed or ours.wrong}", file=sys.stderr)
+    return found
 
 
 def _arguments() -> argparse.Namespace:
@@ -71,54 +102,49 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--untuned", action="store_true", help="shapes that nobody tuned on, too")
     parser.add_argument("--engines", nargs="+", metavar="NAME", help="of all that are installed")
     parser.add_argument("--threads", nargs="+", type=int, default=[1])
-    parser.add_argument("--rounds", type=int, default=5, help="fresh processes of each engine")
+    parser.add_argument("--rounds", type=int, default=5,
+                        help="fresh processes of each engine, those in --rows counted; 0: a report")
     parser.add_argument("--seconds", type=float, default=1.0, help="of each process in a round")
+    parser.add_argument("--minutes", type=float, default=float("inf"),
+                        help="no row is begun after so many")
+    parser.add_argument("--limit", type=float, default=300.0,
+                        help="seconds in which an engine has to answer, compiling included")
     parser.add_argument("--rows", type=Path, help="file of JSON lines: kept, and gone on with")
     parser.add_argument("--out", type=Path, help="folder of benchmarks.md and benchmarks.svg")
     parser.add_argument("--list", action="store_true", help="print the rows' names alone")
     return parser.parse_args()
 
 
-def _read(path: Path | None, rows: dict[str, Any]) -> list[Row]:
-    if path is None or not path.exists():
-        return []
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    return [(rows[name], threads, {n: Found(**f) for n, f in found.items()})
-            for name, threads, found in lines if name in rows]
-
-
-def _tell(row: Row) -> None:
+def _tell(row: Workload, threads: int, found: dict[str, Found]) -> None:
     """A line of one row, at once."""
-    workload, threads, found = row
     against = ratio(found)
     times = ", ".join(
         f"{name} " + (f"failed ({entry.failed})" if entry.failed else
-                      f"{1e3 * sorted(entry.seconds)[len(entry.seconds) // 2]:.4g} ms")
+                      f"{1e3 * sorted(entry.seconds)[len(entry.seconds) // 2]:.4g} ms"
+                      + (" differs" if entry.wrong > WRONG else ""))
         for name, entry in found.items()
     )
     judged = f"{against.median:.2f} of {against.peer}" if against else ""
-    print(f"{workload.name}, {threads}: {judged} [{times}]", file=sys.stderr, flush=True)
+    print(f"{row.name}, {threads}: {judged} [{times}]", file=sys.stderr, flush=True)
 
 
-def _limits(threads: list[int]) -> dict[int, Any]:
-    from graphc.backends.llvm.ceilings import measured
-
-    return {count: measured(count) for count in threads}
-
-
-def _head(args: argparse.Namespace, limits: dict[int, Any]) -> str:
+def _head(kept: Kept) -> str:
     said = "; ".join(
         f"{count} thread{'s' * (count > 1)}: {one.flops / 1e9:.0f} GFLOP/s of multiply-adds, "
-        f"{one.bytes / 1e9:.1f} GB/s copied" for count, one in limits.items()
+        f"{one.bytes / 1e9:.1f} GB/s copied" for count, one in sorted(kept.limits.items())
     )
+    rounds = sorted({len(entry.seconds) for found in kept.rows.values()
+                     for entry in found.values() if entry.seconds})
+    many = "-".join(map(str, dict.fromkeys((rounds[0], rounds[-1])))) if rounds else "0"
     return (
         "# graphc against its peers, on a CPU\n\n"
         f"`python benchmarks/suite`, {time.strftime('%Y-%m-%d %H:%M')}. {fingerprint()}.\n\n"
         f"Limits measured in the same run: {said}.\n\n"
         "Milliseconds of a call, float32: medians over fresh processes of the median of each "
-        f"({args.rounds} rounds, interleaved). A ratio above 1: graphc is faster than the best "
-        "peer; in bold where the whole 95% interval is below 0.95. \"differs\": values more than "
-        "1% from PyTorch's.\n"
+        f"({many} rounds, interleaved), in brackets the interval that has 95% of resampled rounds. "
+        "A ratio above 1: graphc is faster than the best peer; in bold where the whole 95% "
+        "interval is below 0.95. Memory: the processes' peak, with all that they imported. "
+        "\"differs\": values more than 1% from PyTorch's.\n"
     )
 
 

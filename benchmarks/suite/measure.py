@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ from worker import HERE, ROOT, Worker
 from workloads import Workload
 
 TURNS = 4  # of each process in a round
+TIMED_STARTS = 3  # rounds whose first calls are measured: with empty caches, then with full ones
 
 
 @dataclass
@@ -41,6 +41,16 @@ class Found:
     def record(self) -> dict[str, Any]:
         return asdict(self)
 
+    def and_(self, other: Found) -> Found:
+        """With the rounds of another time."""
+        return Found(
+            self.seconds + other.seconds,
+            other.cold if self.cold is None else self.cold,
+            other.cold_started if self.cold_started is None else self.cold_started,
+            self.warm + other.warm, self.started + other.started, max(self.bytes, other.bytes),
+            self.failed or other.failed, max(self.wrong, other.wrong),
+        )
+
 
 def installed(wanted: list[str] | None) -> list[str]:
     """The engines that can be imported here, ours last; those asked for must be there."""
@@ -58,57 +68,72 @@ def installed(wanted: list[str] | None) -> list[str]:
     ]
 
 
+def taking(row: Workload, engines: list[str]) -> list[str]:
+    """Those that have a row's work."""
+    return [name for name in engines if ENGINES[name].takes(row)]
+
+
 def measure(
-    row: Workload, engines: list[str], threads: int, rounds: int, seconds: float
+    row: Workload, engines: list[str], threads: int, rounds: int, seconds: float, limit: float
 ) -> dict[str, Found]:
-    """By engine; `seconds`: of each process's turns together, in a round."""
-    engines = [name for name in engines if ENGINES[name].takes(row)]
+    """By engine; `seconds`: of each process's turns together, in a round. An engine that takes more
+    than `limit` seconds for an answer (starting and compiling are the first one's) has failed."""
+    engines = taking(row, engines)
     found = {name: Found() for name in engines}
     with tempfile.TemporaryDirectory(prefix="graphc-suite-") as folder:
         files = Path(folder)
         if importlib.util.find_spec("torch") is not None and set(engines) - {OURS, EAGER}:
-            problem = _files(row, files)
+            problem = _files(row, files, limit)
             for name in ("onnxruntime", "openvino"):
                 if problem and name in found:
                     found[name].failed = problem
         for name in engines:
             (files / name).mkdir()
         for number in range(rounds):
-            _round(row, threads, number, seconds, files, found)
+            _round(row, threads, number, seconds, limit, files, found)
     return found
 
 
-def _files(row: Workload, folder: Path) -> str:
+def _files(row: Workload, folder: Path, limit: float) -> str:
     """What went wrong with the export; "" if nothing did."""
     path = f"{ROOT}:{ROOT / 'benchmarks'}:{HERE}"
-    done = subprocess.run(
-        [sys.executable, str(HERE / "files.py"), row.name, str(folder)], text=True,
-        capture_output=True, env={**os.environ, "PYTHONPATH": path},
-    )
+    try:
+        done = subprocess.run(
+            [sys.executable, str(HERE / "files.py"), row.name, str(folder)], text=True,
+            capture_output=True, env={**os.environ, "PYTHONPATH": path}, timeout=limit,
+        )
+    except subprocess.TimeoutExpired:
+        return f"not exported in {limit:g} s"
     exported = not row.exports or (folder / "model.onnx").exists()
     return "" if exported else f"not exported: {done.stderr.strip()[-200:]}"
 
 
 def _round(
-    row: Workload, threads: int, number: int, seconds: float, files: Path,
+    row: Workload, threads: int, number: int, seconds: float, limit: float, files: Path,
     found: dict[str, Found],
 ) -> None:
     values: dict[str, list[float]] = {}
     spent: dict[str, list[float]] = {}
     with ExitStack() as closing:
-        workers = {}
-        for name in _turned(list(found), number):
-            if found[name].failed:
-                continue
-            worker = Worker(name, row.name, threads, files / name, files)
-            closing.callback(worker.close)
-            workers[name] = worker
+        workers: dict[str, Worker] = {}
+
+        def start(name: str) -> None:
+            workers[name] = Worker(name, row.name, threads, files / name, files, limit)
+            closing.callback(workers[name].close)
+
+        names = [name for name in _turned(list(found), number) if not found[name].failed]
+        if number >= TIMED_STARTS:  # they may get in each other's way
+            for name in names:
+                start(name)
+        for name in names:
+            if number < TIMED_STARTS:
+                start(name)
             with _excused(found[name]):
-                answer = worker.ask("first")
+                answer = workers[name].ask("first")
                 values[name] = answer["values"]
-                _first(found[name], answer["seconds"], worker.since_start(), number)
+                _first(found[name], answer["seconds"], workers[name].since_start(), number)
         for turn in range(TURNS):
-            for name in _turned(list(workers), turn):
+            for name in _turned(names, turn):
                 if found[name].failed:
                     continue
                 with _excused(found[name]):
@@ -128,7 +153,7 @@ def _round(
 def _first(entry: Found, seconds: float, started: float, number: int) -> None:
     if number == 0:
         entry.cold, entry.cold_started = seconds, started
-    else:
+    elif number < TIMED_STARTS:
         entry.warm.append(seconds)
         entry.started.append(started)
 
@@ -186,17 +211,26 @@ def ratio(found: dict[str, Found]) -> Ratio | None:
         name: entry.seconds for name, entry in found.items()
         if name not in (OURS, EAGER) and entry.seconds and not entry.failed
     }
-    if ours is None or not ours.seconds or not peers:
+    if ours is None or not ours.seconds or ours.failed or not peers:
         return None
     best = min(peers, key=lambda name: float(np.median(peers[name])))
     theirs, mine = np.array(peers[best]), np.array(ours.seconds)
-    drawn = sorted(_resampled(theirs, mine))
-    return Ratio(best, float(np.median(theirs) / np.median(mine)),
-                 drawn[int(0.025 * len(drawn))], drawn[int(0.975 * len(drawn))])
+    low, high = interval(np.divide(*map(_resampled, (theirs, mine), (0, 1))))
+    return Ratio(best, float(np.median(theirs) / np.median(mine)), low, high)
 
 
-def _resampled(theirs: np.ndarray, mine: np.ndarray) -> Iterator[float]:
-    rng = np.random.default_rng(0)
-    for _ in range(2000):
-        yield float(np.median(rng.choice(theirs, len(theirs)))
-                    / np.median(rng.choice(mine, len(mine))))
+def interval(medians: np.ndarray) -> tuple[float, float]:
+    """That has 95% of them."""
+    low, high = np.quantile(medians, (0.025, 0.975))
+    return float(low), float(high)
+
+
+def interval_of(seconds: list[float]) -> tuple[float, float]:
+    """Of the median of the rounds: that which has 95% of resamples."""
+    return interval(_resampled(np.array(seconds), 0))
+
+
+def _resampled(seconds: np.ndarray, seed: int) -> np.ndarray:
+    """Medians of as many of them as there are, drawn with repetition."""
+    drawn = np.random.default_rng(seed).choice(seconds, (2000, len(seconds)))
+    return np.asarray(np.median(drawn, 1))

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from engines import EAGER, OURS
-from measure import Found, Ratio, ratio
+from measure import Found, Ratio, interval_of, ratio
 from workloads import FAMILIES, Workload
 
+WRONG = 1e-2  # of the largest number: values beyond are not the same
 SHORT = 0.95  # a row falls short when its whole interval is below
 AIMS = {"training": 1.5, "inference": 1.15, "kernel": 1.4}  # geometric means asked for
 
@@ -51,17 +52,18 @@ def _section(family: str, untuned: bool, rows: list[Row], limits: dict[int, Any]
     engines += [name for name in (EAGER, OURS) if any(name in r[2] for r in rows)]
     lines = ["", f"### {family}" + (", shapes that nobody tuned on" if untuned else ""), ""]
     lines.append("| | threads | " + " | ".join(engines) + " | best peer / graphc (95%) | of the "
-                 "limit | first call, cold; warm, s | peak, MB |")
-    lines.append("|---" * (len(engines) + 6) + "|")
+                     "limit | first call, cold; warm, s | from the start, cold; warm, s "
+                 "| peak, MB (torch) |")
+    lines.append("|---" * (len(engines) + 7) + "|")
     ratios: dict[int, list[float]] = {}
     for row, threads, found in rows:
         against = ratio(found)
         if against is not None:
             ratios.setdefault(threads, []).append(against.median)
-        cells = [_time(found.get(name)) for name in engines]
+        cells = [_time(found.get(name), name == OURS) for name in engines]
         lines.append(f"| {row.name} | {threads} | " + " | ".join(cells) + " | "
                      + " | ".join([_ratio(against), _share(row, found, limits.get(threads)),
-                                   _first(found), _memory(found)]) + " |")
+                                   *_first(found.get(OURS)), _memory(found)]) + " |")
     for threads, values in sorted(ratios.items()):
         mean = math.exp(sum(map(math.log, values)) / len(values))
         lines += ["", f"Geometric mean, {threads} thread{'s' * (threads > 1)}: {mean:.2f} "
@@ -69,15 +71,22 @@ def _section(family: str, untuned: bool, rows: list[Row], limits: dict[int, Any]
     return lines
 
 
-def _time(entry: Found | None) -> str:
+def _time(entry: Found | None, whole: bool) -> str:
+    """Milliseconds; `whole`: with their interval."""
     if entry is None:
         return ""
     if entry.failed or not entry.seconds:
         return "failed"
     ordered = sorted(entry.seconds)
-    middle = ordered[len(ordered) // 2] * 1e3
-    wrong = " (differs)" if entry.wrong > 1e-2 else ""
-    return (f"{middle:.3g}" if middle < 100 else f"{middle:.0f}") + wrong
+    text = _digits(ordered[len(ordered) // 2] * 1e3)
+    if whole and len(ordered) > 1:
+        low, high = (_digits(each * 1e3) for each in interval_of(ordered))
+        text += f" ({low}-{high})"
+    return text + (" (differs)" if entry.wrong > WRONG else "")
+
+
+def _digits(number: float) -> str:
+    return f"{number:.3g}" if number < 100 else f"{number:.0f}"
 
 
 def _ratio(against: Ratio | None) -> str:
@@ -99,17 +108,25 @@ def _share(row: Workload, found: dict[str, Found], limits: Any) -> str:
     return ", ".join(parts)
 
 
-def _first(found: dict[str, Found]) -> str:
-    ours = found.get(OURS)
+def _first(ours: Found | None) -> tuple[str, str]:
+    """The first call, and the whole of a process up to its result."""
     if ours is None or ours.cold is None:
-        return ""
-    warm = f"; {sorted(ours.warm)[len(ours.warm) // 2]:.2f}" if ours.warm else ""
-    return f"{ours.cold:.2f}{warm}"
+        return "", ""
+    pairs = (ours.cold, ours.warm), (ours.cold_started, ours.started)
+    first, whole = (
+        f"{cold or 0.0:.2f}" + (f"; {sorted(warm)[len(warm) // 2]:.2f}" if warm else "")
+        for cold, warm in pairs
+    )
+    return first, whole
 
 
 def _memory(found: dict[str, Found]) -> str:
-    ours = found.get(OURS)
-    return "" if ours is None else f"{ours.bytes / 1e6:.0f}"
+    ours, torch = found.get(OURS), found.get("torch")
+    if ours is None or not ours.bytes:
+        return ""
+    return f"{ours.bytes / 1e6:.0f}" + (
+        f" ({torch.bytes / 1e6:.0f})" if torch is not None and torch.bytes else ""
+    )
 
 
 def plot(rows: list[Row], path: Path) -> None:

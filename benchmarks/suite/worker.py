@@ -1,6 +1,6 @@
 """One engine with one workload in a process of its own, which is asked over pipes.
 
-    worker = Worker("graphc", "softmax 4096x1024", threads=1, cache=folder, files=folder)
+    worker = Worker("graphc", "softmax 4096x1024", 1, cache=folder, files=folder, limit=60)
     worker.ask("first")               {"seconds": of the call, "values": a few of its numbers}
     worker.ask("sample", seconds=0.2) {"seconds": [of one call, ...]}
     worker.ask("memory")              {"bytes": peak}
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import subprocess
 import sys
 import time
@@ -24,14 +25,18 @@ _THREADS = ("GRAPHC_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NU
 
 
 class Worker:
-    """`started`: when the process began, on time.perf_counter's clock."""
+    """`started`: when the process began, on time.perf_counter's clock. `limit`: seconds in which an
+    answer has to come."""
 
-    def __init__(self, engine: str, row: str, threads: int, cache: Path, files: Path) -> None:
+    def __init__(
+        self, engine: str, row: str, threads: int, cache: Path, files: Path, limit: float
+    ) -> None:
         environment = dict(os.environ)
         environment.update({name: str(cache / name) for name in _CACHES})
         environment.update({name: str(threads) for name in _THREADS})
         environment["PYTHONPATH"] = os.pathsep.join(map(str, (ROOT, ROOT / "benchmarks", HERE)))
         self.name = f"{engine} on {row}"
+        self._limit = limit
         self._errors = open(cache / "errors.txt", "w+")  # noqa: SIM115
         self.started = time.perf_counter()
         self._process = subprocess.Popen(
@@ -40,12 +45,14 @@ class Worker:
         )
 
     def ask(self, question: str, **arguments: Any) -> dict[str, Any]:
-        """Raises RuntimeError with the end of its errors if the process died."""
+        """Raises RuntimeError with the end of its errors if the process died, or took too long."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None and stdout is not None
         try:
             stdin.write(json.dumps([question, arguments]) + "\n")
             stdin.flush()
+            if not select.select([stdout], [], [], self._limit)[0]:
+                raise RuntimeError(f"{self.name} took more than {self._limit:g} s ({question})")
             line = stdout.readline()
         except BrokenPipeError:
             line = ""

@@ -24,21 +24,40 @@ class Form(NamedTuple):
 
     inputs: tuple[Shape, ...]
     attrs: Attrs
+    # of the gradient of a convolution's input: that input, from which the first operand's sizes
+    # follow
+    image: Shape | None = None
 
 
 def form_of(op: Op, types: Types, attrs: Attrs) -> Form | None:
     """How an operator is spelled for all sizes; None where NumPy does it."""
     make = FORMS.get(op.name)
-    if make is None or not is_large(types):
+    if make is None or not is_large(op, types, attrs):
         return None
     if any(0 in t.shape or not _computed(t) for t in types):
         return None
     return make(types, attrs)
 
 
-def is_large(types: Types) -> bool:
-    """Whether some operand has many numbers."""
-    return any(_elements(t) >= LARGE for t in types)
+def is_large(op: Op, types: Types, attrs: Attrs) -> bool:
+    """Whether there is much to do: many numbers, or products of a convolution."""
+    if any(_elements(t) >= LARGE for t in types):
+        return True
+    return op.name in _CONVOLUTIONS and _products(op, types, attrs) >= _PRODUCTS_OF_ONE * LARGE
+
+
+_PRODUCTS_OF_ONE = 64  # products that take as long as a number of what is elementwise
+_CONVOLUTIONS = frozenset({"conv", "conv_input_grad"})
+
+
+def _products(op: Op, types: Types, attrs: Attrs) -> int:
+    """About how many a convolution makes: each weight meets each place of an image that the window
+    stops at, or each of the image's gradient."""
+    image, steps = _elements(types[0]), 1
+    if op.name == "conv":
+        steps = math.prod(attrs["stride"])
+    channels: Any = types[0].shape[1]
+    return image // max(channels, 1) // steps * _elements(types[1])
 
 
 def _elements(type_: TensorType) -> int:
@@ -46,26 +65,54 @@ def _elements(type_: TensorType) -> int:
 
 
 def _computed(type_: TensorType) -> bool:
-    return type_.dtype.name in ("f32", "f64", "bool", "i64")
+    return not type_.dtype.is_complex
 
 
 def _floats(types: Types) -> bool:
-    return all(t.dtype.name in ("f32", "f64") for t in types)
+    return all(t.dtype.is_float for t in types)
+
+
+def _halves(types: Types) -> bool:
+    return any(t.dtype.is_float and t.dtype.bits == 16 for t in types)
 
 
 def _dims(**sizes: Any) -> Shape:
     return tuple(sizes.items())
 
 
-def _flat(types: Types, attrs: Attrs) -> Form | None:
-    """All of one shape, or numbers."""
-    if not _floats([t for t in types if t.dtype.name != "bool"]):
+def _flat(types: Types, attrs: Attrs, numbers: bool = False) -> Form | None:
+    """All of one shape, or numbers. `numbers`: integers as well as floats."""
+    computed = [t for t in types if t.dtype.name != "bool"]
+    if not computed or not (numbers or _floats(computed)):
         return None
     shape = max((t.shape for t in types), key=len)
     if any(t.shape not in (shape, ()) for t in types):
         return _spread(types, attrs)
     line = _dims(n=_elements(TensorType(types[0].dtype, shape)))
     return Form(tuple([line if t.shape else () for t in types]), attrs)
+
+
+def _cast(types: Types, attrs: Attrs) -> Form | None:
+    """NumPy is as fast where no half precision is about, but from floats to integers."""
+    to = attrs["dtype"]
+    if to.is_complex or not (
+        _halves(types) or (to.is_float and to.bits == 16)
+        or (types[0].dtype.is_float and to.is_integer)
+    ):
+        return None
+    return Form((_dims(n=_elements(types[0])),), attrs)
+
+
+def _exact(types: Types, attrs: Attrs) -> Form | None:
+    """NumPy is as fast where no half precision is about."""
+    return _flat(types, attrs) if _halves(types) else None
+
+
+def _clamp(types: Types, attrs: Attrs) -> Form | None:
+    """Of integers, too: NumPy makes a copy for each bound."""
+    if any(t.dtype.name == "bool" for t in types):
+        return None
+    return _flat(types, attrs, numbers=True)
 
 
 _MOST_DIMS = 4
@@ -111,11 +158,31 @@ def _along(types: Types, attrs: Attrs) -> Form | None:
     return Form((shape,), {**attrs, "dim": 1}) if shape and _floats(types) else None
 
 
-def _reduced(types: Types, attrs: Attrs) -> Form | None:
-    shape = _around(types[0].shape, attrs["dims"])
-    if shape is None or not _floats(types):
+def _running(types: Types, attrs: Attrs) -> Form | None:
+    """cumsum and cumprod. Of one row, each waits for the one before: NumPy's loop is the best."""
+    form = _along(types, attrs)
+    if form is None or (form.inputs[0][2][1] == 1 and not _halves(types)):
         return None
-    return Form((shape,), {"dims": (1,), "keepdim": False})
+    return form
+
+
+def _reduced(types: Types, attrs: Attrs) -> Form | None:
+    """Neighbouring dims that are all reduced, or all kept, are one."""
+    groups: list[tuple[bool, int]] = []  # (whether it is reduced, how many elements)
+    sizes: Any = types[0].shape
+    for d, size in enumerate(sizes):
+        if size == 1:
+            continue
+        reduced = d in attrs["dims"]
+        if groups and groups[-1][0] == reduced:
+            groups[-1] = reduced, groups[-1][1] * size
+        else:
+            groups.append((reduced, size))
+    dims = tuple([at for at, (reduced, _) in enumerate(groups) if reduced])
+    if not dims or len(groups) > _MOST_DIMS or not _floats(types):
+        return None
+    shape = tuple([(f"n{at}", size) for at, (_, size) in enumerate(groups)])
+    return Form((shape,), {"dims": dims, "keepdim": False})
 
 
 def _layer_norm(types: Types, attrs: Attrs) -> Form | None:
@@ -152,14 +219,43 @@ def _max_pool(types: Types, attrs: Attrs) -> Form | None:
     return Form(((("n", planes), ("", shape[-2]), ("", shape[-1])),), attrs)
 
 
+def _image(sizes: Sequence[Any]) -> Shape:
+    """Its channels are known; how many images there are, and how large, is not."""
+    space = [(f"s{at}", size) for at, size in enumerate(sizes[2:])]
+    return (("n", sizes[0]), ("", sizes[1]), *space)
+
+
+def _known(sizes: Sequence[Any]) -> Shape:
+    return tuple([("", size) for size in sizes])
+
+
+def _conv(types: Types, attrs: Attrs) -> Form | None:
+    x, w = types
+    if not _floats(types):
+        return None
+    return Form((_image(x.shape), _known(w.shape)), attrs)
+
+
+def _conv_input_grad(types: Types, attrs: Attrs) -> Form | None:
+    g, w = types
+    if not _floats(types):
+        return None
+    return Form((_known(g.shape), _known(w.shape)), attrs, _image(attrs["input_shape"]))
+
+
 FORMS: dict[str, Callable[[Types, Attrs], Form | None]] = {
     **dict.fromkeys(
-        "neg abs square relu exp expm1 log log1p sqrt rsqrt reciprocal sin cos tanh erf sigmoid "
-        "gelu silu softplus add sub mul div maximum minimum eq ne lt le gt ge where clamp".split(),
+        "neg abs sign square relu exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal "
+        "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc sigmoid "
+        "gelu silu softplus add sub mul div pow maximum minimum atan2 "
+        "eq ne lt le gt ge where".split(),
         _flat,
     ),
-    **dict.fromkeys("softmax log_softmax".split(), _along),
-    **dict.fromkeys("sum amax amin".split(), _reduced),
+    **dict.fromkeys("floor ceil round trunc isnan isinf isfinite logical_not".split(), _exact),
+    "cast": _cast, "clamp": _clamp,
+    **dict.fromkeys("softmax log_softmax cummax cummin".split(), _along),
+    "cumsum": _running, "cumprod": _running,
+    **dict.fromkeys("sum prod amax amin".split(), _reduced),
     "layer_norm": _layer_norm, "batch_norm": _batch_norm, "cross_entropy": _cross_entropy,
-    "max_pool": _max_pool,
+    "max_pool": _max_pool, "conv": _conv, "conv_input_grad": _conv_input_grad,
 }

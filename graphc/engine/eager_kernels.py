@@ -9,15 +9,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .. import config
 from ..ir.autodiff import vjp_program
-from ..ir.dim import DimEnv, Size
+from ..ir.dim import DimEnv, Guard, Size
 from ..ir.graph import Builder, Graph, attrs_key
-from ..ir.op import Attrs, Op
+from ..ir.op import Attrs, Op, get
 from ..ir.types import TensorType
 from . import pipeline
 from .built import Engine
@@ -26,8 +26,21 @@ from .eager_forms import Form, Shape, Types, form_of
 
 Rule = Callable[[Any, Any, Any], list[Any]]
 
-_codes: dict[Any, Any] = {}  # the Engine by what it computes; None: there is none
+_codes: dict[Any, Any] = {}  # the Code by what it computes; None: there is none
 _lock = threading.RLock()
+
+
+class _Code(NamedTuple):
+    """An Engine for all sizes of which some facts hold (an image is no smaller than a window)."""
+
+    engine: Engine
+    guards: tuple[Guard, ...]
+
+
+def _dims(form: Form) -> dict[str, int]:
+    """The sizes that the code leaves open."""
+    shapes = form.inputs if form.image is None else (*form.inputs, form.image)
+    return {name: size for shape in shapes for name, size in shape if name and size > 1}
 
 
 class _Sized:
@@ -35,9 +48,7 @@ class _Sized:
 
     def __init__(self, engine: Any, form: Form) -> None:
         self.engine = engine
-        self.dims = {
-            name: size for shape in form.inputs for name, size in shape if name and size > 1
-        }
+        self.dims = _dims(form)
 
     def run(self, arrays: list[Any]) -> list[np.ndarray]:
         _, results = self.engine.call(arrays, self.dims)
@@ -59,9 +70,7 @@ class Operator(_Sized):
         form = form_of(op, types, attrs)
         if form is None:
             return None
-        dtypes = [t.dtype for t in types]
-        key = (op.name, _pattern(form), tuple(dtypes), attrs_key(form.attrs))
-        engine = _code(key, lambda: _forward(op, form, types))
+        engine = _code(_key(op, form, types), form, lambda: _forward(op, form, types))
         return None if engine is None else cls(engine, form, results)
 
     def call(self, arrays: Sequence[np.ndarray]) -> Any:
@@ -84,14 +93,12 @@ def rule(
     found: list[Any] = []
 
     def make() -> Graph:
-        env, sized = _sized(form, types)
-        found.append(vjp_program(op, sized, form.attrs, needs, given, env))
+        env, sized, sized_attrs = _sized(form, types)
+        found.append(vjp_program(op, sized, sized_attrs, needs, given, env))
         graph: Graph = found[0].graph
         return graph
 
-    dtypes = tuple([t.dtype for t in types])
-    key = (op.name, _pattern(form), dtypes, attrs_key(form.attrs), needs, given)
-    engine = _code(key, make)
+    engine = _code((*_key(op, form, types), needs, given), form, make)
     if engine is None:
         return None
     if not found:
@@ -121,23 +128,27 @@ def _sizes(shape: Shape) -> tuple[int, ...]:
     return tuple([size for _, size in shape])
 
 
-def _pattern(form: Form) -> Any:
-    """The shapes without the sizes that the code leaves open."""
-    return tuple([
-        tuple([name if name and size > 1 else size for name, size in shape])
-        for shape in form.inputs
+def _key(op: Op, form: Form, types: Types) -> tuple[Any, ...]:
+    """Of what is computed, without the sizes that the code leaves open."""
+    attrs, shapes = form.attrs, form.inputs
+    if form.image is not None:
+        attrs = {name: value for name, value in attrs.items() if name != "input_shape"}
+        shapes = (form.image, *shapes[1:])
+    pattern = tuple([
+        tuple([name if name and size > 1 else size for name, size in shape]) for shape in shapes
     ])
+    return op.name, pattern, tuple([t.dtype for t in types]), attrs_key(attrs)
 
 
 _HINT = 7  # and odd numbers behind it: examples of sizes, of which nothing is assumed
 
 
-def _sized(form: Form, types: Types) -> tuple[DimEnv, tuple[TensorType, ...]]:
-    """The inputs' types with the open sizes as named dims."""
+def _sized(form: Form, types: Types) -> tuple[DimEnv, tuple[TensorType, ...], Attrs]:
+    """The inputs' types and the attributes with the open sizes as named dims."""
     env = DimEnv()
     known: dict[str, Size] = {}
-    found = []
-    for shape, type_ in zip(form.inputs, types, strict=True):
+
+    def named(shape: Shape) -> tuple[Size, ...]:
         sizes: list[Size] = []
         for name, size in shape:
             if not name or size == 1:
@@ -146,14 +157,21 @@ def _sized(form: Form, types: Types) -> tuple[DimEnv, tuple[TensorType, ...]]:
             if name not in known:
                 known[name] = env.new(name, _HINT + 4 * len(known))
             sizes.append(known[name])
-        found.append(TensorType(type_.dtype, tuple(sizes)))
-    return env, tuple(found)
+        return tuple(sizes)
+
+    if form.image is None:
+        found = [TensorType(t.dtype, named(s)) for s, t in zip(form.inputs, types, strict=True)]
+        return env, tuple(found), form.attrs
+    image, weight = TensorType(types[0].dtype, named(form.image)), types[1]
+    window = {name: value for name, value in form.attrs.items() if name != "input_shape"}
+    given = get("conv").infer((image, weight), window, env)
+    return env, (given, weight), {**form.attrs, "input_shape": image.shape}  # type: ignore[return-value]
 
 
 def _forward(op: Op, form: Form, types: Types) -> Graph:
-    env, sized = _sized(form, types)
+    env, sized, attrs = _sized(form, types)
     builder = Builder(env)
-    node = builder.emit(op, *[builder.input(t) for t in sized], **form.attrs)
+    node = builder.emit(op, *[builder.input(t) for t in sized], **attrs)
     single = isinstance(node.type, TensorType)
     return builder.build((node,) if single else builder.results(node), op.name)
 
@@ -168,18 +186,20 @@ def _result_shapes(op: Op, form: Form, types: Types) -> list[Shape]:
     return [tuple([("", size) for size in t.shape]) for t in results]  # type: ignore[misc]
 
 
-def _code(key: Any, make: Callable[[], Graph]) -> Any:
-    """The Engine of a graph; None where there is none that serves all sizes."""
+def _code(key: Any, form: Form, make: Callable[[], Graph]) -> Any:
+    """The Engine of a graph; None where there is none that serves such sizes."""
     found = _codes.get(key, _codes)
-    if found is not _codes:
-        return found
-    with _lock:
-        if key not in _codes:
-            _codes[key] = _built(make)
-        return _codes[key]
+    if found is _codes:
+        with _lock:
+            if key not in _codes:
+                _codes[key] = _built(make)
+            found = _codes[key]
+    if found is None or not all(guard.check(_dims(form)) for guard in found.guards):
+        return None
+    return found.engine
 
 
-def _built(make: Callable[[], Graph]) -> Any:
+def _built(make: Callable[[], Graph]) -> _Code | None:
     observer = running.observer
     with nullcontext() if observer is None else observer.unobserved():
         graph = make()
@@ -189,6 +209,6 @@ def _built(make: Callable[[], Graph]) -> Any:
             )
         except (ImportError, OSError):  # no compiler for this machine
             return None
-    if built.assumed or graph.env.guards:
+    if built.assumed:
         return None
-    return Engine.of(built)
+    return _Code(Engine.of(built), tuple(graph.env.guards))

@@ -19,12 +19,13 @@ from ..ir.dim import DimEnv
 from ..ir.dtypes import from_numpy
 from ..ir.op import Attrs, Op
 from ..ir.types import TensorType
-from .eager_forms import FORMS, LARGE, Types, is_large
+from .eager_forms import FORMS, Types, is_large
+from .eager_layouts import in_row_major
 
 # whose gradients are more than one pass of NumPy's over the numbers
 _RULES = frozenset(
     "gelu silu softplus sigmoid tanh relu softmax log_softmax layer_norm batch_norm "
-    "cross_entropy".split()
+    "cross_entropy conv conv_input_grad".split()
 )
 
 
@@ -34,22 +35,26 @@ def _kernels() -> Any:
     return importlib.import_module(".eager_kernels", __package__)
 
 
-def _wanted(op: Op, types: Types) -> bool:
-    return op.name in FORMS and is_large(types) and config.current().eager_kernels != "0"
+def _wanted(op: Op, types: Types, attrs: Attrs) -> bool:
+    return op.name in FORMS and is_large(op, types, attrs) and (
+        config.current().eager_kernels != "0"
+    )
 
 
 def prepare(op: Op, types: Types, attrs: Attrs, results: Types) -> Callable[..., Any]:
     """See Eager.prepare."""
     ready = host.prepare(op, types, attrs, results)
-    code = _kernels().Operator.of(op, types, attrs, results) if _wanted(op, types) else None
+    if not _wanted(op, types, attrs):
+        return ready
+    code = _kernels().Operator.of(op, types, attrs, results)
     if code is None:
         return ready
-    call = code.call
+    call, shape = code.call, code.results[0]
 
     def chosen(*arrays: np.ndarray) -> Any:
         for array in arrays:
             if not array.flags.c_contiguous:
-                return ready(*arrays)
+                return in_row_major(op, shape, arrays, call, ready)
         return call(arrays)
 
     if hasattr(ready, "into"):
@@ -59,16 +64,12 @@ def prepare(op: Op, types: Types, attrs: Attrs, results: Types) -> Callable[...,
 
 def run(op: Op, arrays: list[np.ndarray], attrs: Attrs) -> Any:
     """See Eager.run: the same for who knows no types."""
-    if op.name in FORMS and any(a.size >= LARGE for a in arrays) and all(
-        a.flags.c_contiguous for a in arrays
-    ):
+    if op.name in FORMS:
         types = tuple([TensorType(from_numpy(a.dtype), a.shape) for a in arrays])
-        if _wanted(op, types):
+        if _wanted(op, types, attrs):
             result = op.infer(types, attrs, DimEnv())
             results = (result,) if isinstance(result, TensorType) else result.elements
-            code = _kernels().Operator.of(op, types, attrs, results)
-            if code is not None:
-                return code.call(arrays)
+            return prepare(op, types, attrs, results)(*arrays)
     return host.run(op, arrays, attrs)
 
 
@@ -76,6 +77,6 @@ def rule(
     op: Op, types: Types, attrs: Attrs, needs: tuple[bool, ...], given: tuple[bool, ...]
 ) -> Any:
     """See Eager.rule."""
-    if op.name not in _RULES or not _wanted(op, types):
+    if op.name not in _RULES or not _wanted(op, types, attrs):
         return None
     return _kernels().rule(op, types, attrs, needs, given)

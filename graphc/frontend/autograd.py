@@ -416,8 +416,10 @@ class Pass:
             value = self.world.from_tensor(moved(self.world.to_tensor(value), place_at(variable)))
         old = variable._grad if trace is None else trace.get_grad(variable)
         if type(value) is np.ndarray and not self.create_graph and trace is None:
-            # references: the caller's variable, the parameter, and getrefcount's argument
-            accumulate(variable, value, sys.getrefcount(value) <= 3)
+            # references: the caller's variable, the parameter, and getrefcount's argument; an
+            # argument of accumulate() that is on the stack already would be another
+            alone = sys.getrefcount(value) <= 3
+            accumulate(variable, value, alone)
         elif old is None:
             variable._grad = _private(self.world.to_tensor(value), self.create_graph)
         elif self.create_graph:

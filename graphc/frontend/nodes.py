@@ -205,6 +205,11 @@ _TORCH_NAMES = {
     "batch_norm": "NativeBatchNormBackward0", "cross_entropy": "NllLossBackward0",
     "sub": "SubBackward0", "max_pool": "MaxPool2DWithIndicesBackward0",
     "as_strided": "AsStridedBackward0", "pad": "ConstantPadNdBackward0",
+    "conv_input_grad": "ConvolutionBackward0", "log1p": "Log1PBackward0",
+    "attention": "ScaledDotProductFlashAttentionForCpuBackward0",
+    "linalg_inv": "LinalgInvExBackward0", "linalg_cholesky": "LinalgCholeskyExBackward0",
+    "matrix_exp": "LinalgMatrixExpBackward0", "fft_real": "FftR2CBackward0",
+    "fft_complex": "FftC2CBackward0", "fft_inverse_real": "FftC2RBackward0",
 }
 
 

@@ -95,7 +95,8 @@ def straight_pass(output: Any, gradient: Any, keep: bool, world: Any) -> bool:
             if found[i] is not None:
                 arrived, found[i] = _fitting(node, i, found[i], world), None
                 # references: the variable here, and getrefcount's argument
-                accumulate(variable, arrived, sys.getrefcount(arrived) <= 2)
+                alone = sys.getrefcount(arrived) <= 2
+                accumulate(variable, arrived, alone)
         if further >= 0 and value is None:
             break
     return True

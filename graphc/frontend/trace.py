@@ -76,6 +76,8 @@ class Trace(OneDevice, Scoped):
         self.site: Any = None  # the call that the user's rewritten code makes
         self.existed: Callable[[Any], Any] | None = None  # told of a captured leaf's hooks
         self.hashed: Callable[[Tensor], None] | None = None  # told of a tensor that is hashed
+        # by whom an optimizer reads its state while a recording updates parameters
+        self.states: Any = None
         self.deferred: list[Callable[[], None]] = []  # done at the end of each call, not traced
         self.late = Late(self)  # the steps of schedules among these
         self.written_numbers: set[tuple[int, str]] = set()  # by the call: (id of the group, key)

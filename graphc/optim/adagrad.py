@@ -41,7 +41,7 @@ class Adagrad(PerParameter):
                 }
 
     def _update(self, group: Any, param: Tensor, grad: Tensor) -> None:
-        state = self.state[param]
+        state = self.new_state(param)
         state["step"].add_(1)
         if group["maximize"]:
             grad = -grad

@@ -8,8 +8,8 @@ recording, so that the first trace is already the steady one.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from copy import deepcopy
 from itertools import chain, count
 from typing import Any
@@ -256,30 +256,32 @@ class Optimizer:
         raise NotImplementedError
 
     def new_state(
-        self, param: Tensor, store: Any = None, **makers: Callable[[], Any]
-    ) -> dict[str, Any]:
+        self, param: Tensor, store: str = "state", **makers: Callable[[], Any]
+    ) -> Any:
         """The parameter's state, with what is missing made for real (also under a trace, unless
-        the parameter itself is made there)."""
-        state: dict[str, Any] = (self.state if store is None else store)[param]
+        the parameter itself is made there). `store`: the attribute that has it."""
+        trace = local.trace
+        if trace is not None and trace.states is not None:
+            return trace.states.new(self, param, store, makers)
+        state: dict[str, Any] = getattr(self, store)[param]
         missing = {key: make for key, make in makers.items() if key not in state}
         if not missing:
             return state
-        trace = local.trace
         if trace is None or param._trace is trace:
             for key, make in missing.items():
                 state[key] = make()
             return state
-        with trace.suspended(), no_grad():
+        with made_for_real(trace, param, state, missing):
             for key, make in missing.items():
                 state[key] = make()
-        trace.names.state(param, state)
-
-        def undo() -> None:
-            for key in missing:
-                state.pop(key, None)
-
-        trace.on_rollback(undo)
         return state
+
+    def has_state(self, param: Tensor, store: str) -> bool:
+        """Whether a store has a state of the parameter's."""
+        trace = local.trace
+        if trace is not None and trace.states is not None:
+            return bool(trace.states.has(self, param, store))
+        return param in getattr(self, store)
 
     # --- state dict ---------------------------------------------------------------------
 
@@ -406,6 +408,22 @@ def _like_param(param: Tensor, value: Any, name: str) -> Any:
         return value
     value = value.to(param.device)
     return value.to(param.dtype) if param.is_floating_point() else value
+
+
+@contextmanager
+def made_for_real(
+    trace: Any, param: Tensor, state: dict[str, Any], missing: Iterable[str]
+) -> Iterator[None]:
+    """Around the making of a parameter's state, which a trace that fails takes back."""
+    with trace.suspended(), no_grad():
+        yield
+    trace.names.state(param, state)
+
+    def undo() -> None:
+        for key in missing:
+            state.pop(key, None)
+
+    trace.on_rollback(undo)
 
 
 def run_closure(closure: Callable[[], Any] | None) -> Any:

@@ -23,9 +23,19 @@ class PerParameter(Optimizer):
         if local.trace is None and self._counts is not None and whole_step(self, self._counts):
             return loss
         for group in self.param_groups:
+            if recorded(self, group):
+                continue
             for param, grad in with_grad(group):
                 self._update(group, param, grad)
         return loss
 
     def _update(self, group: Any, param: Tensor, grad: Tensor) -> None:
+        """One update. It looks at nothing but `param`, `grad`, options of `group` and what
+        `new_state` and `has_state` give: who records it need not watch each line."""
         raise NotImplementedError
+
+
+def recorded(optimizer: PerParameter, group: Any) -> bool:
+    """Update a group's parameters where a recording does so by itself, which looks at what is read
+    instead of at the lines that read it (engine/capture/optimizers.py). False: nothing was done."""
+    return False

@@ -47,7 +47,7 @@ class SGD(PerParameter):
         if group["weight_decay"] != 0:
             grad = grad.add(param, alpha=group["weight_decay"])
         if group["momentum"] != 0:
-            momentum, state = group["momentum"], self.state[param]
+            momentum, state = group["momentum"], self.new_state(param)
             buffer, kept = state.get("momentum_buffer"), 1
             if group["dampening"] != 0:
                 kept = self._undamped(group, param, buffer is None)
@@ -66,11 +66,9 @@ class SGD(PerParameter):
     def _undamped(self, group: Any, param: Tensor, first: bool) -> Any:
         """The share of the gradient that enters the buffer; all of it in the first step."""
         share = 1 - group["dampening"]
-        if local.trace is None or not (first or param in self._begun):
+        if local.trace is None or not (first or self.has_state(param, "_begun")):
             return share
-        flags = self.new_state(
-            param, self._begun, begun=lambda: T.zeros((), dtype=param.dtype)
-        )
+        flags = self.new_state(param, "_begun", begun=lambda: T.zeros((), dtype=param.dtype))
         result = T.where(flags["begun"] > 0, share, 1.0).to(param.dtype)
         flags["begun"].fill_(1)
         return result

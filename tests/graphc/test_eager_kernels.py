@@ -16,7 +16,6 @@ F = torch.nn.functional
 def low(monkeypatch):
     """Compiled code from a hundred elements on, and none known yet; gives a way back to NumPy."""
     monkeypatch.setattr(eager_forms, "LARGE", 100)
-    monkeypatch.setattr(eager_mode, "LARGE", 100)
 
     def forget(wanted=True):
         eager._signatures.clear()
@@ -51,9 +50,36 @@ CASES = {
     "outer": (lambda x, y: x - y, (20, 1), (1, 30)), "number": (lambda x: 2.0 * x, (20, 30)),
     "where": (lambda x, y: torch.where(x > y, x, y), (20, 30), (20, 30)),
     "clamp": (lambda x: x.clamp(-1, 0.5), (20, 30)), "turned": (lambda x: F.gelu(x.t()), (20, 30)),
+    "turned twice": (lambda x, y: x.permute(2, 0, 1) * y.permute(2, 0, 1), (5, 6, 7), (5, 6, 7)),
+    "turned and not": (lambda x, y: x.t() * y, (20, 30), (30, 20)),
+    "turned and a line": (lambda x, y: x.t() * y, (20, 30), (20,)),
+    "gaps": (lambda x: F.silu(x[:, 2:21]), (20, 30)),
+    "steps": (lambda x: x[::2, 1::3] + 1, (30, 40)), "turned gaps": (
+        lambda x: x.t()[3:, ::2].exp(), (20, 40)),
+    "expanded": (lambda x, y: x.expand(20, 30) + y, (1, 30), (20, 30)),
+    "turned rows": (lambda x: F.softmax(x.t(), 1), (20, 30)),
+    "turned sums": (lambda x: x.permute(1, 2, 0).sum((0, 2)), (5, 6, 7)),
+    "several dims": (lambda x: x.sum((0, 2, 3)), (4, 6, 3, 5)),
+    "dims of size 1": (lambda x: x.sum((1, 2), keepdim=True), (40, 1, 30)),
+    "pow": (lambda x: x.abs() ** 2.5, (20, 30)), "cumsum": (lambda x: x.cumsum(1), (20, 30)),
+    "cumsum of columns": (lambda x: x.cumsum(0), (20, 30)), "sign": (torch.sign, (20, 30)),
+    "prod": (lambda x: (1 + x / 100).prod(1), (20, 30)),
+    "conv1d": (lambda x, w: F.conv1d(x, w, padding=2, dilation=2), (3, 4, 30), (6, 4, 3)),
+    "conv2d": (lambda x, w, b: F.conv2d(x, w, b, stride=2, padding=1),
+               (2, 4, 9, 11), (6, 4, 3, 3), (6,)),
+    "conv of groups": (lambda x, w: F.conv2d(x, w, groups=2), (3, 4, 7, 8), (6, 2, 3, 2)),
+    "conv of planes": (lambda x, w: F.conv2d(x, w, padding=1, groups=6), (2, 6, 8, 9),
+                       (6, 1, 3, 3)),
+    "conv3d": (lambda x, w: F.conv3d(x, w, padding=1), (2, 3, 5, 6, 7), (4, 3, 3, 3, 3)),
+    "conv turned": (lambda x, w: F.conv2d(x.permute(0, 3, 1, 2), w), (2, 9, 10, 4), (6, 4, 3, 3)),
+    "transposed": (lambda x, w, b: F.conv_transpose2d(x, w, b, stride=2, padding=1,
+                                                      output_padding=1),
+                   (2, 4, 6, 7), (4, 5, 3, 3), (5,)),
+    "transposed1d": (lambda x, w: F.conv_transpose1d(x, w, stride=3, groups=2), (3, 4, 20),
+                     (4, 3, 5)),
 }
 # each operation rounds by itself, in one order
-EXACT = frozenset("relu amax max_pool column line outer number where clamp".split())
+EXACT = frozenset("relu amax max_pool column line outer number where clamp sign steps".split())
 
 
 def outcome(function, shapes):
@@ -112,11 +138,74 @@ def test_errors_and_empty_tensors(low):
     assert torch.sum(torch.randn(0, 300), 0).tolist() == [0.0] * 300
 
 
-def test_integers_and_halves_stay_with_numpy(low):
+def test_arithmetic_of_integers_stays_with_numpy(low):
     before = len(eager_kernels._codes)
     _ = torch.arange(600) + torch.arange(600), torch.arange(600).sum()
-    assert F.softmax(torch.randn(20, 30).half(), 1).dtype is torch.float16
     assert len(eager_kernels._codes) == before
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_halves_round_where_they_did(dtype, low):
+    dtype = getattr(torch, dtype)
+    torch.manual_seed(0)
+    x, y = torch.randn(20, 30).to(dtype), torch.randn(20, 30).to(dtype)
+    w = torch.ones(30).to(dtype)
+    functions = [
+        lambda: x + y, lambda: x * 0.3, lambda: x.exp(), lambda: x.abs().sqrt(), lambda: x.sum(),
+        lambda: x.sum(1), lambda: x.sum(0), lambda: x.mean(), lambda: F.softmax(x, 1),
+        lambda: F.layer_norm(x, (30,), w, w), lambda: F.gelu(x), lambda: x.float(), lambda: x > y,
+        lambda: x.amax(1), lambda: torch.where(x > 0, x, y), lambda: x.t() * y.t(),
+        lambda: x.long(), lambda: x.round(), lambda: x.isnan(), lambda: x.cumsum(1),
+        lambda: F.conv1d(x[None], w.view(1, 30)[:, :20, None].repeat(4, 1, 1)),
+    ]
+    found = [f() for f in functions]
+    assert eager_kernels._codes
+    low(wanted=False)
+    for a, f in zip(found, functions, strict=True):
+        b = f()
+        assert a.dtype is b.dtype and a.stride() == b.stride()
+        away = 2**-8 if dtype is torch.bfloat16 else 2**-11  # of one rounding, never of two
+        np.testing.assert_allclose(
+            a.double().numpy(), b.double().numpy(), rtol=2.1 * away, atol=1e-6
+        )
+
+
+@pytest.mark.parametrize("to", ["uint8", "int32", "int64", "float16", "bfloat16", "bool"])
+def test_casts(to, low):
+    values = [0.0, -0.0, 1.5, -1.5, 300.7, -3e9, 1e20, float("nan"), float("inf"), 1e-41, 65520.0]
+    x = torch.tensor(values * 20)
+    many, few = x.to(getattr(torch, to)), x[:11].to(getattr(torch, to))
+    np.testing.assert_array_equal(many.double().numpy(), np.tile(few.double().numpy(), 20))
+
+
+def test_small_images_stay_with_numpy_and_no_window_fits_outside(low):
+    before = len(eager_kernels._codes)
+    F.conv2d(torch.randn(1, 1, 5, 5), torch.randn(1, 1, 3, 3))
+    assert len(eager_kernels._codes) == before
+    x, w = torch.randn(1, 4, 6, 40), torch.randn(6, 4, 3, 3)
+    assert F.conv2d(x, w).shape == (1, 6, 4, 38)
+    with pytest.raises(RuntimeError, match="size"):
+        F.conv2d(x[:, :, :2], w)
+
+
+def test_one_code_serves_all_images_of_a_convolution(low):
+    w = torch.randn(6, 4, 3, 3)
+    made = []
+    for shape in ((2, 4, 9, 11), (3, 4, 20, 6), (5, 4, 7, 7)):
+        x = torch.randn(*shape)
+        low()
+        many = F.conv2d(x, w, stride=2, padding=1)
+        made.append(len(eager_kernels._codes))
+        wanted = torch.cat([_slowly(x[i : i + 1], w) for i in range(len(x))])
+        np.testing.assert_allclose(many.numpy(), wanted.numpy(), rtol=1e-4, atol=1e-5)
+    assert made[0] == made[-1]
+
+
+def _slowly(x, w):
+    """The same convolution as a product of windows."""
+    columns = F.unfold(x.double(), 3, padding=1, stride=2)
+    sizes = [(n - 1) // 2 + 1 for n in x.shape[2:]]
+    return (w.double().flatten(1) @ columns[0]).view(1, -1, *sizes).float()
 
 
 def test_the_switch(low, monkeypatch):

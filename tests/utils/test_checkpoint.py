@@ -125,3 +125,18 @@ def test_errors() -> None:
         ours.checkpoint(lambda a: a.sin(), x)
     with pytest.raises(ValueError, match="Unexpected keyword"):
         ours.checkpoint(lambda a: a.sin(), x, use_reentrant=True, scale=2)
+
+
+def test_a_compiled_module_inside() -> None:
+    """The hooks are for what each operator of the first run saves, and of the second."""
+    results = []
+    for compiled in (False, True):
+        graphc.manual_seed(2)
+        model: Any = network(graphc)
+        run = graphc.compile(model, fullgraph=True) if compiled else model
+        for inside in (True, False, True, True, False):
+            x = graphc.tensor(X, requires_grad=True)
+            y = ours.checkpoint(run, x, use_reentrant=False) if inside else run(x)
+            y.pow(2).sum().backward()
+        results.append(arrays(graphc, model, x, y))
+    same(results[1], results[0])

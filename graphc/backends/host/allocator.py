@@ -19,6 +19,7 @@ import numpy as np
 
 ALIGNMENT = 64
 LARGE = 1 << 22  # from here on memory is mapped by itself, in huge pages where there are any
+IDLE = 256  # large blocks handed out since one came back: a step of a program takes fewer
 
 Array = np.ndarray[Any, Any]
 _BYTE = np.dtype(np.uint8)
@@ -46,12 +47,16 @@ class _Block(np.ndarray[Any, Any]):
 
 
 class Allocator:
-    """Hands out arrays; keeps at most `limit` bytes of unused memory."""
+    """Hands out arrays; keeps at most `limit` bytes of unused memory. Where a large block has to be
+    made, large ones that have long lain unused make room for it: what sizes that vary leave behind
+    would otherwise add up."""
 
     def __init__(self, limit: int = 1 << 30) -> None:
         self.limit = limit
         self.kept = 0  # bytes on the shelves
         self._shelves: dict[int, list[Allocation]] = {}
+        self._returned: dict[int, list[int]] = {}  # large ones: when each block came back
+        self._taken = 0  # large blocks handed out so far: the clock of _returned
         # Re-entrant: a collection inside the lock may run __del__ and come back here.
         self._lock = threading.RLock()
 
@@ -70,6 +75,7 @@ class Allocator:
         """Gives all unused memory back to the system."""
         with self._lock:
             self._shelves.clear()
+            self._returned.clear()
             self.kept = 0
 
     def after_fork(self) -> None:
@@ -79,6 +85,12 @@ class Allocator:
     def _take(self, size: int) -> Allocation:
         with self._lock:
             shelf = self._shelves.get(size)
+            if size >= LARGE:
+                self._taken += 1
+                if shelf:
+                    self._returned[size].pop()
+                else:
+                    self._make_room(size)
             if shelf:
                 self.kept -= size
                 return shelf.pop()
@@ -90,6 +102,21 @@ class Allocator:
             if self.kept + size <= self.limit:
                 self.kept += size
                 self._shelves.setdefault(size, []).append(memory)
+                if size >= LARGE:
+                    self._returned.setdefault(size, []).append(self._taken)
+
+    def _make_room(self, size: int) -> None:
+        """Give so many bytes of blocks back to the system, if they are older than IDLE."""
+        while size > 0:
+            # a shelf is a stack: its oldest block is its first
+            ages = [(returned[0], large) for large, returned in self._returned.items() if returned]
+            when, large = min(ages, default=(self._taken, 0))
+            if self._taken - when <= IDLE:
+                return
+            self._returned[large].pop(0)
+            self._shelves[large].pop(0)
+            self.kept -= large
+            size -= large
 
 
 _shared = Allocator()

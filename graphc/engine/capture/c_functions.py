@@ -27,6 +27,7 @@ from . import (
     library,
     numpy_calls,
     operators,
+    optimizers,
     outside,
     type_rules,
 )
@@ -466,5 +467,5 @@ RULES: dict[str, Rule] = {
     **library.RULES, **outside.RULES,
 }
 PYTHON: dict[str, Rule] = {
-    **library.PYTHON, **copying.PYTHON, **outside.PYTHON,
+    **library.PYTHON, **copying.PYTHON, **optimizers.PYTHON, **outside.PYTHON,
 }

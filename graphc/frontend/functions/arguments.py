@@ -194,6 +194,26 @@ def named(result: Tensor, name: str) -> Tensor:
     return result
 
 
+def recorded_as(name: str) -> Callable[[F], F]:
+    """Let what a function of several operators gives (the first of several results) have torch's
+    `name` for its grad_fn."""
+    kind = named_class(name)
+
+    def decorate(function: F) -> F:
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            found = function(*args, **kwargs)
+            result = found[0] if isinstance(found, tuple) else found
+            node = result._node
+            if isinstance(node, OpNode) and not (args and result is args[0]):
+                node.__class__ = kind
+            return found
+
+        return cast(F, wrapper)
+
+    return decorate
+
+
 def variadic(name: str) -> Callable[[F], F]:
     """Let a function of (input, *values) also take the values by keyword: reshape(x, shape=s)."""
 

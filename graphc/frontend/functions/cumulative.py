@@ -12,7 +12,7 @@ from ..errors import located
 from ..tensor import Tensor
 from . import pointwise as P
 from . import return_types
-from .arguments import check_dtype, numpy_names, shape, with_out, wrap_dim
+from .arguments import check_dtype, numpy_names, recorded_as, shape, with_out, wrap_dim
 from .joining import cat, stack, triangle_mask
 from .parts import slice_dim, unbind
 from .pointwise_composed import complex_logaddexp
@@ -74,6 +74,7 @@ def _complex_logcumsumexp(x: Tensor, dim: int) -> Tensor:
 
 @with_out
 @numpy_names
+@recorded_as("LogcumsumexpBackward0")
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """log of the running sum of exp along `dim`: each place scaled by its running maximum."""
     along = wrap_dim(dim, input.ndim)

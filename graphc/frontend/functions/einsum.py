@@ -11,12 +11,13 @@ from ..dispatch import apply
 from ..errors import kind_name, located
 from ..tensor import Tensor
 from . import pointwise as P
-from .arguments import environment, shape
+from .arguments import environment, recorded_as, shape
 from .linalg_basic import dot_general
 
 Labels = tuple[str, ...]
 
 
+@recorded_as("ViewBackward0")
 def einsum(equation: Any, *operands: Any) -> Tensor:
     """Sums of products named by labels: einsum("bij,bjk->bik", x, y)."""
     if not isinstance(equation, str):

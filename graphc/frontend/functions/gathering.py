@@ -20,6 +20,7 @@ from .arguments import (
     environment,
     fitting,
     public_size,
+    recorded_as,
     shape,
     with_out,
     wrap_dim,
@@ -127,6 +128,7 @@ def scatter(
 
 @with_out
 @owns_result
+@recorded_as("ScatterAddBackward0")
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """A copy with src added at `index` along `dim`."""
     return _scatter("scatter_add", input, dim, index, src, "add")
@@ -188,6 +190,7 @@ def _vector(name: str, index: Any) -> Tensor:
 
 @with_out
 @owns_result
+@recorded_as("IndexSelectBackward0")
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices of `dim` at the positions of a vector."""
     along = wrap_dim(dim, input.ndim)
@@ -254,6 +257,7 @@ def _same_slices(name: str, x: Tensor, dim: int, source: Tensor) -> None:
 
 @with_out
 @owns_result
+@recorded_as("IndexAddBackward0")
 def index_add(
     input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1
 ) -> Tensor:
@@ -265,6 +269,7 @@ def index_add(
 
 @with_out
 @owns_result
+@recorded_as("IndexCopyBackward0")
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """A copy with source written at the positions of `index`."""
     return _index_write("index_copy", input, dim, index, source, False)
@@ -272,6 +277,7 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
 
 @with_out
 @owns_result
+@recorded_as("IndexFillBackward0")
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """A copy with a number written at the positions of `index`."""
     if isinstance(value, Tensor):
@@ -346,6 +352,7 @@ def _mask(name: str, mask: Any) -> Tensor:
     return mask
 
 
+@recorded_as("MaskedFillBackward0")
 def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     """value where mask is True."""
     if isinstance(value, Tensor):
@@ -366,6 +373,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
 
 
 @with_out
+@recorded_as("MaskedSelectBackward0")
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """The elements where mask is True, 1-d."""
     truth = concrete(_mask("masked_select", mask), "masked_select()", _CURE)
@@ -378,6 +386,7 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     return take(x, places, 0)
 
 
+@recorded_as("MaskedScatterBackward0")
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """A copy with the next elements of source where mask is True."""
     if source.dtype is not input.dtype:

@@ -26,7 +26,7 @@ from ..recalled import note, recall
 from ..tensor import Tensor, concrete
 from ..transfer import moved
 from ..values import Eager
-from .arguments import environment, fitting, shape
+from .arguments import environment, fitting, named, shape
 from .creation import tensor
 from .dtype_names import TYPE_NAMES
 from .parts import drop_dim, slice_dim
@@ -55,7 +55,8 @@ class Selection:
             raise IndexError(located(
                 f"index {place} is out of bounds for dimension {original} with size {size}"
             ))
-        self.view = drop_dim(slice_dim(self.view, self.dim, start, start + 1), self.dim)
+        part = slice_dim(self.view, self.dim, start, start + 1)
+        self.view = named(drop_dim(part, self.dim), "SelectBackward0")
 
     def slice(self, index: slice) -> None:
         size = shape(self.view)[self.dim]
@@ -336,7 +337,10 @@ def getitem(self: Tensor, index: Any) -> Tensor:
     if not selection.tensors:
         result = selection.view
         if result is self:
-            result = apply(ops.reshape, self, shape=shape(self))
+            result = named(
+                apply(ops.reshape, self, shape=shape(self)),
+                "AliasBackward0" if index is Ellipsis else "SliceBackward0",
+            )
         if key is not None:
             note(key, self, result)
         return result

@@ -28,6 +28,7 @@ from . import (
     joining,
     linalg_basic,
     pointwise,
+    pointwise_combined,
     pointwise_composed,
 )
 from .arguments import fitting, shape
@@ -174,7 +175,10 @@ def methods() -> dict[str, Callable[..., Any]]:
     """name_ -> method, for every function that has one."""
     table: dict[str, Callable[..., Any]] = {}
     for name in ARITHMETIC:
-        function = getattr(pointwise, name, None) or getattr(pointwise_composed, name)
+        function = next(
+            getattr(file, name)
+            for file in (pointwise, pointwise_combined, pointwise_composed) if hasattr(file, name)
+        )
         table[f"{name}_"] = _written(function, True)
     for name, op in _DIRECT.items():
         table[f"{name}_"] = _arithmetic(op, table[f"{name}_"])

@@ -13,7 +13,17 @@ from ..errors import kind_name, located
 from ..ownership import owns_result
 from ..replayed import replayed
 from ..tensor import Tensor
-from .arguments import as_sequence, environment, shape, variadic, with_out, wrap_dim, wrap_dims
+from .arguments import (
+    as_sequence,
+    environment,
+    named,
+    recorded_as,
+    shape,
+    variadic,
+    with_out,
+    wrap_dim,
+    wrap_dims,
+)
 from .parts import slice_dim
 from .shape import transpose, unsqueeze
 from .zero_gradient import flat_in
@@ -71,6 +81,7 @@ concat = concatenate = cat
 
 @replayed
 @with_out
+@recorded_as("StackBackward0")
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """The tensors along a new dim. Raises RuntimeError unless they have one shape."""
     given = _tensors("stack", tensors, some=True)
@@ -174,6 +185,7 @@ def flipud(input: Tensor) -> Tensor:
 
 
 @owns_result
+@recorded_as("RollBackward0")
 def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     """Elements shifted along `dims` (flattened without one), around the ends."""
     if dims is None or dims == ():
@@ -198,6 +210,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
 
 
 @owns_result
+@recorded_as("Rot90Backward0")
 def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
     """Turned by k quarter turns in the plane of `dims`."""
     if len(dims) != 2:
@@ -240,8 +253,9 @@ def _triangle(name: str, lower: bool) -> Any:
         mask = triangle_mask(sizes[-2], sizes[-1], diagonal, lower)
         zero = promote.operand(False if input.dtype is dtypes.bool_ else 0, input.dtype)
         result: Tensor = apply(ops.where, mask, input, zero)
-        return result
+        return named(result, title)
 
+    title = f"{name.capitalize()}Backward0"
     function.__name__ = name
     function.__doc__ = f"The {'lower' if lower else 'upper'} triangle; the rest is 0."
     return with_out(function)
@@ -281,6 +295,7 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     return tuple(grids)
 
 
+@recorded_as("StackBackward0")
 def cartesian_prod(*tensors: Tensor) -> Tensor:
     """All combinations of 1-d tensors, one a row."""
     if len(tensors) == 1:
@@ -288,6 +303,7 @@ def cartesian_prod(*tensors: Tensor) -> Tensor:
     return stack([grid.reshape(-1) for grid in meshgrid(*tensors, indexing="ij")], dim=1)
 
 
+@recorded_as("BlockDiagBackward0")
 def block_diag(*tensors: Tensor) -> Tensor:
     """The matrices along the diagonal of a larger one."""
     blocks = [_at_least(x, 2) for x in tensors]

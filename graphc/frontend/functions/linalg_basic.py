@@ -21,6 +21,7 @@ from .arguments import (
     broadcast_sizes,
     environment,
     named,
+    recorded_as,
     shape,
     with_out,
     wrap_dim,
@@ -133,7 +134,7 @@ def _batched(x: Tensor, y: Tensor, a: Any, b: Any) -> Tensor:
     n = len(batch)
     dims = tuple(range(n))
     found = dot_general(x, y, (n + 1,), (n,), dims, dims)
-    return named(found, "BmmBackward0" if n == 1 else "UnsafeViewBackward0")
+    return named(found, "UnsafeViewBackward0")
 
 
 def _require_rank(argument: str, x: Tensor, rank: int) -> None:
@@ -316,6 +317,7 @@ addbmm = _scaled_sum(
 )
 
 
+@recorded_as("ViewBackward0")
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None) -> Tensor:
     """Contract the last `dims` dims of a with the first of b, or the named pairs."""
     if isinstance(dims, Tensor):
@@ -356,6 +358,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None) -> Tensor:
 
 @with_out
 @owns_result
+@recorded_as("UnsafeViewBackward0")
 def kron(input: Tensor, other: Tensor) -> Tensor:
     """The Kronecker product."""
     rank = max(input.ndim, other.ndim)
@@ -396,6 +399,7 @@ def matrix_power(input: Tensor, n: int) -> Tensor:
     return result
 
 
+@recorded_as("TraceBackward0")
 def trace(input: Tensor) -> Tensor:
     """The sum of a matrix's diagonal."""
     if input.ndim != 2:
@@ -404,6 +408,7 @@ def trace(input: Tensor) -> Tensor:
 
 
 @with_out
+@recorded_as("LinalgCrossBackward0")
 def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     """The cross product along a dim of size 3."""
     if dim is None:
@@ -422,6 +427,7 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     return stack(parts, dim if dim >= 0 else dim + rank)
 
 
+@recorded_as("CdistBackward0")
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "") -> Tensor:
     """Distances between the rows of two batches of matrices."""
     difference = P.sub(x1.unsqueeze(-2), x2.unsqueeze(-3))

@@ -15,7 +15,7 @@ from ..history import requires_grad
 from ..replayed import replayed
 from ..tensor import Tensor
 from . import pointwise as P
-from .arguments import named, numpy_names, shape, with_out, wrap_dims
+from .arguments import named, numpy_names, recorded_as, shape, with_out, wrap_dims
 from .reduction import amax, amin, checked_dtype, reduce_dims, safe_root
 from .zero_gradient import flat_in
 
@@ -68,7 +68,8 @@ def vector_norm(
         return promote.cast(vector_norm(wide, ord, dim, keepdim), x.dtype)
     dims = wrap_dims(dim, x.ndim)
     if ord == 2:
-        return safe_root(reduce_dims(ops.sum, P.square(x), dims, keepdim))
+        root = safe_root(reduce_dims(ops.sum, P.square(x), dims, keepdim))
+        return named(root, "LinalgVectorNormBackward0")
     size = P.abs(x)
     if ord == 1:
         return reduce_dims(ops.sum, size, dims, keepdim)
@@ -93,6 +94,7 @@ def vector_norm(
     return P.where(empty, 0.0, P.pow(P.where(empty, 1.0, total), 1.0 / ord))  # type: ignore[no-any-return]
 
 
+@recorded_as("DistBackward0")
 def dist(input: Tensor, other: Tensor, p: Any = 2) -> Tensor:
     """The p-norm of the difference."""
     return vector_norm(P.sub(input, other), p)

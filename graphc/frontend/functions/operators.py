@@ -16,9 +16,11 @@ from ..context import local
 from ..dispatch import constant
 from ..eager import apply_two
 from ..errors import located
+from ..nodes import class_of, named_class
 from ..promote import is_number
 from ..tensor import Tensor
 from . import pointwise as P
+from .arguments import named
 
 _FLOATS = "fdeE"
 # of two operands of one such dtype, an operator of Python's is one of graphc's
@@ -28,6 +30,8 @@ _DIRECT = {
     **{name: (getattr(ops, name), _FLOATS + "lihbB?") for name in "eq ne lt le gt ge".split()},
 }
 _NUMBERS = frozenset({int, float})
+# what torch calls the nodes of a number less a tensor, and of one over a tensor
+_SWAPPED = {"sub": "RsubBackward1", "div": "MulBackward0"}
 
 
 def _operator(
@@ -37,6 +41,7 @@ def _operator(
         return _any_operator(function, swap)
     op, same = direct
     slow = _any_operator(function, swap)
+    kind_of_swapped = named_class(_SWAPPED.get(op.name, class_of(op).__name__))
 
     def method(self: Tensor, other: Any) -> Any:
         if local.trace is not None:
@@ -53,7 +58,12 @@ def _operator(
             other = promote.operand(other, dtypes.f32 if kind.char == "f" else dtypes.f64)
         elif not alike or kind.char not in same:
             return slow(self, other)
-        return apply_two(op, other, self) if swap else apply_two(op, self, other)
+        if not swap:
+            return apply_two(op, self, other)
+        found = apply_two(op, other, self)
+        if number and found._node is not None:
+            found._node.__class__ = kind_of_swapped
+        return found
 
     return method
 
@@ -68,8 +78,12 @@ def _any_operator(function: Callable[..., Any], swap: bool) -> Callable[[Any, An
             if not isinstance(other, np.ndarray):
                 return NotImplemented
             other = constant(other)
-        return function(other, self) if swap else function(self, other)
+        if not swap:
+            return function(self, other)
+        found = function(other, self)
+        return found if kind is None or isinstance(other, Tensor) else named(found, kind)
 
+    kind = _SWAPPED.get(function.__name__)
     return method
 
 

@@ -15,7 +15,7 @@ from ..errors import kind_name, located
 from ..promote import binary, is_number
 from ..replayed import replayed
 from ..tensor import Tensor
-from .arguments import fitting, named, with_out
+from .arguments import fitting, named, recorded_as, with_out
 from .dtype_names import iinfo
 from .positions import nonzero
 
@@ -326,7 +326,9 @@ def pow(input: Any, exponent: Any) -> Tensor:
         if exponent == 2.0:
             return square(input)
     result: Tensor = binary(ops.pow, input, exponent)
-    return result
+    if not isinstance(input, Tensor):
+        return named(result, "PowBackward2")
+    return named(result, "PowBackward1") if isinstance(exponent, Tensor) else result
 
 
 def _truth(value: Any) -> Tensor:
@@ -421,6 +423,7 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
 
 
 @with_out
+@recorded_as("ClampMinBackward0")
 def clamp_min(input: Tensor, min: Any) -> Tensor:
     """input bounded below."""
     require_tensors("clamp_min", input)
@@ -428,63 +431,14 @@ def clamp_min(input: Tensor, min: Any) -> Tensor:
 
 
 @with_out
+@recorded_as("ClampMaxBackward0")
 def clamp_max(input: Tensor, max: Any) -> Tensor:
     """input bounded above."""
     require_tensors("clamp_max", input)
     return clamp(input, max=max)
 
 
-@with_out
-def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
-    """input + weight * (end - input); from the other end where weight >= 0.5, as torch."""
-    difference = sub(end, input)
-    if input.dtype.is_complex:
-        near = lt(abs(weight), 0.5) if isinstance(weight, Tensor) else (
-            math.hypot(complex(weight).real, complex(weight).imag) < 0.5
-        )
-        rest = sub(1, weight) if isinstance(weight, Tensor) else 1 - weight
-        close, far = add(input, mul(difference, weight)), sub(end, mul(difference, rest))
-        return where(near, close, far) if isinstance(near, Tensor) else (close if near else far)
-    if isinstance(weight, Tensor):
-        small = add(input, mul(weight, difference))
-        large = sub(end, mul(difference, sub(1, weight)))
-        result: Tensor = where(lt(abs(weight), 0.5), small, large)
-        return result
-    if -0.5 < weight < 0.5:
-        return add(input, mul(difference, weight))
-    return sub(end, mul(difference, 1 - weight))
-
-
-def _combined(
-    name: str, combine: Callable[..., Any], x: Tensor, a: Tensor, b: Tensor, value: Any
-) -> Tensor:
-    """x + value * (a combined with b), in one dtype; half precision is rounded once."""
-    require_tensors(name, x)
-    dtype = promote.result_type(x, a, b)
-    wide = dtypes.f32 if dtype.is_float and dtype.bits == 16 else dtype
-    x, a, b = promote.operands(x, a, b, dtype=wide)
-    if not (type(value) is int and value == 1):
-        a = mul(a, value)
-    return promote.cast(add(x, combine(a, b)), dtype)
-
-
-@with_out
-def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Tensor:
-    """input + value * tensor1 * tensor2."""
-    return _combined("addcmul", mul, input, tensor1, tensor2, value)
-
-
-@with_out
-def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Tensor:
-    """input + value * tensor1 / tensor2."""
-    if not (tensor1.dtype.differentiable or tensor2.dtype.differentiable):
-        raise RuntimeError(located(
-            "Integer division with addcdiv is no longer supported. Cure: use input + value * "
-            "tensor1 / tensor2, or torch.trunc of the quotient"
-        ))
-    return _combined("addcdiv", div, input, tensor1, tensor2, value)
-
-
+@recorded_as("RsubBackward1")
 def rsub(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
     """other - alpha * input."""
     require_tensors("rsub", input)

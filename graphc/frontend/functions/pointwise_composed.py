@@ -17,7 +17,7 @@ from ..placement import beside
 from ..tensor import Tensor, concrete
 from . import pointwise as P
 from . import return_types
-from .arguments import with_out, wrap_dim
+from .arguments import recorded_as, with_out, wrap_dim
 from .dtype_names import finfo
 from .norms import vector_norm
 from .zero_gradient import flat_in
@@ -47,6 +47,7 @@ def heaviside(input: Tensor, values: Tensor) -> Tensor:
 
 
 @with_out
+@recorded_as("LogaddexpBackward0")
 def logaddexp(input: Tensor, other: Tensor) -> Tensor:
     """log(exp(a) + exp(b)), stable."""
     if not isinstance(input, Tensor) or not isinstance(other, Tensor):
@@ -91,6 +92,7 @@ def xlogy(input: Any, other: Any) -> Tensor:
 
 
 @with_out
+@recorded_as("SincBackward0")
 def sinc(input: Tensor) -> Tensor:
     """sin(pi x) / (pi x), 1 at 0."""
     zero = P.eq(input, 0)
@@ -100,6 +102,7 @@ def sinc(input: Tensor) -> Tensor:
 
 
 @with_out
+@recorded_as("LogitBackward0")
 def logit(input: Tensor, eps: float | None = None) -> Tensor:
     """log(x / (1 - x)), x first clamped to [eps, 1 - eps]."""
     x = input
@@ -111,6 +114,7 @@ def logit(input: Tensor, eps: float | None = None) -> Tensor:
 
 
 @with_out
+@recorded_as("NanToNumBackward0")
 def nan_to_num(
     input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Tensor:
@@ -127,12 +131,14 @@ def nan_to_num(
 
 
 @with_out
+@recorded_as("Deg2RadBackward0")
 def deg2rad(input: Tensor) -> Tensor:
     """Degrees to radians."""
     return P.mul(input, math.pi / 180)  # type: ignore[no-any-return]
 
 
 @with_out
+@recorded_as("Rad2DegBackward0")
 def rad2deg(input: Tensor) -> Tensor:
     """Radians to degrees."""
     return P.mul(input, 180 / math.pi)  # type: ignore[no-any-return]
@@ -227,6 +233,7 @@ def nextafter(input: Tensor, other: Tensor) -> Tensor:
 
 
 @with_out
+@recorded_as("RenormBackward0")
 def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     """Slices of `dim` scaled down to a p-norm of at most maxnorm."""
     if input.ndim < 2:

@@ -22,6 +22,7 @@ from .arguments import (
     check_dtype,
     named,
     numpy_names,
+    recorded_as,
     shape,
     with_out,
     wrap_dim,
@@ -72,6 +73,7 @@ def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
 
 @with_out
 @numpy_names
+@recorded_as("NansumBackward0")
 def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The sum with NaN taken as 0."""
     if input.dtype.is_float:
@@ -124,7 +126,8 @@ def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
     """The product over `dim`; integers are multiplied in int64."""
     x = _integers_as_long(input, dtype)
     dims = wrap_dims(None, x.ndim) if dim is None else (wrap_dim(dim, x.ndim),)[: x.ndim]
-    return reduce_dims(ops.prod, x, dims, keepdim)
+    result = reduce_dims(ops.prod, x, dims, keepdim)
+    return result if dim is None else named(result, "ProdBackward1")
 
 
 @numpy_names
@@ -192,6 +195,7 @@ amin = _extreme("amin", "The smallest over `dim`; ties share the gradient.")
 
 
 @with_out
+@recorded_as("AminmaxBackward0")
 def aminmax(input: Tensor, *, dim: Any = None, keepdim: bool = False) -> Any:
     """The smallest and the largest."""
     dim = () if dim is None else dim
@@ -358,7 +362,8 @@ def var_mean(
     *, correction: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """(variance, mean) over `dim`."""
-    return _moments(input, dim, unbiased, correction, keepdim)
+    variance, centre = _moments(input, dim, unbiased, correction, keepdim)
+    return named(variance, "VarMeanBackward0"), named(centre, "VarMeanBackward0")
 
 
 @numpy_names
@@ -369,7 +374,7 @@ def std_mean(
 ) -> tuple[Tensor, Tensor]:
     """(standard deviation, mean) over `dim`."""
     variance, centre = _moments(input, dim, unbiased, correction, keepdim)
-    return safe_root(variance), centre
+    return named(safe_root(variance), "StdMeanBackward0"), named(centre, "StdMeanBackward0")
 
 
 # --- exponentials ------------------------------------------------------------------------------

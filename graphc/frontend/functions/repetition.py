@@ -18,6 +18,7 @@ from .arguments import (
     as_sequence,
     as_size,
     broadcast_sizes,
+    recorded_as,
     shape,
     shape_of,
     variadic,
@@ -80,6 +81,7 @@ def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
 
 @variadic("repeats")
 @owns_result
+@recorded_as("RepeatBackward0")
 def repeat(self: Tensor, *repeats: Any) -> Tensor:
     """A new tensor with copies of this one along each dim."""
     counts = shape_of(repeats, "repeat")
@@ -103,6 +105,7 @@ def repeat(self: Tensor, *repeats: Any) -> Tensor:
 
 
 @variadic("dims")
+@recorded_as("RepeatBackward0")
 def tile(input: Tensor, *dims: Any) -> Tensor:
     """repeat() with missing leading counts taken as 1."""
     counts = shape_of(dims, "tile")

@@ -68,7 +68,8 @@ def _invalid_shape(sizes: Shape, elements: Any) -> RuntimeError:
 @variadic("shape")
 def reshape(input: Tensor, *shape: Any) -> Tensor:
     """The elements in order in another shape: a view where the strides allow, else a copy."""
-    return _reshape(input, infer_shape(shape_of(shape, "reshape"), _elements(input)))
+    result = _reshape(input, infer_shape(shape_of(shape, "reshape"), _elements(input)))
+    return result if result._base is not None else named(result, "UnsafeViewBackward0")
 
 
 def _elements(x: Tensor) -> Any:

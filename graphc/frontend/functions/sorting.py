@@ -19,7 +19,16 @@ from ..placement import beside
 from ..tensor import Tensor, concrete, current
 from . import pointwise as P
 from . import return_types
-from .arguments import environment, numpy_names, public_size, shape, with_out, wrap_dim
+from .arguments import (
+    environment,
+    named,
+    numpy_names,
+    public_size,
+    recorded_as,
+    shape,
+    with_out,
+    wrap_dim,
+)
 from .creation import as_tensor
 from .parts import slice_dim
 from .reduction import pick
@@ -82,6 +91,7 @@ def topk(
 
 @with_out
 @owns_result
+@recorded_as("KthvalueBackward0")
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """The k-th smallest (from 1) along `dim`, and its index."""
     along = wrap_dim(dim, input.ndim)
@@ -100,7 +110,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any
 
 
 def _median(name: str, ignore_nan: bool) -> Any:
-    struct = getattr(return_types, name)
+    struct, title = getattr(return_types, name), name.capitalize()
 
     def function(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
         if dim is None:
@@ -108,7 +118,8 @@ def _median(name: str, ignore_nan: bool) -> Any:
                 return P.add(input.sum(), float("nan"))
             if not (local.grad and requires_grad(current(input))):
                 return function(input.reshape(-1), 0)[0]
-            return _shared(input, function(input.detach().reshape(-1), 0)[0])
+            value = _shared(input, function(input.detach().reshape(-1), 0)[0])
+            return named(value, f"{title}Backward0")
         along = wrap_dim(dim, input.ndim)
         x = input.reshape(1) if input.ndim == 0 else input
         order = _sorted(x.detach(), along, False, True)[1]
@@ -126,7 +137,7 @@ def _median(name: str, ignore_nan: bool) -> Any:
         else:
             index = slice_dim(order, along, middle, middle + 1).contiguous()
         values, indices = pick(x, index, along, keepdim and input.ndim > 0)
-        return struct(values, indices)
+        return struct(named(values, f"{title}Backward1"), indices)
 
     function.__name__ = name
     function.__doc__ = "The middle value (the lower of two), or with its index along a dim."
@@ -153,6 +164,7 @@ nanmedian = _median("nanmedian", True)
 @with_out
 @numpy_names
 @owns_result
+@recorded_as("ModeBackward0")
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     """The most frequent value along `dim` (the smallest of equals), and its last index."""
     along = wrap_dim(dim, input.ndim)

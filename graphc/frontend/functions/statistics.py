@@ -18,7 +18,7 @@ from ..promote import get_default_dtype
 from ..tensor import Tensor
 from . import complex_numbers, parts, shape
 from . import pointwise as P
-from .arguments import as_sequence, broadcast_sizes, environment, public_size
+from .arguments import as_sequence, broadcast_sizes, environment, public_size, recorded_as
 from .arguments import shape as shape_of_tensor
 from .cumulative import cumsum, diff
 from .joining import stack
@@ -96,6 +96,7 @@ def corrcoef(input: Tensor) -> Tensor:
     return complex_numbers.complex(P.clamp(scaled.real, -1, 1), P.clamp(scaled.imag, -1, 1))
 
 
+@recorded_as("StackBackward0")
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
     """All combinations of r elements of a vector, one a row."""
     count = environment().specialise(shape_of_tensor(input)[0])

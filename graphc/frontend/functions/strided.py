@@ -17,7 +17,7 @@ from ..ownership import owns_result
 from ..storage import address, contiguous_strides, offset_of
 from ..tensor import Tensor, alias, current
 from ..views import base_of
-from .arguments import environment, shape, shape_of, with_out, wrap_dim
+from .arguments import environment, recorded_as, shape, shape_of, with_out, wrap_dim
 from .inplace import fill_
 
 
@@ -96,6 +96,7 @@ def as_strided(
     return result
 
 
+@recorded_as("DiagonalBackward0")
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """The diagonal of two dims as the last dim: a view."""
     rank = input.ndim
@@ -122,6 +123,7 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
     return result
 
 
+@recorded_as("UnfoldBackward0")
 def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """Windows of `size` every `step` along a dim, as a new last dim: a view."""
     rank = self.ndim
@@ -160,6 +162,7 @@ _diagonal = diagonal
 
 
 @owns_result
+@recorded_as("DiagEmbedBackward0")
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """Matrices with the last dim of `input` on their diagonals."""
     n = shape(input)[-1]
@@ -186,6 +189,7 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     return found.movedim((-2, -1), (a, b)).contiguous()  # type: ignore[no-any-return]
 
 
+@recorded_as("DiagEmbedBackward0")
 def diagflat(input: Tensor, offset: int = 0) -> Tensor:
     """A matrix with all elements on its diagonal."""
     return diag_embed(input.reshape(-1), offset)

@@ -10,7 +10,7 @@ from ...frontend import promote
 from ...frontend.autocast import listed
 from ...frontend.dispatch import apply
 from ...frontend.errors import located, warn_user
-from ...frontend.functions.arguments import with_out
+from ...frontend.functions.arguments import recorded_as, with_out
 from ...frontend.ownership import owns_result
 from ...frontend.replayed import replayed
 from ...frontend.tensor import Tensor
@@ -48,11 +48,13 @@ def relu_(input: Tensor) -> Tensor:
     return input.relu_()
 
 
+@recorded_as("HardtanhBackward0")
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     """min(max(x, 0), 6)."""
     return hardtanh(input, 0.0, 6.0, inplace)
 
 
+@recorded_as("HardtanhBackward0")
 def hardtanh(
     input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
 ) -> Tensor:
@@ -71,12 +73,14 @@ def hardtanh(
     return _in_place(clip, input, inplace)
 
 
+@recorded_as("LeakyReluBackward0")
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """x where x > 0, else negative_slope * x."""
     return _in_place(lambda x: T.where(x > 0, x, x * negative_slope), input, inplace)
 
 
 @listed
+@recorded_as("PreluKernelBackward0")
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """x where x > 0, else weight * x, weight per channel (dim 1)."""
     if weight.dim() > 1:
@@ -108,6 +112,7 @@ def _require_float(name: str, x: Tensor) -> None:
 
 
 @listed
+@recorded_as("EluBackward0")
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x where x > 0, else alpha * (exp(x) - 1)."""
     _require_float("elu", input)
@@ -120,6 +125,7 @@ def _negative(x: Tensor) -> Tensor:
 
 
 @listed
+@recorded_as("EluBackward0")
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """Self-normalising elu (Klambauer et al. 2017)."""
     _require_float("elu", input)
@@ -131,6 +137,7 @@ def selu(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 @listed
+@recorded_as("CeluBackward0")
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
     if alpha == 0:
@@ -157,6 +164,7 @@ def silu(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 @listed
+@recorded_as("MishBackward0")
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """x * tanh(softplus(x))."""
     return _in_place(lambda x: x * T.tanh(softplus(x)), input, inplace)
@@ -173,16 +181,19 @@ def tanh(input: Tensor) -> Tensor:
 
 
 @listed
+@recorded_as("LogSigmoidBackward0")
 def logsigmoid(input: Tensor) -> Tensor:
     """log(sigmoid(x)), stable."""
     return T.minimum(input, T.zeros_like(input)) - T.log1p(T.exp(-T.abs(input)))
 
 
+@recorded_as("HardsigmoidBackward0")
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """relu6(x + 3) / 6."""
     return _in_place(lambda x: relu6(x + 3) / 6, input, inplace)
 
 
+@recorded_as("HardswishBackward0")
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """x * relu6(x + 3) / 6; the gradient at 3 is that of x * (x + 3) / 6, as torch's."""
 
@@ -209,6 +220,7 @@ def tanhshrink(input: Tensor) -> Tensor:
     return input - T.tanh(input)
 
 
+@recorded_as("SoftshrinkBackward0")
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x shrunk towards 0 by lambd."""
     if lambd < 0:
@@ -220,11 +232,13 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     return T.where(T.abs(input) > lambd, shifted, T.zeros_like(input) * input)
 
 
+@recorded_as("HardshrinkBackward0")
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x where |x| > lambd, else 0."""
     return T.where(T.abs(input) <= lambd, T.zeros_like(input), input)
 
 
+@recorded_as("ThresholdBackward0")
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """x where x > threshold, else value."""
     return _in_place(
@@ -232,6 +246,7 @@ def threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fal
     )
 
 
+@recorded_as("GluBackward0")
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """a * sigmoid(b) of the two halves along dim."""
     if input.dim() == 0:

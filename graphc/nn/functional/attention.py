@@ -9,6 +9,7 @@ from ...frontend import functions as T
 from ...frontend.autocast import listed
 from ...frontend.dispatch import apply
 from ...frontend.errors import located
+from ...frontend.functions.arguments import named
 from ...frontend.functions.dtype_names import CPP_NAMES
 from ...frontend.tensor import Tensor
 from ...ir import ops
@@ -68,7 +69,9 @@ def scaled_dot_product_attention(
         attrs["dropout"] = dropout_p
     result: Tensor
     result, _ = apply(ops.attention, *inputs, **attrs)
-    return result * 0.0 if dropout_p == 1.0 else result
+    if dropout_p == 1.0:
+        return result * 0.0
+    return result if query.dim() == 4 and not dropout_p else named(result, "UnsafeViewBackward0")
 
 
 def _repeated(x: Tensor, repeats: Any) -> Tensor:

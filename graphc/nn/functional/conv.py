@@ -197,7 +197,7 @@ def _conv(
         **float32.of_convolution(input, weight),
     )
     if bias is not None:
-        result = result + bias.reshape([1, -1] + [1] * spatial)
+        result = named(result + bias.reshape([1, -1] + [1] * spatial), "ConvolutionBackward0")
     return result if batched else result.squeeze(0)
 
 
@@ -280,7 +280,7 @@ def _conv_transpose(
             interior=(0,) * (spatial + 2), value=0.0,
         )
     if bias is not None:
-        result = result + bias.reshape([1, -1] + [1] * spatial)
+        result = named(result + bias.reshape([1, -1] + [1] * spatial), "ConvolutionBackward0")
     return result if batched else result.squeeze(0)
 
 

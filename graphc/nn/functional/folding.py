@@ -6,6 +6,7 @@ from typing import Any
 
 from ...frontend import functions as T
 from ...frontend.dispatch import apply
+from ...frontend.functions.arguments import recorded_as
 from ...frontend.ownership import owns_result
 from ...frontend.tensor import Tensor
 from ...ir import ops
@@ -18,6 +19,7 @@ def _blocks(size: int, kernel: int, dilation: int, padding: int, stride: int) ->
 
 
 @owns_result
+@recorded_as("Im2ColBackward0")
 def unfold(
     input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
 ) -> Tensor:
@@ -54,6 +56,7 @@ def unfold(
 
 
 @owns_result
+@recorded_as("Col2ImBackward0")
 def fold(
     input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
     stride: Any = 1,
@@ -113,6 +116,7 @@ def _spread_out(
 
 
 @owns_result
+@recorded_as("ChannelShuffleBackward0")
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Channels [g * n] in the order [n * g]."""
     if input.dim() <= 2:

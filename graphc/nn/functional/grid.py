@@ -9,6 +9,7 @@ from typing import Any
 
 from ...frontend import functions as T
 from ...frontend.autocast import listed
+from ...frontend.functions.arguments import recorded_as
 from ...frontend.functions.zero_gradient import flat_in
 from ...frontend.tensor import Tensor
 from .resize import cubic_weights
@@ -27,6 +28,7 @@ def _default_corners(name: str, align: bool | None) -> bool:
     return bool(align)
 
 
+@recorded_as("AffineGridGeneratorBackward0")
 def affine_grid(theta: Tensor, size: Any, align_corners: bool | None = None) -> Tensor:
     """Positions [N, (D,) H, W, 2 or 3] that affine maps theta [N, 2, 3] or [N, 3, 4] give."""
     align = _default_corners("affine_grid", align_corners)

@@ -12,6 +12,7 @@ from ...frontend.autocast import listed
 from ...frontend.context import local
 from ...frontend.dispatch import apply
 from ...frontend.errors import located, warn_user
+from ...frontend.functions.arguments import named, recorded_as
 from ...frontend.ownership import owns_result
 from ...frontend.replayed import replayed
 from ...frontend.tensor import Tensor
@@ -110,6 +111,10 @@ def cross_entropy(
         ops.cross_entropy, *inputs, ignore_index=ignore_index,
         label_smoothing=float(label_smoothing), reduction=reduction,
     )
+    if label_smoothing:
+        named(loss, "AddBackward0")
+    elif input.dim() > 2:
+        named(loss, "NllLoss2DBackward0")
     return loss.squeeze(0) if unbatched and reduction == "none" else loss
 
 
@@ -181,6 +186,7 @@ def nll_loss(
 
 @listed
 @replayed
+@recorded_as("MseLossBackward0")
 def mse_loss(
     input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
     reduction: str = "mean", weight: Tensor | None = None,
@@ -205,6 +211,7 @@ def l1_loss(
 
 
 @listed
+@recorded_as("SmoothL1LossBackward0")
 def smooth_l1_loss(
     input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
     reduction: str = "mean", beta: float = 1.0,
@@ -224,6 +231,7 @@ def smooth_l1_loss(
 
 
 @listed
+@recorded_as("HuberLossBackward0")
 def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0,
     weight: Tensor | None = None,
@@ -247,6 +255,7 @@ def huber_loss(
 
 
 @listed
+@recorded_as("BinaryCrossEntropyBackward0")
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None,
     reduce: Any = None, reduction: str = "mean",
@@ -281,6 +290,7 @@ def binary_cross_entropy(
 
 @listed
 @replayed
+@recorded_as("BinaryCrossEntropyWithLogitsBackward0")
 def binary_cross_entropy_with_logits(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None,
     reduce: Any = None, reduction: str = "mean", pos_weight: Tensor | None = None,

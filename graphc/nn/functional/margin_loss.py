@@ -7,6 +7,7 @@ from typing import Any
 
 from ...frontend import functions as T
 from ...frontend.autocast import listed
+from ...frontend.functions.arguments import recorded_as
 from ...frontend.tensor import Tensor
 from .activation import logsigmoid
 from .loss import _legacy, _reduce
@@ -37,6 +38,7 @@ def margin_ranking_loss(
 
 
 @listed
+@recorded_as("SoftMarginLossBackward0")
 def soft_margin_loss(
     input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
     reduction: str = "mean",
@@ -93,6 +95,7 @@ def triplet_margin_loss(
 
 
 @listed
+@recorded_as("MultiMarginLossBackward0")
 def multi_margin_loss(
     input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Tensor | None = None,
     size_average: Any = None, reduce: Any = None, reduction: str = "mean",
@@ -131,6 +134,7 @@ def multi_margin_loss(
 
 
 @listed
+@recorded_as("MultilabelMarginLossBackward0")
 def multilabel_margin_loss(
     input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
     reduction: str = "mean",

@@ -10,6 +10,7 @@ from ...frontend.autocast import listed
 from ...frontend.context import local
 from ...frontend.dispatch import apply
 from ...frontend.errors import located
+from ...frontend.functions.arguments import named, recorded_as
 from ...frontend.grad_mode import no_grad
 from ...frontend.ownership import owns_result
 from ...frontend.random_state import draw
@@ -50,7 +51,8 @@ def batch_norm(
             raise RuntimeError("running_mean and running_var must be given in evaluation mode")
         if input.dim() < 2:
             return _batch_of_nothing(input)
-        return _affine(input, running_mean, running_var, weight, bias, eps)
+        scaled = _affine(input, running_mean, running_var, weight, bias, eps)
+        return named(scaled, "NativeBatchNormBackward0")
     if input.dim() < 2:
         return _batch_of_nothing(input)
     if eps <= 0.0:
@@ -223,6 +225,7 @@ def rms_norm(
 
 @listed
 @owns_result
+@recorded_as("NativeGroupNormBackward0")
 def group_norm(
     input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None,
     eps: float = 1e-5,

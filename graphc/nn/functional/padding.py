@@ -10,6 +10,7 @@ from ...frontend.autocast import listed
 from ...frontend.autocast_lists import NAMES
 from ...frontend.dispatch import apply
 from ...frontend.errors import located
+from ...frontend.functions.arguments import named, recorded_as
 from ...frontend.ownership import owns_result
 from ...frontend.tensor import Tensor
 from ...ir import ops
@@ -41,7 +42,9 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
         ))
     if mode == "circular":
         return _around(input, pairs, mode)
-    return _LISTED[mode, len(pairs)](input, pairs, mode)
+    padded = _LISTED[mode, len(pairs)](input, pairs, mode)
+    kind = "Reflection" if mode == "reflect" else "Replication"
+    return named(padded, f"{kind}Pad{len(pairs)}DBackward0")
 
 
 def _around(input: Tensor, pairs: list[tuple[int, int]], mode: str) -> Tensor:
@@ -101,6 +104,7 @@ def _by_index(input: Tensor, dim: int, low: int, high: int, mode: str) -> Tensor
 
 
 @owns_result
+@recorded_as("PixelShuffleBackward0")
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """[*, C r^2, H, W] -> [*, C, H r, W r]."""
     *lead, channels, height, width = input.shape
@@ -117,6 +121,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 
 
 @owns_result
+@recorded_as("PixelUnshuffleBackward0")
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """The inverse of pixel_shuffle."""
     *lead, channels, height, width = input.shape
@@ -142,6 +147,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     return (first * second).sum(dim)
 
 
+@recorded_as("NormBackward1")
 def pairwise_distance(
     x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
 ) -> Tensor:

@@ -10,6 +10,7 @@ import numpy as np
 from ...frontend import functions as T
 from ...frontend.autocast import listed
 from ...frontend.dispatch import apply, constant
+from ...frontend.functions.arguments import named, recorded_as
 from ...frontend.numbers import is_traced_number
 from ...frontend.ownership import owns_result
 from ...frontend.replayed import replayed
@@ -91,6 +92,7 @@ def _max_pool(
     return (values, indices) if return_indices else values
 
 
+@recorded_as("SqueezeBackward1")
 def max_pool1d(
     input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
     ceil_mode: bool = False, return_indices: bool = False,
@@ -113,6 +115,7 @@ def max_pool2d(
 
 
 @listed
+@recorded_as("MaxPool3DWithIndicesBackward0")
 def max_pool3d(
     input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
     ceil_mode: bool = False, return_indices: bool = False,
@@ -161,6 +164,7 @@ def _avg_pool(
     return total / _window_counts(input, geometry, count_include_pad)
 
 
+@recorded_as("SqueezeBackward1")
 def avg_pool1d(
     input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
     ceil_mode: bool = False, count_include_pad: bool = True,
@@ -169,6 +173,7 @@ def avg_pool1d(
     return _avg_pool(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
 
+@recorded_as("AvgPool2DBackward0")
 def avg_pool2d(
     input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
     ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
@@ -180,6 +185,7 @@ def avg_pool2d(
 
 
 @listed
+@recorded_as("AvgPool3DBackward0")
 def avg_pool3d(
     input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
     ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
@@ -300,22 +306,31 @@ def _window_positions(sizes: tuple[int, ...], outputs: tuple[int, ...]) -> Tenso
     return constant(total.reshape(*outputs, -1))
 
 
+def _averaged(result: Tensor, rank: int) -> str:
+    """What torch calls adaptive mean pooling: a mean, where all is one window."""
+    whole = all(n == 1 for n in result.shape[-rank:])
+    return "MeanBackward1" if whole else f"AdaptiveAvgPool{rank}DBackward0"
+
+
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
     """Mean pooling to a given output length."""
-    return _adaptive_avg(1, input, output_size)
+    return named(_adaptive_avg(1, input, output_size), "SqueezeBackward1")
 
 
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     """Mean pooling to a given output height and width."""
-    return _adaptive_avg(2, input, output_size)
+    result = _adaptive_avg(2, input, output_size)
+    return named(result, _averaged(result, 2))
 
 
 @listed
 def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     """Mean pooling to a given output size."""
-    return _adaptive_avg(3, input, output_size)
+    result = _adaptive_avg(3, input, output_size)
+    return named(result, _averaged(result, 3))
 
 
+@recorded_as("SqueezeBackward1")
 def adaptive_max_pool1d(
     input: Tensor, output_size: Any, return_indices: bool = False
 ) -> Any:
@@ -323,6 +338,7 @@ def adaptive_max_pool1d(
     return _adaptive_max(1, input, output_size, return_indices)
 
 
+@recorded_as("AdaptiveMaxPool2DBackward0")
 def adaptive_max_pool2d(
     input: Tensor, output_size: Any, return_indices: bool = False
 ) -> Any:
@@ -331,6 +347,7 @@ def adaptive_max_pool2d(
 
 
 @listed
+@recorded_as("AdaptiveMaxPool3DBackward0")
 def adaptive_max_pool3d(
     input: Tensor, output_size: Any, return_indices: bool = False
 ) -> Any:

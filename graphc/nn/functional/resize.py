@@ -10,6 +10,7 @@ import numpy as np
 from ...frontend import functions as T
 from ...frontend.autocast import listed
 from ...frontend.dispatch import constant
+from ...frontend.functions.arguments import named
 from ...frontend.ownership import owns_result
 from ...frontend.tensor import Tensor
 from .conv import tuple_of
@@ -33,7 +34,12 @@ def interpolate(
     sizes, scales = _sizes(input, size, scale_factor, recompute_scale_factor)
     if mode == "area":
         return _AREA[input.dim()](input, sizes)
-    return _upsampled(input, sizes, scales, mode, align_corners, antialias)
+    result = _upsampled(input, sizes, scales, mode, align_corners, antialias)
+    kind = {"nearest-exact": "NearestExact", **dict.fromkeys(_LINEAR, mode.capitalize())}
+    smooth = "Aa" if antialias else ""
+    return named(
+        result, f"Upsample{kind.get(mode, mode.capitalize())}{input.dim() - 2}D{smooth}Backward0"
+    )
 
 
 def _upsample(

@@ -6,12 +6,14 @@ from ...frontend import functions as T
 from ...frontend.context import local
 from ...frontend.dispatch import apply
 from ...frontend.errors import located
+from ...frontend.functions.arguments import recorded_as
 from ...frontend.grad_mode import no_grad
 from ...frontend.placement import place_at
 from ...frontend.tensor import Tensor
 from ...ir import ops
 
 
+@recorded_as("EmbeddingBackward0")
 def embedding(
     input: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None,
     norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False,

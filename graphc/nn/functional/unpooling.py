@@ -9,6 +9,7 @@ from typing import Any
 
 from ...frontend import functions as T
 from ...frontend.autocast import listed
+from ...frontend.functions.arguments import recorded_as
 from ...frontend.ownership import owns_result
 from ...frontend.tensor import Tensor
 from .conv import tuple_of
@@ -136,6 +137,7 @@ def max_unpool1d(
 
 
 @listed
+@recorded_as("MaxUnpool2DBackward0")
 def max_unpool2d(
     input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
     output_size: Any = None,
@@ -145,6 +147,7 @@ def max_unpool2d(
 
 
 @listed
+@recorded_as("MaxUnpool3DBackward0")
 def max_unpool3d(
     input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
     output_size: Any = None,

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...frontend import functions as T
 from ...frontend.autocast import listed
+from ...frontend.functions.arguments import recorded_as
 from ...frontend.grad_mode import no_grad
 from ...frontend.placement import beside
 from ...frontend.random_state import draw_from
@@ -49,6 +50,7 @@ def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
 _threshold = threshold
 
 
+@recorded_as("RreluWithNoiseBackward0")
 def rrelu(
     input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False,
     inplace: bool = False,
@@ -108,6 +110,7 @@ def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tenso
 
 
 @listed
+@recorded_as("PdistBackward0")
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """Distances of every pair of rows, as one row."""
     if input.dim() != 2:

@@ -139,7 +139,8 @@ def steps(model: str, backend: str) -> list[np.ndarray]:
     make, shape = MODELS[model]
     torch.manual_seed(4)
     net = make()
-    optimizer = torch.optim.AdamW(net.parameters(), lr=0.01)
+    # eps: biases in front of norms and of softmax have a gradient of rounding errors alone
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.01, eps=1e-3)
     rng = np.random.default_rng(2)
     x = torch.from_numpy(rng.standard_normal(shape, np.float32))
     y = torch.from_numpy(rng.integers(0, 7, shape[0]))

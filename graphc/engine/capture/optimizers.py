@@ -1,0 +1,133 @@
+"""Updates of parameters by graphc's own optimizers, recorded as a whole.
+
+An optimizer's `_update` is mostly arithmetic on tensors and run-time numbers, which needs nobody
+who watches its lines: it runs as it is. What it reads of the user's objects, the options of its
+param group and the states of its parameters, it is handed through what asks the observer for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...frontend.context import local
+from ...frontend.tensor import Tensor
+from ...optim.optimizer import ParamGroup, made_for_real
+from ...optim.per_parameter import PerParameter
+from . import attributes, items, schedules
+from .observer import Observer
+from .rule import Rule
+
+_OWN = "graphc.optim."
+
+
+def recorded(
+    observer: Observer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """The rule of `per_parameter.recorded`."""
+    optimizer, group = args
+    trace = observer.trace
+    if type(group) is not ParamGroup or trace.states is not None or not _is_own(type(optimizer)):
+        return (False,)
+    options = _Options(observer, group)
+    trace.states = _States(observer)
+    try:
+        for param in items.iterate(observer, items.subscript(observer, group, "params")):
+            grad = attributes.attribute(observer, param, "grad")
+            if grad is not None:
+                optimizer._update(options, param, grad)
+    finally:
+        trace.states = None
+    return (True,)
+
+
+def _is_own(kind: type) -> bool:
+    """Whether the code that updates a parameter is graphc's own."""
+    for each in kind.__mro__:
+        fields = vars(each)
+        own = each.__module__.startswith(_OWN)
+        if not own and not _CODE.isdisjoint(fields):
+            return False
+        if own and "_update" in fields:
+            return True
+    return False
+
+
+_CODE = frozenset(("_update", "new_state", "has_state", "__getattribute__", "__getattr__"))
+
+
+class _Options:
+    """A param group, each of whose options is looked at once in a step."""
+
+    __slots__ = ("_found", "_group", "_observer")
+
+    def __init__(self, observer: Observer, group: ParamGroup) -> None:
+        self._observer, self._group = observer, group
+        self._found: dict[str, Any] = {}
+
+    def __getitem__(self, key: str) -> Any:
+        if local.trace is None:  # state is made for real
+            return self._group[key]
+        if key not in self._found:
+            schedules.read_group(self._observer, self._group, key)
+            self._found[key] = self._group[key]
+        return self._found[key]
+
+
+class _State:
+    """A parameter's state."""
+
+    __slots__ = ("_observer", "_state")
+
+    def __init__(self, observer: Observer, state: Any) -> None:
+        self._observer, self._state = observer, state
+
+    def __contains__(self, key: str) -> bool:
+        return items.contains(self._observer, key, self._state)
+
+    def __getitem__(self, key: str) -> Any:
+        return items.subscript(self._observer, self._state, key)
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        items.store_subscript(self._observer, self._state, key, value)
+
+    def get(self, key: str) -> Any:
+        """What is there; None where nothing is."""
+        return self[key] if key in self else None
+
+
+class _States:
+    """The states of an optimizer's parameters, as Optimizer.new_state gives them elsewhere."""
+
+    __slots__ = ("_observer",)
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+
+    def new(
+        self, optimizer: PerParameter, param: Tensor, store: str,
+        makers: Mapping[str, Callable[[], Any]],
+    ) -> _State:
+        """A parameter's state, with what is missing made for real."""
+        observer = self._observer
+        holder = attributes.attribute(observer, optimizer, store)
+        state = items.subscript(observer, holder, param)
+        found = _State(observer, state)
+        missing = [key for key in makers if key not in found]
+        trace = local.trace
+        if missing and (trace is None or param._trace is trace):
+            for key in missing:
+                found[key] = makers[key]()
+        elif missing:
+            with made_for_real(trace, param, state, missing):
+                for key in missing:
+                    found[key] = makers[key]()
+        return found
+
+    def has(self, optimizer: PerParameter, param: Tensor, store: str) -> bool:
+        """Whether a store has a state of the parameter's."""
+        holder = attributes.attribute(self._observer, optimizer, store)
+        return items.contains(self._observer, param, holder)
+
+
+PYTHON: dict[str, Rule] = {"graphc.optim.per_parameter.recorded": recorded}

@@ -1,0 +1,48 @@
+"""Operands of compiled code whose memory is not row-major: turned around, or with gaps.
+
+A copy without gaps costs less than NumPy's arithmetic on what is left of a line. What is turned
+(a transposed matrix) stays so where the order of elements is nothing to the operator, and its
+result lies as it does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..ir.op import Op
+
+
+def in_row_major(
+    op: Op, shape: tuple[int, ...], arrays: Sequence[np.ndarray], call: Callable[..., Any],
+    ready: Callable[..., Any],
+) -> Any:
+    """`call` on row-major arrays that have these values; `ready`, which is NumPy, where results,
+    of `shape`, are to lie in an order that `call` knows nothing of."""
+    if op.family == "reduce":  # NumPy goes along memory, whichever dims are left
+        x = arrays[0]
+        turned_around = x.transpose(np.argsort([-s for s in x.strides])).flags.c_contiguous
+        return ready(x) if turned_around else call([np.ascontiguousarray(x)])
+    order = _order(shape, arrays) if op.keeps_order else None
+    if order is None or order == sorted(order):
+        return call([np.ascontiguousarray(a) for a in arrays])
+    if not op.pointwise or any(a.shape not in (shape, ()) for a in arrays):
+        return ready(*arrays)
+    turned = [
+        np.ascontiguousarray(a.transpose(order)).reshape(shape) if a.ndim else a for a in arrays
+    ]
+    sizes = tuple([shape[d] for d in order])
+    return call(turned).reshape(sizes).transpose(np.argsort(order))
+
+
+def _order(shape: tuple[int, ...], arrays: Sequence[np.ndarray]) -> list[int] | None:
+    """The dims of a result from the widest apart to those next to each other, as the NumPy
+    backend's `laid_out` has them; None: row-major."""
+    for array in arrays:
+        if array.shape == shape:
+            if array.flags.c_contiguous or 0 in array.strides:
+                return None
+            return sorted(range(array.ndim), key=lambda d: -array.strides[d])
+    return None

@@ -1,0 +1,69 @@
+"""Pointwise functions of three tensors: one moved towards another, sums with a product."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from graphc.ir import dtypes
+
+from .. import promote
+from ..errors import located
+from ..tensor import Tensor
+from . import pointwise as P
+from .arguments import recorded_as, with_out
+
+
+@with_out
+@recorded_as("LerpBackward0")
+def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
+    """input + weight * (end - input); from the other end where weight >= 0.5, as torch."""
+    difference = P.sub(end, input)
+    if input.dtype.is_complex:
+        near = P.lt(P.abs(weight), 0.5) if isinstance(weight, Tensor) else (
+            math.hypot(complex(weight).real, complex(weight).imag) < 0.5
+        )
+        rest = P.sub(1, weight) if isinstance(weight, Tensor) else 1 - weight
+        close, far = P.add(input, P.mul(difference, weight)), P.sub(end, P.mul(difference, rest))
+        return P.where(near, close, far) if isinstance(near, Tensor) else (close if near else far)
+    if isinstance(weight, Tensor):
+        small = P.add(input, P.mul(weight, difference))
+        large = P.sub(end, P.mul(difference, P.sub(1, weight)))
+        result: Tensor = P.where(P.lt(P.abs(weight), 0.5), small, large)
+        return result
+    if -0.5 < weight < 0.5:
+        return P.add(input, P.mul(difference, weight))
+    return P.sub(end, P.mul(difference, 1 - weight))
+
+
+def _combined(
+    name: str, combine: Callable[..., Any], x: Tensor, a: Tensor, b: Tensor, value: Any
+) -> Tensor:
+    """x + value * (a combined with b), in one dtype; half precision is rounded once."""
+    P.require_tensors(name, x)
+    dtype = promote.result_type(x, a, b)
+    wide = dtypes.f32 if dtype.is_float and dtype.bits == 16 else dtype
+    x, a, b = promote.operands(x, a, b, dtype=wide)
+    if not (type(value) is int and value == 1):
+        a = P.mul(a, value)
+    return promote.cast(P.add(x, combine(a, b)), dtype)
+
+
+@with_out
+@recorded_as("AddcmulBackward0")
+def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Tensor:
+    """input + value * tensor1 * tensor2."""
+    return _combined("addcmul", P.mul, input, tensor1, tensor2, value)
+
+
+@with_out
+@recorded_as("AddcdivBackward0")
+def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Tensor:
+    """input + value * tensor1 / tensor2."""
+    if not (tensor1.dtype.differentiable or tensor2.dtype.differentiable):
+        raise RuntimeError(located(
+            "Integer division with addcdiv is no longer supported. Cure: use input + value * "
+            "tensor1 / tensor2, or torch.trunc of the quotient"
+        ))
+    return _combined("addcdiv", P.div, input, tensor1, tensor2, value)
