@@ -38,7 +38,9 @@ class Last(enum.IntEnum):
     OUTPUTS = enum.auto()
     COLUMNS = enum.auto()  # of a panel
     PANELS = enum.auto()
-    ALONE = enum.auto()  # 1: each channel by itself, a chunk goes through all panels
+    ALONE = enum.auto()  # 1: each channel by itself
+    TOGETHER = enum.auto()  # 1: a chunk goes through all panels
+    PLAIN = enum.auto()  # 1: a position reads its own pixel, and no other
     INPUT = enum.auto()
     INPUT_2 = enum.auto()
     INPUT_3 = enum.auto()
@@ -77,13 +79,13 @@ def emit_last(module: Module, tile: Tile) -> None:
     _emit_chunk(module, tile)
     f = module.function(f"void {last_symbol(tile)}(ptr %request)")
     r = Words(f, "%request")
-    alone = f.cmp("ne", r.read(Last.ALONE), 0)
+    all_panels = f.cmp("ne", r.read(Last.TOGETHER), 0)
     outputs, columns, panels = (
         r.read(field) for field in (Last.OUTPUTS, Last.COLUMNS, Last.PANELS)
     )
-    together = choose(f, alone, 1, panels)
+    together = choose(f, all_panels, 1, panels)
     taps, positions = _product(f, r, Last.WINDOW), _product(f, r, Last.OUTPUT)
-    each = f.mul(f.mul(2, f.mul(taps, r.read(Last.DEPTH))), choose(f, alone, outputs, columns))
+    each = f.mul(f.mul(2, f.mul(taps, r.read(Last.DEPTH))), choose(f, all_panels, outputs, columns))
     plan = positions_of(
         Number(f, r.read(Last.BATCH)), Number(f, positions), Number(f, taps), Number(f, each),
         Number(f, together), tile.machine,
@@ -132,38 +134,97 @@ def _emit_table(module: Module, tile: Tile) -> None:
     start = f.mul(f.mul(image, pixels), channels)
     base = f.gep(r.read_pointer(Last.LEFT), start, tile.element)
     zeros = r.read_pointer(Last.MEMORY)
+    plain, general = f.label("plain"), f.label("general")
+    f.cond_br(f.cmp("ne", r.read(Last.PLAIN), 0), plain, general)
+    f.block(plain)
+    position, last = f.mul(number, rows), f.sub(pixels, 1)
+    for row in range(rows):
+        pixel = f.smin(f.add(position, row), last)
+        f.store(f.gep(base, f.mul(pixel, channels), tile.element), "ptr",
+                f.gep("%table", row, "ptr"), 8)
+    f.store(0, "i64", f.gep("%table", rows, "i64"), 8)
+    f.ret("i64 1")
+    f.block(general)
     steps = [r.read(Last.STRIDE, dim) for dim in range(3)]
     pads = [r.read(Last.PAD, dim) for dim in range(3)]
-    places = f.alloca("i64", 3 * rows)
+    rows_at = _Rows(f, rows)
     at = _first_place(f, f.mul(number, rows), out)
     for row in range(rows):
-        for dim in range(3):
-            begin = f.sub(f.mul(at[dim], steps[dim]), pads[dim])
-            f.store(begin, "i64", f.gep(places, 3 * row + dim, "i64"), 8)
+        rows_at.begin(row, [f.sub(f.mul(x, s), p) for x, s, p in zip(at, steps, pads, strict=True)])
         at = _next_place(f, at, out)
     dilations = [r.read(Last.DILATION, dim) for dim in range(3)]
     windows = [r.read(Last.WINDOW, dim) for dim in range(3)]
     weights = f.mul(f.mul(r.read(Last.DEPTH), r.read(Last.COLUMNS)), tile.bytes)
+    pixel_bytes = f.mul(channels, tile.bytes)
     count = f.alloca("i64", 2)
     for word in range(2):  # entries so far; the weights of the tap
         f.store(0, "i64", f.gep(count, word, "i64"), 8)
-    with f.loop(0, windows[0]) as kd, f.loop(0, windows[1]) as kh, f.loop(0, windows[2]) as kw:
-        shifts = [f.mul(tap, d) for tap, d in zip((kd, kh, kw), dilations, strict=True)]
-        entries = f.load(count, "i64", 8)
-        entry = f.gep("%table", f.mul(entries, rows + 1), "i64")
-        found = "false"
+    with f.loop(0, windows[0]) as kd, f.loop(0, windows[1]) as kh:
+        shifts = [f.mul(kd, dilations[0]), f.mul(kh, dilations[1])]
         for row in range(rows):
-            inside, pixel = _pixel(f, f.gep(places, 3 * row, "i64"), shifts, sizes)
-            there = f.gep(base, f.mul(pixel, channels), tile.element)
-            place = f.let(f"select i1 {inside}, ptr {there}, ptr {zeros}")
-            f.store(place, "ptr", f.gep(entry, row, "ptr"), 8)
-            found = f.let(f"or i1 {found}, {inside}")
-        shift = f.load(f.gep(count, 1, "i64"), "i64", 8)
-        f.store(shift, "i64", f.gep(entry, rows, "i64"), 8)
-        f.store(f.add(shift, weights), "i64", f.gep(count, 1, "i64"), 8)
-        one = f.let(f"zext i1 {found} to i64")
-        f.store(f.add(entries, one), "i64", count, 8)
+            rows_at.line(row, shifts, sizes, base, pixel_bytes)
+        with f.loop(0, windows[2]) as kw:
+            entries = f.load(count, "i64", 8)
+            entry = f.gep("%table", f.mul(entries, rows + 1), "i64")
+            shift, found = f.mul(kw, dilations[2]), "false"
+            for row in range(rows):
+                inside, there = rows_at.pixel(row, shift, pixel_bytes)
+                place = f.let(f"select i1 {inside}, ptr {there}, ptr {zeros}")
+                f.store(place, "ptr", f.gep(entry, row, "ptr"), 8)
+                found = f.let(f"or i1 {found}, {inside}")
+            of_tap = f.load(f.gep(count, 1, "i64"), "i64", 8)
+            f.store(of_tap, "i64", f.gep(entry, rows, "i64"), 8)
+            f.store(f.add(of_tap, weights), "i64", f.gep(count, 1, "i64"), 8)
+            one = f.let(f"zext i1 {found} to i64")
+            f.store(f.add(entries, one), "i64", count, 8)
     f.ret(f"i64 {f.load(count, 'i64', 8)}")
+
+
+class _Rows:
+    """Where the rows of a tile read: words in memory, for each row its first coordinates, then of
+    the line at hand how many columns it has (0: it is beside the image) and its address."""
+
+    WORDS = 5
+
+    def __init__(self, f: Function, rows: int) -> None:
+        self.f = f
+        self.words = f.alloca("i64", self.WORDS * rows)
+
+    def _place(self, row: int, word: int) -> str:
+        return self.f.gep(self.words, self.WORDS * row + word, "i64")
+
+    def begin(self, row: int, at: list[Value]) -> None:
+        """Note the coordinates of the first tap."""
+        for dim, value in enumerate(at):
+            self.f.store(value, "i64", self._place(row, dim), 8)
+
+    def line(
+        self, row: int, shifts: list[Value], sizes: list[str], base: str, pixel_bytes: Value
+    ) -> None:
+        """Note the line of some taps."""
+        f = self.f
+        plane, line = (
+            f.add(f.load(self._place(row, dim), "i64", 8), shift)
+            for dim, shift in enumerate(shifts)
+        )
+        inside = f.let(
+            f"and i1 {f.cmp('ult', plane, sizes[0])}, {f.cmp('ult', line, sizes[1])}"
+        )
+        f.store(choose(f, inside, sizes[2], 0), "i64", self._place(row, 3), 8)
+        number = f.add(f.mul(plane, sizes[1]), line)
+        start = f.mul(f.mul(number, sizes[2]), pixel_bytes)
+        # not inbounds: a line beside the image has an address, too
+        place = f.let(f"getelementptr i8, ptr {base}, i64 {start}")
+        f.store(place, "ptr", self._place(row, 4), 8)
+
+    def pixel(self, row: int, shift: Value, pixel_bytes: Value) -> tuple[str, str]:
+        """Whether a tap of the line is in the image, and its address."""
+        f = self.f
+        column = f.add(f.load(self._place(row, 2), "i64", 8), shift)
+        inside = f.cmp("ult", column, f.load(self._place(row, 3), "i64", 8))
+        line = f.load(self._place(row, 4), "ptr", 8)
+        offset = f.mul(column, pixel_bytes)
+        return inside, f.let(f"getelementptr i8, ptr {line}, i64 {offset}")
 
 
 def _first_place(f: Function, position: Value, out: list[str]) -> list[Value]:
@@ -186,18 +247,6 @@ def _next_place(f: Function, at: list[Value], out: list[str]) -> list[Value]:
     return [choose(f, beyond, old, new) for old, new in zip(at, following, strict=True)]
 
 
-def _pixel(
-    f: Function, place: str, shifts: list[Value], sizes: list[str]
-) -> tuple[str, Value]:
-    """Whether a tap's pixel is in the image, and its number there."""
-    inside, pixel = "true", "0"
-    for dim in range(3):
-        at = f.add(f.load(f.gep(place, dim, "i64"), "i64", 8), shifts[dim])
-        inside = f.let(f"and i1 {inside}, {f.cmp('ult', at, sizes[dim])}")
-        pixel = f.let(f"add i64 {f.let(f'mul i64 {pixel}, {sizes[dim]}')}, {at}")
-    return inside, pixel
-
-
 # --- a chunk ------------------------------------------------------------------------------------
 
 
@@ -209,7 +258,8 @@ def _emit_chunk(module: Module, tile: Tile) -> None:
     chunks, count, in_image = (r.read(x) for x in (Last.CHUNKS, Last.CHUNK, Last.IN_IMAGE))
     alone = f.cmp("ne", r.read(Last.ALONE), 0)
     panel, part = f.sdiv("%chunk", chunks), f.srem("%chunk", chunks)
-    last_panel = choose(f, alone, r.read(Last.PANELS), f.add(panel, 1))
+    all_panels = f.cmp("ne", r.read(Last.TOGETHER), 0)
+    last_panel = choose(f, all_panels, r.read(Last.PANELS), f.add(panel, 1))
     slots = Descriptor(f, r.read_pointer(Last.SLOTS))
     slot, table = take_slot(slots)
     positions, taps = _product(f, r, Last.OUTPUT), _product(f, r, Last.WINDOW)

@@ -10,7 +10,7 @@ from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Module, Value
 from graphc.ir.dim import Size
 from graphc.ir.kernel import Convolution, Kernel
-from graphc.ir.kernel.plan_last import by_channel
+from graphc.ir.kernel.plan_last import by_channel, runs_of
 from graphc.ir.kernel.templates.operand import panels_of_weights
 
 
@@ -45,17 +45,19 @@ def emit_last_kernel(
         (Last.MEMORY, f.load(f.gep("%status", SCRATCH, "ptr"), "ptr", 8)),
     ):
         request.write_pointer(field, pointer)
-    depth = g.in_channels // g.groups
+    runs = runs_of(c, tile.machine)
     fields: dict[Last, Value] = {
         Last.WORKERS: f.load(f.gep("%status", WORKERS, "i64"), "i64", 8),
-        Last.BATCH: arguments.size(g.batch), Last.CHANNELS: g.in_channels, Last.DEPTH: depth,
+        Last.BATCH: arguments.size(g.batch), Last.CHANNELS: g.in_channels, Last.DEPTH: runs.depth,
         Last.OUTPUTS: g.out_channels, Last.COLUMNS: columns,
-        Last.PANELS: -(-g.out_channels // columns), Last.ALONE: int(by_channel(g.groups, depth)),
+        Last.PANELS: -(-g.out_channels // columns),
+        Last.ALONE: int(by_channel(g.groups, g.in_channels // g.groups)),
+        Last.TOGETHER: int(runs.together), Last.PLAIN: int(runs.plain),
     }
     for field, value in fields.items():
         request.write(field, value)
     each: tuple[tuple[Last, tuple[Size, ...], int], ...] = (
-        (Last.INPUT, g.input, 1), (Last.WINDOW, g.window, 1), (Last.OUTPUT, g.output, 1),
+        (Last.INPUT, g.input, 1), (Last.WINDOW, runs.window, 1), (Last.OUTPUT, g.output, 1),
         (Last.STRIDE, g.stride, 1), (Last.PAD, g.pad_low, 0), (Last.DILATION, g.dilation, 1),
     )
     for field, sizes, missing in each:

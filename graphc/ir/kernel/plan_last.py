@@ -69,19 +69,51 @@ def by_channel(groups: Number, channels: Number) -> Condition:
     return single & (groups > 1)
 
 
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """A convolution as sums over runs of memory: `depth` elements from each of `taps`, whose
+    windows and pads are these."""
+
+    window: tuple[int, ...]
+    depth: int
+    together: bool  # a chunk goes through all panels: their weights stay in a cache
+    plain: bool  # a position reads its own pixel
+
+
+def runs_of(c: Convolution, machine: Machine) -> Runs:
+    """Taps beside each other are one run where no line of the window leaves the image."""
+    g, tiling = c.geometry, machine.tiling
+    assert tiling is not None
+    depth, window = g.in_channels // g.groups, g.window
+    alone = by_channel(g.groups, depth)
+    width, out = g.input[-1], g.output[-1]
+    if (
+        not alone and g.pad_low[-1] == 0 and g.dilation[-1] == 1 and window[-1] > 1
+        and isinstance(width, int) and isinstance(out, int)
+        and (out - 1) * g.stride[-1] + window[-1] <= width
+    ):
+        depth, window = depth * window[-1], (*window[:-1], 1)
+    taps = evaluate(product(window), {})
+    columns = panels_of_weights(c.right.index) or 1
+    size = taps * depth * quotient_up(g.out_channels, columns) * columns
+    plain = taps == 1 and set(g.stride) == {1} and set(g.pad_low) == {0} and depth == g.in_channels
+    together = bool(alone or size * c.acc_dtype.itemsize <= tiling.in_place_bytes // 4)
+    return Runs(window, depth, together, plain and g.input == g.output)
+
+
 def plan_last(c: Convolution, machine: Machine, dims: Mapping[str, int]) -> Blocking:
     """How one is tiled; all its sizes are known."""
     g, itemsize = c.geometry, c.acc_dtype.itemsize
     images = evaluate(g.batch, dims)
     positions = evaluate(product(g.output), dims)
-    taps, depth = evaluate(product(g.window), {}), g.in_channels // g.groups
+    runs = runs_of(c, machine)
+    taps = evaluate(product(runs.window), {})
     columns = panels_of_weights(c.right.index) or 1
     panels = quotient_up(g.out_channels, columns)
-    alone = by_channel(g.groups, depth)
-    work = 2 * taps * depth * (g.out_channels if alone else columns)
-    plan = positions_of(images, positions, taps, work, 1 if alone else panels, machine)
+    work = 2 * taps * runs.depth * (g.out_channels if runs.together else columns)
+    plan = positions_of(images, positions, taps, work, 1 if runs.together else panels, machine)
     nothing = Blocking(*(0 for _ in fields(Blocking)))
-    chunks = plan.chunks * (1 if alone else panels)
+    chunks = plan.chunks * (1 if runs.together else panels)
     return replace(
         nothing, chunks=chunks, chunk_m=plan.chunk, chunk_n=columns,
         chunks_at=multiple(g.in_channels * itemsize, ALIGN), chunk_scratch=plan.table,

@@ -17,6 +17,7 @@ from ..layout import Layout, in_last_order
 
 LEAST = 1 << 12  # elements of weights: fewer are no work to speak of
 
+FEW = 8  # channels, that a run of one tap is too short
 _SLACK = 0.35  # of a register: what a step of a panel costs besides its multiplications
 
 
@@ -44,12 +45,29 @@ def _rule(chosen: dict[Node, int]) -> Callable[[Layout, Node], bool]:
         attrs = {**node.attrs}
         attrs.pop("tf32", None)
         panels = _panels(layout.builder, layout.as_plain(weight), columns)
-        found = layout.emit(
-            "conv_last", layout.as_last(x), panels, outputs=weight.shape[0], **attrs
-        )
+        image = layout.as_last(x)
+        if _is_padded_before(node):
+            none = (0,) * len(attrs["pad_low"])
+            low, high = ((0, *attrs[name], 0) for name in ("pad_low", "pad_high"))
+            image = layout.emit(
+                "pad", image, low=low, high=high, interior=(0, *none, 0), value=0.0
+            )
+            attrs |= {"pad_low": none, "pad_high": none}
+        found = layout.emit("conv_last", image, panels, outputs=weight.shape[0], **attrs)
         return layout.keep(node, found)
 
     return rule
+
+
+def _is_padded_before(node: Node) -> bool:
+    """Whether a copy of the image with its padding is worth it: of few channels, the taps of a
+    line are then one run (`kernel/plan_last.py`)."""
+    channels, attrs = node.inputs[0].shape[1], node.attrs
+    return (
+        isinstance(channels, int) and channels <= FEW and attrs["groups"] == 1
+        and node.inputs[1].shape[-1] != 1 and attrs["dilation"][-1] == 1
+        and any((*attrs["pad_low"], *attrs["pad_high"]))
+    )
 
 
 def _columns(node: Node, tiling: Tiling) -> int:
