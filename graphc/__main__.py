@@ -25,7 +25,7 @@ def parser() -> argparse.ArgumentParser:
     mode = script.add_mutually_exclusive_group()
     for name, meaning in (
         ("eager", "torch.compile() in the script does nothing"),
-        ("compile", "calls of Modules with parameters, losses, optimizers' steps are compiled"),
+        ("compile", "calls of Modules, losses, steps, functions called often are compiled"),
     ):
         mode.add_argument(
             f"--{name}", dest="mode", action="store_const", const=name, help=meaning

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from . import backends
 from . import config as configuration
 from .collecting import FEWER
+from .engine import pipeline
 from .engine.built import CompileCounter
 from .engine.capture.exits import Constants
 from .engine.capture.places import Place
@@ -43,7 +44,7 @@ from .engine.segments import foreseen
 from .engine.segments.segments import Segments
 from .engine.twin import twin_of
 from .engine.version.build import build
-from .engine.version.refused import ERRORS, Raises, is_refusal, run_python
+from .engine.version.refused import ERRORS, Raises, is_refusal, note_run, run_python
 from .engine.version.shared_builds import SharedBuilds
 from .engine.version.shortcut import MISSED, take
 from .engine.version.sources import Stale
@@ -323,6 +324,7 @@ class CompiledFunction:
             else self._trial(terms.symbolic)
         )
         trace.renewed = {id(tensor): dims for tensor, dims in terms.renewed}
+        trace.announce = pipeline.begins(self.mode.config(), self.backend)
         trace.names = Names(lambda: reached(self.function, *call))
         trace.argument_names = argument_names(self.function, call[0], call[1], structure)
         recording = Recording(self.name, trace, leaves, terms.constants.again())
@@ -342,8 +344,7 @@ class CompiledFunction:
                 recording.give(call, (args, kwargs))
                 turned = recording.run(self.function, args, kwargs)
         except BaseException as error:
-            if trace.whole:
-                recording.take_back(error, look is not None)
+            (recording.take_back if trace.whole else note_run)(error, look is not None)
             raise
         if turned is not None:
             trace.rollback()

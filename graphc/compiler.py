@@ -49,6 +49,15 @@ def compile(*args: Any, **kwargs: Any) -> Any:
     return importlib.import_module("graphc.compile").compile(*args, **kwargs)
 
 
+def compile_program() -> None:
+    """Compile, from now on and in all of the process, what `python -m graphc run --compile` does.
+
+    Outermost calls of Modules with parameters, losses, optimizers' steps, and functions of the
+    program's own that compute on tensors and are called often. A second call does nothing more.
+    """
+    importlib.import_module("graphc.compat.modes").enter("compile")
+
+
 # --- explicit exits ---------------------------------------------------------------------------
 
 

@@ -13,14 +13,17 @@ from typing import Any
 import graphc
 
 from .. import backends, config
+from ..engine.version.refused import has_run
 from ..frontend.context import callout, local
 from ..frontend.errors import user_location
 from ..frontend.saved_hooks import hooks
+from ..frontend.tensor import Tensor, register_methods
 from ..nn import functional
 from ..nn.modules.linear import Linear
 from ..nn.modules.loss import _Loss
 from ..nn.modules.module import Module
 from ..nn.modules.sparse import Embedding
+from .often import watching
 
 # Compiled Modules are kept alive, and so are their parameters: a script that makes a new model per
 # fold or trial must not keep them all.
@@ -36,9 +39,10 @@ def enter(mode: str) -> None:
     module = importlib.import_module("graphc.compile")
     if mode == "eager":
         vars(graphc)["compile"] = _uncompiled
-    elif mode == "compile":
+    elif mode == "compile" and Module.__call__ is not _call:
         compile_calls(module.compile_module)
         compile_losses(module.compile)
+        compile_functions()
         if config.current().steps == "auto":
             config.set_default(steps="1")
 
@@ -98,15 +102,21 @@ def _call(self: Module, *args: Any, **kwargs: Any) -> Any:
         return callout(_eager)(self, *args, **kwargs)
     entry = _known.get(id(self))
     run = entry[1] if entry is not None else _prepare(self)
+    watching.tick(self, run is not None)
     _inside.value = True
     try:
         if run is None:
             return _eager(self, *args, **kwargs)
         try:
-            return run(*args, **kwargs)
+            if local.counted is None:
+                return run(*args, **kwargs)
+            with watching.paused():
+                return run(*args, **kwargs)
         except Exception as error:
+            if has_run(error):  # the script's own
+                raise
             reason = error
-        # the call changed nothing; the script's own mistake is raised here once more
+        # the call changed nothing
         result = _eager(self, *args, **kwargs)
         _known[id(self)] = self, None
         _warn(type(self).__name__, reason)
@@ -141,10 +151,16 @@ def _joined(function: Callable[..., Any], compiler: Callable[..., Any]) -> Calla
         if run is None or _inside.value or local.trace is not None or hooks.stack:
             return function(*args, **kwargs)
         _inside.value = True
+        watching.tick()
         try:
             try:
-                return run(*args, **kwargs)
+                if local.counted is None:
+                    return run(*args, **kwargs)
+                with watching.paused():
+                    return run(*args, **kwargs)
             except Exception as error:
+                if has_run(error):
+                    raise
                 reason = error
             result = function(*args, **kwargs)
             run = None
@@ -154,6 +170,20 @@ def _joined(function: Callable[..., Any], compiler: Callable[..., Any]) -> Calla
             _inside.value = False
 
     return call
+
+
+_backward: Callable[..., Any] = vars(Tensor)["backward"]
+
+
+def compile_functions() -> None:
+    """From now on functions that run operators at each call, and are called often, are compiled."""
+    register_methods({"backward": _pass})
+
+
+def _pass(self: Tensor, *args: Any, **kwargs: Any) -> None:
+    if local.trace is None:
+        watching.passed()
+    return callout(_backward)(self, *args, **kwargs)
 
 
 def _compiles_itself(module: Module) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 from .. import linalg
 from ..frontend import functions as T
 from ..frontend.plain import is_unwatched
+from ..frontend.required import require
 from ..frontend.tensor import Tensor
 
 
@@ -33,7 +34,8 @@ class Constraint:
         if isinstance(value, Tensor) and self.of_arrays() and is_unwatched():
             array = value._array
         if type(array) is not np.ndarray or array.dtype.char not in "fdl":
-            return bool(self.check(value).all())
+            found = self.check(value).all()
+            return require(found) or bool(found)
         with np.errstate(all="ignore"):
             return bool(self.check(array).all())
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.memory import contiguous
 from ..ir.op import Op
 
 
@@ -24,14 +25,14 @@ def in_row_major(
     if op.family == "reduce":  # NumPy goes along memory, whichever dims are left
         x = arrays[0]
         turned_around = x.transpose(np.argsort([-s for s in x.strides])).flags.c_contiguous
-        return ready(x) if turned_around else call([np.ascontiguousarray(x)])
+        return ready(x) if turned_around else call([contiguous(x)])
     order = _order(shape, arrays) if op.keeps_order else None
     if order is None or order == sorted(order):
-        return call([np.ascontiguousarray(a) for a in arrays])
+        return call([contiguous(a) for a in arrays])
     if not op.pointwise or any(a.shape not in (shape, ()) for a in arrays):
         return ready(*arrays)
     turned = [
-        np.ascontiguousarray(a.transpose(order)).reshape(shape) if a.ndim else a for a in arrays
+        contiguous(a.transpose(order)).reshape(shape) if a.ndim else a for a in arrays
     ]
     sizes = tuple([shape[d] for d in order])
     return call(turned).reshape(sizes).transpose(np.argsort(order))

@@ -33,7 +33,7 @@ from .functionalize import TracedStorage
 from .nodes import AccumulateGrad
 from .nodes import Node as GradNode
 from .outside_history import goes_on, reachable
-from .pending import PendingItem, only_kept, only_returned
+from .pending import PendingItem, number_is_kept, only_kept, only_returned
 from .placement import TWO_DEVICES
 from .scoped import InsideModule
 from .segment_again import operation_again
@@ -143,24 +143,32 @@ class SegmentTrace(Trace):
 
     def pending_item(self, tensor: Tensor) -> Any:
         late = tensor.device.type != "cpu"
-        if not self.whole or self.strict or not only_returned(self.entry, self.site, late):
+        if not self.whole or self.strict:
             return None
+        asked = None
+        if not only_returned(self.entry, self.site, late):
+            if late or not number_is_kept(self.site):
+                return None
+            asked = self._when_asked("a number that item() gives")
         state = tensor if tensor._trace is self else self.shadow(tensor)
-        return PendingItem(self.wrap(self.read(state)))
+        return PendingItem(self.wrap(self.read(state)), "item", asked)
 
     def pending_array(self, tensor: Tensor) -> Any:
         if not self.whole or self.strict or tensor._trace is not self or (
             tensor.device.type != "cpu" or not only_kept(self.site)
         ):
             return None
-        what = "a value that numpy() gives"
+        return PendingItem(tensor, "numpy", self._when_asked("a value that numpy() gives"))
+
+    def _when_asked(self, what: str) -> Callable[[], NoReturn]:
+        """What happens where Python does more with something than to keep it."""
         self.tainted = self.tainted or what
 
         def asked() -> NoReturn:
             self.end_segment(f"{what}, asked for more than to be kept", value=True)
             raise AssertionError("a recording that is tainted goes on")
 
-        return PendingItem(tensor, "numpy", asked)
+        return asked
 
     def end_segment(self, what: str, cure: str = "", value: bool = False) -> None:
         """Run what was recorded. Raises TraceError where that cannot be done seamlessly."""

@@ -26,6 +26,9 @@ class Tiling:
     Where k is contiguous in both operands, up to `dot_rows` rows or `dot_columns` columns are
     computed as dot products. What a loop of at least `pack_steps` steps reads in each is packed
     before it; a product over all steps joins the loop's own where a step has `joint_rows` rows.
+
+    Products of bfloat16 in f32, or of integers in an int16 in i32, go by pairs along k where there
+    are instructions for those (`kernel/pairs.py`).
     """
 
     vector_bytes: int
@@ -44,6 +47,8 @@ class Tiling:
     dot_columns: int
     pack_steps: int
     joint_rows: int
+    bf16_pairs: bool = False
+    i16_pairs: bool = False
 
     def lanes(self, itemsize: int) -> int:
         """Elements of one register."""
@@ -116,8 +121,8 @@ class Machine:
     A value of at least `pitched` bytes has rows that wide accesses fit, where the planner is free
     to say so (`plan/pitch.py`; 0: none has).
 
-    Long sums over rows are made of runs of `column_run` columns, where there are two or more (0:
-    each lane goes along its own column).
+    Long sums over rows go along rows, in runs of at most `column_run` columns (0: each lane goes
+    along its own column).
 
     `sorting` says how what has an order is done in parallel (None: one after another, and sorts by
     a routine).

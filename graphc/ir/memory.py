@@ -33,9 +33,33 @@ def as_strided(buffer: Buffer, shape: Sequence[int], strides: Sequence[int]) -> 
 
 def contiguous(buffer: Buffer) -> Buffer:
     """The buffer itself, or a row-major copy of it."""
-    return buffer if buffer.flags.c_contiguous else np.ascontiguousarray(buffer) if isinstance(
-        buffer, np.ndarray
-    ) else buffer.copy()
+    if buffer.flags.c_contiguous:
+        return buffer
+    if not isinstance(buffer, np.ndarray):
+        return buffer.copy()
+    if buffer.nbytes < MANY or not _lies_across(buffer):
+        return np.ascontiguousarray(buffer)
+    found = np.empty(buffer.shape, buffer.dtype)
+    line = max(LINE // buffer.itemsize, 1)
+    for start in range(0, buffer.shape[-1], line):
+        found[..., start : start + line] = buffer[..., start : start + line]
+    return found
+
+
+MANY = 1 << 20  # bytes, more than the first caches hold
+LINE = 64  # bytes that a cache keeps together
+_FAR = 2048  # bytes from one element to the next, of which few lie in a cache at a time
+
+
+def _lies_across(array: np.ndarray) -> bool:
+    """Whether neighbours along the last dim are far apart, and those along another are not: such a
+    copy is written a line at a time, or each line comes and goes for each element."""
+    if array.strides[-1] < _FAR or array.shape[-1] * array.itemsize < 4 * LINE:
+        return False
+    for size, stride in zip(array.shape[:-1], array.strides[:-1], strict=True):
+        if stride == array.itemsize and size * array.itemsize >= LINE:
+            return True
+    return False
 
 
 def memory_order(buffer: Buffer) -> tuple[int, ...] | None:

@@ -283,6 +283,14 @@ class Optimizer:
             return bool(trace.states.has(self, param, store))
         return param in getattr(self, store)
 
+    def forget_state(self, param: Tensor, store: str) -> None:
+        """Remove the parameter's state from a store, for real."""
+        trace = local.trace
+        if trace is not None and trace.states is not None:
+            trace.states.forget(self, param, store)
+        else:
+            getattr(self, store).pop(param, None)
+
     # --- state dict ---------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:

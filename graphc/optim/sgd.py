@@ -68,7 +68,10 @@ class SGD(PerParameter):
         share = 1 - group["dampening"]
         if local.trace is None or not (first or self.has_state(param, "_begun")):
             return share
+        if first:  # whatever is known is of a buffer that is gone
+            self.forget_state(param, "_begun")
         flags = self.new_state(param, "_begun", begun=lambda: T.zeros((), dtype=param.dtype))
-        result = T.where(flags["begun"] > 0, share, 1.0).to(param.dtype)
+        whole = T.ones_like(flags["begun"])
+        result = T.where(flags["begun"] > 0, whole * share, whole)
         flags["begun"].fill_(1)
         return result

@@ -38,7 +38,7 @@ def training(log: list[float]) -> Callable[[Any], Any]:
         loss = net(x).square().mean()
         loss.backward()
         optimizer.step()
-        log.append(loss.item())
+        log.append(round(loss.item(), 6))
         return loss
 
     return step
@@ -166,7 +166,7 @@ def in_a_loop(x: Any, count: int) -> Any:
     found = []
     while len(found) < count:
         for row in x:
-            found.append(row.item())
+            found.append(round(row.item()))
     return found
 
 
@@ -215,7 +215,7 @@ def test_a_value_asked_for_over_several_lines_is_found(recordings: list[str]) ->
         log.append(
             (
                 x.sum()
-                .item(),
+                .item() + 1,
                 "sum",
             )
         )

@@ -59,13 +59,20 @@ CPU = Machine(
     unrolled_steps=32,
     unrolled_light=512,
     tiling=_TILING,
-    column_run=512,  # half a page of f32: with 1024 a matrix of as many columns is for one thread
+    column_run=4096,  # whose sums take half of the first cache
 )
 
 
 @functools.cache
-def cpu(vector_bytes: int, registers: int) -> Machine:
-    """A CPU with so many vector registers of so many bytes; only how templates are tiled asks."""
+def cpu(
+    vector_bytes: int, registers: int, bf16_pairs: bool = False, i16_pairs: bool = False
+) -> Machine:
+    """A CPU with so many vector registers of so many bytes, and instructions for pairs or without;
+    only how templates are tiled asks, and which of them read halves."""
     # of 16 registers, 12 hold accumulators
     vectors = 4 if registers >= 32 else 2
-    return replace(CPU, tiling=replace(_TILING, vector_bytes=vector_bytes, vectors=vectors))
+    tiling = replace(
+        _TILING, vector_bytes=vector_bytes, vectors=vectors, bf16_pairs=bf16_pairs,
+        i16_pairs=i16_pairs,
+    )
+    return replace(CPU, tiling=tiling, halves=bf16_pairs)

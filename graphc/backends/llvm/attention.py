@@ -32,7 +32,7 @@ def renders_attention(t: Attention) -> bool:
 
 def attention_libraries(tile: Tile) -> tuple[str, ...]:
     """What an attention kernel's object is linked with: tiles, and the register transpose."""
-    return f"attention.{tile.accumulator}", f"gemm.{tile.accumulator}"
+    return f"attention.{tile.name}", f"gemm.{tile.name}"
 
 
 def attention_tile(t: Attention, target: Target) -> Tile:

@@ -302,7 +302,7 @@ def emit_attention_library(module: Module, tile: Tile) -> None:
 
 def copy(f: Function, tile: Tile, source: Matrix, to: Matrix, rows: Value, columns: int) -> None:
     """Rows of elements, by registers where they lie side by side."""
-    symbol = f"@graphc_attention_copy_{tile.accumulator}"
+    symbol = f"@graphc_attention_copy_{tile.name}"
     f.module.declare(f"declare void {symbol}(ptr, i64, i64, ptr, i64, i64, i64, i64)")
     f.call(
         "void", symbol, f"ptr {source.base}", f"i64 {source.row}", f"i64 {source.step}",
@@ -312,7 +312,7 @@ def copy(f: Function, tile: Tile, source: Matrix, to: Matrix, rows: Value, colum
 
 def _emit_copy(module: Module, tile: Tile) -> None:
     f = module.function(
-        f"void @graphc_attention_copy_{tile.accumulator}(ptr noalias %from, i64 %row, i64 %step, "
+        f"void @graphc_attention_copy_{tile.name}(ptr noalias %from, i64 %row, i64 %step, "
         "ptr noalias %to, i64 %to_row, i64 %to_step, i64 %rows, i64 %columns)"
     )
     source, to = Matrix("%from", "%row", "%step"), Matrix("%to", "%to_row", "%to_step")

@@ -71,7 +71,7 @@ def chosen_tile(f: Function, tile: Tile, width: Value, fresh: bool) -> str:
 
 
 def _symbol(tile: Tile, width: int, fresh: bool) -> str:
-    return f"@graphc_attention_{'fresh' if fresh else 'add'}{width}_{tile.accumulator}"
+    return f"@graphc_attention_{'fresh' if fresh else 'add'}{width}_{tile.name}"
 
 
 def call_tiles(

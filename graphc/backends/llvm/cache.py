@@ -1,10 +1,12 @@
 """Compiled objects kept by content: in memory, and in a directory that only the user can write."""
 
+import contextlib
 import functools
 import hashlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from graphc.backends.host.store import Store
 from graphc.backends.llvm.apart import compile_apart
@@ -44,6 +46,7 @@ class ObjectCache:
     def __init__(self, directory: Path | str | None = None) -> None:
         self._store = Store(directory, MAGIC, ".o")
         self._objects: dict[bytes, bytes] = {}
+        self._begun: dict[bytes, _Begun] = {}
         self._lock = threading.Lock()
         self.hits = 0
         self.misses = 0
@@ -67,21 +70,58 @@ class ObjectCache:
         With `make`, `text` is only a key: what make() alone depends on, called if it is not known.
         """
         key = cache_key(text, target, opt_level, passes)
-        with self._lock:
-            found = self._objects.get(key)
-        if found is None:
-            found = self._store.read(key)
-        hit = found is not None
-        if found is None:
-            source = text if make is None else make()
-            make_object = compile_object if target == host_target() else compile_apart
-            found = make_object(source, target, opt_level, passes, verify)
-            self._store.write(key, found)
-        with self._lock:
-            self._objects[key] = found
-            self.hits += hit
-            self.misses += not hit
+        with self._alone(key):
+            with self._lock:
+                found = self._objects.get(key)
+            if found is None:
+                found = self._store.read(key)
+            hit = found is not None
+            if found is None:
+                source = text if make is None else make()
+                make_object = compile_object if target == host_target() else compile_apart
+                found = make_object(source, target, opt_level, passes, verify)
+                self._store.write(key, found)
+            with self._lock:
+                self._objects[key] = found
+                self.hits += hit
+                self.misses += not hit
         return found
+
+    def is_begun(
+        self, text: str, target: Target, opt_level: int = 1, passes: Passes = "none"
+    ) -> bool:
+        """Whether another thread compiles it right now."""
+        return cache_key(text, target, opt_level, passes) in self._begun
+
+    @contextlib.contextmanager
+    def _alone(self, key: bytes) -> Iterator[None]:
+        """One thread compiles a text; others wait for what it makes."""
+        mine = _Begun(threading.current_thread(), threading.Event())
+        while True:
+            with self._lock:
+                first = self._begun.setdefault(key, mine)
+            if first is mine:
+                break
+            if not first.over.wait(_LOOK) and not first.thread.is_alive():  # in a forked child
+                with self._lock:
+                    if self._begun.get(key) is first:
+                        del self._begun[key]
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._begun[key]
+            mine.over.set()
+
+
+class _Begun(NamedTuple):
+    """A text that is being compiled."""
+
+    thread: threading.Thread
+    over: threading.Event
+
+
+_LOOK = 0.1  # seconds after which it is asked whether the thread is still there
 
 
 def cache_key(text: str, target: Target, opt_level: int, passes: Passes) -> bytes:

@@ -121,6 +121,17 @@ def _scratch(steps: Sequence[Leaf], target: Target) -> tuple[Scratch, ...] | Non
     return tuple(found)
 
 
+def _library_key(name: str) -> str:
+    return f"library {name}"
+
+
+def library_object(name: str, target: Target, cache: ObjectCache) -> bytes:
+    """The object of one of contraction.template_libraries."""
+    return cache.compile(
+        _library_key(name), target, make=lambda: emit_library(name, target).text()
+    )
+
+
 class _Compiler:
     """Objects of a program's kernels, by symbol, and of the libraries they need, by name."""
 
@@ -137,20 +148,25 @@ class _Compiler:
                 distinct.setdefault(symbol, kernel)
                 if kernel.template is not None:
                     libraries.update(dict.fromkeys(template_libraries(kernel, target)))
-        jobs = [partial(self._compile, kernel, symbol) for symbol, kernel in distinct.items()]
-        jobs += [partial(self._library, name) for name in libraries]
+        jobs = {symbol: partial(self._compile, kernel, symbol) for symbol, kernel in distinct.items()}
+        jobs |= {name: partial(self._library, name) for name in libraries}
+        # libraries first: they take longest, and no core is to wait for the last one; but at the
+        # end those that another thread is at already (ahead.py)
+        begun = {name for name in libraries if cache.is_begun(_library_key(name), target)}
+        order = sorted(reversed(jobs), key=begun.__contains__)
         start = time.perf_counter()
-        # libraries first: they take longest, and no core is to wait for the last one
-        made = side_by_side(jobs[::-1])[::-1]
+        made = dict(zip(order, side_by_side([jobs[name] for name in order]), strict=True))
         wall = time.perf_counter() - start
-        for (symbol, kernel), one in zip(distinct.items(), made, strict=False):
+        for symbol, kernel in distinct.items():
+            one = made[symbol]
             size, cached = len(one.data), not one.emitting
             stats.kernels.append(KernelStats(symbol, kernel.name, size, cached))
         # the time that passed, in the proportion of what all threads did
-        emitting, compiling = sum(one.emitting for one in made), sum(one.compiling for one in made)
+        emitting = sum(one.emitting for one in made.values())
+        compiling = sum(one.compiling for one in made.values())
         stats.emit = wall * emitting / max(emitting + compiling, 1e-9)
         stats.codegen = wall - stats.emit
-        self.objects = [one.data for one in made]
+        self.objects = [made[name].data for name in jobs]
 
     def _compile(self, kernel: Kernel, symbol: str) -> _Made:
         # the kernel's own text is the key: a kernel that is known is not even emitted
@@ -158,7 +174,7 @@ class _Compiler:
         return self._made(text, lambda: emit(kernel, self.target, symbol))
 
     def _library(self, name: str) -> _Made:
-        return self._made(f"library {name}", lambda: emit_library(name, self.target).text())
+        return self._made(_library_key(name), lambda: emit_library(name, self.target).text())
 
     def _made(self, key: str, make: Callable[[], str]) -> _Made:
         emitting = 0.0

@@ -5,7 +5,7 @@ and packers are libraries of their own (`template_libraries`), compiled once for
 """
 
 from collections.abc import Callable
-from typing import TypeGuard, cast
+from typing import TypeGuard
 
 from graphc.backends.llvm.attention import attention_libraries, attention_tile
 from graphc.backends.llvm.attention_block import emit_attention_library
@@ -16,17 +16,20 @@ from graphc.backends.llvm.conv_last import emit_last
 from graphc.backends.llvm.conv_last_kernel import emit_last_kernel
 from graphc.backends.llvm.conv_mend import TermsEmitter
 from graphc.backends.llvm.conv_pack import emit_conv_packs
+from graphc.backends.llvm.conv_pack_pairs import emit_conv_pair_packs
 from graphc.backends.llvm.conv_phase import emit_input_grad
 from graphc.backends.llvm.gemm import emit_gemm
 from graphc.backends.llvm.gemm_dot import emit_dots
 from graphc.backends.llvm.gemm_kernel import emit_gemm_kernel
 from graphc.backends.llvm.gemm_pack import Source, emit_gemm_packs, emit_transpose
+from graphc.backends.llvm.gemm_pack_pairs import emit_pair_packs
 from graphc.backends.llvm.gemm_store import emit_store, plain_store
-from graphc.backends.llvm.microkernel import ACCUMULATORS, Accumulator, Tile
+from graphc.backends.llvm.microkernel import ACCUMULATORS, Tile
 from graphc.backends.llvm.target import Target
 from graphc.backends.llvm.text import Function, Module
 from graphc.ir import dtypes
 from graphc.ir.kernel import Attention, Convolution, Kernel, SumTemplate
+from graphc.ir.kernel.pairs import values_of
 from graphc.ir.kernel.plan_contraction import is_dot
 
 # Emits the body (all but `ret`) of an epilogue: void (ptr %args, i64 %b, i64 %m, i64 %rows, i64 %n,
@@ -47,15 +50,15 @@ def template_libraries(kernel: Kernel, target: Target) -> tuple[str, ...]:
     template = _template(kernel)
     tile = tile_of(template, target)
     if _is_last(template):
-        return (f"gemm.{tile.accumulator}", f"conv_last.{tile.accumulator}")
+        return (f"gemm.{tile.name}", f"conv_last.{tile.name}")
     sources = dict.fromkeys((template.left.dtype, template.right.dtype))
-    names = [f"gemm.{tile.accumulator}"]
-    names += [f"gemm_pack.{dtype.name}.{tile.accumulator}" for dtype in sources]
-    if isinstance(template, Convolution) or is_dot(template):
-        names.append(f"gemm_dot.{tile.accumulator}")
+    names = [f"gemm.{tile.name}"]
+    names += [f"gemm_pack.{dtype.name}.{tile.name}" for dtype in sources]
+    if isinstance(template, Convolution) or is_dot(template, tile.tiling):
+        names.append(f"gemm_dot.{tile.name}")
     if isinstance(template, Convolution):
-        names.append(f"conv.{tile.accumulator}")
-        names += [f"conv_pack.{dtype.name}.{tile.accumulator}" for dtype in sources]
+        names.append(f"conv.{tile.name}")
+        names += [f"conv_pack.{dtype.name}.{tile.name}" for dtype in sources]
     return tuple(names)
 
 
@@ -63,7 +66,7 @@ def emit_library(name: str, target: Target) -> Module:
     """The module of a library named by template_libraries; they want @graphc_par of the pool."""
     module = Module()
     kind, *parts = name.split(".")
-    tile = Tile(cast(Accumulator, parts[-1]), target)
+    tile = Tile(parts[-1], target)
     if kind == "gemm":
         emit_gemm(module, tile)
         emit_store(module, tile)
@@ -87,9 +90,9 @@ def emit_library(name: str, target: Target) -> Module:
         return module
     source = Source(dtypes.by_name(parts[0]), tile)
     if kind == "gemm_pack":
-        emit_gemm_packs(module, source)
+        (emit_pair_packs if tile.group > 1 else emit_gemm_packs)(module, source)
     else:
-        emit_conv_packs(module, source)
+        (emit_conv_pair_packs if tile.group > 1 else emit_conv_packs)(module, source)
     return module
 
 
@@ -104,7 +107,9 @@ def tile_of(template: SumTemplate, target: Target) -> Tile:
     for operand in (template.left, template.right):
         if operand.dtype.is_float != acc.is_float or operand.dtype.bits > acc.bits:
             raise ValueError(f"operand {operand.buffer} of {operand.dtype} summed in {acc}")
-    return Tile(acc.name, target)
+    tiling = target.machine.tiling
+    assert tiling is not None
+    return Tile(values_of(template, tiling).name, target)
 
 
 def emit_contraction(

@@ -19,6 +19,7 @@ from graphc.backends.llvm.conv_geometry import (
 from graphc.backends.llvm.conv_planes import asks_for_planes, emit_planes, planes_symbol
 from graphc.backends.llvm.conv_tables import table_bytes
 from graphc.backends.llvm.gemm_descriptor import Word, begin_request
+from graphc.backends.llvm.gemm_plan import ceil_div
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Function, Module, Value
 from graphc.ir.kernel.plan_convolution import DIRECT_POSITIONS
@@ -28,7 +29,7 @@ BASES = "@graphc_conv_bases"
 
 def conv_symbol(kind: str, tile: Tile) -> str:
     """The driver of a contraction kind "conv", "conv_input_grad" or "conv_weight_grad"."""
-    return f"@graphc_{kind}_{tile.accumulator}"
+    return f"@graphc_{kind}_{tile.name}"
 
 
 def declare_conv(module: Module, kind: str, tile: Tile) -> str:
@@ -80,6 +81,14 @@ class Request:
             else:
                 self.geometry.write(field, value)
 
+    def reads_left(self, segment: Value) -> Value:
+        """1 where the left operand, whose segments of k are so long, may be read where it lies."""
+        f, same = self.f, self.words.read(Conv.LEFT_SAME)
+        if self.tile.group == 1:
+            return same
+        whole = f.cmp("eq", f.srem(segment, self.tile.group), 0)
+        return f.let(f"and i64 {same}, {f.let(f'zext i1 {whole} to i64')}")
+
     def table(self, rows: Value) -> Value:
         """Bytes of a packer's tables for so many rows of this window."""
         f = self.f
@@ -128,7 +137,9 @@ class Request:
         }
         common = {
             Word.BATCH: self.groups,
-            Word.TERMS: words[Word.K],
+            Word.K: ceil_div(f, words[Word.VALUES], self.tile.group),
+            Word.TERMS: words[Word.VALUES],
+            Word.LEFT_STEP: self.tile.bytes,
             Word.MOST_STEPS: self.tile.tiling.block_k,
             Word.WORKERS: r.read(Conv.WORKERS),
         }
@@ -139,15 +150,16 @@ class Request:
 
 def emit_forward(module: Module, tile: Tile) -> None:
     """Defines the driver of `conv`."""
-    emit_planes(module, tile)
     f = module.function(f"void {conv_symbol('conv', tile)}(ptr %request)")
     r = Request(f, tile)
-    planes, product_ = f.label("planes"), f.label("product")
-    f.cond_br(asks_for_planes(f, r.words, r.channels, r.outputs), planes, product_)
-    f.block(planes)
-    f.call("void", planes_symbol(tile), "ptr %request")
-    f.ret()
-    f.block(product_)
+    if tile.group == 1:
+        emit_planes(module, tile)
+        planes, product_ = f.label("planes"), f.label("product")
+        f.cond_br(asks_for_planes(f, r.words, r.channels, r.outputs), planes, product_)
+        f.block(planes)
+        f.call("void", planes_symbol(tile), "ptr %request")
+        f.ret()
+        f.block(product_)
     r.set_groups(f.mul(r.outputs, r.filter), f.mul(r.channels, r.pixels))
     r.write_input_window()
     r.contract(
@@ -155,13 +167,13 @@ def emit_forward(module: Module, tile: Tile) -> None:
         {
             Word.M: r.outputs,
             Word.N: f.mul(r.batch, r.positions),
-            Word.K: r.filter,
-            Word.LEFT_DIRECT: r.words.read(Conv.LEFT_SAME),
+            Word.VALUES: r.filter,
+            Word.LEFT_DIRECT: r.reads_left(r.filter),
             Word.LEFT_M: r.filter,
             Word.LEFT_K: 1,
             Word.SEGMENT: r.filter,
             Word.K_QUANTUM: 1,
-            Word.PACK_SCRATCH: r.table(tile.tiling.block_k),
+            Word.PACK_SCRATCH: r.table(tile.tiling.block_k * tile.group),
             Word.POSITIONS: r.positions,
             Word.EPILOGUE_M: r.outputs,
         },
@@ -182,8 +194,8 @@ def emit_weight_grad(module: Module, tile: Tile) -> None:
         {
             Word.M: r.outputs,
             Word.N: r.filter,
-            Word.K: f.mul(r.batch, r.positions),
-            Word.LEFT_DIRECT: f.let(f"and i64 {large}, {r.words.read(Conv.LEFT_SAME)}"),
+            Word.VALUES: f.mul(r.batch, r.positions),
+            Word.LEFT_DIRECT: f.let(f"and i64 {large}, {r.reads_left(r.positions)}"),
             Word.LEFT_M: r.positions,
             Word.LEFT_K: 1,
             Word.SEGMENT: r.positions,

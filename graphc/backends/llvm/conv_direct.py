@@ -22,7 +22,12 @@ from graphc.backends.llvm.gemm_dot import (
     SHAPE_WORDS,
     declare_dots,
 )
-from graphc.backends.llvm.gemm_pack import RIGHT_PARAMETERS, Source, first_lanes, store_masked
+from graphc.backends.llvm.gemm_pack import (
+    RIGHT_PARAMETERS,
+    Source,
+    first_values,
+    store_words_masked,
+)
 from graphc.backends.llvm.gemm_plan import (
     Number,
     ceil_div,
@@ -72,7 +77,7 @@ def pad_symbol(source: Source) -> str:
 
 def emit_pad(module: Module, source: Source) -> None:
     """Defines the copy for one source dtype, converting to the accumulator's type."""
-    tile, lanes = source.tile, source.tile.lanes
+    tile, lanes = source.tile, source.tile.values
     f = module.function(f"void {pad_symbol(source)}(ptr %copy, i64 %chunk)")
     c = Words(f, "%copy")
     height, width, pitch = c.read(Copy.IN_HEIGHT), c.read(Copy.IN_WIDTH), c.read(Copy.PITCH)
@@ -101,12 +106,12 @@ def emit_pad(module: Module, source: Source) -> None:
             start = f.sub(column, low_width)
             places = f.let(f"add {ints} {splat(start)}, {lane_numbers(lanes)}")
             mask = f.let(f"icmp ult {ints} {places}, {splat(limit)}")
-            value = source.load_masked(
+            value = source.load_words(
                 f, f.gep(source_at, f.add(line_at, start), source.element), mask
             )
-            to = f.gep(target_at, f.add(to_line, column), tile.element)
+            to = f.gep(target_at, f.add(to_line, column), tile.value_element)
             left = f.sub(pitch, column)
-            store_masked(f, tile, value, to, first_lanes(f, tile, left))
+            store_words_masked(f, tile, value, to, first_values(f, tile, left))
     f.ret()
 
 
@@ -128,20 +133,20 @@ def emit_direct(module: Module, tile: Tile) -> None:
 
 def contract_symbol(kind: str, tile: Tile) -> str:
     """The name of one of the two above."""
-    return f"@graphc_contract_{kind}_{tile.accumulator}"
+    return f"@graphc_contract_{kind}_{tile.name}"
 
 
 class _Direct:
     """One of the two functions."""
 
     def __init__(self, module: Module, tile: Tile, kind: str) -> None:
-        self.tile = tile
+        self.tile, self.bytes = tile, tile.value.itemsize
         self.f = f = module.function(
             f"void {contract_symbol(kind, tile)}(ptr %request, ptr %window, ptr %d)", "internal"
         )
         self.d = d = Descriptor(f, "%d")
         self.r, self.g = Words(f, "%request"), Words(f, "%window")
-        d.read(Word.M, Word.N, Word.K, Word.POSITIONS)
+        d.read(Word.M, Word.N, Word.K, Word.VALUES, Word.POSITIONS)
         self.inputs, self.outputs = self.g.read3(Window.IN), self.g.read3(Window.OUT)
         self.sizes, self.dilations = self.g.read3(Window.WINDOW), self.g.read3(Window.DILATION)
         self.taps, self.channel = self.g.read(Window.TAPS), self.g.read(Window.CHANNEL_STRIDE)
@@ -195,18 +200,19 @@ class _Direct:
     def emit_window(self) -> None:
         """Positions by register, rows by a table of offsets."""
         f, d, tile = self.f, self.d, self.tile
-        m, k = d[Word.M], d[Word.K]
+        m, k, values = d[Word.M], d[Word.K], d[Word.VALUES]
         lines = f.add(f.mul(f.sub(self.outputs[HEIGHT], 1), self.pitch), self.outputs[WIDTH])
         padded = round_up(f, f.smax(lines, 1), tile.lanes)
         positions = f.mul(self.outputs[HEIGHT], self.outputs[WIDTH])
         taps = f.smax(self.taps, 1)
         numbers = self._numbers(m, k, padded, self.plane, taps, positions)
         several = f.cmp("sgt", self.taps, 1)
-        self._unless(self._all([self._plain(), several, reads_window(*numbers).value]))
+        pairs = f.cmp("eq", f.mul(k, tile.group), values)  # whole ones
+        self._unless(self._all([self._plain(), several, pairs, reads_window(*numbers).value]))
         images = f.sdiv(d[Word.N], d[Word.POSITIONS])
         given = self._make_copy(images, "false")
         offsets = d.pointer_at(Word.MEMORY)
-        d.set_pointer(Word.MEMORY, f.gep(offsets, round_up(f, f.mul(k, 8), ALIGN), "i8"))
+        d.set_pointer(Word.MEMORY, f.gep(offsets, round_up(f, f.mul(values, 8), ALIGN), "i8"))
         self._fill_offsets(offsets)
         self.copy.write(Copy.VECTORS, f.sdiv(padded, tile.lanes))
         self.copy.write_pointer(Copy.ARGUMENTS, d.pointer_at(Word.ARGUMENTS))
@@ -216,15 +222,15 @@ class _Direct:
             Word.POSITIONS: padded,
             Word.PACK_SCRATCH: 0,
             Word.POINTER_COLUMNS: tile.lanes,
-            Word.B_STEP_K: 8,
+            Word.B_STEP_K: 8 * tile.group,
         }
         pointers = {
             Word.TILES: "@graphc_windows",
             Word.B_STEP: offsets,
             Word.COPY: self.copy.pointer,
-            Word.PACK_RIGHT: f"@graphc_point_positions_{tile.accumulator}",
+            Word.PACK_RIGHT: f"@graphc_point_positions_{tile.name}",
             Word.ARGUMENTS: self.copy.pointer,
-            Word.EPILOGUE: f"@graphc_lines_epilogue_{tile.accumulator}",
+            Word.EPILOGUE: f"@graphc_lines_epilogue_{tile.name}",
         }
         self._contract(values, pointers, given)
         f.ret()
@@ -232,13 +238,13 @@ class _Direct:
     def _fill_offsets(self, offsets: str) -> None:
         """Where the rows (channel, tap) begin, in bytes."""
         f = self.f
-        with f.loop(0, f.sdiv(self.d[Word.K], self.taps)) as channel:
+        with f.loop(0, f.sdiv(self.d[Word.VALUES], self.taps)) as channel:
             row = f.mul(channel, self.taps)
             start = f.mul(channel, self.plane)
             with f.loop(0, self.sizes[HEIGHT]) as kh, f.loop(0, self.sizes[WIDTH]) as kw:
                 offset = f.add(start, self._tap_offset(kh, kw))
                 index = f.add(row, f.add(f.mul(kh, self.sizes[WIDTH]), kw))
-                offset = f.mul(offset, self.tile.bytes)
+                offset = f.mul(offset, self.bytes)
                 f.store(offset, "i64", f.gep(offsets, index, "i64"), 8)
 
     def _tap_offset(self, kh: Value, kw: Value) -> Value:
@@ -252,38 +258,38 @@ class _Direct:
     def emit_dots(self) -> None:
         """Columns (channel, tap) as lines of the copy, dotted with lines of the left operand."""
         f, d, tile = self.f, self.d, self.tile
-        m, k = d[Word.M], d[Word.K]
+        m, k = d[Word.M], d[Word.VALUES]
         height, width = self.outputs[HEIGHT], self.outputs[WIDTH]
         whole = f.cmp("eq", self.pitch, width)  # lines follow each other: one long line
         length = choose(f, whole, f.mul(height, width), width)
         lines = choose(f, whole, 1, height)
         positions = f.mul(height, width)
-        padded = round_up(f, f.smax(length, 1), tile.lanes)
+        padded = round_up(f, f.smax(length, 1), tile.values)
         cheaper = reads_lines(*self._numbers(m, padded, lines, positions)).value
         same = f.cmp("ne", self.r.read(Conv.LEFT_SAME), 0)
         self._unless(self._all([self._plain(), same, cheaper]))
         images = f.sdiv(k, positions)
         given = self._make_copy(images, self._is_plane())
-        jump = f.mul(self.copy.read(Copy.IMAGE), tile.bytes)
-        left_image = f.mul(d[Word.LEFT_SEGMENT], tile.bytes)
+        jump = f.mul(self.copy.read(Copy.IMAGE), self.bytes)
+        left_image = f.mul(d[Word.LEFT_SEGMENT], self.bytes)
         shape = f.alloca("i64", SHAPE_WORDS)
         for index, value in (
             (A_SEGMENT, left_image),
             (B_SEGMENT, jump),
             (LINES, lines),
             (LENGTH, length),
-            (A_LINE, f.mul(width, tile.bytes)),
-            (B_LINE, f.mul(self.pitch, tile.bytes)),
+            (A_LINE, f.mul(width, self.bytes)),
+            (B_LINE, f.mul(self.pitch, self.bytes)),
         ):
             f.store(value, "i64", f.gep(shape, index, "i64"), 8)
         symbol, _ = declare_dots(f.module, tile)
         values: dict[Word, Value] = {
             Word.K: images,
-            Word.SEGMENT: images,
+            Word.SEGMENT: f.mul(images, tile.group),
             Word.MOST_STEPS: f.smax(f.sdiv(DOT_TERMS, positions), 1),
             Word.K_QUANTUM: 1,
             Word.LEFT_DIRECT: 1,
-            Word.LEFT_K: d[Word.LEFT_SEGMENT],
+            Word.LEFT_STEP: left_image,
             Word.PACK_SCRATCH: 0,
             Word.PACK_SCRATCH_COLUMN: 0,
             Word.POINTER_COLUMNS: 1,
@@ -293,7 +299,7 @@ class _Direct:
             Word.TILES: symbol,
             Word.A_STEP: shape,
             Word.COPY: self.copy.pointer,
-            Word.PACK_RIGHT: f"@graphc_point_taps_{tile.accumulator}",
+            Word.PACK_RIGHT: f"@graphc_point_taps_{tile.name}",
         }
         self._contract(values, pointers, given)
         f.ret()
@@ -336,7 +342,7 @@ class _Direct:
         copy.write_pointer(Copy.TARGET, source)
         with f.when(f.let(f"xor i1 {skip}, true")):
             # tiles read a register past the last plane
-            size = f.mul(f.add(f.mul(planes, self.plane), self.tile.lanes), self.tile.bytes)
+            size = f.mul(f.add(f.mul(planes, self.plane), self.tile.values), self.bytes)
             target = self.d.pointer_at(Word.MEMORY)
             self.d.set_pointer(Word.MEMORY, f.gep(target, round_up(f, size, ALIGN), "i8"))
             copy.write_pointer(Copy.TARGET, target)
@@ -345,7 +351,7 @@ class _Direct:
             f.call("void", run_symbol(f.module), *arguments)
         group = r.read(Conv.RIGHT_GROUP)
         per_group = f.sdiv(channels, f.smax(r.read(Conv.GROUPS), 1))
-        r.write(Conv.RIGHT_GROUP, f.mul(f.mul(per_group, self.plane), self.tile.bytes))
+        r.write(Conv.RIGHT_GROUP, f.mul(f.mul(per_group, self.plane), self.bytes))
         r.write_pointer(Conv.RIGHT, copy.read_pointer(Copy.TARGET))
         return source, group
 
@@ -368,7 +374,7 @@ class _Direct:
 def _emit_point_positions(module: Module, tile: Tile) -> None:
     """A pack_right: pointers to registers of positions in the copy."""
     f = module.function(
-        f"void @graphc_point_positions_{tile.accumulator}({RIGHT_PARAMETERS})", "internal"
+        f"void @graphc_point_positions_{tile.name}({RIGHT_PARAMETERS})", "internal"
     )
     c = Words(f, Descriptor(f, "%d").pointer_at(Word.COPY))
     vectors, image = c.read(Copy.VECTORS), c.read(Copy.IMAGE)
@@ -377,7 +383,7 @@ def _emit_point_positions(module: Module, tile: Tile) -> None:
         number = f.add(first, index)
         at = f.mul(f.srem(number, vectors), tile.lanes)
         offset = f.add(f.mul(f.sdiv(number, vectors), image), at)
-        place = f.gep("%base", offset, tile.element)
+        place = f.gep("%base", offset, tile.value_element)
         f.store(place, "ptr", f.gep("%to", index, "ptr"), 8)
     f.ret()
 
@@ -385,7 +391,7 @@ def _emit_point_positions(module: Module, tile: Tile) -> None:
 def _emit_point_taps(module: Module, tile: Tile) -> None:
     """A pack_right: pointers to the first line of each (channel, tap) in the copy."""
     f = module.function(
-        f"void @graphc_point_taps_{tile.accumulator}({RIGHT_PARAMETERS})", "internal"
+        f"void @graphc_point_taps_{tile.name}({RIGHT_PARAMETERS})", "internal"
     )
     d = Descriptor(f, "%d")
     c, g = Words(f, d.pointer_at(Word.COPY)), Words(f, d.pointer_at(Word.GEOMETRY))
@@ -398,7 +404,7 @@ def _emit_point_taps(module: Module, tile: Tile) -> None:
         line = f.mul(f.mul(f.sdiv(tap, width), steps[0]), pitch)
         offset = f.add(line, f.mul(f.srem(tap, width), steps[1]))
         offset = f.add(offset, f.mul(f.sdiv(number, taps), plane))
-        place = f.gep("%base", offset, tile.element)
+        place = f.gep("%base", offset, tile.value_element)
         f.store(place, "ptr", f.gep("%to", column, "ptr"), 8)
     f.ret()
 
@@ -409,7 +415,7 @@ def _emit_lines_epilogue(module: Module, tile: Tile) -> None:
     Without the excess columns, positions of neighbouring lines are neighbours in the output.
     """
     f = module.function(
-        f"void @graphc_lines_epilogue_{tile.accumulator}(ptr %copy, i64 %b, i64 %m, i64 %rows, "
+        f"void @graphc_lines_epilogue_{tile.name}(ptr %copy, i64 %b, i64 %m, i64 %rows, "
         "i64 %n, i64 %columns, ptr %tile, i64 %tile_pitch)",
         "internal",
     )

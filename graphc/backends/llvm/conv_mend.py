@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 
 from graphc.backends.llvm.gemm_pack import Source, first_lanes
+from graphc.backends.llvm.gemm_store import sums_of
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Function, Module
 from graphc.ir import dtypes
@@ -39,7 +40,7 @@ def emit_mended(
         "internal",
     )
     args, others = f.load("%words", "ptr", 8), f.load(f.gep("%words", 1, "ptr"), "ptr", 8)
-    source = Source(dtypes.by_name(tile.accumulator), tile)
+    source = Source(dtypes.by_name(tile.accumulator), sums_of(tile))
     whole = f.mul(f.floordiv("%columns", tile.lanes), tile.lanes)
     mask = first_lanes(f, tile, f.sub("%columns", whole))
     with f.loop(0, "%rows") as row:

@@ -29,7 +29,7 @@ def emit_input_grad(module: Module, tile: Tile) -> None:
     r = Request(f, tile)
     r.set_groups(f.mul(r.outputs, r.filter), f.mul(r.outputs, r.positions))
     phases = product(f, r.stride)
-    product_symbol = f"@graphc_phase_product_{tile.accumulator}"
+    product_symbol = f"@graphc_phase_product_{tile.name}"
     single, several = f.label("single"), f.label("several")
     f.cond_br(f.cmp("eq", phases, 1), single, several)
     f.block(single)
@@ -52,7 +52,7 @@ def emit_input_grad(module: Module, tile: Tile) -> None:
     rows = clamp(f, f.sdiv(PASS_ELEMENTS, f.smax(r.pixels, 1)), 1, f.smax(channels, 1))
     r.words.write(Conv.ROWS, rows)
     chunks = f.mul(r.batch, ceil_div(f, channels, rows))
-    callee = f"@graphc_epilogue_pass_{tile.accumulator}"
+    callee = f"@graphc_epilogue_pass_{tile.name}"
     with f.when(f.cmp("sgt", r.pixels, 0)):
         arguments = (f"ptr {callee}", "ptr %request", f"i64 {chunks}")
         f.call("void", run_symbol(module), *arguments)
@@ -96,7 +96,7 @@ def _first_multiple(f: Function, low: int, offset: Value) -> str:
 def _emit_phase_product(module: Module, tile: Tile) -> None:
     """The contraction of one phase."""
     f = module.function(
-        f"void @graphc_phase_product_{tile.accumulator}"
+        f"void @graphc_phase_product_{tile.name}"
         "(ptr %request, i64 %depth, i64 %height, i64 %width)",
         "internal",
     )
@@ -105,17 +105,17 @@ def _emit_phase_product(module: Module, tile: Tile) -> None:
     scratch = r.words.read_pointer(Conv.SCRATCH)
     direct = f.let(f"icmp eq ptr {scratch}, null")
     own, arguments = r.words.read_pointer(Conv.EPILOGUE), r.words.read_pointer(Conv.ARGUMENTS)
-    scatter = f"@graphc_scatter_{tile.accumulator}"
+    scatter = f"@graphc_scatter_{tile.name}"
     k = f.mul(r.outputs, taps)
     r.contract(
         "window",
         {
             Word.M: r.channels,
             Word.N: f.mul(r.batch, grid),
-            Word.K: k,
+            Word.VALUES: k,
             Word.SEGMENT: k,
             Word.K_QUANTUM: 1,
-            Word.PACK_SCRATCH: r.table(tile.tiling.block_k),
+            Word.PACK_SCRATCH: r.table(tile.tiling.block_k * tile.group),
             Word.POSITIONS: grid,
             Word.EPILOGUE_M: r.channels,
         },
@@ -168,7 +168,7 @@ def _write_phase_window(f: Function, r: Request, phase: tuple[str, ...]) -> tupl
 def _emit_scatter(module: Module, tile: Tile) -> None:
     """The epilogue of a phase: its positions, spread by the stride, in [image][channel][pixel]."""
     f = module.function(
-        f"void @graphc_scatter_{tile.accumulator}(ptr %request, i64 %b, i64 %m, i64 %rows, i64 %n, "
+        f"void @graphc_scatter_{tile.name}(ptr %request, i64 %b, i64 %m, i64 %rows, i64 %n, "
         "i64 %columns, ptr %tile, i64 %pitch)",
         "internal",
     )
@@ -204,7 +204,7 @@ def _emit_scatter(module: Module, tile: Tile) -> None:
 def _emit_epilogue_pass(module: Module, tile: Tile) -> None:
     """One chunk of the kernel's epilogue over the scratch: some channels of one image."""
     f = module.function(
-        f"void @graphc_epilogue_pass_{tile.accumulator}(ptr %request, i64 %chunk)", "internal"
+        f"void @graphc_epilogue_pass_{tile.name}(ptr %request, i64 %chunk)", "internal"
     )
     r = Words(f, "%request")
     pixels = product(f, r.read3(Conv.INPUT))

@@ -41,7 +41,7 @@ class Work(enum.IntEnum):
 
 def planes_symbol(tile: Tile) -> str:
     """The driver: void (request)."""
-    return f"@graphc_conv_planes_{tile.accumulator}"
+    return f"@graphc_conv_planes_{tile.name}"
 
 
 def asks_for_planes(f: Function, r: Words, channels: Value, outputs: Value) -> str:
@@ -92,7 +92,7 @@ def emit_planes(module: Module, tile: Tile) -> None:
     d[Word.SLOTS] = f.smin(w.read(Work.CHUNKS), MOST_SLOTS)
     f.store(0, "i64", d.place(Word.BUSY), 8)
     w.write_pointer(Work.SLOTS, d.pointer)
-    arguments = (f"ptr @graphc_conv_strips_{tile.accumulator}", f"ptr {w.pointer}")
+    arguments = (f"ptr @graphc_conv_strips_{tile.name}", f"ptr {w.pointer}")
     f.call("void", run_symbol(module), *arguments, f"i64 {w.read(Work.CHUNKS)}")
     f.ret()
 
@@ -124,7 +124,7 @@ class _Chunk:
         self.tile = tile
         self.source = Source(dtypes.by_name(tile.accumulator), tile)
         self.f = f = module.function(
-            f"void @graphc_conv_strips_{tile.accumulator}(ptr %work, i64 %chunk)", "internal"
+            f"void @graphc_conv_strips_{tile.name}(ptr %work, i64 %chunk)", "internal"
         )
         self.w = w = Words(f, "%work")
         self.r = r = Words(f, w.read_pointer(Work.REQUEST))

@@ -18,6 +18,7 @@ from graphc.backends.llvm.emit_context import Buffer
 from graphc.backends.llvm.emit_index import UNKNOWN
 from graphc.backends.llvm.emit_loops import Statements
 from graphc.backends.llvm.microkernel import Tile
+from graphc.backends.llvm.prefetch import distances
 from graphc.backends.llvm.target import Target
 from graphc.backends.llvm.text import Function, Module
 from graphc.backends.llvm.values import Value
@@ -168,6 +169,7 @@ class _KernelEmitter:
     def _context(self, fn: Function, stage: Sequence[Stmt]) -> Statements:
         context = _context(fn, self.module, self.target, self.kernel, stage)
         context.check_numbers = self.check_numbers
+        context.ahead = distances(self.kernel, stage)
         return context
 
     def _parallel(

@@ -7,10 +7,12 @@ load is straight-line code and can be hoisted.
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from graphc.backends.llvm.emit_context import Buffer
 from graphc.backends.llvm.emit_index import Affine, Indices, Part
+from graphc.backends.llvm.prefetch import LINE, Key
 from graphc.backends.llvm.values import (
     Value,
     constant,
@@ -42,7 +44,9 @@ class Access:
 
 
 class Memory(Indices):
-    """Emits memory accesses."""
+    """Emits memory accesses. `ahead`: the loads that ask for memory further on."""
+
+    ahead: Mapping[Key, int] = {}
 
     # Addresses
 
@@ -133,6 +137,9 @@ class Memory(Indices):
         else:
             text = self.compute(level, key, lambda: self._load_lanes(access, mask, other))
             lanes = self.lanes
+            further = self.ahead.get((name, size))
+            if further is not None and where.stride == 1:
+                self._ask_ahead(access, further)
         return Value(text, buffer.dtype, lanes, level, not buffer.mutable)
 
     def _load_scalar(self, access: Access, mask: Value | None, other: Value | None) -> str:
@@ -200,6 +207,17 @@ class Memory(Indices):
         self.module.declare(f"declare {kind} {name}(ptr, i32, <{lanes} x i1>, {kind})")
         arguments = f"ptr {address}, i32 {align}, <{lanes} x i1> {live}, {kind} {fill}"
         return self._to_register(self.fn.let(f"call {kind} {name}({arguments})"), dtype, lanes)
+
+    def _ask_ahead(self, access: Access, further: int) -> None:
+        """Has the second cache fetch the lines of the lanes so many elements further on; where
+        there is no such memory, nothing happens."""
+        self.module.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        kind, width = memory_type(access.dtype), access.dtype.itemsize
+        first = self.address(access.buffer, access.where).value
+        for lane in range(0, self.lanes, max(LINE // width, 1)):
+            place = self.fn.let(f"getelementptr {kind}, ptr {first}, i64 {further + lane}", "p")
+            # to read, of some use again, data
+            self.fn.call("void", "@llvm.prefetch.p0", f"ptr {place}", "i32 0", "i32 2", "i32 1")
 
     def _load_even(self, access: Access, live: str | None, fill: str) -> str:
         """Every other element: two registers, which meet in the odd element that nobody wants, so

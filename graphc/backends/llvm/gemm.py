@@ -34,7 +34,7 @@ from graphc.ir.kernel.blocking import POINTER_BYTES
 
 def contract_symbol(tile: Tile) -> str:
     """The name of the driver: void (ptr descriptor)."""
-    return f"@graphc_contract_{tile.accumulator}"
+    return f"@graphc_contract_{tile.name}"
 
 
 def declare_contract(module: Module, tile: Tile) -> str:
@@ -60,7 +60,7 @@ def emit_gemm(module: Module, tile: Tile) -> None:
 
 def _emit_contract(module: Module, tile: Tile) -> None:
     f = module.function(f"void {contract_symbol(tile)}(ptr %d)")
-    acc, run = tile.accumulator, run_symbol(module)
+    acc, run = tile.name, run_symbol(module)
     d = Descriptor(f, "%d")
     tiles = f.sdiv(f.add(d[Word.M], MR - 1), MR)
     batch, split_k, chunks = d.read(Word.BATCH, Word.SPLIT_K, Word.CHUNKS)
@@ -105,7 +105,7 @@ class Chunk:
 
 
 def _emit_chunk(module: Module, tile: Tile) -> None:
-    f = module.function(f"void @graphc_chunk_{tile.accumulator}(ptr %d, i64 %number)", "internal")
+    f = module.function(f"void @graphc_chunk_{tile.name}(ptr %d, i64 %number)", "internal")
     d = Descriptor(f, "%d")
     split_k, area = d.read(Word.SPLIT_K, Word.AREA)
     chunk = Chunk(f, d, "%number", split_k)
@@ -118,7 +118,7 @@ def _emit_chunk(module: Module, tile: Tile) -> None:
     with f.loop(chunk.batch, chunk.batch_end) as batch:
         f.call(
             "void",
-            f"@graphc_product_{tile.accumulator}",
+            f"@graphc_product_{tile.name}",
             "ptr %d",
             f"i64 {batch}",
             *(f"i64 {v}" for v in (chunk.m, chunk.m_end, chunk.n, chunk.n_end)),
@@ -174,7 +174,7 @@ def _row_class(f: Function, rows: Value) -> Value:
 def _emit_product(module: Module, tile: Tile) -> None:
     """One batch of a chunk: for columns, for blocks of k: pack B, then all rows against it."""
     f = module.function(
-        f"void @graphc_product_{tile.accumulator}(ptr %d, i64 %b, i64 %m, i64 %m_end, i64 %n, "
+        f"void @graphc_product_{tile.name}(ptr %d, i64 %b, i64 %m, i64 %m_end, i64 %n, "
         "i64 %n_end, i64 %block, i64 %block_end, ptr %scratch, ptr %sums, i64 %finish)",
         "internal",
     )
@@ -209,7 +209,7 @@ class _ProductContext:
             spare,
         )
         d.read(Word.BLOCKS_PER_SEGMENT, Word.BLOCK_K, Word.BLOCK_SEGMENT, Word.LEFT_SEGMENT)
-        d.read(Word.LEFT_K, Word.LEFT_M, Word.RIGHT_K, Word.AREA, Word.K, Word.M)
+        d.read(Word.LEFT_STEP, Word.LEFT_M, Word.RIGHT_K, Word.AREA, Word.K, Word.M)
         self.in_place = f.cmp("ne", d[Word.RIGHT_IN_PLACE], 0)
         self.pack = f.gep("%scratch", d[Word.PACK_AT], "i8")
         self.pack_scratch = f.gep("%scratch", d[Word.PACK_SCRATCH_AT], "i8")
@@ -233,20 +233,21 @@ class _ProductContext:
         tiles = f.sdiv(f.add(d[Word.M], MR - 1), MR)
         batch = f.mul(f.mul("%b", tiles), f.mul(d[Word.K], MR * size))
         start = f.gep(packed, batch, "i8")
-        row = choose(f, in_place, f.mul(d[Word.LEFT_M], size), size)
-        step = choose(f, in_place, f.mul(d[Word.LEFT_K], size), MR * size)
+        row_bytes = f.mul(d[Word.LEFT_M], self.tile.value.itemsize)
+        row = choose(f, in_place, row_bytes, size)
+        step = choose(f, in_place, d[Word.LEFT_STEP], MR * size)
         step = choose(f, f.cmp("ne", d[Word.A_STEP], 0), d[Word.A_STEP], step)
         # rows of packed A come in tiles of MR, each [k][MR]: row m begins at m * K elements
-        self.tile_row = choose(f, in_place, f.mul(d[Word.LEFT_M], size), f.mul(d[Word.K], size))
+        self.tile_row = choose(f, in_place, row_bytes, f.mul(d[Word.K], size))
         return row, step, f.let(f"select i1 {in_place}, ptr {self.left}, ptr {start}")
 
     def emit_block(self, n: Value, columns: Value, number: Value) -> None:
         """Packs B where needed and multiplies all rows of the chunk by it."""
         f, tile = self.f, self.tile
-        block = Block(f, self.d, number)
+        block = Block(f, self.d, tile, number)
         base, tail = self._prepare_right(n, columns, block)
-        packed_k = f.mul(block.k, MR)
-        offset = f.mul(choose(f, self.left_in_place, block.left, packed_k), tile.bytes)
+        packed_k = f.mul(block.k, MR * tile.bytes)
+        offset = choose(f, self.left_in_place, block.left, packed_k)
         left = f.gep(self.left_start, offset, "i8")
         more = f.let(f"zext i1 {f.cmp('sgt', number, '%block')} to i64")
         last = f.cmp("eq", f.add(number, 1), "%block_end")
@@ -294,7 +295,7 @@ class _ProductContext:
                     values = ("%b", m, rows, f.add(n, j), count)
                     f.call(
                         "void",
-                        f"@graphc_finish_{tile.accumulator}",
+                        f"@graphc_finish_{tile.name}",
                         "ptr %d",
                         *(f"i64 {v}" for v in values),
                         f"ptr {c}",
@@ -360,7 +361,7 @@ class _ProductContext:
 def _emit_finish_tile(module: Module, tile: Tile) -> None:
     """Calls the epilogue on a finished tile, once per image where n is flattened over images."""
     f = module.function(
-        f"void @graphc_finish_{tile.accumulator}(ptr %d, i64 %b, i64 %m, i64 %rows, i64 %n, "
+        f"void @graphc_finish_{tile.name}(ptr %d, i64 %b, i64 %m, i64 %rows, i64 %n, "
         "i64 %columns, ptr %c, i64 %pitch)",
         "internal",
     )
@@ -401,7 +402,7 @@ def _emit_finish_tile(module: Module, tile: Tile) -> None:
 
 def _emit_combine(module: Module, tile: Tile) -> None:
     """Adds the parts of a split k in index order and finishes the tiles of one (m, n) chunk."""
-    f = module.function(f"void @graphc_combine_{tile.accumulator}(ptr %d, i64 %number)", "internal")
+    f = module.function(f"void @graphc_combine_{tile.name}(ptr %d, i64 %number)", "internal")
     d = Descriptor(f, "%d")
     chunk = Chunk(f, d, "%number", 1)
     split_k, area = d.read(Word.SPLIT_K, Word.AREA)
@@ -428,7 +429,7 @@ def _emit_combine(module: Module, tile: Tile) -> None:
             values = (chunk.batch, m, rows, f.add(chunk.n, j), count)
             f.call(
                 "void",
-                f"@graphc_finish_{tile.accumulator}",
+                f"@graphc_finish_{tile.name}",
                 "ptr %d",
                 *(f"i64 {v}" for v in values),
                 f"ptr {spare}",

@@ -20,7 +20,7 @@ class Word(enum.IntEnum):
     BATCH = enum.auto()  # independent products (the groups of a convolution)
     M = enum.auto()
     N = enum.auto()
-    K = enum.auto()
+    K = enum.auto()  # steps
     BASES = enum.auto()
     PACK_LEFT = enum.auto()
     PACK_RIGHT = enum.auto()
@@ -28,7 +28,9 @@ class Word(enum.IntEnum):
     LEFT_DIRECT = enum.auto()  # 1: the left operand may be read in place
     LEFT_M = enum.auto()  # strides of the left operand
     LEFT_K = enum.auto()
-    SEGMENT = enum.auto()  # k = (segment, place in it); K if there is one segment
+    LEFT_STEP = enum.auto()  # bytes from one step of k to the next where it is read in place
+    # values of k = (segment, place in it); all of them if there is one segment
+    SEGMENT = enum.auto()
     LEFT_SEGMENT = enum.auto()  # stride of a segment in the left operand
     RIGHT_DIRECT = enum.auto()  # 1: n has stride 1 and the right operand may be read in place
     RIGHT_K = enum.auto()
@@ -39,6 +41,7 @@ class Word(enum.IntEnum):
     POSITIONS = enum.auto()  # n = (image, position); N if n is not flattened
     EPILOGUE_B = enum.auto()  # the epilogue's b is batch * this + image
     EPILOGUE_M = enum.auto()  # the epilogue's m is batch * this + m
+    VALUES = enum.auto()  # of k in all: K, or what its pairs are made of
     TERMS = enum.auto()  # multiplications per sum (K, unless a step of k is more than one)
     MOST_STEPS = enum.auto()  # of k in a block
     TILES = enum.auto()  # a table of tile kernels

@@ -5,7 +5,7 @@ packing of B would cost more than the product.
 """
 
 from graphc.backends.llvm.gemm_descriptor import Descriptor, Word
-from graphc.backends.llvm.gemm_pack import RIGHT_PARAMETERS, RIGHT_TYPES, Source, first_lanes
+from graphc.backends.llvm.gemm_pack import RIGHT_PARAMETERS, RIGHT_TYPES, Source, first_values
 from graphc.backends.llvm.microkernel import (
     MR,
     ROW_CLASSES,
@@ -14,7 +14,6 @@ from graphc.backends.llvm.microkernel import (
     row_addresses,
 )
 from graphc.backends.llvm.text import Function, Module, Value
-from graphc.ir import dtypes
 
 # What a_step points to: k is segments of lines of elements; distances are in bytes.
 A_SEGMENT, B_SEGMENT, LINES, LENGTH, A_LINE, B_LINE = range(6)
@@ -23,12 +22,12 @@ SHAPE_WORDS = 6
 
 def dot_table(tile: Tile) -> str:
     """The symbol of the table of dot kernels."""
-    return f"@graphc_dots_{tile.accumulator}"
+    return f"@graphc_dots_{tile.name}"
 
 
 def point_columns(tile: Tile) -> str:
     """The symbol of a pack_right that stores pointers to the columns of a matrix."""
-    return f"@graphc_point_columns_{tile.accumulator}"
+    return f"@graphc_point_columns_{tile.name}"
 
 
 def declare_dots(module: Module, tile: Tile) -> tuple[str, str]:
@@ -49,7 +48,7 @@ def emit_dots(module: Module, tile: Tile) -> None:
         _Dot(module, tile, rows).emit()
     symbol = dot_table(tile)
     names = [
-        f"ptr @graphc_dot_{rows}_{tile.accumulator}" for rows in ROW_CLASSES for _ in tile.widths
+        f"ptr @graphc_dot_{rows}_{tile.name}" for rows in ROW_CLASSES for _ in tile.widths
     ]
     array = f"[{len(names)} x ptr] [{', '.join(names)}]"
     module.globals.append(f"{symbol} = constant {array}")
@@ -72,7 +71,7 @@ class _Dot:
 
     def __init__(self, module: Module, tile: Tile, rows: int) -> None:
         self.tile, self.rows = tile, rows
-        symbol = f"@graphc_dot_{rows}_{tile.accumulator}"
+        symbol = f"@graphc_dot_{rows}_{tile.name}"
         self.f = module.function(f"void {symbol}({kernel_parameters()})", "internal")
 
     def emit(self) -> None:
@@ -82,9 +81,9 @@ class _Dot:
         shape = f.let("inttoptr i64 %a_step to ptr")
         words = [f.load(f.gep(shape, index, "i64"), "i64", 8) for index in range(SHAPE_WORDS)]
         self.a_segment, self.b_segment, self.lines, self.length, self.a_line, self.b_line = words
-        whole = f.floordiv(self.length, self.tile.lanes)
-        self.whole = f.mul(whole, self.tile.lanes)
-        self.mask = first_lanes(f, self.tile, f.sub(self.length, self.whole))
+        values = self.tile.values
+        self.whole = f.mul(f.floordiv(self.length, values), values)
+        self.mask = first_values(f, self.tile, f.sub(self.length, self.whole))
         self.has_tail = f.cmp("sgt", self.length, self.whole)
         *larger, smallest = _groups(self.tile, self.rows)
         first: Value = 0
@@ -130,7 +129,7 @@ class _Dot:
         a, b = (f.let(f'call i64 asm "", "=r,0"(i64 {offset})') for offset in (a, b))
         rows = [f.gep(place, a, "i8") for place in self.places]
         columns = [f.gep(place, b, "i8") for place in self.columns]
-        loop = f.carry_loop(0, self.whole, tile.lanes, [(tile.vector, total) for total in sums])
+        loop = f.carry_loop(0, self.whole, tile.values, [(tile.vector, total) for total in sums])
         sums = loop.close(self._step(rows, columns, loop.index, loop.values, ""))
         before, tail, after = f.current, f.label("tail"), f.label("after")
         f.cond_br(self.has_tail, tail, after)
@@ -146,11 +145,10 @@ class _Dot:
     ) -> list[str]:
         """Registers at `index` of all rows times those of all columns, under the mask if any."""
         f, tile = self.f, self.tile
-        source = Source(dtypes.by_name(tile.accumulator), tile)
+        source = Source(tile.value, tile)
 
         def load(place: str) -> str:
-            address = f.gep(place, index, tile.element)
-            return source.load_masked(f, address, mask) if mask else source.load_vector(f, address)
+            return source.load_words(f, f.gep(place, index, source.element), mask)
 
         right = [load(place) for place in columns]
         result = []
@@ -213,6 +211,6 @@ def _emit_point_columns(module: Module, tile: Tile) -> None:
     f = module.function(f"void {point_columns(tile)}({RIGHT_PARAMETERS})")
     stride = Descriptor(f, "%d")[Word.RIGHT_N]
     with f.loop(0, "%columns") as column:
-        place = f.gep("%base", f.mul(f.add("%n", column), stride), tile.element)
+        place = f.gep("%base", f.mul(f.add("%n", column), stride), tile.value_element)
         f.store(place, "ptr", f.gep("%to", column, "ptr"), 8)
     f.ret()

@@ -5,7 +5,7 @@ from graphc.backends.llvm.gemm_arguments import Arguments
 from graphc.backends.llvm.gemm_descriptor import ENTRY, Descriptor, Word, begin_request
 from graphc.backends.llvm.gemm_dot import LENGTH, LINES, SHAPE_WORDS, declare_dots
 from graphc.backends.llvm.gemm_pack import LEFT_TYPES, RIGHT_TYPES, Source, right_packer
-from graphc.backends.llvm.gemm_plan import declare_plan, set_plan
+from graphc.backends.llvm.gemm_plan import ceil_div, declare_plan, set_plan
 from graphc.backends.llvm.gemm_store import epilogue_pointers
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Function, Module, Value
@@ -35,16 +35,28 @@ def emit_gemm_kernel(
     f = module.function(f"void @{symbol}(ptr %args, ptr %status)", "", ENTRY)
     arguments = Arguments(f, kernel)
     k, m, n = arguments.size(c.k), arguments.size(c.m), arguments.size(c.n)
+    group = tile.group
+    if group > 1:  # pairs are read where they lie if there are whole ones
+        left_direct: Value = 0
+        if left.same and left_k == 1:
+            left_direct = f.let(f"zext i1 {f.cmp('eq', f.srem(k, group), 0)} to i64")
+    else:
+        left_direct = int(left.same and (left_k == 1 or left_m == 1))
+    steps = ceil_div(f, k, group)
     words: dict[Word, Value] = {
         Word.BATCH: arguments.size(c.batch),
         Word.M: m,
         Word.N: n,
-        Word.K: k,
-        Word.LEFT_DIRECT: int(left.same and (left_k == 1 or left_m == 1)),
+        Word.K: steps,
+        Word.VALUES: k,
+        Word.LEFT_DIRECT: left_direct,
         Word.LEFT_M: arguments.size(left_m),
         Word.LEFT_K: arguments.size(left_k),
+        Word.LEFT_STEP: f.mul(arguments.size(left_k), tile.bytes),
         Word.SEGMENT: k,
-        Word.RIGHT_DIRECT: int(right.same and packer == "rows" and panels is None),
+        Word.RIGHT_DIRECT: int(
+            right.same and packer == "rows" and panels is None and group == 1
+        ),
         Word.RIGHT_K: arguments.size(right_k),
         Word.RIGHT_N: arguments.size(right_n),
         Word.K_QUANTUM: 1,
@@ -66,7 +78,7 @@ def emit_gemm_kernel(
         Word.MEMORY: f.load(f.gep("%status", SCRATCH, "ptr"), "ptr", 8),
     }
     d = begin_request(f, words, pointers)
-    if is_dot(c):
+    if is_dot(c, tile.tiling):
         _choose_dots(f, d, tile, (m, n, k))
     plan = plan_contraction(c, tile.machine)
     if plan is None:

@@ -37,7 +37,7 @@ class Source:
     @property
     def name(self) -> str:
         """How helpers for this pair are called."""
-        return f"{self.dtype.name}_{self.tile.accumulator}"
+        return f"{self.dtype.name}_{self.tile.name}"
 
     @property
     def element(self) -> str:
@@ -47,7 +47,7 @@ class Source:
     @property
     def same(self) -> bool:
         """True if no conversion is needed."""
-        return self.dtype.name == self.tile.accumulator
+        return self.dtype is self.tile.value
 
     def _bits(self, lanes: int) -> str:
         """The type that memory is read as: half-width floats as integers, for any target."""
@@ -56,7 +56,7 @@ class Source:
 
     def _convert(self, f: Function, value: str, lanes: int) -> str:
         """Elements as read from memory to accumulator elements."""
-        if self.same:
+        if self.same and self.tile.group == 1:
             return value
         source = self._bits(lanes)
         target = self.tile.element if lanes == 1 else self.tile.vector
@@ -94,6 +94,25 @@ class Source:
         lanes = self.tile.lanes
         return self._convert(f, f.load(place, self._bits(lanes), self.dtype.itemsize), lanes)
 
+    def load_words(self, f: Function, place: str, mask: str = "") -> str:
+        """One register of steps from values that are neighbours along k; under a mask of values, as
+        load_masked is, if there is one."""
+        if self.tile.group == 1:
+            return self.load_masked(f, place, mask) if mask else self.load_vector(f, place)
+        count = self.tile.values
+        kind = self._bits(count)
+        if mask:
+            callee, bits = f"@llvm.masked.load.v{count}{self._bits(1)}.p0", f"<{count} x i1>"
+            f.module.declare(f"declare {kind} {callee}(ptr, i32, {bits}, {kind})")
+            arguments = (f"ptr {place}", f"i32 {self.dtype.itemsize}", f"{bits} {mask}")
+            value = f.call(kind, callee, *arguments, f"{kind} zeroinitializer")
+        else:
+            value = f.load(place, kind, self.dtype.itemsize)
+        if not self.same:
+            op, wide = "sext" if self.dtype.is_signed else "zext", f"<{count} x i16>"
+            value, kind = f.let(f"{op} {kind} {value} to {wide}"), wide
+        return f.let(f"bitcast {kind} {value} to {self.tile.vector}")
+
     def load_masked(self, f: Function, place: str, mask: str) -> str:
         """The lanes of a mask, the others zero; memory outside the mask is not touched."""
         lanes = self.tile.lanes
@@ -129,9 +148,29 @@ def store_masked(f: Function, tile: Tile, value: str, place: str, mask: str) -> 
     f.call("void", callee, *arguments)
 
 
+def store_words_masked(f: Function, tile: Tile, words: str, place: str, mask: str) -> None:
+    """Stores the values of a mask from a register of steps."""
+    if tile.group == 1:
+        store_masked(f, tile, words, place, mask)
+        return
+    kind, bits = f"<{tile.values} x i16>", f"<{tile.values} x i1>"
+    callee = f"@llvm.masked.store.v{tile.values}i16.p0"
+    f.module.declare(f"declare void {callee}({kind}, ptr, i32, {bits})")
+    words = f.let(f"bitcast {tile.vector} {words} to {kind}")
+    f.call("void", callee, f"{kind} {words}", f"ptr {place}", "i32 2", f"{bits} {mask}")
+
+
 def first_lanes(f: Function, tile: Tile, count: Value) -> str:
     """A mask of the first `count` lanes (all if count is larger, none if it is not positive)."""
-    lanes = tile.lanes
+    return _first(f, tile.lanes, count)
+
+
+def first_values(f: Function, tile: Tile, count: Value) -> str:
+    """A mask of the first `count` values of a register of steps."""
+    return _first(f, tile.values, count)
+
+
+def _first(f: Function, lanes: int, count: Value) -> str:
     numbers = lane_numbers(lanes, "i64")
     first = f.let(f"insertelement <{lanes} x i64> poison, i64 {count}, i64 0")
     splat = f"shufflevector <{lanes} x i64> {first}, <{lanes} x i64> poison"
@@ -188,7 +227,7 @@ def packed_panels(
 
 
 def emit_gemm_packs(module: Module, source: Source) -> None:
-    """Defines the four packers for one source dtype."""
+    """Defines the four packers for one source dtype, where a step of k is one value."""
     _emit_pack_left(module, source)
     _emit_pack_rows(module, source)
     declare_transpose(module, source.tile)
@@ -271,7 +310,7 @@ def _emit_pack_rows(module: Module, source: Source) -> None:
 
 def transpose_symbol(tile: Tile) -> str:
     """The register transpose: void (ptr from, i64 row bytes, ptr to, i64 row bytes)."""
-    return f"@graphc_transpose_{tile.accumulator}"
+    return f"@graphc_transpose_{tile.name}"
 
 
 def declare_transpose(module: Module, tile: Tile) -> None:

@@ -116,7 +116,7 @@ def value_of(number: Number | Condition | int) -> Value:
 
 def plan_symbol(tile: Tile) -> str:
     """The plan made in the call: void (ptr descriptor)."""
-    return f"@graphc_plan_{tile.accumulator}"
+    return f"@graphc_plan_{tile.name}"
 
 
 def declare_plan(module: Module, tile: Tile) -> str:
@@ -136,9 +136,10 @@ def emit_plan(module: Module, tile: Tile) -> None:
     def given(word: Word) -> Condition:
         return Condition(f, f.cmp("ne", d[word], 0))
 
+    segment = ceil_div(f, d[Word.SEGMENT], tile.group)
     request = Request(
         number(Word.BATCH), number(Word.M), number(Word.N), number(Word.K), number(Word.TERMS),
-        given(Word.LEFT_DIRECT), given(Word.RIGHT_DIRECT), number(Word.SEGMENT),
+        given(Word.LEFT_DIRECT), given(Word.RIGHT_DIRECT), Number(f, segment),
         number(Word.K_QUANTUM), number(Word.MOST_STEPS),
         Condition(f, f.cmp("eq", d[Word.POINTER_COLUMNS], 0)), given(Word.PANEL),
         given(Word.GEOMETRY),

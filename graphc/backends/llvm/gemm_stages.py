@@ -77,9 +77,10 @@ def free_slot(f: Function, place: str, bit: str) -> None:
 
 
 class Block:
-    """A block of k: its first step, its length, and its offset in an unpacked left operand."""
+    """A block of k: its first step, its length, and its offset in an unpacked left operand, in
+    bytes."""
 
-    def __init__(self, f: Function, d: Descriptor, number: Value) -> None:
+    def __init__(self, f: Function, d: Descriptor, tile: Tile, number: Value) -> None:
         per_segment, size, segment = d.read(
             Word.BLOCKS_PER_SEGMENT, Word.BLOCK_K, Word.BLOCK_SEGMENT
         )
@@ -87,7 +88,8 @@ class Block:
         inside = f.mul(f.srem(number, per_segment), size)
         self.k = f.add(f.mul(index, segment), inside)
         self.steps = f.smin(f.sub(segment, inside), size)
-        self.left = f.add(f.mul(index, d[Word.LEFT_SEGMENT]), f.mul(inside, d[Word.LEFT_K]))
+        segments = f.mul(f.mul(index, d[Word.LEFT_SEGMENT]), tile.value.itemsize)
+        self.left = f.add(segments, f.mul(inside, d[Word.LEFT_STEP]))
 
 
 def call_pack_right(
@@ -109,7 +111,7 @@ def call_pack_right(
 def emit_pack_left_stage(module: Module, tile: Tile) -> None:
     """Packs some tiles of rows of the left operand, all of k: [batch][tile][k][MR]."""
     f = module.function(
-        f"void @graphc_pack_left_{tile.accumulator}(ptr %d, i64 %number)", "internal"
+        f"void @graphc_pack_left_{tile.name}(ptr %d, i64 %number)", "internal"
     )
     d = Descriptor(f, "%d")
     m_end, k = d.read(Word.M, Word.K)
@@ -133,12 +135,12 @@ def emit_pack_left_stage(module: Module, tile: Tile) -> None:
 def emit_pack_right_stage(module: Module, tile: Tile) -> None:
     """Packs one block of k of one chunk's columns of the right operand, for every chunk to read."""
     f = module.function(
-        f"void @graphc_pack_right_{tile.accumulator}(ptr %d, i64 %number)", "internal"
+        f"void @graphc_pack_right_{tile.name}(ptr %d, i64 %number)", "internal"
     )
     d = Descriptor(f, "%d")
     split_n, chunk_n, n_end = d.read(Word.SPLIT_N, Word.CHUNK_N, Word.N)
     block_n = d[Word.BLOCK_N]
-    block = Block(f, d, f.sdiv("%number", split_n))
+    block = Block(f, d, tile, f.sdiv("%number", split_n))
     start = f.mul(f.srem("%number", split_n), chunk_n)
     end = f.smin(f.add(start, chunk_n), n_end)
     bases = f.alloca("ptr", 2, 16)

@@ -17,7 +17,12 @@ STORE_WORDS = 3
 
 def store_symbol(tile: Tile) -> str:
     """The epilogue: void (words, b, m, rows, n, columns, tile, pitch)."""
-    return f"@graphc_store_{tile.accumulator}"
+    return f"@graphc_store_{tile.name}"
+
+
+def sums_of(tile: Tile) -> Tile:
+    """The tile whose values are another one's sums."""
+    return Tile(tile.accumulator, tile.target)
 
 
 def plain_store(kernel: Kernel, tile: Tile) -> tuple[str, Size, Size, Size] | None:
@@ -46,7 +51,7 @@ def emit_store(module: Module, tile: Tile) -> None:
         f"void {store_symbol(tile)}(ptr %words, i64 %b, i64 %m, i64 %rows, i64 %n, i64 %columns, "
         "ptr %tile, i64 %pitch)"
     )
-    source = Source(dtypes.by_name(tile.accumulator), tile)
+    source = Source(dtypes.by_name(tile.accumulator), sums_of(tile))
     b_stride, m_stride = (
         f.load(f.gep("%words", word, "i64"), "i64", 8) for word in (B_STRIDE, M_STRIDE)
     )

@@ -5,15 +5,22 @@ whole k loop; every step broadcasts one element per row and loads one vector per
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 from graphc.backends.llvm.target import Target
 from graphc.backends.llvm.text import Function, Module
+from graphc.ir import dtypes
+from graphc.ir.dtypes import DType
 from graphc.ir.machine import Machine, Tiling
 
 Accumulator = Literal["f32", "f64", "i32", "i64"]
 
 ACCUMULATORS: tuple[Accumulator, ...] = ("f32", "f64", "i32", "i64")
+
+# Tiles whose steps of k are pairs of values in a word, multiplied and added by one instruction, and
+# what these are summed in.
+PAIRS: dict[str, Accumulator] = {"bf16": "f32", "i16": "i32"}
+_PAIR_PRODUCTS = {"bf16": ("avx512bf16.dpbf16ps", "bfloat"), "i16": ("avx512.vpdpwssd", "i16")}
 
 MR = 6  # rows of the full tile
 ROW_CLASSES = (6, 4, 2, 1)  # a tile of 5 rows runs the kernel of 6, its last row computed twice
@@ -23,10 +30,38 @@ _ELEMENTS = {"f32": "float", "f64": "double", "i32": "i32", "i64": "i64"}
 
 @dataclass(frozen=True)
 class Tile:
-    """The shape of the register tile for one accumulator type on one target."""
+    """The shape of the register tile for one type of values on one target.
 
-    accumulator: Accumulator
+    Its operands are words as wide as a sum: a value each, or a pair of neighbours along k.
+    """
+
+    name: str  # of the values: an accumulator, or one of PAIRS
     target: Target
+
+    @property
+    def accumulator(self) -> Accumulator:
+        """What is summed in."""
+        return PAIRS[self.name] if self.name in PAIRS else cast(Accumulator, self.name)
+
+    @property
+    def group(self) -> int:
+        """Values of a word, neighbours along k: a step of k."""
+        return 2 if self.name in PAIRS else 1
+
+    @property
+    def value(self) -> DType:
+        """The dtype of a value."""
+        return dtypes.by_name(self.name)
+
+    @property
+    def value_element(self) -> str:
+        """LLVM's type of a value in memory."""
+        return self.element if self.group == 1 else "i16"
+
+    @property
+    def values(self) -> int:
+        """Values of a register of steps."""
+        return self.lanes * self.group
 
     @property
     def element(self) -> str:
@@ -86,12 +121,23 @@ class Tile:
     def multiply_add(self, f: Function, a: str, b: str, c: str) -> str:
         """a * b + c on vectors; rounded once where the target can."""
         kind = self.vector
+        if self.group > 1:
+            return self._multiply_add_pairs(f, a, b, c)
         if self.accumulator[0] == "i":
             return f.let(f"add {kind} {f.let(f'mul {kind} {a}, {b}')}, {c}")
         name = "fma" if self.target.has_fma else "fmuladd"
         callee = f"@llvm.{name}.v{self.lanes}{self.accumulator}"
         f.module.declare(f"declare {kind} {callee}({kind}, {kind}, {kind})")
         return f.call(kind, callee, f"{kind} {a}", f"{kind} {b}", f"{kind} {c}")
+
+    def _multiply_add_pairs(self, f: Function, a: str, b: str, c: str) -> str:
+        """c + a[0] * b[0] + a[1] * b[1] for each lane's pairs. Of bfloat16, the instruction rounds
+        to nearest even and takes and gives 0 for what is denormal, whatever MXCSR says."""
+        name, element = _PAIR_PRODUCTS[self.name]
+        pairs, callee = f"<{2 * self.lanes} x {element}>", f"@llvm.x86.{name}.512"
+        f.module.declare(f"declare {self.vector} {callee}({self.vector}, {pairs}, {pairs})")
+        a, b = (f.let(f"bitcast {self.vector} {x} to {pairs}") for x in (a, b))
+        return f.call(self.vector, callee, f"{self.vector} {c}", f"{pairs} {a}", f"{pairs} {b}")
 
     def splat(self, f: Function, scalar: str) -> str:
         """A scalar in every lane."""
@@ -116,7 +162,7 @@ def kernel_parameters() -> str:
 def emit_kernel_table(module: Module, tile: Tile, symbol: str, kind: str, linkage: str) -> None:
     """A constant array of kernels @graphc_<kind>_<rows>x<width>_<acc> by [row class][width]."""
     names = [
-        f"ptr @graphc_{kind}_{rows}x{width}_{tile.accumulator}"
+        f"ptr @graphc_{kind}_{rows}x{width}_{tile.name}"
         for rows in ROW_CLASSES
         for width in tile.widths
     ]
@@ -128,7 +174,7 @@ def emit_microkernels(module: Module, tile: Tile, by_pointers: bool = False) -> 
     """Defines the kernels "tile" for every row class and width: B is dense, b_step apart.
 
     With by_pointers the kernels "window": b holds one pointer per register of columns, b_step is
-    the address of a table of byte offsets, one per step, common to all columns.
+    the address of a table of byte offsets, one per value of k, common to all columns.
     """
     for rows in ROW_CLASSES:
         for width in tile.widths:
@@ -137,7 +183,7 @@ def emit_microkernels(module: Module, tile: Tile, by_pointers: bool = False) -> 
 
 def _emit_kernel(module: Module, tile: Tile, rows: int, width: int, by_pointers: bool) -> None:
     kind = "window" if by_pointers else "tile"
-    symbol = f"@graphc_{kind}_{rows}x{width}_{tile.accumulator}"
+    symbol = f"@graphc_{kind}_{rows}x{width}_{tile.name}"
     f = module.function(f"void {symbol}({kernel_parameters()})", "internal")
     places = row_addresses(f, rows)
     zeros = [(tile.vector, tile.zero())] * (rows * width)
@@ -149,15 +195,32 @@ def _emit_kernel(module: Module, tile: Tile, rows: int, width: int, by_pointers:
     loop = f.carry_loop(0, "%steps", 1, [("i64", "0"), ("ptr", "%b"), *zeros])
     offset, b, *sums = loop.values
     if by_pointers:
-        shift = f.load(f.gep(table, loop.index, "i64"), "i64", 8)
-        at = [f.gep(pointer, shift, "i8") for pointer in pointers]
+        columns = _pointed(f, tile, pointers, f.gep(table, f.mul(loop.index, tile.group), "i64"))
     else:
         at = [f.gep(b, index * tile.lanes, tile.element) for index in range(width)]
-    columns = [f.load(place, tile.vector, tile.bytes) for place in at]
+        columns = [f.load(place, tile.vector, tile.bytes) for place in at]
     sums = _multiply(f, tile, (places, offset), columns, sums)
     offset = f.let(f"add i64 {offset}, %a_step")
     b = b if by_pointers else f.let(f"getelementptr i8, ptr {b}, i64 %b_step")
     _emit_result(f, tile, loop.close([offset, b, *sums])[2:])
+
+
+def _pointed(f: Function, tile: Tile, pointers: list[str], table: str) -> list[str]:
+    """A step's registers of columns, whose values lie at offsets from pointers."""
+    shifts = [f.load(f.gep(table, index, "i64"), "i64", 8) for index in range(tile.group)]
+    places = [[f.gep(pointer, shift, "i8") for shift in shifts] for pointer in pointers]
+    if tile.group == 1:
+        return [f.load(place, tile.vector, tile.bytes) for (place,) in places]
+    lanes, kind = tile.lanes, f"<{tile.lanes} x i16>"
+    order = ", ".join(f"i32 {lane + other * lanes}" for lane in range(lanes) for other in (0, 1))
+    result = []
+    for pair in places:
+        low, high = (f.load(place, kind, 2) for place in pair)
+        mixed = f.let(
+            f"shufflevector {kind} {low}, {kind} {high}, <{2 * lanes} x i32> <{order}>"
+        )
+        result.append(f.let(f"bitcast <{2 * lanes} x i16> {mixed} to {tile.vector}"))
+    return result
 
 
 def run_parameters() -> str:
@@ -177,13 +240,13 @@ def emit_run_kernels(module: Module, tile: Tile) -> None:
     """
     for rows in ROW_CLASSES:
         _emit_run(module, tile, rows)
-    names = [f"ptr @graphc_run_{rows}_{tile.accumulator}" for rows in ROW_CLASSES]
+    names = [f"ptr @graphc_run_{rows}_{tile.name}" for rows in ROW_CLASSES]
     array = f"[{len(names)} x ptr] [{', '.join(names)}]"
     module.globals.append(f"@graphc_runs = internal constant {array}")
 
 
 def _emit_run(module: Module, tile: Tile, rows: int) -> None:
-    symbol = f"@graphc_run_{rows}_{tile.accumulator}"
+    symbol = f"@graphc_run_{rows}_{tile.name}"
     f = module.function(f"void {symbol}({run_parameters()})", "internal")
     places = row_addresses(f, rows)
     more, width = f.let("icmp ne i64 %accumulate, 0"), tile.vectors
@@ -228,7 +291,8 @@ def _multiply(
     result = []
     for row, place in enumerate(places):
         address = f.let(f"getelementptr i8, ptr {place}, i64 {offset}")
-        scalar = tile.splat(f, f.load(address, tile.element, tile.bytes))
+        # a pair that is read where it lies begins at any value
+        scalar = tile.splat(f, f.load(address, tile.element, tile.value.itemsize))
         for index, column in enumerate(columns):
             total = sums[row * len(columns) + index]
             result.append(tile.multiply_add(f, scalar, column, total))

@@ -30,7 +30,12 @@ class Target(NamedTuple):
     def machine(self) -> Machine:
         """What the shared passes may know of it."""
         many = self.vector_bytes == 64 or self.arch == "aarch64"
-        return cpu(self.vector_bytes, 32 if many else 16)
+        wide = self.vector_bytes == 64
+        bf16, vnni = (wide and self._has(name) for name in ("avx512bf16", "avx512vnni"))
+        return cpu(self.vector_bytes, 32 if many else 16, bf16, vnni)
+
+    def _has(self, feature: str) -> bool:
+        return f"+{feature}" in self.features.split(",")
 
 
 def make_target(triple: str, cpu: str = "", features: str = "") -> Target:

@@ -120,7 +120,9 @@ def _pow(a: Array, b: Array) -> Any:
 
 def _float_pow(a: Array, b: Array) -> Any:
     """C's pow. np.power takes the root where the exponent is one 0.5, which differs from it at
-    -inf and -0.0."""
+    -inf and -0.0. Of one 2 or 3, products, as torch."""
+    if b.ndim == 0 and b in (2, 3):
+        return a * a if b == 2 else a * a * a
     result = np.power(a, b)
     half = b == 0.5
     if not np.any(half):
@@ -167,6 +169,8 @@ def cast_array(x: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _cast(x: Array, *, dtype: DType) -> Array:
+    if 0 in x.strides:  # row-major, where NumPy would go by the strides
+        x = np.ascontiguousarray(x)
     return cast_array(x, dtype.numpy)
 
 

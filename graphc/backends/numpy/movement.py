@@ -10,6 +10,7 @@ from numpy.lib import stride_tricks
 
 from graphc.ir.dtypes import DType
 from graphc.ir.graph import Constant
+from graphc.ir.memory import MANY, contiguous
 
 from .common import I64, Array, Function, as_array, through_f32, widen
 
@@ -19,7 +20,7 @@ Ints = Sequence[int]
 
 
 def _reshape(x: Array, *, shape: Ints) -> Array:
-    return x.reshape(shape)
+    return (contiguous(x) if x.nbytes >= MANY else x).reshape(shape)  # it is seldom a view
 
 
 def _permute(x: Array, *, dims: Ints) -> Array:
@@ -203,11 +204,29 @@ def _sort(x: Array, *, dim: int, descending: bool, stable: bool) -> tuple[Array,
 def _topk(x: Array, *, k: int, dim: int, largest: bool) -> tuple[Array, Array]:
     if x.ndim == 0:
         return x.copy(), np.zeros((), I64)
-    order = _order(x, dim, largest)
-    head: list[slice] = [slice(None)] * x.ndim
-    head[dim] = slice(0, k)
-    order = np.ascontiguousarray(order[tuple(head)])
+    order = _selected(widen(x), k, dim, largest) if 0 < 8 * k <= x.shape[dim] else None
+    if order is None:
+        head: list[slice] = [slice(None)] * x.ndim
+        head[dim] = slice(0, k)
+        order = _order(x, dim, largest)[tuple(head)]
+    order = np.ascontiguousarray(order)
     return np.take_along_axis(x, order, dim), order.astype(I64, copy=False)
+
+
+def _selected(x: Array, k: int, dim: int, largest: bool) -> Array | None:
+    """What _order has first, without sorting the rest; None where equals, or NaNs, would have to be
+    told apart."""
+    if k == 1 and largest:
+        return np.expand_dims(np.argmax(x, dim), dim)
+    rows = np.moveaxis(x, dim, -1)
+    at = rows.shape[-1] - k if largest else k - 1
+    last = np.partition(rows, at, axis=-1)[..., at : at + 1]
+    chosen = rows >= last if largest else rows <= last
+    if not np.all(np.count_nonzero(chosen, axis=-1) == k):
+        return None
+    positions = np.nonzero(chosen)[-1].reshape(*rows.shape[:-1], k)
+    order = _order(np.take_along_axis(rows, positions, -1), -1, largest)
+    return np.moveaxis(np.take_along_axis(positions, order, -1), -1, dim)
 
 
 TABLE: dict[str, Function] = {

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from graphc.ir.memory import contiguous
+
 from .common import Array
 
 
@@ -19,7 +21,7 @@ def each(out: Any, arrays: Sequence[Array], order: Callable[..., Array]) -> Any:
 
 def row_major(out: Array, arrays: Sequence[Array]) -> Array:
     """A result in the order of its dims."""
-    return out if out.flags.c_contiguous else np.ascontiguousarray(out)
+    return out if out.flags.c_contiguous else contiguous(out)
 
 
 def laid_out(out: Array, arrays: Sequence[Array]) -> Array:
@@ -37,5 +39,5 @@ def laid_out(out: Array, arrays: Sequence[Array]) -> Array:
             turned = out.transpose(order)
             if turned.flags.c_contiguous:
                 return out
-            return np.ascontiguousarray(turned).transpose(np.argsort(order))
-    return out if out.flags.c_contiguous else np.ascontiguousarray(out)
+            return contiguous(turned).transpose(np.argsort(order))
+    return out if out.flags.c_contiguous else contiguous(out)

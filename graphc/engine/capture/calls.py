@@ -16,6 +16,7 @@ from typing import Any
 
 from ...frontend.random_state import initial_seed
 from ...frontend.texts import is_text
+from ..detour import original
 from ..marks import Mark, marks
 from . import c_attributes, c_functions, draws, exits, numpy_calls, own_objects, settings
 from .c_tables import SEEDED, SETTINGS, SWITCHES
@@ -230,7 +231,7 @@ def copy_of(observer: Observer, function: types.FunctionType) -> types.FunctionT
         for cell in function.__closure__ or ():
             observer.know(cell, "a closure's variable")
     try:
-        rewritten = rewritten_code(code, function.__globals__)
+        rewritten = rewritten_code(original(code), function.__globals__)
     except Uninstrumentable as error:
         observer.open(f"{function.__qualname__}(), which has {error},")
         return function

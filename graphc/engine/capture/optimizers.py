@@ -93,7 +93,9 @@ class _State:
 
     def get(self, key: str) -> Any:
         """What is there; None where nothing is."""
-        return self[key] if key in self else None
+        if key not in self:
+            return None
+        return self[key]
 
 
 class _States:
@@ -122,12 +124,22 @@ class _States:
             with made_for_real(trace, param, state, missing):
                 for key in missing:
                     found[key] = makers[key]()
+            observer.whole(state)  # later calls must find what is there from now on
         return found
 
     def has(self, optimizer: PerParameter, param: Tensor, store: str) -> bool:
         """Whether a store has a state of the parameter's."""
         holder = attributes.attribute(self._observer, optimizer, store)
         return items.contains(self._observer, param, holder)
+
+    def forget(self, optimizer: PerParameter, param: Tensor, store: str) -> None:
+        """Remove the parameter's state from a store, for real."""
+        observer = self._observer
+        holder = attributes.attribute(observer, optimizer, store)
+        if items.contains(observer, param, holder):
+            with observer.trace.suspended():
+                items.delete_subscript(observer, holder, param)
+                observer.note_real(holder)
 
 
 PYTHON: dict[str, Rule] = {"graphc.optim.per_parameter.recorded": recorded}

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 from ... import config as configuration
 from ...config import AGAIN
 from ...frontend.names import fields_of, is_module
-from ...frontend.pending import flow
+from ...frontend.pending import PENDING, flow
 from ..capture.reached import reached, unwrapped
 
 Line: TypeAlias = tuple[str, int, bool]  # file and line, and whether bool() asks there
@@ -88,7 +88,7 @@ def _demands(code: CodeType) -> frozenset[Line]:
             callee = callees.pop() if callees else ""
             if step.offset >= beyond and (
                 callee == "tolist" or (callee in _NUMBERS and called in _TENSORS)
-                or (callee == "item" and flow(code, step.offset) != "returned")
+                or (callee == "item" and flow(code, step.offset) not in PENDING)
             ):
                 found.add(_line(code, step))
             called = callee

@@ -50,7 +50,7 @@ from ..built import (
 from ..capture.reached import given, reached
 from ..devices import backend_at
 from ..mode import USUAL, Mode
-from ..version.refused import ERRORS
+from ..version.refused import ERRORS, note_run
 from . import foreseen
 from .backward import Recorded, SegmentBackward, SegmentBackwardPlan, held, plan_of
 from .nested import NestedModules
@@ -148,6 +148,9 @@ class Segments:
                 lambda: reached(function, args, kwargs), lambda: given(function, args, kwargs)
             )
             return self.go_on(trace, lambda: function(*args, **kwargs))
+        except BaseException as error:
+            note_run(error)
+            raise
         finally:
             local.nested = outer
 
@@ -192,6 +195,9 @@ class Segments:
         outer, local.nested = local.nested, self.modules.count
         try:
             result = function(*args, **kwargs)
+        except BaseException as error:
+            note_run(error)
+            raise
         finally:
             local.counted, local.nested = None, outer
         if counted.first is not None:
@@ -210,7 +216,8 @@ class Segments:
         """Note that the function was compiled anew too often."""
         why = f": {reasons[0]}" if reasons else ""
         self.ends[SegmentEnd(f"each call needed another version{why}, which", None)] = 1
-        warn_versions(self.name, reasons[0] if reasons else "its guards break")
+        if not self.tiers.told:
+            warn_versions(self.name, reasons[0] if reasons else "its guards break")
 
     def note(self, trace: Trace, turned: bool = True) -> None:
         """Remember where a call's segments ended. `turned`: it began as one graph."""

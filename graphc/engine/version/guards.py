@@ -19,6 +19,7 @@ from ...frontend.numbers import is_traced_number
 from ...frontend.tensor import Tensor
 from ..capture.kinds import Kind, kind_of
 from ..capture.places import MISSING, Place, same
+from ..detour import original
 
 if TYPE_CHECKING:
     from .call import Call
@@ -232,12 +233,14 @@ class Code(Guard):
 
     def __init__(self, function: FunctionType, path: str) -> None:
         self.function, self.path = function, path
-        self.code, self.defaults = function.__code__, function.__defaults__
+        self.code, self.defaults = original(function.__code__), function.__defaults__
         self.keywords = None if function.__kwdefaults__ is None else dict(function.__kwdefaults__)
 
     def holds(self) -> bool:
         function = self.function
-        if function.__code__ is not self.code or function.__defaults__ is not self.defaults:
+        if original(function.__code__) is not self.code or (
+            function.__defaults__ is not self.defaults
+        ):
             return False
         now = function.__kwdefaults__
         if now is None or self.keywords is None:

@@ -91,7 +91,7 @@ def _code(guard: Code, conditions: Conditions) -> bool:
     if guard.keywords is not None:
         return False
     at = id(guard.function)
-    conditions.keep.append(guard)
+    conditions.keep += guard, guard.function.__code__  # which may be a detour
     for offset in (CODE, DEFAULTS, KEYWORDS):
         conditions.word(at + offset, word(at + offset))
     return True

@@ -29,13 +29,27 @@ def mark(error: Any) -> None:
     error.by_native_code = not is_late(error)
 
 
+def note_run(error: Any, looked: bool = False) -> None:
+    """Note that the function's Python has run as it is written up to this error, for all to see:
+    who called it is not to run it once more. `looked`: it was a recording that is taken back."""
+    if not looked:
+        error.python_has_run = True
+
+
+def has_run(error: BaseException) -> bool:
+    """Whether the function's Python has run as it is written, and raised this error."""
+    return getattr(error, "python_has_run", False)
+
+
 def run_python(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """Run a function in eager mode; errors of graphc's own operators name the user's line."""
     outer, local.instead = local.instead, True
     try:
         return function(*args, **kwargs)
-    except ERRORS as error:
-        locate(error)
+    except BaseException as error:
+        if isinstance(error, ERRORS):
+            locate(error)
+        note_run(error)
         raise
     finally:
         local.instead = outer

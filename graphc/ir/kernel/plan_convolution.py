@@ -25,6 +25,7 @@ from .blocking import (
     quotient_up,
     tiled,
 )
+from .pairs import values_a_step, values_of
 from .plan_last import plan_last
 from .plan_planes import by_planes, offsets_bytes, strips
 from .templates import Convolution
@@ -112,11 +113,13 @@ class _Planner:
         assert machine.tiling is not None
         self.itemsize = c.acc_dtype.itemsize
         self.tiling, self.lanes = machine.tiling, machine.tiling.lanes(self.itemsize)
+        values = values_of(c, machine.tiling)
+        self.value_bytes, self.group = values.itemsize, values_a_step(c, machine.tiling)
         self.images = evaluate(g.batch, dims)
         self.groups = g.groups
         self.channels, self.outputs = g.in_channels // g.groups, g.out_channels // g.groups
-        self.left_same = c.left.dtype is c.acc_dtype
-        self.right_same = c.right.dtype is c.acc_dtype
+        self.left_same = c.left.dtype is values
+        self.right_same = c.right.dtype is values
 
         def triple(sizes: tuple[int, ...], missing: int) -> Triple:
             depth, height, width = (*(missing,) * (3 - len(sizes)), *sizes)
@@ -147,8 +150,11 @@ class _Planner:
         self, m: int, n: int, k: int, left_direct: bool, segment: int, quantum: int, work: int,
         column: int,
     ) -> Request:
+        """Of k values in segments; pairs of them are read in place if they are whole."""
         return Request(
-            self.groups, m, n, k, k, left_direct, False, segment, quantum, self.tiling.block_k,
+            self.groups, m, n, quotient_up(k, self.group), k,
+            left_direct and segment % self.group == 0, False, quotient_up(segment, self.group),
+            quantum, self.tiling.block_k,
             dense=True, panels=False, window=True, pack_scratch=work, pack_scratch_column=column,
         )
 
@@ -158,7 +164,7 @@ class _Planner:
             return
         k = self.channels * self.window.taps
         n = self.images * self.window.positions
-        work = self._table(self.tiling.block_k)
+        work = self._table(self.tiling.block_k * self.group)
         request = self._request(self.outputs, n, k, self.left_same, k, 1, work, 0)
         yield self._positions(request, self.window, self.channels)
 
@@ -167,8 +173,8 @@ class _Planner:
         flat = (w.input[0], w.size[0], w.out[0], w.step[0]) == (1, 1, 1, 1) and w.low[0] == 0
         sizes = (self.images, self.groups, self.outputs, *w.input, *w.size, *w.out)
         return bool(
-            by_planes(self.channels, self.outputs) and self.left_same and self.right_same
-            and flat and min(sizes) > 0
+            self.group == 1 and by_planes(self.channels, self.outputs) and self.left_same
+            and self.right_same and flat and min(sizes) > 0
         )
 
     def _by_planes(self) -> Blocking:
@@ -193,7 +199,7 @@ class _Planner:
         if len(phases) > 1:
             pixels = self.images * self.channels * self.groups * _count(w.input)
             before = multiple(pixels * self.itemsize, ALIGN)
-        work = self._table(self.tiling.block_k)
+        work = self._table(self.tiling.block_k * self.group)
         for phase in phases:
             found = _phase(w, phase)
             k, n = self.outputs * found.taps, self.images * found.positions
@@ -219,11 +225,12 @@ class _Planner:
         plane = height * width
         if not (
             w.is_plain and w.taps > 1 and r.n > 0 and r.k > 0 and _count(w.input) > 0
+            and r.terms % self.group == 0
             and reads_window(r.m, r.k, padded, plane, w.taps, w.positions)
         ):
             return self._tiled(r)
         copied = replace(r, n=self.images * padded, pack_scratch=0, dense=False)
-        offsets = multiple(r.k * POINTER_BYTES, ALIGN)
+        offsets = multiple(r.terms * POINTER_BYTES, ALIGN)
         return self._tiled(copied, self._copy(channels, plane) + offsets)
 
     def _lines(self, r: Request, w: Window) -> Blocking:
@@ -231,7 +238,7 @@ class _Planner:
         (_, width), (_, out_height, out_width) = w.plane, w.out
         whole = width == out_width  # lines follow each other: one long line
         length, lines = (out_height * out_width, 1) if whole else (out_width, out_height)
-        padded = multiple(max(length, 1), self.lanes)
+        padded = multiple(max(length, 1), self.lanes * self.group)
         if not (
             w.is_plain and self.left_same and min(w.taps, r.n, r.k, _count(w.input)) > 0
             and reads_lines(r.m, padded, lines, w.positions)
@@ -247,8 +254,8 @@ class _Planner:
 
     def _copy(self, channels: int, plane: int) -> int:
         """Bytes of the padded copy of all planes; tiles read a register past the last."""
-        elements = self.images * channels * self.groups * plane + self.lanes
-        return int(multiple(elements * self.itemsize, ALIGN))
+        elements = self.images * channels * self.groups * plane + self.lanes * self.group
+        return int(multiple(elements * self.value_bytes, ALIGN))
 
     def _tiled(self, request: Request, before: int = 0) -> Blocking:
         plan = tiled(request, self.machine, self.itemsize)

@@ -13,7 +13,7 @@ from graphc.backends.llvm.executable import build
 from graphc.backends.llvm.gemm_descriptor import PLAN, WORDS, Word
 from graphc.backends.llvm.gemm_plan import emit_plan
 from graphc.backends.llvm.library import Library
-from graphc.backends.llvm.microkernel import ACCUMULATORS, MR, Tile
+from graphc.backends.llvm.microkernel import ACCUMULATORS, MR, PAIRS, Tile
 from graphc.backends.llvm.pool import Pool
 from graphc.backends.llvm.target import Target, host_target
 from graphc.backends.llvm.text import Module
@@ -53,11 +53,11 @@ def random_request(rng: random.Random) -> Request:
 
 @pytest.mark.parametrize("target", [host_target(), *narrow_targets()], ids=lambda t: t.cpu)
 def test_the_plan_made_in_the_call_is_the_one_made_in_python(target: Target) -> None:
-    for accumulator in ACCUMULATORS:
-        module, tile = Module(), Tile(accumulator, target)
+    for name in (*ACCUMULATORS, *PAIRS):
+        module, tile = Module(), Tile(name, target)
         emit_plan(module, tile)
         f = module.function("void @plan(ptr %d)")
-        f.call("void", f"@graphc_plan_{accumulator}", "ptr %d")
+        f.call("void", f"@graphc_plan_{name}", "ptr %d")
         f.ret()
         library = Library([ObjectCache().compile(module.text(), target)])
         plan = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(library.address("plan"))
@@ -65,12 +65,13 @@ def test_the_plan_made_in_the_call_is_the_one_made_in_python(target: Target) -> 
         for _ in range(2000):
             request = random_request(rng)
             words = (ctypes.c_int64 * WORDS)()
-            for name, word in WORD_OF.items():
-                words[word] = int(getattr(request, name))
+            for field, word in WORD_OF.items():
+                words[word] = int(getattr(request, field))
+            words[Word.SEGMENT] *= tile.group  # in values
             words[Word.POINTER_COLUMNS] = int(not request.dense)
             plan(ctypes.addressof(words))
             want = tiled(request, target.machine, tile.bytes)
-            assert [words[w] for w in PLAN.values()] == [int(getattr(want, name)) for name in PLAN]
+            assert [words[w] for w in PLAN.values()] == [int(getattr(want, x)) for x in PLAN]
 
 
 def test_chunks_cover_a_product_once_and_scratch_holds_what_they_pack() -> None:

@@ -162,3 +162,52 @@ def test_relu_and_clamp_keep_the_sign_of_zero(dtype: Any, size: int) -> None:
     x, zero = np.full(size, -0.0, dtype), np.zeros((), dtype)
     assert np.signbit(run(get("relu"), [x], {})).all()
     assert np.signbit(run(get("clamp"), [x, zero, zero + 1], {})).all()
+
+
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("k", [1, 3, 8])
+@pytest.mark.parametrize("dim", [0, 1])
+def test_topk_selects_what_a_stable_sort_has_first(dim: int, k: int, largest: bool) -> None:
+    rng = np.random.default_rng(0)
+    plain = rng.standard_normal((70, 80)).astype(np.float32)
+    equals = np.round(plain)  # ties at the last place
+    unknown = plain.copy()
+    unknown[rng.random(plain.shape) < 0.1] = np.nan
+    zeros = np.where(rng.random(plain.shape) < 0.5, np.float32(-0.0), np.float32(0.0))
+    halves = plain.astype(np.float16)
+    for x in (plain, equals, unknown, zeros, halves, (plain * 9).astype(np.int64)):
+        values, places = run(get("topk"), [x], {"k": k, "dim": dim, "largest": largest})
+        _, order = run(get("sort"), [x], {"dim": dim, "descending": largest, "stable": True})
+        wanted = np.take(order, range(k), dim)
+        np.testing.assert_array_equal(places, wanted)
+        np.testing.assert_array_equal(values, np.take_along_axis(x, wanted, dim))
+        assert values.flags.c_contiguous and places.dtype == np.int64
+
+
+def test_the_third_power_is_a_product() -> None:
+    x = np.array([-np.inf, -2.5, -0.0, 0.0, 1e-20, 3.0, 3e38, np.inf, np.nan], np.float32)
+    with np.errstate(all="ignore"):
+        for power, wanted in ((2.0, x * x), (3.0, x * x * x)):
+            found = run(get("pow"), [x, np.array(power, np.float32)], {})
+            np.testing.assert_array_equal(found, wanted)
+            np.testing.assert_array_equal(np.signbit(found), np.signbit(wanted))
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "f2", "u1", "c16"])
+def test_large_copies_of_what_lies_across(dtype: str) -> None:
+    from graphc.ir.memory import contiguous
+
+    x = np.arange(1031 * 2057).reshape(1031, 2057).astype(dtype)
+    for turned in (x.T, x.T[::-1], x[:, ::-1].T, x.T[3:, ::2]):
+        found = contiguous(turned)
+        assert found.flags.c_contiguous
+        np.testing.assert_array_equal(found, turned)
+        whole = run(get("reshape"), [turned], {"shape": (turned.size,)})
+        np.testing.assert_array_equal(whole, turned.ravel())
+
+
+def test_a_copy_of_what_is_repeated_is_row_major() -> None:
+    x = np.broadcast_to(np.arange(6.0).reshape(2, 1, 3), (2, 4, 3))
+    found = run(get("cast"), [x], {"dtype": dtypes.f64})
+    assert found.flags.c_contiguous and not np.shares_memory(found, x)
+    np.testing.assert_array_equal(found, x)

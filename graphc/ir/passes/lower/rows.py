@@ -16,7 +16,7 @@ from ...dim import Size, product, unwrap
 from ...graph import Node
 from ...kernel import Kernel
 from .body import Body, carrier
-from .column_runs import ColumnRuns, goes_in_runs
+from .column_runs import goes_in_runs, lower_runs
 from .columns import ColumnSums, add_columns
 from .cuts import Cuts, cut, uncut
 from .index_maps import Digit
@@ -43,14 +43,14 @@ def lower_rows(body: Body) -> Kernel:
     cuts = cut(body, plan, moments is not None)
     if not cuts.whole:
         return lower_staged(body, cuts, moments)
+    if not plan.axes[plan.vector].reduced and goes_in_runs(body, plan):
+        return lower_runs(body, plan)
     if needs_split(body, plan):
         return lower_split(body, plan)
     writer = Writer(body.machine.hoists)
     values = Values(body, writer)
     if plan.axes[plan.vector].reduced:
         _rows(body, cuts, values)
-    elif goes_in_runs(body, plan):
-        ColumnRuns(body, plan, writer).write()
     else:
         _columns(body, cuts, values)
     return make_kernel(body, [writer.finish()], dims_of(body))

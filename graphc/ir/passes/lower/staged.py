@@ -308,7 +308,8 @@ def open_places(values: Values, kept: Size, count: Size) -> tuple[Size, bool]:
     """Open the loops over places of which each has `count` partial results: a place, and whether
     the lanes are for its partial results."""
     body, pieces = values.body, hint(values.body, count)
-    if pieces >= min(_SIDE_BY_SIDE, body.machine.lane_steps):
+    steps = body.machine.lane_steps
+    if steps and pieces >= min(_SIDE_BY_SIDE, steps):
         (flat,) = open_outer(values.writer, body, [Axis(kept)], pieces, 1)
         return flat, True
     _, flat = open_blocks(

@@ -1,0 +1,280 @@
+"""Packing of operands whose steps of k are pairs: neighbours along k meet in a word.
+
+The packers are those of gemm_pack. Where the last pair has one value, the other one is 0.
+"""
+
+from graphc.backends.llvm.gemm_descriptor import Descriptor, Word
+from graphc.backends.llvm.gemm_pack import (
+    LEFT_PARAMETERS,
+    RIGHT_PARAMETERS,
+    Source,
+    declare_transpose,
+    first_lanes,
+    first_values,
+    left_tiles,
+    packed_vectors,
+    transpose_symbol,
+)
+from graphc.backends.llvm.gemm_plan import choose
+from graphc.backends.llvm.microkernel import MR, Tile
+from graphc.backends.llvm.text import Function, Module, Value
+from graphc.backends.llvm.values import shuffle_mask
+
+
+def emit_pair_packs(module: Module, source: Source) -> None:
+    """Defines the four packers for one source dtype."""
+    _emit_pack_left(module, source)
+    _emit_pack_rows(module, source)
+    declare_transpose(module, source.tile)
+    _emit_pack_columns(module, source)
+    _emit_pack_strided(module, source)
+
+
+def pair(f: Function, tile: Tile, low: str, high: str, lanes: int) -> str:
+    """Words of two values each, as Source reads them: bfloat16 as the upper half of an f32."""
+    ints, kind = "i32", tile.element
+    if lanes > 1:
+        ints, kind = f"<{lanes} x i32>", f"<{lanes} x {tile.element}>"
+
+    def number(value: int) -> str:
+        return str(value) if lanes == 1 else f"splat (i32 {value})"
+
+    low, high = (f.let(f"bitcast {kind} {value} to {ints}") for value in (low, high))
+    if tile.name == "bf16":
+        low = f.let(f"lshr {ints} {low}, {number(16)}")
+    else:
+        low = f.let(f"and {ints} {low}, {number(0xFFFF)}")
+        high = f.let(f"shl {ints} {high}, {number(16)}")
+    return f.let(f"bitcast {ints} {f.let(f'or {ints} {low}, {high}')} to {kind}")
+
+
+def narrow(f: Function, tile: Tile, value: str) -> str:
+    """A register of single values, 16 bits each, of one as Source reads them."""
+    ints = f"<{tile.lanes} x i32>"
+    bits = f.let(f"bitcast {tile.vector} {value} to {ints}")
+    if tile.name == "bf16":
+        bits = f.let(f"lshr {ints} {bits}, splat (i32 16)")
+    return f.let(f"trunc {ints} {bits} to <{tile.lanes} x {tile.value_element}>")
+
+
+class Steps:
+    """The steps of a packed block: the first value, how many there are, and how many whole pairs.
+
+    A packer goes along `whole` steps and then, if `odd`, along one that has a single value.
+    """
+
+    def __init__(self, f: Function, d: Descriptor) -> None:
+        self.f = f
+        self.first = f.mul("%k", 2)
+        self.count = f.smin(f.mul("%steps", 2), f.sub(d[Word.VALUES], self.first))
+        self.whole = f.floordiv(self.count, 2)
+        self.odd = f.cmp("slt", self.whole, "%steps")
+
+
+def _emit_pack_left(module: Module, source: Source) -> None:
+    """By words along k where values are neighbours there, by registers where they are along m."""
+    f = module.function(f"void @graphc_pack_left_{source.name}({LEFT_PARAMETERS})")
+    d = Descriptor(f, "%d")
+    row_stride, stride, segment = d.read(Word.LEFT_M, Word.LEFT_K, Word.SEGMENT)
+    d.read(Word.LEFT_SEGMENT, Word.VALUES)
+    steps = Steps(f, d)
+    single = f.cmp("sge", segment, d[Word.VALUES])
+    along_k = f.let(f"and i1 {single}, {f.cmp('eq', stride, 1)}")
+    along_m = f.let(f"and i1 {single}, {f.cmp('eq', row_stride, 1)}")
+    if not source.same:
+        along_k = "false"
+    for condition, copy in ((along_k, _left_words), (along_m, _left_registers)):
+        this, other = f.label("this"), f.label("other")
+        f.cond_br(condition, this, other)
+        f.block(this)
+        copy(f, source, d, steps)
+        f.ret()
+        f.block(other)
+    _left_values(f, source, d, steps)
+    f.ret()
+
+
+def _left_words(f: Function, source: Source, d: Descriptor, steps: Steps) -> None:
+    """Pairs as they lie."""
+    tile = source.tile
+    with left_tiles(f, source, "%base", d[Word.LEFT_M]) as (rows, to):
+        starts = [f.gep(place, steps.first, source.element) for place in rows]
+        with f.loop(0, steps.whole) as step:
+            at = f.gep(to, f.mul(step, MR), tile.element)
+            for row, place in enumerate(starts):
+                word = f.load(f.gep(place, step, tile.element), tile.element, tile.value.itemsize)
+                f.store(word, tile.element, f.gep(at, row, tile.element), tile.bytes)
+        with f.when(steps.odd):
+            at = f.gep(to, f.mul(steps.whole, MR), tile.element)
+            last = f.mul(steps.whole, 2)
+            for row, place in enumerate(starts):
+                low = source.load(f, f.gep(place, last, source.element))
+                word = pair(f, tile, low, _zero(tile), 1)
+                f.store(word, tile.element, f.gep(at, row, tile.element), tile.bytes)
+
+
+def _left_registers(f: Function, source: Source, d: Descriptor, steps: Steps) -> None:
+    """The rows of a tile are neighbours: a register of each of two values of k."""
+    tile, stride = source.tile, d[Word.LEFT_K]
+    parts = ((0, 4), (4, 2))
+    with f.loop(0, "%rows", MR) as row:
+        to = f.gep("%to", f.mul(row, "%steps"), tile.element)
+        mask = first_lanes(f, tile, f.smin(f.sub("%rows", row), MR))
+        base = f.gep("%base", f.add(f.add("%m", row), f.mul(steps.first, stride)), source.element)
+
+        def store(step: Value, low: str, high: str, to: str = to) -> None:
+            words = pair(f, tile, low, high, tile.lanes)
+            for first, count in parts:
+                some = f.let(
+                    f"shufflevector {tile.vector} {words}, {tile.vector} poison, "
+                    f"{shuffle_mask(first, count)}"
+                )
+                at = f.gep(to, f.add(f.mul(step, MR), first), tile.element)
+                f.store(some, f"<{count} x {tile.element}>", at, tile.bytes)
+
+        with f.loop(0, steps.whole) as step:
+            at = f.gep(base, f.mul(f.mul(step, 2), stride), source.element)
+            low = source.load_masked(f, at, mask)
+            store(step, low, source.load_masked(f, f.gep(at, stride, source.element), mask))
+        with f.when(steps.odd):
+            at = f.gep(base, f.mul(f.mul(steps.whole, 2), stride), source.element)
+            store(steps.whole, source.load_masked(f, at, mask), tile.zero())
+
+
+def _left_values(f: Function, source: Source, d: Descriptor, steps: Steps) -> None:
+    """Any strides, k in segments, value by value."""
+    tile = source.tile
+    stride, jump = d.read(Word.LEFT_K, Word.LEFT_SEGMENT)
+    length = f.smax(d[Word.SEGMENT], 1)
+
+    def offset(value: Value) -> Value:
+        return f.add(
+            f.mul(f.sdiv(value, length), jump), f.mul(f.srem(value, length), stride)
+        )
+
+    with left_tiles(f, source, "%base", d[Word.LEFT_M]) as (rows, to):
+        with f.loop(0, steps.whole) as step:
+            first = f.add(steps.first, f.mul(step, 2))
+            places = [offset(first), offset(f.add(first, 1))]
+            at = f.gep(to, f.mul(step, MR), tile.element)
+            for row, place in enumerate(rows):
+                low, high = (source.load(f, f.gep(place, p, source.element)) for p in places)
+                word = pair(f, tile, low, high, 1)
+                f.store(word, tile.element, f.gep(at, row, tile.element), tile.bytes)
+        with f.when(steps.odd):
+            last = offset(f.add(steps.first, f.mul(steps.whole, 2)))
+            at = f.gep(to, f.mul(steps.whole, MR), tile.element)
+            for row, place in enumerate(rows):
+                low = source.load(f, f.gep(place, last, source.element))
+                word = pair(f, tile, low, _zero(tile), 1)
+                f.store(word, tile.element, f.gep(at, row, tile.element), tile.bytes)
+
+
+def _zero(tile: Tile) -> str:
+    return "0.0" if tile.element == "float" else "0"
+
+
+def _emit_pack_rows(module: Module, source: Source) -> None:
+    """n has stride 1: two rows at a time."""
+    f = module.function(f"void @graphc_pack_rows_{source.name}({RIGHT_PARAMETERS})")
+    tile = source.tile
+    d = Descriptor(f, "%d")
+    stride, steps = d[Word.RIGHT_K], Steps(f, d)
+    base = f.gep("%base", f.add(f.mul(steps.first, stride), "%n"), source.element)
+    with packed_vectors(f, tile, "%columns", "%steps") as (column, to, pitch):
+        place = f.gep(base, column, source.element)
+        left = f.sub("%columns", column)
+        mask = first_lanes(f, tile, left)
+        whole, part, done = f.label("whole"), f.label("part"), f.label("done")
+        f.cond_br(f.cmp("sge", left, tile.lanes), whole, part)
+        for label in (whole, part):
+
+            def load(at: str, masked: bool = label == part) -> str:
+                return source.load_masked(f, at, mask) if masked else source.load_vector(f, at)
+
+            f.block(label)
+            with f.loop(0, steps.whole) as step:
+                at = f.gep(place, f.mul(f.mul(step, 2), stride), source.element)
+                low, high = load(at), load(f.gep(at, stride, source.element))
+                words = pair(f, tile, low, high, tile.lanes)
+                f.store(words, tile.vector, f.gep(to, f.mul(step, pitch), tile.element), tile.bytes)
+            with f.when(steps.odd):
+                at = f.gep(place, f.mul(f.mul(steps.whole, 2), stride), source.element)
+                words = pair(f, tile, load(at), tile.zero(), tile.lanes)
+                goal = f.gep(to, f.mul(steps.whole, pitch), tile.element)
+                f.store(words, tile.vector, goal, tile.bytes)
+            f.br(done)
+        f.block(done)
+    f.ret()
+
+
+def _emit_pack_columns(module: Module, source: Source) -> None:
+    """k has stride 1: squares of words are transposed, ragged ones through a buffer."""
+    f = module.function(f"void @graphc_pack_columns_{source.name}({RIGHT_PARAMETERS})")
+    tile = source.tile
+    lanes, square = tile.lanes, tile.lanes * tile.bytes
+    d = Descriptor(f, "%d")
+    stride, steps = d[Word.RIGHT_N], Steps(f, d)
+    stride_bytes = f.mul(stride, source.dtype.itemsize)
+    buffers = [f.alloca(tile.vector, lanes) for _ in range(2)]
+    base = f.gep("%base", f.add(f.mul("%n", stride), steps.first), source.element)
+    with packed_vectors(f, tile, "%columns", "%steps") as (column, to, pitch):
+        first = f.gep(base, f.mul(column, stride), source.element)
+        rows = f.smin(f.sub("%columns", column), lanes)
+        pitch_bytes = f.mul(pitch, tile.bytes)
+        with f.loop(0, "%steps", lanes) as step:
+            value = f.mul(step, 2)
+            place = f.gep(first, value, source.element)
+            target = f.gep(to, f.mul(step, pitch), tile.element)
+            count = f.smin(f.sub("%steps", step), lanes)
+            values = f.smin(f.sub(steps.count, value), 2 * lanes)
+            whole = f.cmp("eq", f.add(rows, values), 3 * lanes) if source.same else "false"
+            fast, slow, done = f.label("fast"), f.label("slow"), f.label("done")
+            f.cond_br(whole, fast, slow)
+            f.block(fast)
+            arguments = (f"ptr {place}", f"i64 {stride_bytes}", f"ptr {target}")
+            f.call("void", transpose_symbol(tile), *arguments, f"i64 {pitch_bytes}")
+            f.br(done)
+            f.block(slow)
+            mask = first_values(f, tile, values)
+            with f.loop(0, rows) as row:
+                words = source.load_words(f, f.gep(place, f.mul(row, stride), source.element), mask)
+                f.store(words, tile.vector, f.gep(buffers[0], row, tile.vector), tile.bytes)
+            arguments = (f"ptr {buffers[0]}", f"i64 {square}", f"ptr {buffers[1]}")
+            f.call("void", transpose_symbol(tile), *arguments, f"i64 {square}")
+            with f.loop(0, count) as row:
+                words = f.load(f.gep(buffers[1], row, tile.vector), tile.vector, tile.bytes)
+                at = f.gep(target, f.mul(row, pitch), tile.element)
+                f.store(words, tile.vector, at, tile.bytes)
+            f.br(done)
+            f.block(done)
+    f.ret()
+
+
+def _emit_pack_strided(module: Module, source: Source) -> None:
+    """Any strides, value by value."""
+    f = module.function(f"void @graphc_pack_strided_{source.name}({RIGHT_PARAMETERS})")
+    tile = source.tile
+    d = Descriptor(f, "%d")
+    k_stride, n_stride = d.read(Word.RIGHT_K, Word.RIGHT_N)
+    steps = Steps(f, d)
+    start = f.add(f.mul(steps.first, k_stride), f.mul("%n", n_stride))
+    base = f.gep("%base", start, source.element)
+    with packed_vectors(f, tile, "%columns", "%steps") as (column, to, pitch):
+        rows = f.smin(f.sub("%columns", column), tile.lanes)
+        first = f.gep(base, f.mul(column, n_stride), source.element)
+        with f.loop(0, rows) as lane:
+            place = f.gep(first, f.mul(lane, n_stride), source.element)
+            target = f.gep(to, lane, tile.element)
+            with f.loop(0, "%steps") as step:
+                value = f.mul(step, 2)
+                low = source.load(f, f.gep(place, f.mul(value, k_stride), source.element))
+                # the value before stands in for one that is missing, and is then taken away
+                there = f.cmp("slt", f.add(value, 1), steps.count)
+                other = f.add(value, choose(f, there, 1, 0))
+                high = source.load(f, f.gep(place, f.mul(other, k_stride), source.element))
+                zero = f"{tile.element} {_zero(tile)}"
+                high = f.let(f"select i1 {there}, {tile.element} {high}, {zero}")
+                at = f.gep(target, f.mul(step, pitch), tile.element)
+                f.store(pair(f, tile, low, high, 1), tile.element, at, tile.bytes)
+    f.ret()

@@ -1,0 +1,209 @@
+"""Products by pairs along k: of bfloat16 and of narrow integers, where the CPU has instructions for
+those (elsewhere the same results come of wider tiles)."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from graphc.backends.llvm.contraction import emit_library, template_libraries
+from graphc.backends.llvm.jit import compile_assembly
+from graphc.backends.llvm.target import host_target, make_target
+from graphc.ir import dtypes
+from graphc.ir.dim import Dim
+from graphc.ir.dtypes import DType
+from graphc.ir.kernel import Kernel, Operand, Param, Product, Store, Var
+
+from .contractions import B, Conv, Gemm, K, M, N, guarded, run, unharmed
+from .test_conv import KINDS as CONVOLVED
+from .test_conv import check
+from .test_gemm import LAYOUTS, product
+from .test_targets import loops
+
+AVX512 = "+avx512f,+avx512dq,+avx512bw,+avx512vl,+avx2,+fma"
+LINUX = "x86_64-unknown-linux-gnu"
+WITH = make_target(LINUX, "znver4", f"{AVX512},+avx512bf16,+avx512vnni")
+WITHOUT = make_target(LINUX, "skylake-avx512", AVX512)
+KINDS = {
+    "bf16": (dtypes.bf16, dtypes.f32, "vdpbf16ps"),
+    "u8": (dtypes.u8, dtypes.i32, "vpdpwssd"),
+    "i8": (dtypes.i8, dtypes.i32, "vpdpwssd"),
+    "i16": (dtypes.i16, dtypes.i32, "vpdpwssd"),
+}
+SHAPES = [
+    (1, 1, 1, 1),
+    (1, 300, 129, 1),  # dots of few rows, k odd
+    (50, 1, 70, 3),
+    (5, 63, 3, 1),
+    (7, 65, 9, 2),
+    (13, 130, 901, 1),  # k in two blocks
+    (33, 17, 0, 1),  # empty sums
+    (40, 33, 34, 5),
+    (23, 67, 4101, 1),  # k split between chunks
+    (300, 200, 301, 1),  # B packed once for all chunks
+    (13, 300, 1000, 1),
+]
+
+
+@pytest.mark.parametrize("name", ["bf16", "i8"])
+def test_every_layout_of_every_shape(name: str) -> None:
+    dtype, acc, _ = KINDS[name]
+    for shape, (a_t, b_t) in itertools.product(SHAPES, LAYOUTS):
+        product(Gemm(*shape, a_t=a_t, b_t=b_t, dtype=dtype, acc=acc))
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_inner_loop_is_made_of_pairs_where_there_are_instructions(name: str) -> None:
+    dtype, acc, instruction = KINDS[name]
+    for target in (WITH, WITHOUT):
+        kernel = Gemm(96, 256, 128, dtype=dtype, acc=acc).kernel()
+        texts = [emit_library(each, target).text() for each in template_libraries(kernel, target)]
+        bodies = [body for text in texts for body in loops(compile_assembly(text, target))]
+        most = max(bodies, key=lambda body: sum(instruction in line for line in body))
+        products = [line for line in most if instruction in line]
+        if target is WITHOUT:
+            assert not products
+            continue
+        assert len(products) == 24 and all("zmm" in line for line in products)
+        assert not [line for line in most if "(%rsp" in line or "(%rbp" in line], most
+        assert len(products) > 0.6 * len(most)
+
+
+@pytest.mark.parametrize("dtype", [dtypes.i8, dtypes.u8, dtypes.i16], ids=str)
+def test_integers_are_exact_at_their_extremes(dtype: DType) -> None:
+    """Sums wrap as int32 do."""
+    info = np.iinfo(dtype.numpy)
+    for a_t, b_t in LAYOUTS:
+        case = Gemm(19, 37, 4003, a_t=a_t, b_t=b_t, dtype=dtype, acc=dtypes.i32)
+        rng = np.random.default_rng(1)
+        a, b = (
+            rng.choice(np.array([info.min, info.max, info.min + 1, 0], dtype.numpy), shape)
+            for shape in ((1, 19, 4003), (1, 4003, 37))
+        )
+        memory, result = guarded(19 * 37, np.dtype(np.int32))
+        run(case.kernel(), [*case.in_memory(a, b), result])
+        want = (a[0].astype(np.int64) @ b[0].astype(np.int64)).astype(np.int32)
+        assert (result.reshape(19, 37) == want).all() and unharmed(memory)
+
+
+@pytest.mark.parametrize("k", [20, 21])
+def test_what_lies_around_operands_reaches_no_sum(k: int) -> None:
+    """Beside the operands there is NaN; in them a NaN and an infinity stay in their row and column,
+    and what meets no other keeps its sign."""
+    for a_t, b_t in LAYOUTS:
+        case = Gemm(40, 37, k, a_t=a_t, b_t=b_t, dtype=dtypes.bf16, acc=dtypes.f32)
+        a, b = case.operands(np.random.default_rng(3))
+        a[0, 4, 5], b[0, k - 1, 30] = np.nan, np.inf
+        a[0, :4, k - 1] = 1
+        inside = []
+        for x in case.in_memory(a, b):
+            around = np.full(x.size + 128, np.nan, x.dtype)
+            around[64:-64] = x.ravel()
+            inside.append(around[64:-64])
+        memory, result = guarded(40 * 37, np.dtype(np.float32))
+        run(case.kernel(), [*inside, result])
+        got = result.reshape(40, 37)
+        bad = np.zeros((40, 37), bool)
+        bad[4], bad[:, 30] = True, True
+        assert (np.isfinite(got) == ~bad).all() and unharmed(memory)
+        assert (got[:4, 30] == np.inf).all()
+
+
+def test_sizes_and_strides_of_a_call() -> None:
+    """One kernel for every k, odd and even, its operands a strided batch, for few rows and many."""
+    bf16, f32 = dtypes.bf16, dtypes.f32
+    t, e = Dim.var("t"), Dim.var("e")
+    left = Operand("q", M * 3 * e + B * e + K, bf16)
+    right = Operand("k", N * 3 * e + B * e + K, bf16)
+    epilogue = (Store("o", B * t * t + M * t + N, Var("acc", f32)),)
+    scores = Product(3, t, t, e, left, right, f32, epilogue)
+    params = (
+        Param("q", bf16, t * 3 * e, "in"),
+        Param("k", bf16, t * 3 * e, "in"),
+        Param("o", f32, 3 * t * t, "out"),
+    )
+    kernel = Kernel("scores", params, ("t", "e"), (), scores)
+    rng = np.random.default_rng(0)
+    for size, width in ((2, 3), (40, 16), (65, 501), (65, 1), (33, 0)):
+        q, k = (
+            rng.standard_normal((size, 3, width)).astype(bf16.numpy) for _ in range(2)
+        )
+        out = np.zeros((3, size, size), np.float32)
+        run(kernel, [q, k, out], (size, width))
+        want = np.einsum("tbe,sbe->bts", q.astype(np.float64), k.astype(np.float64))
+        np.testing.assert_allclose(out, want, atol=1e-3)
+
+
+def test_same_bits_for_any_number_of_threads() -> None:
+    for case in (
+        Gemm(300, 200, 301, dtype=dtypes.bf16, acc=dtypes.f32),
+        Gemm(10, 12, 40001, dtype=dtypes.bf16, acc=dtypes.f32),
+        Gemm(3, 700, 4097, b_t=True, dtype=dtypes.bf16, acc=dtypes.f32),
+    ):
+        one, two, five = (product(case, threads=threads) for threads in (1, 2, 5))
+        assert one.tobytes() == two.tobytes() == five.tobytes()
+
+
+CONVOLUTIONS = [
+    Conv(2, 64, (12, 12), 64, (3, 3), pad=(1, 1)),  # read in place from a copy
+    Conv(2, 7, (14, 14), 40, (3, 3), pad=(1, 1)),  # k odd: packed
+    Conv(3, 64, (7, 7), 70, (3, 3), pad=(1, 1)),  # pairs of positions across images
+    Conv(2, 33, (15, 15), 64, (1, 1)),
+    Conv(2, 64, (9, 9), 50, (3, 3), (2, 2), (1, 1)),
+    Conv(2, 3, (30, 30), 64, (7, 7), (2, 2), (3, 3)),
+    Conv(2, 4, (9, 11), 6, (3, 2), (2, 3), (1, 2), (2, 1), groups=2),
+    Conv(2, 6, (10, 10), 12, (3, 3), (2, 2), (1, 1), groups=6),  # groups of one channel: no pairs
+    Conv(2, 4, (5, 6, 7), 6, (2, 3, 3), (1, 2, 2), (1, 1, 0), (1, 1, 2), groups=2),
+    Conv(40, 3, (1, 1), 5, (1, 1)),
+    Conv(2, 3, (9, 9), 4, (1, 1), (3, 3)),  # positions that no tap sees
+    Conv(2, 1, (9, 5), 3, (3, 3), pad=(3, 3)),
+    Conv(2, 300, (13, 13), 17, (3, 3), pad=(1, 1)),
+]
+
+
+@pytest.mark.parametrize("case", CONVOLUTIONS, ids=lambda c: f"{c.channels}-{c.input}-{c.window}")
+def test_convolutions_and_their_gradients(case: Conv) -> None:
+    case = replace(case, dtype=dtypes.bf16, acc=dtypes.f32)
+    for kind in CONVOLVED:
+        one, three = (check(case, kind, threads=threads) for threads in (1, 3))
+        assert one.tobytes() == three.tobytes()
+
+
+@pytest.mark.parametrize("kind", CONVOLVED)
+@pytest.mark.parametrize("channels", [3, 8])
+def test_a_value_in_a_convolution_reaches_only_its_own_sums(kind: str, channels: int) -> None:
+    """What lies around an operand is NaN; one infinity in it makes the same sums infinite as in
+    float32."""
+    case = Conv(3, channels, (7, 7), channels, (3, 3), pad=(1, 1))
+    results = []
+    for each in (case, replace(case, dtype=dtypes.bf16, acc=dtypes.f32)):
+        rng, kernel = np.random.default_rng(0), each.kernel(kind)
+        operands = []
+        for param in kernel.params[:2]:
+            x = rng.standard_normal(each.shapes[param.name]).astype(dtypes.bf16.numpy)
+            around = np.full(x.size + 128, np.nan, each.dtype.numpy)
+            around[64:-64] = x.ravel().astype(each.dtype.numpy)
+            around[64 + x.size // 2] = np.inf
+            operands.append(around[64:-64])
+        size = int(np.prod(each.shapes[kernel.params[2].name]))
+        memory, result = guarded(size, np.dtype(np.float32))
+        run(kernel, [*operands, result])
+        assert unharmed(memory)
+        results.append(result)
+    assert (np.isfinite(results[0]) == np.isfinite(results[1])).all()
+    np.testing.assert_allclose(*results, rtol=0, atol=1e-4)
+
+
+def test_denormal_values_are_zero_in_pairs() -> None:
+    """As the instruction has it, and so torch's products on such a CPU."""
+    small = np.float32(2.0**-130)  # denormal, in bfloat16 too
+    case = Gemm(8, 16, 2, dtype=dtypes.bf16, acc=dtypes.f32)
+    a = np.full((1, 8, 2), small, dtypes.bf16.numpy)
+    b = np.full((1, 2, 16), 2.0**20, dtypes.bf16.numpy)
+    assert (a != 0).all()
+    result = np.ones(8 * 16, np.float32)
+    run(case.kernel(), [*case.in_memory(a, b), result])
+    tiling = host_target().machine.tiling
+    assert tiling is not None
+    assert (result == (0 if tiling.bf16_pairs else 2 * small * np.float32(2.0**20))).all()

@@ -1,0 +1,207 @@
+"""An optimizer's step under a recording: what is watched, and what it hangs on."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphc as torch
+from graphc.engine.capture.recorded_sites import Site
+from graphc.optim import per_parameter
+
+_MAKERS: dict[str, Callable[[Any], Any]] = {
+    "SGD": lambda params: torch.optim.SGD(params, lr=0.1, momentum=0.9, dampening=0.1),
+    "Adam": lambda params: torch.optim.Adam(params, lr=0.1, weight_decay=0.1),
+    "Adagrad": lambda params: torch.optim.Adagrad(params, lr=0.1),
+    "ASGD": lambda params: torch.optim.ASGD(params, lr=0.1),
+    "Rprop": lambda params: torch.optim.Rprop(params, lr=0.1),
+}
+
+
+def parameters(count: int) -> list[Any]:
+    rng = np.random.default_rng(0)
+    made = [torch.nn.Parameter(torch.from_numpy(rng.standard_normal(3))) for _ in range(count)]
+    for param in made:
+        param.grad = torch.from_numpy(rng.standard_normal(3))
+    return made
+
+
+def stepping(optimizer: Any) -> Any:
+    def step() -> None:
+        optimizer.step()
+
+    return torch.compile(step, fullgraph=True)
+
+
+def same(a: list[Any], b: list[Any]) -> bool:
+    return [p.tolist() for p in a] == [p.tolist() for p in b]
+
+
+@pytest.mark.parametrize("name", _MAKERS)
+def test_more_parameters_are_no_more_lines_to_watch(name: str) -> None:
+    def counted(count: int) -> int:
+        """Lines' events that the recording looked at."""
+        seen = 0
+
+        def look(frame: Any, event: str, argument: Any) -> None:
+            nonlocal seen
+            seen += event == "call" and frame.f_code is watched
+
+        optimizer = _MAKERS[name](parameters(count))
+        watched = Site.__getitem__.__code__
+        sys.setprofile(look)
+        try:
+            stepping(optimizer)()
+        finally:
+            sys.setprofile(None)
+        return seen
+
+    assert counted(2) == counted(5) > 0
+
+
+@pytest.mark.parametrize("name", _MAKERS)
+def test_steps_are_those_of_eager_mode(name: str) -> None:
+    ours, theirs = parameters(3), parameters(3)
+    compiled, eager = _MAKERS[name](ours), _MAKERS[name](theirs)
+    step = stepping(compiled)
+    for _ in range(4):
+        step()
+        eager.step()
+        for a, b in zip(ours, theirs, strict=True):
+            np.testing.assert_allclose(a.tolist(), b.tolist(), rtol=1e-12)
+    assert step.compile_count == 1
+
+
+def _options(optimizer: Any) -> None:
+    optimizer.param_groups[0]["weight_decay"] = 0.5
+
+
+def _maximize(optimizer: Any) -> None:
+    optimizer.param_groups[0]["maximize"] = True
+
+
+def _rate(optimizer: Any) -> None:
+    optimizer.param_groups[0]["lr"] = 0.25
+
+
+def _rate_tensor(optimizer: Any) -> None:
+    optimizer.param_groups[0]["lr"] = torch.tensor(0.25, dtype=torch.float64)
+
+
+def _no_state(optimizer: Any) -> None:
+    optimizer.state.clear()
+
+
+def _other_state(optimizer: Any) -> None:
+    optimizer.load_state_dict(optimizer.state_dict())
+
+
+def _own_buffer(optimizer: Any) -> None:
+    for state in optimizer.state.values():
+        for key, value in list(state.items()):
+            state[key] = value.clone() + 1
+
+
+def _one_without_gradient(optimizer: Any) -> None:
+    optimizer.param_groups[0]["params"][1].grad = None
+
+
+def _one_less(optimizer: Any) -> None:
+    del optimizer.param_groups[0]["params"][0]
+
+
+def _new_group(optimizer: Any) -> None:
+    (more,) = parameters(1)
+    optimizer.add_param_group({"params": [more], "lr": 0.5})
+
+
+_CHANGES = (
+    _options, _maximize, _rate, _rate_tensor, _no_state, _other_state, _own_buffer,
+    _one_without_gradient, _one_less, _new_group,
+)
+
+
+@pytest.mark.parametrize("change", _CHANGES)
+@pytest.mark.parametrize("name", ["SGD", "Adam"])
+def test_what_is_changed_between_steps_is_seen(
+    name: str, change: Callable[[Any], None]
+) -> None:
+    ours, theirs = parameters(3), parameters(3)
+    compiled, eager = _MAKERS[name](ours), _MAKERS[name](theirs)
+    step = torch.compile(lambda: compiled.step())
+    for i in range(4):
+        if i == 2:
+            change(compiled)
+            change(eager)
+        step()
+        eager.step()
+        for a, b in zip(ours, theirs, strict=True):
+            np.testing.assert_allclose(a.tolist(), b.tolist(), rtol=1e-12)
+
+
+def test_a_users_own_update_is_watched() -> None:
+    class Mine(torch.optim.SGD):
+        factor = 2.0
+
+        def _update(self, group: Any, param: Any, grad: Any) -> None:
+            super()._update(group, param, grad * self.factor)
+
+    class Stated(torch.optim.Adam):
+        start = 0.0
+
+        def new_state(self, param: Any, store: str = "state", **makers: Any) -> Any:
+            state = super().new_state(param, store, **makers)
+            state["exp_avg"].add_(self.start)
+            return state
+
+    for kind, name in ((Mine, "factor"), (Stated, "start")):
+        ours, theirs = parameters(2), parameters(2)
+        compiled, eager = kind(ours, lr=0.1), kind(theirs, lr=0.1)
+        step = torch.compile(lambda compiled=compiled: compiled.step())
+        for value in (2.0, 2.0, 3.0):
+            setattr(kind, name, value)
+            step()
+            eager.step()
+            for a, b in zip(ours, theirs, strict=True):
+                np.testing.assert_allclose(a.tolist(), b.tolist(), rtol=1e-12)
+
+
+def test_a_step_that_raises_leaves_nothing() -> None:
+    ours = parameters(2)
+    optimizer = torch.optim.Adam(ours, lr=0.1)
+    before = [p.tolist() for p in ours]
+
+    def step() -> None:
+        optimizer.step()
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        torch.compile(step, fullgraph=True)()
+    theirs = parameters(2)
+    torch.optim.Adam(theirs, lr=0.1).step()
+    assert same(ours, theirs) or [p.tolist() for p in ours] == before
+
+
+def test_updates_read_what_a_recording_is_told_of() -> None:
+    """The contract of PerParameter._update, which lets nobody watch its lines."""
+    folder = Path(inspect.getfile(per_parameter)).parent
+    allowed = {"new_state", "has_state", "forget_state", "_undamped"}
+    seen = 0
+    for file in sorted(folder.glob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.FunctionDef) and node.name in ("_update", "_undamped"):
+                asked = {
+                    each.attr for each in ast.walk(node)
+                    if isinstance(each, ast.Attribute) and isinstance(each.value, ast.Name)
+                    and each.value.id == "self"
+                }
+                assert asked <= allowed, (file.name, asked - allowed)
+                seen += bool(asked)
+    assert seen >= 10
