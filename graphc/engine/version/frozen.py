@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,16 @@ from .. import pipeline
 from ..built import Built, Engine
 
 
+class _Seen(NamedTuple):
+    """What memory was like when it was read last."""
+
+    shared: tuple[int, int]  # changes to who may write to what, as counted in the whole process
+    storages: list[Storage]  # of the tensors
+    counted: list[Storage]  # whose writes are writes to them: roots, and siblings that live
+    versions: list[int]
+    siblings: list[int]  # how many there have been, of each root
+
+
 class Constants:
     """The tensors that a prologue reads, and those that it makes, which are inputs of the version's
     graph like other captured ones."""
@@ -33,59 +43,61 @@ class Constants:
         self.sources: list[Any] = [source.tensor for source in sources]
         self.types = [(source.type.static_shape, source.type.dtype.numpy) for source in sources]
         self.prologue, self._engine = prologue, Engine.of(prologue)
-        self.made: list[Tensor] = []
         self.runs = 0
         self._lock = threading.Lock()
-        self._storages: list[Storage] = []
-        self._counted: list[Storage] = []  # whose writes count
-        self._versions: list[int] = []
-        self._shared: tuple[int, int] = (-1, -1)
-        self._made_before: list[int] = []
-        self._fits = False
+        self._seen: _Seen | None = None  # None: to be looked at by the next call
         outputs = self._engine.output_types
         self.made = [from_array(np.zeros(t.static_shape, t.dtype.numpy)) for t in outputs]
         self.renew()
 
-    def renew(self) -> None:
-        """Compute all of it again if what it hangs on has changed. Every call asks."""
+    def renew(self) -> bool:
+        """Compute all of it again if what it hangs on has changed; every call asks. False: others
+        can write to it uncounted now, so that it is no constant any more."""
+        seen = self._seen
         if (
-            self._fits and (Shared.changes, Shared.rewound) == self._shared
-            and [tensor._storage for tensor in self.sources] == self._storages
-            and [storage.version for storage in self._counted] == self._versions
+            seen is not None and (Shared.changes, Shared.rewound) == seen.shared
+            and [tensor._storage for tensor in self.sources] == seen.storages
+            and [storage.version for storage in seen.counted] == seen.versions
         ):
-            return
+            return True
         with self._lock:
-            self._renew()
+            return self._renew()
 
-    def _renew(self) -> None:
-        before = self._storages, self._counted, self._versions, self._made_before
-        rewound, fitted = self._shared[1], self._fits
-        # all that is compared is noted before memory is read: a write in between counts
-        self._shared = Shared.changes, Shared.rewound
-        self._storages = [tensor._storage for tensor in self.sources]
-        roots = list(dict.fromkeys([storage.root for storage in self._storages]))
-        others = [siblings(root) for root in roots]
-        self._made_before = [made for made, _ in others]
-        living = [each for _, some in others for each in some]
-        self._counted = list(dict.fromkeys([*roots, *living]))
-        self._versions = [storage.version for storage in self._counted]
-        self._fits = not any(is_shared(tensor) for tensor in self.sources)
-        now = self._storages, self._counted, self._versions, self._made_before
-        if fitted and self._fits and before == now and rewound == self._shared[1]:
-            return
+    def _renew(self) -> bool:
+        now, before = self._look(), self._seen  # before memory is read: a write in between counts
+        if any(is_shared(tensor) for tensor in self.sources):
+            self._seen = None
+            return False
+        if before is not None and now == before._replace(shared=now.shared) and (
+            now.shared[1] == before.shared[1]
+        ):
+            self._seen = now  # what was shared is something else
+            return True
         arrays = [tensor._array for tensor in self.sources]
         if any(
             (array.shape, array.dtype) != type_
             for array, type_ in zip(arrays, self.types, strict=True)
         ):
-            self._fits = False  # the version's guards refuse the call
-            return
+            self._seen = None  # the version's guards refuse the call
+            return True
         _, results = self._engine.call(arrays, {})
         self.runs += 1
         # in new memory: a call on another thread may be reading the old
         for tensor, array in zip(self.made, results, strict=True):
             tensor._array = array
             tensor._storage = Storage(array)
+        self._seen = now  # last of all: other threads go by it
+        return True
+
+    def _look(self) -> _Seen:
+        shared = Shared.changes, Shared.rewound
+        storages = [tensor._storage for tensor in self.sources]
+        roots = list(dict.fromkeys([storage.root for storage in storages]))
+        others = [siblings(root) for root in roots]
+        living = [each for _, some in others for each in some]
+        counted = list(dict.fromkeys([*roots, *living]))
+        versions = [storage.version for storage in counted]
+        return _Seen(shared, storages, counted, versions, [made for made, _ in others])
 
 
 def is_shared(tensor: Tensor) -> bool:

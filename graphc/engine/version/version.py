@@ -200,8 +200,8 @@ class Specialisation:
         """Raise Stale unless the user's objects and what was given are as they were.
 
         Gives the tensors whose missing `.grad` it made zeros (forget() undoes it)."""
-        if self.constants is not None:
-            self.constants.renew()
+        if self.constants is not None and not self.constants.renew():
+            raise Stale("NumPy, or another process, can write to the memory of a weight now")
         broken = self.guards.broken()
         if broken is not None:
             raise Stale(broken.reason(call))
