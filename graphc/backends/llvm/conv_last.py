@@ -147,8 +147,9 @@ def _emit_table(module: Module, tile: Tile) -> None:
     f.block(general)
     steps = [r.read(Last.STRIDE, dim) for dim in range(3)]
     pads = [r.read(Last.PAD, dim) for dim in range(3)]
-    rows_at = _Rows(f, rows)
     at = _first_place(f, f.mul(number, rows), out)
+    _emit_inner(f, r, tile, (base, at))
+    rows_at = _Rows(f, rows)
     for row in range(rows):
         rows_at.begin(row, [f.sub(f.mul(x, s), p) for x, s, p in zip(at, steps, pads, strict=True)])
         at = _next_place(f, at, out)
@@ -178,6 +179,49 @@ def _emit_table(module: Module, tile: Tile) -> None:
             one = f.let(f"zext i1 {found} to i64")
             f.store(f.add(entries, one), "i64", count, 8)
     f.ret(f"i64 {f.load(count, 'i64', 8)}")
+
+
+def _emit_inner(f: Function, r: Words, tile: Tile, where: tuple[str, list[Value]]) -> None:
+    """Fills the table and returns, if all rows of a tile are in one line and all that they read in
+    the image: rows are then equally far apart. `where`: the image, and the first row's place."""
+    (base, at), rows = where, rows_of(tile.tiling)
+    begins, ends, words = [], [], {}
+    for dim in range(3):
+        words[dim] = window, dilation = r.read(Last.WINDOW, dim), r.read(Last.DILATION, dim)
+        step = r.read(Last.STRIDE, dim)
+        begins.append(f.sub(f.mul(at[dim], step), r.read(Last.PAD, dim)))
+        end = f.add(begins[dim], f.mul(f.sub(window, 1), dilation))
+        ends.append(f.add(end, f.mul(step, rows - 1)) if dim == 2 else end)
+    sizes = [r.read(Last.INPUT, dim) for dim in range(3)]
+    inner = f.cmp("sle", f.add(at[2], rows), r.read(Last.OUTPUT, 2))
+    for dim in range(3):
+        within = f.let(
+            f"and i1 {f.cmp('sge', begins[dim], 0)}, {f.cmp('slt', ends[dim], sizes[dim])}"
+        )
+        inner = f.let(f"and i1 {inner}, {within}")
+    with_inner, beside = f.label("inner"), f.label("beside")
+    f.cond_br(inner, with_inner, beside)
+    f.block(with_inner)
+    pixel_bytes = f.mul(r.read(Last.CHANNELS), tile.bytes)
+    apart = f.mul(r.read(Last.STRIDE, 2), pixel_bytes)
+    weights = f.mul(f.mul(r.read(Last.DEPTH), r.read(Last.COLUMNS)), tile.bytes)
+    plane_taps, lines, columns = (words[dim][0] for dim in range(3))
+    with f.loop(0, plane_taps) as kd, f.loop(0, lines) as kh:
+        plane = f.add(begins[0], f.mul(kd, words[0][1]))
+        line = f.add(begins[1], f.mul(kh, words[1][1]))
+        number = f.mul(f.add(f.mul(plane, sizes[1]), line), sizes[2])
+        first = f.mul(f.add(f.mul(kd, lines), kh), columns)
+        with f.loop(0, columns) as kw:
+            tap = f.add(first, kw)
+            entry = f.gep("%table", f.mul(tap, rows + 1), "i64")
+            pixel = f.add(f.add(number, begins[2]), f.mul(kw, words[2][1]))
+            place = f.gep(base, f.mul(pixel, pixel_bytes), "i8")
+            for row in range(rows):
+                f.store(place, "ptr", f.gep(entry, row, "ptr"), 8)
+                place = f.gep(place, apart, "i8")
+            f.store(f.mul(tap, weights), "i64", f.gep(entry, rows, "i64"), 8)
+    f.ret(f"i64 {_product(f, r, Last.WINDOW)}")
+    f.block(beside)
 
 
 class _Rows:

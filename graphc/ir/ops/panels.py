@@ -52,7 +52,7 @@ def _plain(x: Any, w: Any, *, outputs: int, **attrs: Any) -> Any:
 
 register(
     Op(
-        "conv_last", "contract", _type, None, _plain, arity=2,
+        "conv_last", "composite", _type, None, _plain, arity=2,
         attrs=("outputs", "stride", "pad_low", "pad_high", "dilation", "groups"),
         nondifferentiable="made where nothing is differentiated", domain=(-2.0, 2.0),
         cost=None, rounding=LINEAR, takes_complex=False,
