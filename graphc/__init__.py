@@ -59,6 +59,7 @@ _native = _draws.Native(
 )
 _numpy_backend.use(_draws.functions(_native))
 _Eager.between = staticmethod(_native.between)
+_Eager.drawer = staticmethod(_native.drawer)
 _numpy_backend.Draws.by_counter = staticmethod(lambda: config.current().random == "counter")
 
 _float32.Settings.products = staticmethod(_flags.products)

@@ -432,8 +432,7 @@ class CompiledFunction:
         return made
 
     def open_places(self, *args: Any, **kwargs: Any) -> list[OpenPlace]:
-        """What keeps a call with these arguments from being one graph (survey.py): open Python
-        runs once for it, and nothing else is changed."""
+        """What keeps a call from being one graph (survey.py): open Python runs once for it."""
         leaves, structure = flatten((args, kwargs))
         look = Look()
         with self._lock:

@@ -16,6 +16,7 @@ _ENOUGH = 4096  # numbers, which NumPy takes a millisecond for
 _LEAST = 64  # that a draw counts as
 _WORDS = 624  # of a state, which has the place of its next word after them
 _BLOCK = 16  # fewer normal numbers than that come by pairs
+_MOST_DRAWERS = 4096
 
 # what a backend may have (Backend.draws)
 NAMES = (
@@ -34,6 +35,7 @@ class Native:
         self._load, self._lock = load, threading.Lock()
         self._drawn = 0
         self._table: Functions | None = None
+        self._drawers: dict[Any, Callable[[Any, Any], Any] | None] = {}
 
     def wanted(self, count: int) -> Functions:
         """Asked at each draw of `count` numbers."""
@@ -52,6 +54,22 @@ class Native:
         if Draws.by_counter() or not 0 <= int(state[_WORDS]) <= _WORDS:
             return None
         return self.wanted(count).get("uniforms_between")
+
+    def drawer(self, name: str, attrs: Mapping[str, Any]) -> Callable[[Any, Any], Any] | None:
+        """What draws few numbers into memory, the state moving on in place
+        (frontend.values.Eager.drawer); None: nothing does, or not yet."""
+        table = self._table
+        if table is None or Draws.by_counter():
+            return None
+        key = (name, *attrs.values())
+        try:
+            return self._drawers[key]
+        except KeyError:
+            make = table.get("drawer")
+        if len(self._drawers) >= _MOST_DRAWERS:
+            self._drawers.clear()
+        found = self._drawers[key] = None if make is None else make(name, attrs)
+        return found
 
     def _loaded(self) -> Functions:
         try:

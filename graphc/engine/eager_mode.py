@@ -19,6 +19,7 @@ from ..ir.dim import DimEnv
 from ..ir.dtypes import from_numpy
 from ..ir.op import Attrs, Op
 from ..ir.types import TensorType
+from . import eager_rows
 from .eager_forms import FORMS, Types, is_large
 from .eager_layouts import in_row_major
 
@@ -45,7 +46,10 @@ def prepare(op: Op, types: Types, attrs: Attrs, results: Types) -> Callable[...,
     """See Eager.prepare."""
     ready = host.prepare(op, types, attrs, results)
     if not _wanted(op, types, attrs):
-        return ready
+        small = None
+        if types and config.current().eager_kernels != "0":
+            small = eager_rows.prepare(op, types, attrs, results, ready)
+        return ready if small is None else small
     code = _kernels().Operator.of(op, types, attrs, results)
     if code is None:
         return ready

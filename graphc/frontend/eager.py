@@ -95,6 +95,18 @@ def apply_two(op: Op, x: Tensor, y: Tensor) -> Any:
     return apply(op, x, y)
 
 
+def apply_cast(op: Op, x: Tensor, dtype: dtypes.DType) -> Any:
+    """apply() of the cast to a dtype."""
+    if local.trace is None and local.counted is None and (
+        Eager.elsewhere is None and Eager.prepare is not None and x._trace is None
+    ):
+        a = x._array
+        signature = _signatures.get((op, (dtype,), (a.dtype, a.shape)))
+        if signature is not None and signature.ready is not None:
+            return apply_known(op, (x,), {"dtype": dtype}, signature)
+    return apply(op, x, dtype=dtype)
+
+
 def write_two(op: Op, x: Tensor, y: Tensor) -> bool:
     """x = op(x, y) in x's memory; whether that was done: where nobody records, counts or watches,
     the signature is known, and neither history nor memory that others see is in question."""

@@ -84,6 +84,23 @@ def scale(tensors: Sequence[Tensor], factor: Tensor) -> bool:
     return True
 
 
+def follow(running: Tensor, value: Tensor, momentum: float, factors: Sequence[float] = ()) -> bool:
+    """running.mul_(1 - momentum).add_(value * ... factors * momentum)."""
+    arrays = arrays_of([running, value])
+    if arrays is None or arrays[0].shape != arrays[1].shape:
+        return False
+    target, new = arrays
+    numbers = [np.asarray(x, target.dtype) for x in (*factors, momentum, 1 - momentum)]
+    begin(running)
+    with np.errstate(all="ignore"):
+        for number in numbers[:-1]:
+            new = new * number
+        np.multiply(target, numbers[-1], out=target)
+        np.add(target, new, out=target)
+    running._storage.version += 1  # two writes
+    return True
+
+
 def begin(tensor: Tensor) -> None:
     """A tensor's memory is about to be written to."""
     storage = tensor._storage

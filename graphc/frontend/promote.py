@@ -23,7 +23,7 @@ from graphc.ir.op import Op
 from graphc.ir.op import get as get_op
 
 from .context import local
-from .eager import apply, apply_one, apply_two
+from .eager import apply, apply_cast, apply_one, apply_two
 from .errors import located
 from .numbers import is_traced_number
 from .placement import Place
@@ -88,14 +88,23 @@ def result_type(*values: Tensor | Number) -> DType:
             ranked.append((value.dtype, 2 if value.ndim else 1))
         else:
             ranked.append((number_dtype(value), 0))
-    return dtypes.result_type(ranked, Defaults.dtype)
+    if len(ranked) != 2:
+        return dtypes.result_type(ranked, Defaults.dtype)
+    key = (*ranked, Defaults.dtype)
+    found = _of_two.get(key)
+    if found is None:  # as many as there are dtypes, squared
+        found = _of_two[key] = dtypes.result_type(ranked, Defaults.dtype)
+    return found
+
+
+_of_two: dict[Any, DType] = {}
 
 
 def cast(x: Tensor, dtype: DType) -> Tensor:
     """`x` as `dtype`; `x` itself where it is that already."""
     if x.dtype is dtype:
         return x
-    result: Tensor = apply(ops.cast, x, dtype=dtype)
+    result: Tensor = apply_cast(ops.cast, x, dtype)
     return result
 
 

@@ -22,12 +22,14 @@ from graphc.ir.op import get as get_op
 from .context import local
 from .device import CPU, device
 from .dispatch import apply, constant, inplace
+from .eager import is_writable
 from .errors import TraceError, located
 from .placement import TWO_DEVICES, Place, place_at, place_of, places
 from .random_state_bytes import SIZE, from_bytes, to_bytes
-from .storage import LOOSE
+from .storage import LOOSE, readers
 from .tensor import Tensor, from_array
 from .transfer import moved
+from .values import Eager
 
 _WORDS = 624
 _NO_SPARE = -1
@@ -201,6 +203,10 @@ def _drawn(op: Op, generator: Generator | None, *parameters: Tensor, **attrs: An
             f"'{generator.device.type}'"
         ))
     state = generator.state
+    if place is None and not parameters:
+        quick = _drawn_quickly(op, state, attrs)
+        if quick is not None:
+            return quick
     away = local.trace is None and state.device.type not in ("cpu", "meta")
     if away and place is not None and op.name in DRAWS:
         away = not place.by_counter()
@@ -213,6 +219,24 @@ def _drawn(op: Op, generator: Generator | None, *parameters: Tensor, **attrs: An
     inplace(state, after)
     found: Tensor = values
     return found
+
+
+def _drawn_quickly(op: Op, state: Tensor, attrs: dict[str, Any]) -> Tensor | None:
+    """Few numbers, where drawing them comes to filling memory and writing to the state's; None:
+    it does not."""
+    if (
+        local.trace is not None or local.counted is not None or Eager.elsewhere is not None
+        or Eager.prepare is None or readers
+    ):
+        return None
+    fill = Eager.drawer(op.name, attrs)
+    if fill is None or not is_writable(state):
+        return None
+    memory = np.empty(attrs["shape"], attrs["dtype"].numpy)
+    if fill(state._array, memory) is None:
+        return None
+    state._storage.version += 1
+    return from_array(memory)
 
 
 def draw(kind: str, generator: Generator | None = None, **attrs: Any) -> Tensor:

@@ -18,15 +18,18 @@ from typing import Any, TypeVar, cast
 from graphc.ir.dtypes import DType
 from graphc.ir.op import Attrs, Op
 
+from . import views
 from .context import local
 from .eager import Signature, apply_known
 from .history import requires_grad
 from .nodes import OpNode, class_of
 from .promote import Defaults
+from .storage import Storage
 from .tensor import Parameter, Tensor
 from .values import Eager
 
 F = TypeVar("F", bound=Callable[..., Any])
+View = Callable[[Any, Attrs], Any]  # of an array; None: it cannot be one
 _LIMIT = 10_000
 _MOST_STEPS = 12
 _TENSORS = frozenset({Tensor, Parameter})
@@ -49,14 +52,17 @@ class Step:
 class Replay:
     """What a call came to: `steps` on the tensors among its arguments, and its results."""
 
-    __slots__ = ("alone", "make", "owned", "results", "steps")
+    __slots__ = ("alone", "arrays", "make", "owned", "results", "steps")
 
     def __init__(
         self, steps: list[Step], results: list[int], make: Callable[..., Any] | None,
-        owned: bool, tensors: int,
+        owned: bool, tensors: int, recorded: bool,
     ) -> None:
-        """`make`: of the results, where there are several; `owned`: they are nobody's views."""
+        """`make`: of the results, where there are several; `owned`: they are nobody's views;
+        `recorded`: a gradient may come of it."""
         self.steps, self.results, self.make, self.owned = steps, results, make, owned
+        # without history, what is between the tensors that are given and the results is arrays
+        self.arrays = None if recorded else Arrays.of(steps, results, tensors, owned)
         first = steps[0] if len(steps) == 1 else None
         # one operator on the tensors in their order, whose one result it is
         self.alone = first is not None and make is None and results == [tensors] and (
@@ -66,6 +72,9 @@ class Replay:
 
     def run(self, tensors: list[Tensor]) -> Any:
         """The same on other tensors."""
+        if self.arrays is not None:
+            found = self.arrays.run(tensors)
+            return found[0] if self.make is None else self.make(found)
         if self.alone:
             step = self.steps[0]
             out = apply_known(step.op, tuple(tensors), step.attrs, step.signature)
@@ -88,6 +97,88 @@ class Replay:
                 result._base, result._chain, result._no_grad_view = None, (), False
                 result._several = None
         return found[0] if self.make is None else self.make(found)
+
+
+class Arrays:
+    """Steps on arrays, and the results as tensors."""
+
+    __slots__ = ("_codes", "_results", "_simple")
+
+    def __init__(self, codes: list[tuple[Step, View | None]], results: list[int]) -> None:
+        """`codes`: each with what makes the view that it may be."""
+        self._codes, self._results = codes, results
+        step, view = codes[0]
+        # one operator on all that is given, in order, which has one result
+        self._simple = len(codes) == 1 and view is None and len(results) == 1 and (
+            len(step.signature.results) == 1 and step.sources == tuple(range(results[0]))
+        )
+
+    @classmethod
+    def of(
+        cls, steps: list[Step], results: list[int], tensors: int, owned: bool
+    ) -> Arrays | None:
+        """None: a result is a view, and known as one."""
+        owner = list(range(tensors))  # whose memory each value may be; of new ones: themselves
+        codes: list[tuple[Step, View | None]] = []
+        for step in steps:
+            if not step.op.view:
+                owner += range(len(owner), len(owner) + len(step.signature.results))
+                codes.append((step, None))
+                continue
+            source = step.sources[0]
+            if type(source) is not int:
+                return None
+            owner.append(owner[source])
+            codes.append((step, views.ARRAYS[step.op.name]))
+        owners = [owner[i] for i in results]
+        if min(owners) < tensors or len(set(owners)) < len(owners) or (
+            owners != results and not owned
+        ):
+            return None
+        return cls(codes, results)
+
+    def run(self, tensors: list[Tensor]) -> list[Tensor]:
+        """The results."""
+        values: list[Any] = [t._array for t in tensors]
+        if self._simple:
+            step = self._codes[0][0]
+            ready = step.signature.ready or _prepared(step)
+            array = ready(*values)
+            result: Tensor = _new(Tensor)
+            result._array = array
+            result._storage = Storage(array)
+            return [result]
+        memory = list(values)
+        for step, view in self._codes:
+            inputs = [values[s] if type(s) is int else s._array for s in step.sources]
+            if view is not None:
+                array = view(inputs[0], step.attrs)
+                if array is not None:
+                    values.append(array)
+                    memory.append(memory[step.sources[0]])
+                    continue
+            out = (step.signature.ready or _prepared(step))(*inputs)
+            if type(out) is tuple:
+                values += out
+                memory += out
+            else:
+                values.append(out)
+                memory.append(out)
+        found = []
+        for i in self._results:
+            result = _new(Tensor)
+            result._array = values[i]
+            result._storage = Storage(memory[i])
+            found.append(result)
+        return found
+
+
+def _prepared(step: Step) -> Callable[..., Any]:
+    assert Eager.prepare is not None
+    return step.signature.prepare(step.op, step.attrs, Eager.prepare)
+
+
+_new: Any = object.__new__
 
 
 class Watch:
@@ -163,7 +254,8 @@ class Watch:
         owned = views and all(part._base is None for part in parts)
         if views and not owned and any(part._base is None for part in parts):
             return None
-        return Replay(self.steps, numbers, make, owned, tensors)
+        recorded = self.grad and any(requires_grad(t) for t in self.values)
+        return Replay(self.steps, numbers, make, owned, tensors, recorded)
 
 
 def _key(function: Any, args: tuple[Any, ...], kwargs: Any, tensors: list[Tensor]) -> Any:

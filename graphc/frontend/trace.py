@@ -76,8 +76,7 @@ class Trace(OneDevice, Scoped):
         self.site: Any = None  # the call that the user's rewritten code makes
         self.existed: Callable[[Any], Any] | None = None  # told of a captured leaf's hooks
         self.hashed: Callable[[Tensor], None] | None = None  # told of a tensor that is hashed
-        # by whom an optimizer reads its state while a recording updates parameters
-        self.states: Any = None
+        self.states: Any = None  # by whom a recording optimizer reads its state
         self.announce: Callable[[str, str], None] | None = None  # of new operators, with a dtype
         self.deferred: list[Callable[[], None]] = []  # done at the end of each call, not traced
         self.late = Late(self)  # the steps of schedules among these
@@ -90,8 +89,7 @@ class Trace(OneDevice, Scoped):
         self.builder = self.new_builder()
         self.inputs: list[Input] = []
         self.number_guards: dict[NumberExpr, NumberGuard] = {}
-        # whether `.grad` of a concrete tensor was None when looked at
-        self.grad_reads: dict[int, tuple[Tensor, bool]] = {}
+        self.grad_reads: dict[int, tuple[Tensor, bool]] = {}  # whether `.grad` was None then
         self.found_none: set[int] = set()  # ids of those whose `.grad` Python saw to be None
         self.shadows: dict[int, tuple[Tensor, Tensor]] = {}  # by id: (concrete, shadow)
         self.rebound: dict[int, tuple[Tensor, Tensor]] = {}  # by id: (concrete, its new .data)

@@ -45,6 +45,9 @@ class Eager:
     # of a state and a count: what fills memory, `(state, f32 memory, width, low) -> state` behind
     # it, with u * width + low of the uniform numbers that rng_uniform draws; None: nothing does
     between: Callable[[Any, int], Callable[..., Any] | None] = staticmethod(lambda *_: None)
+    # of the name of a random operator and its attributes: what fills row-major memory, `(state,
+    # memory)`, and moves the state on in place; it gives None where it did nothing. None: no such
+    drawer: Callable[[str, Attrs], Callable[[Any, Any], Any] | None] = staticmethod(lambda *_: None)
 
 
 class ArrayValue(Expr):

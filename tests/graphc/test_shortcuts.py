@@ -106,13 +106,23 @@ def in_the_header(t: Any) -> None:
     t._array[0, 0] = 9.0
 
 
+def in_another_dict(t: Any) -> None:
+    t.__dict__ = dict(vars(t))  # of its own, which shares no keys
+    t.data = torch.full((4, 4), 8.0)
+
+
+def in_a_dict_of_other_keys(t: Any) -> None:
+    t.__dict__ = {"other": 1, **vars(t), "_storage": t._storage, "_seen": 0}
+    t.data = torch.full((4, 4), 4.0)
+
+
 class Special(torch.Tensor):
     pass
 
 
 CHANGES = (
     rebound, resized, turned, of_another_dtype, set_to, written, differentiated, named,
-    of_another_class, in_the_header,
+    of_another_class, in_the_header, in_another_dict, in_a_dict_of_other_keys,
 )
 
 

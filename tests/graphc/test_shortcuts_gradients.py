@@ -199,3 +199,43 @@ def test_gradients_of_threads() -> None:
     stop.set()
     thread.join()
     assert all(seen)
+
+
+def test_a_loss_whose_history_is_used_up() -> None:
+    trained = Trained()
+    x = torch.ones(2, 5)
+    losses = [trained.compiled(x) for _ in range(8)]
+    (taken,) = trained.compiled._versions.shortcuts
+    assert taken.results is not None and taken.results[0].spent is not None
+    eager = trained.step(x)
+    for loss in losses:
+        assert loss.requires_grad and not loss.is_leaf
+        assert loss.grad_fn.name() == eager.grad_fn.name()
+        node, leaves = loss.grad_fn, set()
+        waiting = [node]
+        while waiting:
+            node = waiting.pop()
+            leaves |= {node.variable} if hasattr(node, "variable") else set()
+            waiting += [each for each, _ in node.next_functions if each is not None]
+        assert leaves == set(trained.model.parameters())
+        with pytest.raises(RuntimeError, match="a second time"):
+            loss.backward()
+
+
+@pytest.mark.parametrize("divided", [False, True])
+def test_gradients_are_handed_over_wherever_attributes_lie(divided: bool) -> None:
+    trained = Trained()
+    for p in trained.model.parameters():
+        assert not divided or vars(p)
+    for _ in range(10):
+        found, expected = trained.call()
+        same(found, expected)
+    weight = trained.model.weight
+    assert weight.__dict__["_grad"] is weight.grad and weight.grad is found
+    weight.grad = None
+    found, expected = trained.call()
+    same(found, expected)
+    other = weight.grad = torch.zeros(3, 5)
+    found, expected = trained.call()
+    same(found, expected)
+    assert not other.any() and vars(weight)["_grad"] is found

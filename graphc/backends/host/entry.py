@@ -10,7 +10,6 @@ a condition before it that tells their death.
 from __future__ import annotations
 
 import ctypes
-import functools
 import math
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -19,9 +18,16 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from . import entry_words as kinds
-from .layouts import REFERENT, attribute_index, layout, order_offset, slot_offset
+from .layouts import (
+    REFERENT,
+    attribute_index,
+    layout,
+    order_offset,
+    shared_keys,
+    slot_offset,
+)
+from .methods import Method, address_of, bound, method
 
-METH_FASTCALL = 0x80
 _OF_DICTS = (kinds.ITEM, kinds.PRESENT)
 _FEW = 2  # items that cost as much as asking whether their dictionary was written to
 _HOOKS_OF_NODES = ("pre_hooks", "post_hooks")
@@ -31,13 +37,6 @@ class Library(Protocol):
     """Native code in this process."""
 
     def address(self, name: str) -> int: ...
-
-
-class _Method(ctypes.Structure):  # PyMethodDef
-    _fields_ = (
-        ("name", ctypes.c_char_p), ("code", ctypes.c_void_p), ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
-    )
 
 
 class Code:
@@ -58,7 +57,7 @@ class Code:
             known = [i for i in indices if i is not None and i >= 0]
             if len(known) < len(indices):
                 raise ValueError(f"the attributes of {kind.__name__} do not lie together")
-            rows += [id(kind), *known]
+            rows += [id(kind), *known, shared_keys(kind, kinds.ATTRIBUTES[0])]
         self.classes = classes
         self.rows = _words(rows)
         self._texts = (*kinds.ATTRIBUTES, *_HOOKS_OF_NODES, "__dict__")
@@ -75,8 +74,8 @@ class Code:
         self.keep = self._method("graphc_keep")
         self.run = self._method("graphc_run")
 
-    def _method(self, name: str) -> _Method:
-        return _Method(name.encode(), self._library.address(name), METH_FASTCALL, None)
+    def _method(self, name: str) -> Method:
+        return method(name, self._library.address(name))
 
     @property
     def dict_name(self) -> int:
@@ -88,11 +87,6 @@ def _text(version: tuple[int, int]) -> str:
     from .entry_text import text
 
     return text(version)
-
-
-def address_of(name: str) -> int:
-    """Where a function of CPython's API lies."""
-    return ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
 
 
 class TensorFacts(NamedTuple):
@@ -278,10 +272,10 @@ class Entry:
         address = ctypes.addressof(table)
         weakref.finalize(self, _release, self._spares).atexit = False
         self.check: Callable[[tuple[Any, ...], int], bool | int | None]
-        self.check = _function(code.check, address)
-        self.done: Callable[[int, bool], None] = _function(code.done, address)
-        self.keep: Callable[..., None] = _function(code.keep, address)
-        self.run: Callable[..., int] = _function(code.run, address)
+        self.check = bound(code.check, address)
+        self.done: Callable[[int, bool], None] = bound(code.done, address)
+        self.keep: Callable[..., None] = bound(code.keep, address)
+        self.run: Callable[..., int] = bound(code.run, address)
 
 
     def _gradients(self, conditions: Conditions, first: int) -> list[int]:
@@ -309,17 +303,3 @@ def _release(spares: Any) -> None:
 
 def _words(values: Sequence[int]) -> Any:
     return (ctypes.c_int64 * max(len(values), 1))(*values)
-
-
-@functools.cache
-def _maker() -> Any:
-    prototype = ctypes.PYFUNCTYPE(
-        ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p
-    )
-    return prototype(("PyCFunction_NewEx", ctypes.pythonapi))
-
-
-def _function(method: _Method, table: int) -> Callable[..., Any]:
-    """A function for Python, whose `self` is the table's address."""
-    made: Callable[..., Any] = _maker()(ctypes.addressof(method), table, None)
-    return made

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-# a pointer to an object's attributes, or null where they are in a dict
+# a pointer to an object's attributes, or null where they are in a dict; the same, but null where
+# there may be a dict beside them, which would have to be told of a write
 VALUES = {
     (3, 11): """
 define internal ptr @values(ptr %object) alwaysinline {
   %at = getelementptr i8, ptr %object, i64 -32
   %values = load ptr, ptr %at
+  ret ptr %values
+}
+define internal ptr @undivided(ptr %object) {
+  %values = call ptr @values(ptr %object)
   ret ptr %values
 }
 """,
@@ -20,6 +25,10 @@ define internal ptr @values(ptr %object) alwaysinline {
   %together = icmp ne i64 %low, 0
   %found = getelementptr i8, ptr %tagged, i64 1
   %values = select i1 %together, ptr %found, ptr null
+  ret ptr %values
+}
+define internal ptr @undivided(ptr %object) {
+  %values = call ptr @values(ptr %object)
   ret ptr %values
 }
 """,
@@ -37,24 +46,42 @@ define internal ptr @values(ptr %object) alwaysinline {
   %values = select i1 %together, ptr %found, ptr null
   ret ptr %values
 }
+define internal ptr @undivided(ptr %object) {
+  ret ptr null
+}
 """,
 }
 
 ATTRIBUTE = """
-; what an object itself holds under a name, null where nothing (borrowed)
-define internal ptr @attribute(ptr %object, i64 %index, ptr %name) {
-  %values = call ptr @values(ptr %object)
-  %together = icmp ne ptr %values, null
-  br i1 %together, label %values.are, label %dict.is
-values.are:
-  %room = icmp sge i64 %index, 0
-  br i1 %room, label %read, label %nothing
-read:
-  %value.at = getelementptr ptr, ptr %values, i64 %index
-  %value = load ptr, ptr %value.at
-  ret ptr %value
+; the attributes of a tensor side by side: its own, or those of its `__dict__`, which still shares
+; the keys of its class; null: neither
+define internal ptr @side_by_side(ptr %tensor, ptr %indices) {
+  %own = call ptr @values(ptr %tensor)
+  %together = icmp ne ptr %own, null
+  br i1 %together, label %end, label %dict.is
 dict.is:
-  %dict.at = getelementptr i8, ptr %object, i64 -24
+  %dict.at = getelementptr i8, ptr %tensor, i64 -24
+  %dict = load ptr, ptr %dict.at
+  %keys = call ptr @pointer(ptr %indices, i64 10)
+  %some = icmp ne ptr %dict, null
+  %shares = icmp ne ptr %keys, null
+  %both = and i1 %some, %shares
+  br i1 %both, label %look, label %nothing
+look:
+  %its.keys = call ptr @pointer(ptr %dict, i64 4)
+  %its.values = call ptr @pointer(ptr %dict, i64 5)
+  %same = icmp eq ptr %its.keys, %keys
+  %found = select i1 %same, ptr %its.values, ptr null
+  br label %end
+nothing:
+  br label %end
+end:
+  %values = phi ptr [ %own, %0 ], [ %found, %look ], [ null, %nothing ]
+  ret ptr %values
+}
+; what a tensor holds under a name in a dict of its own, null where nothing (borrowed)
+define internal ptr @in_dict(ptr %tensor, ptr %name) {
+  %dict.at = getelementptr i8, ptr %tensor, i64 -24
   %dict = load ptr, ptr %dict.at
   %empty = icmp eq ptr %dict, null
   br i1 %empty, label %nothing, label %look
@@ -77,7 +104,7 @@ define internal ptr @indices(ptr %table, ptr %class) {
 one:
   ret ptr %first.indices
 other:
-  %second.at = getelementptr i64, ptr %classes, i64 11
+  %second.at = getelementptr i64, ptr %classes, i64 12
   %second = load ptr, ptr %second.at
   %is.second = icmp eq ptr %second, %class
   %second.indices = getelementptr i64, ptr %second.at, i64 1
@@ -86,10 +113,20 @@ other:
 }
 ; an attribute of a tensor, null for None
 define internal ptr @fact(ptr %table, ptr %tensor, ptr %indices, i64 %i) {
+  %values = call ptr @side_by_side(ptr %tensor, ptr %indices)
+  %together = icmp ne ptr %values, null
+  br i1 %together, label %read, label %look
+read:
   %index = call i64 @word(ptr %indices, i64 %i)
+  %held = call ptr @pointer(ptr %values, i64 %index)
+  br label %is
+look:
   %names = call ptr @pointer(ptr %table, i64 6)
   %name = call ptr @pointer(ptr %names, i64 %i)
-  %value = call ptr @attribute(ptr %tensor, i64 %index, ptr %name)
+  %item = call ptr @in_dict(ptr %tensor, ptr %name)
+  br label %is
+is:
+  %value = phi ptr [ %held, %read ], [ %item, %look ]
   %none = call ptr @pointer(ptr %table, i64 14)
   %is.none = icmp eq ptr %value, %none
   %found = select i1 %is.none, ptr null, ptr %value
@@ -105,9 +142,9 @@ define internal i1 @recorded(ptr %table, ptr %tensor, ptr %indices) {
   %is = or i1 %made, %asked
   ret i1 %is
 }
-; by what its attributes are read: its own values, or copies of them at the same places
+; by what its attributes are read: where they lie side by side, or copies of them at the same places
 define internal ptr @row(ptr %table, ptr %tensor, ptr %indices, ptr %copies) {
-  %values = call ptr @values(ptr %tensor)
+  %values = call ptr @side_by_side(ptr %tensor, ptr %indices)
   %together = icmp ne ptr %values, null
   br i1 %together, label %own, label %name
 own:

@@ -195,7 +195,23 @@ give:
   %class = call ptr @pointer(ptr %owner, i64 1)
   %indices = call ptr @indices(ptr %table, ptr %class)
   %strange = icmp eq ptr %indices, null
-  br i1 %strange, label %set, label %former
+  br i1 %strange, label %set, label %known
+known:
+  %alone = call ptr @undivided(ptr %owner)
+  %has.values = icmp ne ptr %alone, null
+  br i1 %has.values, label %in.place, label %former
+in.place:
+  %index = call i64 @word(ptr %indices, i64 8)
+  %slot = getelementptr ptr, ptr %alone, i64 %index
+  %held = load ptr, ptr %slot
+  %none = call ptr @pointer(ptr %table, i64 14)
+  %is.none = icmp eq ptr %held, %none
+  %missing = icmp eq ptr %held, null
+  %nothing = or i1 %is.none, %missing
+  br i1 %nothing, label %former, label %swap
+swap:
+  store ptr %new, ptr %slot
+  br label %keep
 former:
   %before = call ptr @fact(ptr %table, ptr %owner, ptr %indices, i64 8)
   br label %set
@@ -206,7 +222,7 @@ set:
   call void @Py_DecRef(ptr %new)
   br label %keep
 keep:
-  %rest = phi ptr [ %new, %taken ], [ %old, %set ]
+  %rest = phi ptr [ %new, %taken ], [ %old, %set ], [ %held, %swap ]
   %place = getelementptr ptr, ptr %spares, i64 %i
   %there = load ptr, ptr %place
   %free = icmp eq ptr %there, null

@@ -24,6 +24,7 @@ DATA, NDIM, SIZES, BASE, DTYPE, FLAGS = 16, 24, 32, 48, 56, 64
 C_CONTIGUOUS = 1
 REFERENT, CONTENTS = 16, 16  # of a weak reference; of a cell
 COUNT, ITEMS = 16, 24  # of a list; a dict's count is there, too
+_KEYS_OF_DICT, _VALUES_OF_DICT = 32, 40  # before 3.13; a dict by itself has no values
 TAG = 24  # of a dict, before 3.13: the number that each write changes
 CODE, DEFAULTS, KEYWORDS = 48, 56, 64  # of a function
 _MEMBER, _OFFSET = 40, 16  # of a slot's descriptor: its PyMemberDef; of that: the slot's offset
@@ -123,6 +124,24 @@ def _index(found: Layout, kind: type, name: str) -> int | None:
     if used != 1 or index >= 30 or word(first + index * _WORD) != id(mark):
         return None
     return index
+
+
+def shared_keys(kind: type, name: str) -> int:
+    """Where the keys are that the `__dict__`s of a class share: one with these has its values side
+    by side, in the order of attribute_index. 0: a dict has no such values, or there is no need, as
+    an object keeps its own."""
+    index = attribute_index(kind, name)
+    found = layout()
+    if index is None or index < 0 or found is None or found.version >= (3, 13):
+        return 0
+    probe: Any = object.__new__(kind)
+    mark = object()
+    object.__setattr__(probe, name, mark)
+    fields = id(object.__getattribute__(probe, "__dict__"))
+    values = word(fields + _VALUES_OF_DICT)
+    if _values(found, probe) is not None or not values or word(values + index * _WORD) != id(mark):
+        return 0
+    return word(fields + _KEYS_OF_DICT)
 
 
 def _values(found: Layout, value: Any) -> int | None:

@@ -92,15 +92,18 @@ class LlvmBackend:
         return emit(kernel, self.target)
 
     def link(
-        self, name: str, text: Callable[[], str], symbols: Mapping[str, int] | None = None
+        self, name: str, text: Callable[[], str], symbols: Mapping[str, int] | None = None,
+        host: Host | None = None, opt_level: int = 1,
     ) -> Library:
         """Native code of LLVM assembly in this process (host/frames.py, host/entry.py): see
-        linked.py."""
+        linked.py. `host`: whose directory keeps it; None: one that is known by now."""
         from graphc.backends.llvm.linked import linked
 
         with self._lock:
             known = next(iter((*self._kept, *self._caches)), None)
-        return linked(name, text, symbols, known if self.keeps else None)
+        if host is not None:
+            known = host.cache_dir
+        return linked(name, text, symbols, known if self.keeps else None, opt_level)
 
     def build(self, program: Program, host: Host) -> Executable:
         """Raises LLVMError."""

@@ -148,12 +148,13 @@ class _Compiler:
                 distinct.setdefault(symbol, kernel)
                 if kernel.template is not None:
                     libraries.update(dict.fromkeys(template_libraries(kernel, target)))
-        jobs = {symbol: partial(self._compile, kernel, symbol) for symbol, kernel in distinct.items()}
+        jobs = {name: partial(self._compile, kernel, name) for name, kernel in distinct.items()}
         jobs |= {name: partial(self._library, name) for name in libraries}
         # libraries first: they take longest, and no core is to wait for the last one; but at the
         # end those that another thread is at already (ahead.py)
         begun = {name for name in libraries if cache.is_begun(_library_key(name), target)}
-        order = sorted(reversed(jobs), key=begun.__contains__)
+        order = [*reversed(jobs)]
+        order.sort(key=begun.__contains__)
         start = time.perf_counter()
         made = dict(zip(order, side_by_side([jobs[name] for name in order]), strict=True))
         wall = time.perf_counter() - start

@@ -200,19 +200,19 @@ class _Direct:
     def emit_window(self) -> None:
         """Positions by register, rows by a table of offsets."""
         f, d, tile = self.f, self.d, self.tile
-        m, k, values = d[Word.M], d[Word.K], d[Word.VALUES]
+        m, k, terms = d[Word.M], d[Word.K], d[Word.VALUES]
         lines = f.add(f.mul(f.sub(self.outputs[HEIGHT], 1), self.pitch), self.outputs[WIDTH])
         padded = round_up(f, f.smax(lines, 1), tile.lanes)
         positions = f.mul(self.outputs[HEIGHT], self.outputs[WIDTH])
         taps = f.smax(self.taps, 1)
         numbers = self._numbers(m, k, padded, self.plane, taps, positions)
         several = f.cmp("sgt", self.taps, 1)
-        pairs = f.cmp("eq", f.mul(k, tile.group), values)  # whole ones
+        pairs = f.cmp("eq", f.mul(k, tile.group), terms)  # whole ones
         self._unless(self._all([self._plain(), several, pairs, reads_window(*numbers).value]))
         images = f.sdiv(d[Word.N], d[Word.POSITIONS])
         given = self._make_copy(images, "false")
         offsets = d.pointer_at(Word.MEMORY)
-        d.set_pointer(Word.MEMORY, f.gep(offsets, round_up(f, f.mul(values, 8), ALIGN), "i8"))
+        d.set_pointer(Word.MEMORY, f.gep(offsets, round_up(f, f.mul(terms, 8), ALIGN), "i8"))
         self._fill_offsets(offsets)
         self.copy.write(Copy.VECTORS, f.sdiv(padded, tile.lanes))
         self.copy.write_pointer(Copy.ARGUMENTS, d.pointer_at(Word.ARGUMENTS))

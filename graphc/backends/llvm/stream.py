@@ -6,11 +6,12 @@ import ctypes
 import functools
 import math
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graphc.backends.llvm import stream_few
 from graphc.backends.llvm.library import Library
 from graphc.backends.llvm.linked import linked
 from graphc.ir.dtypes import DType
@@ -96,10 +97,13 @@ def _uniform(stream: Stream, *, shape: Sequence[int], dtype: DType) -> Array:
     return values
 
 
+def _limit(p: float) -> int:
+    """k 2^-53 < p where k < p 2^53, which is exact."""
+    return 0 if math.isnan(p) else math.ceil(math.ldexp(min(max(p, 0.0), 1.0), 53))
+
+
 def _bernoulli(stream: Stream, *, shape: Sequence[int], p: float, dtype: DType) -> Array:
-    # k 2^-53 < p where k < p 2^53, which is exact
-    limit = 0 if math.isnan(p) else math.ceil(math.ldexp(min(max(p, 0.0), 1.0), 53))
-    found = stream.filled("below", np.empty(math.prod(shape), np.uint8), 2, limit)
+    found = stream.filled("below", np.empty(math.prod(shape), np.uint8), 2, _limit(p))
     return found.view(bool).astype(dtype.numpy, copy=False)
 
 
@@ -111,10 +115,14 @@ def _exponential(stream: Stream, *, shape: Sequence[int], dtype: DType) -> Array
 def _randint(
     stream: Stream, *, shape: Sequence[int], low: int, high: int, dtype: DType
 ) -> Array:
-    span = high - low
-    name, words = ("modulo32", 1) if span < 2**28 else ("modulo64", 2)
-    found = stream.filled(name, np.empty(math.prod(shape), I64), words, _signed(span), low)
+    name, words, numbers = _between_integers(low, high)
+    found = stream.filled(name, np.empty(math.prod(shape), I64), words, *numbers)
     return found.astype(dtype.numpy, copy=False)
+
+
+def _between_integers(low: int, high: int) -> stream_few.Spelled:
+    span = high - low
+    return ("modulo32", 1, (span, low)) if span < 2**28 else ("modulo64", 2, (_signed(span), low))
 
 
 def _signed(span: int) -> int:
@@ -148,6 +156,20 @@ def _normal(stream: Stream, *, shape: Sequence[int], dtype: DType) -> Array:
     return values.astype(dtype.numpy, copy=False)
 
 
+def _spelled(name: str, attrs: Mapping[str, Any]) -> stream_few.Spelled | None:
+    """What the code makes of a stretch of words, of the very dtype; None: not so simple."""
+    bits = {"f32": 32, "f64": 64}.get(attrs["dtype"].name) if "dtype" in attrs else None
+    if name == "rng_randint":
+        simple = attrs["dtype"].name == "i64"
+        return _between_integers(attrs["low"], attrs["high"]) if simple else None
+    if bits is None:
+        return None
+    if name == "rng_uniform":
+        return f"unit{bits}", bits // 32, ()
+    return (f"kept{bits}", 2, (_limit(attrs["p"]),)) if name == "rng_bernoulli" else None
+
+
+DRAWER = "drawer"  # no operator: see stream_few.drawer
 BETWEEN = "uniforms_between"  # no operator: what uniform_ does to a tensor's memory
 FUNCTIONS: dict[str, Callable[..., Array]] = {
     "rng_uniform": _uniform,
@@ -162,15 +184,21 @@ FUNCTIONS: dict[str, Callable[..., Array]] = {
 def functions(directory: Path | None) -> dict[str, Callable[..., Any]]:
     """See Backend.draws: normal numbers by 16 at least, states whose position lies in their words.
     `directory`: where compiled code is kept."""
-    code = _Code(linked("stream", _text, None, directory, opt_level=2))
+    library = linked("stream", _text, stream_few.addresses(), directory, opt_level=2)
+    code = _Code(library)
     drawn = {name: functools.partial(_drawn, code, name) for name in FUNCTIONS}
-    return {**drawn, BETWEEN: functools.partial(_between, code)}
+
+    def drawer(name: str, attrs: Mapping[str, Any]) -> stream_few.Into | None:
+        return stream_few.drawer(library, name, attrs, _spelled(name, attrs))
+
+    return {**drawn, BETWEEN: functools.partial(_between, code), DRAWER: drawer}
 
 
 def _text() -> str:
     from graphc.backends.llvm.stream_text import stream_text
 
-    return stream_text()
+    made = stream_text()
+    return made + stream_few.text(made)
 
 
 def _between(code: _Code, state: Array, out: Array, width: float, low: float) -> Array:

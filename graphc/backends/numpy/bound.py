@@ -4,6 +4,7 @@ call; not for half precision. They give the table's bits, and may give NumPy's s
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from graphc.ir.dtypes import DType
 from graphc.ir.types import TensorType
 
 from . import bound_losses, bound_windows
-from .common import Array, Function
+from .common import I64, Array, Function
 from .indexing import TABLE as INDEXING
 
 Types = Sequence[TensorType]
@@ -38,8 +39,8 @@ def _reduction(ufunc: np.ufunc) -> Make:
         axis: Any = axes[0] if len(axes) == 1 else axes
         dtype = types[0].dtype.numpy
         if len(axes) == len(types[0].shape) and not keepdim:  # NumPy would make a scalar
-            empty = np.empty
-            return lambda x: reduce(x, axis, dtype, empty((), dtype))
+            empty = np.empty  # and is told of all axes in less time than of each
+            return lambda x: reduce(x, None, dtype, empty((), dtype))
         if keepdim:
             return lambda x: reduce(x, axis, dtype, None, True)
         return lambda x: reduce(x, axis, dtype)
@@ -54,6 +55,18 @@ def _extremum(ufunc: np.ufunc) -> Make:
         if any(types[0].shape[d] == 0 for d in dims):
             return None
         return plain(types, dims=dims, keepdim=keepdim)
+
+    return make
+
+
+def _argument(name: str) -> Make:
+    def make(types: Types, *, dim: int, keepdim: bool) -> Function | None:
+        if not types[0].shape or types[0].shape[dim] == 0 or types[0].dtype.is_complex:
+            return None
+        find = operator.methodcaller(name, dim, keepdims=True) if keepdim else (
+            operator.methodcaller(name, dim)
+        )
+        return find if np.dtype(np.intp) == I64 else None
 
     return make
 
@@ -79,6 +92,14 @@ def _sigmoid(types: Types) -> Function:
         return divide(one, add(one, exp(e, e), e), e)
 
     return run
+
+
+def _cast(types: Types, *, dtype: DType) -> Function | None:
+    """Between real dtypes to a float that is not of half precision."""
+    kind, source = dtype.numpy, types[0].dtype.numpy
+    if kind.char not in "fd" or source == kind or types[0].dtype.is_complex:
+        return None
+    return operator.methodcaller("astype", kind)
 
 
 def _full(types: Types, *, shape: Sequence[int], value: Any, dtype: DType) -> Function | None:
@@ -188,10 +209,9 @@ def _index(types: Types, *, dim: int, subject: str = "") -> Function | None:
         return None
     size = np.uint64(types[0].shape[dim])  # type: ignore[arg-type]
     highest, slow = _PEAK, INDEXING["index"]
-    axes = tuple(range(len(types[1].shape)))
 
     def run(x: Array, positions: Array) -> Any:
-        if highest(positions.view(np.uint64), axes) < size:
+        if highest(positions.view(np.uint64), None) < size:
             return x.take(positions, dim)
         return slow(x, positions, dim=dim)
 
@@ -206,15 +226,30 @@ def _gather(types: Types, *, dim: int, subject: str = "") -> Function | None:
         return None
     size = np.uint64(types[0].shape[dim])  # type: ignore[arg-type]
     highest, slow = _PEAK, INDEXING["gather"]
-    axes = tuple(range(len(shape)))
+    axes = range(len(shape))
     places: list[Any] = [
         np.arange(n).reshape([-1 if e == d else 1 for e in axes]) for d, n in enumerate(shape)
     ]
 
     def run(x: Array, positions: Array) -> Any:
-        if not highest(positions.view(np.uint64), axes) < size:
+        if not highest(positions.view(np.uint64), None) < size:
             return slow(x, positions, dim=dim)
         return x[(*places[:dim], positions, *places[dim + 1 :])]
+
+    return run
+
+
+# --- joining -------------------------------------------------------------------------------------
+
+
+def _concat(types: Types, *, dim: int) -> Function | None:
+    if len(types[0].shape) in (4, 5):  # which may be channels_last
+        return None
+    join, straight = np.concatenate, np.ascontiguousarray
+
+    def run(*xs: Array) -> Array:
+        found = join(xs, dim)
+        return found if found.flags.c_contiguous else straight(found)
 
     return run
 
@@ -223,7 +258,8 @@ TABLE: dict[str, Make] = {
     "sum": _reduction(np.add), "prod": _reduction(np.multiply),
     "any": _reduction(np.logical_or), "all": _reduction(np.logical_and),
     "amax": _extremum(np.maximum), "amin": _extremum(np.minimum),
-    "relu": _relu, "sigmoid": _sigmoid, "full": _full, "iota": _iota,
+    "argmax": _argument("argmax"), "argmin": _argument("argmin"), "cast": _cast,
+    "concat": _concat, "relu": _relu, "sigmoid": _sigmoid, "full": _full, "iota": _iota,
     "softmax": _softmax, "log_softmax": _log_softmax, "layer_norm": _layer_norm,
     "index": _index, "gather": _gather, "dot_general": _dot_general,
     "cross_entropy": bound_losses.cross_entropy,

@@ -39,5 +39,6 @@ def laid_out(out: Array, arrays: Sequence[Array]) -> Array:
             turned = out.transpose(order)
             if turned.flags.c_contiguous:
                 return out
-            return contiguous(turned).transpose(np.argsort(order))
+            copied: np.ndarray = contiguous(turned).transpose(np.argsort(order))
+            return copied
     return out if out.flags.c_contiguous else contiguous(out)

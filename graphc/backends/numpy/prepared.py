@@ -55,6 +55,8 @@ def prepare(
     if order is laid_out and len(types) == 1 and len(results) == 1:
         return _one(function, False)
     left = op.family in AS_LEFT and not op.in_its_order
+    if op.name == "concat" and tight is not None:
+        return tight  # it has an order, and nothing to warn of
     if left or (flat and order is row_major):
         return _unordered(function)
     return _ordered(function, order)

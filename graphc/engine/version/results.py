@@ -43,7 +43,7 @@ class Results:
         self.version, self.call = version, call
         # where what the call wrote to is about to have another history
         self.behind = {
-            id(output): _edges(self._leaves(output)) for output in version.spent
+            id(output): edges_of(self._leaves(output)) for output in version.spent
         } if version.changes_history else {}
         self.bases: dict[int, Tensor] = {}
         self.made: dict[int, Any] = {}
@@ -114,7 +114,7 @@ class Results:
             early = self.behind.get(id(output))
             result._node = SpentNode(
                 result._type, output.made_by,
-                partial(_edges, self._leaves(output)) if early is None else lambda: early
+                partial(edges_of, self._leaves(output)) if early is None else lambda: early
             )
             if output.unrecorded:  # its base has the history, and is not given back
                 with no_grad():
@@ -150,7 +150,8 @@ class Results:
         return result
 
 
-def _edges(tensors: Sequence[Tensor]) -> tuple[Edge | None, ...]:
+def edges_of(tensors: Sequence[Tensor]) -> tuple[Edge | None, ...]:
+    """Where gradients of leaves go."""
     return tuple([edge(t) if requires_grad(t) else None for t in tensors])
 
 

@@ -25,7 +25,7 @@ from ...frontend.context import _Local, local
 from ...frontend.history import gradient_kind
 from ...frontend.number_expr import is_late
 from ...frontend.storage import readers
-from ...frontend.tensor import Parameter, Tensor, from_array
+from ...frontend.tensor import Parameter, Tensor
 from ...frontend.tree import LEAVES, Structure, flatten_call
 from ...frontend.values import Eager
 from ..built import Built, before_write, concrete_shape, kept_for_backward
@@ -37,6 +37,7 @@ from .guard_list import ask
 from .guards import Guard
 from .guards_of_calls import Differentiable, GradIsThere, SameArgument
 from .native_guards import ask_natively, is_known
+from .plain_results import plain_results
 from .refused import ERRORS, is_refusal, mark, run_python
 from .sources import Stale, number_array, source_value
 from .version import Specialisation
@@ -87,7 +88,9 @@ class Shortcut:
         at = {gradient.output for gradient in gradients}
         self.other_outputs = [output for output in self.outputs if output[0] not in at]
         self.counted, self.renewed = _counted_of(version), 0
-        self.results = _plain_results(version) if gradients or not version.traced.grads else None
+        self.results = (
+            plain_results(version, call.dims) if gradients or not version.traced.grads else None
+        )
         self.makes = None if version.rebuild.gives_its_leaf else version.rebuild.make
         self.unspared = 0  # calls in a row that found gradients in use
         self.allocate = engine.allocate
@@ -143,7 +146,7 @@ class Shortcut:
             return self._with_new_gradients(call)
         if self.results is None:
             return version.finish(call)
-        made = [_tensor(call.results[i], writes, state) for i, writes, state in self.results]
+        made = [each.of(call.results[each.output]) for each in self.results]
         return made[0] if self.makes is None else self.makes(made)[0]
 
     def _with_new_gradients(self, call: Call) -> Any:
@@ -257,33 +260,6 @@ def take(
     else:
         return MISSED
     return run_python(function, args, kwargs)
-
-
-def _tensor(array: np.ndarray, writes: int, inference: bool) -> Tensor:
-    """A result: an array by itself, without history."""
-    tensor = from_array(array)
-    storage = tensor._storage
-    storage.version, storage.inference = writes, inference
-    return tensor
-
-
-def _plain_results(version: Specialisation) -> list[tuple[int, int, bool]] | None:
-    """The output, writes and inference state of each tensor that a call gives, if making them is
-    all that is left when the native code has run."""
-    traced = version.traced
-    if (
-        version.plan is not None or version.writes or version.stored or version.replay
-        or version.order or traced.deferred or traced.rebinds or traced.flags
-    ):
-        return None
-    for output in traced.result:
-        if (
-            output.kind != "value" or output.requires_grad or output.method or output.outdated
-            or output.order is not None or output.index in version.engine.mutated
-        ):
-            return None
-    found = [(each.index, each.versions, each.inference) for each in traced.result]
-    return found if len({each[0] for each in found}) == len(found) else None
 
 
 # --- making one -----------------------------------------------------------------------------------

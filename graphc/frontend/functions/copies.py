@@ -58,6 +58,10 @@ def laid_out_as(
     input: Tensor, make: Callable[[Any], Tensor], memory_format: Any = None
 ) -> Tensor:
     """make(sizes) of the sizes of `input`, with the dimensions in the order of its memory."""
+    if memory_format is None and local.trace is None and input._trace is None and (
+        input._array.flags.c_contiguous
+    ):
+        return make(input._array.shape)
     sizes = shape(input)
     if memory_format is not None and memory_format is not preserve_format:
         return contiguous(make(sizes), memory_format)

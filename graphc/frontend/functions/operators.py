@@ -30,6 +30,7 @@ _DIRECT = {
     **{name: (getattr(ops, name), _FLOATS + "lihbB?") for name in "eq ne lt le gt ge".split()},
 }
 _NUMBERS = frozenset({int, float})
+_REAL = frozenset("fdlihbB")  # where one of two is a float, so is what they are promoted to
 # what torch calls the nodes of a number less a tensor, and of one over a tensor
 _SWAPPED = {"sub": "RsubBackward1", "div": "MulBackward0"}
 
@@ -57,6 +58,9 @@ def _operator(
                 return slow(self, other)
             other = promote.operand(other, dtypes.f32 if kind.char == "f" else dtypes.f64)
         elif not alike or kind.char not in same:
+            both = kind.char, other._array.dtype.char
+            if local.autocast is None and {*both} <= _REAL and not {*both}.isdisjoint("fd"):
+                return promote.binary(op, *((other, self) if swap else (self, other)))
             return slow(self, other)
         if not swap:
             return apply_two(op, self, other)

@@ -40,7 +40,10 @@ def _in_place(function: Callable[[Tensor], Tensor], input: Tensor, inplace: bool
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """max(x, 0)."""
-    return input.relu_() if inplace else T.relu(input)
+    if inplace:
+        return input.relu_()
+    found = promote.float_unary(ops.relu, input) if type(input) is Tensor else None
+    return T.relu(input) if found is None else found
 
 
 def relu_(input: Tensor) -> Tensor:

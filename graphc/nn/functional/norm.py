@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...frontend import functions as T
-from ...frontend import promote
+from ...frontend import plain, promote
 from ...frontend.autocast import listed
 from ...frontend.context import local
 from ...frontend.dispatch import apply
@@ -26,14 +26,20 @@ def _channels(parameter: Tensor, rank: int) -> Tensor:
 
 def _check_sizes(channels: Any, **given: Tensor | None) -> None:
     for name, tensor in given.items():
-        if tensor is not None and (tensor.dim() != 1 or tensor.shape[0] != channels):
+        if tensor is not None and tensor.shape != (channels,):
             raise RuntimeError(
                 f"{name} should contain {channels} elements not {tensor.numel()}"
             )
 
 
-def _update(running: Tensor, batch: Tensor, momentum: Any) -> None:
-    running.mul_(1 - momentum).add_(batch.detach() * momentum)
+def _update(running: Tensor, batch: Tensor, momentum: Any, *factors: float) -> None:
+    """`batch`, times the factors, becomes a part of what a module keeps."""
+    if type(momentum) is float and plain.follow(running, batch, momentum, factors):
+        return
+    batch = batch.detach()
+    for factor in factors:
+        batch = batch * factor
+    running.mul_(1 - momentum).add_(batch * momentum)
 
 
 def batch_norm(
@@ -77,7 +83,7 @@ def batch_norm(
         if running_mean is not None:
             _update(running_mean, mean, momentum)
         if running_var is not None:
-            _update(running_var, variance.detach() * (count / (count - 1)), momentum)
+            _update(running_var, variance, momentum, count / (count - 1))
     return result
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from graphc.backends.host import layouts
-from graphc.backends.host.layouts import attribute_index, dict_place, layout, word
+from graphc.backends.host.layouts import attribute_index, dict_place, layout, shared_keys, word
+from graphc.frontend.tensor import Parameter, Tensor
 
 known = pytest.mark.skipif(layout() is None, reason="not a Python whose objects are known")
 
@@ -50,6 +51,23 @@ def test_the_dict_of_an_object() -> None:
     assert place is not None and word(place) == id(vars(one))
     one.__dict__ = {"first": 3}
     assert word(place) == id(vars(one))
+
+
+@known
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="an object keeps its values")
+@pytest.mark.parametrize("kind", [Tensor, Parameter])
+def test_a_dict_that_shares_keys(kind: type) -> None:
+    keys = shared_keys(kind, "_array")
+    one: Any = object.__new__(kind)
+    one._array, one._storage = 3, 4
+    assert keys and word(id(vars(one)) + 32) == keys
+    one.__dict__ = dict(vars(one))
+    assert word(id(vars(one)) + 32) != keys
+
+
+@known
+def test_keys_that_are_not_shared() -> None:
+    assert shared_keys(Slotted, "first") == 0
 
 
 @pytest.mark.parametrize("name, value", [("DATA", 24), ("REFERENT", 24), ("_DICT_AT", -8)])

@@ -1,0 +1,107 @@
+"""Few random numbers drawn in place, against the way that they go by NumPy, to the bit."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphc as torch
+from graphc import _native
+from graphc.frontend.random_state import default_generator
+from graphc.frontend.values import Eager
+from graphc.nn import functional as F
+
+_ENOUGH = 80  # draws, after which native code is at hand
+
+DRAWS: tuple[Callable[[], Any], ...] = (
+    lambda: torch.randn(4), lambda: torch.randn(3), lambda: torch.randn(()),
+    lambda: torch.randn(2, 8), lambda: torch.randn(17), lambda: torch.randn(0),
+    lambda: torch.randn(5, dtype=torch.float64), lambda: torch.randn(40, dtype=torch.float64),
+    lambda: torch.rand(3, 3), lambda: torch.rand(7, dtype=torch.float64), lambda: torch.rand(2000),
+    lambda: torch.randint(0, 10, (5,)), lambda: torch.randint(-5, 2**40, (3,)),
+    lambda: torch.randint(0, 9, (4,), dtype=torch.int32), lambda: torch.randperm(5),
+    lambda: F.dropout(torch.ones(4, 4), 0.3), lambda: torch.bernoulli(torch.full((3,), 0.4)),
+    lambda: torch.ones(3).uniform_(1, 2), lambda: torch.ones(3).normal_(),
+    lambda: torch.randn(4, dtype=torch.bfloat16), lambda: torch.randn_like(torch.ones(2, 3).t()),
+    lambda: torch.empty(6).bernoulli_(0.25), lambda: torch.randn(3, generator=OWN),
+)
+OWN = torch.Generator()
+
+
+@pytest.fixture(autouse=True)
+def at_hand(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """On the CPU alone, with the native code loaded."""
+    monkeypatch.setattr(Eager, "elsewhere", None)
+    for _ in range(_ENOUGH):
+        torch.randn(4)
+    if _native.drawer("rng_normal", {"shape": (4,), "dtype": torch.float32}) is None:
+        pytest.skip("no compiler for this machine")
+    yield
+
+
+def drawn(seed: int) -> list[Any]:
+    torch.manual_seed(seed)
+    OWN.manual_seed(seed + 1)
+    order = np.random.default_rng(seed).integers(0, len(DRAWS), 200)
+    found = [DRAWS[i]() for i in order]
+    return [*found, default_generator.get_state(), OWN.get_state()]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_same_numbers(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = drawn(seed)
+    monkeypatch.setattr(Eager, "drawer", staticmethod(lambda *_: None))
+    for one, other in zip(ours, drawn(seed), strict=True):
+        assert one.dtype == other.dtype and one.shape == other.shape
+        assert one._array.tobytes() == other._array.tobytes()
+
+
+def test_a_draw_is_a_write_to_the_state_alone() -> None:
+    state = default_generator.state
+    kept, copy, version = default_generator.get_state(), state._array.copy(), state._version
+    first = torch.randn(4)
+    assert state._version == version + 1 and not np.array_equal(state._array, copy)
+    default_generator.set_state(kept)
+    assert torch.randn(4).tolist() == first.tolist()
+
+
+def test_a_state_that_is_none_goes_the_long_way() -> None:
+    generator = torch.Generator().manual_seed(3)
+    torch.randn(1, generator=generator)
+    generator.state._array[624] = 700
+    fill = Eager.drawer("rng_uniform", {"shape": (3,), "dtype": torch.float32})
+    assert fill is not None
+    memory, before = np.zeros(3, np.float32), generator.state._array.copy()
+    assert fill(generator.state._array, memory) is None
+    assert not memory.any() and np.array_equal(generator.state._array, before)
+
+
+def test_modes_and_compiled_functions_go_on_in_one_stream() -> None:
+    compiled = torch.compile(lambda x: x * torch.rand(3))
+    x = torch.ones(3)
+    compiled(x)
+    torch.manual_seed(5)
+    with torch.inference_mode():
+        ours = [torch.rand(3), compiled(x), torch.rand(3), compiled(x)]
+        assert ours[0].is_inference()
+    torch.manual_seed(5)
+    assert torch.rand(12).tolist() == torch.cat(ours).tolist()
+
+
+def test_threads_draw_different_numbers() -> None:
+    found: list[float] = []
+
+    def draw() -> None:
+        for _ in range(200):
+            found.extend(torch.rand(2, dtype=torch.float64).tolist())
+
+    threads = [threading.Thread(target=draw) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(found)) == 1600
