@@ -15,7 +15,7 @@ from ..frontend.storage import Storage
 from ..frontend.tensor import Parameter, Tensor
 from ..ir.types import TensorType
 
-SMALL = 1024  # bytes: such memory NumPy keeps at hand itself
+SMALL = 1 << 16  # bytes: such memory NumPy and malloc keep at hand themselves
 _FIRST = 3  # calls before it is looked for: it is linked in each process
 
 

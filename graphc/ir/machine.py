@@ -143,6 +143,9 @@ class Machine:
 
     Where it has units for products of `halves`, one of floats that are widened halves (a linear
     layer under autocast adds its bias before the sum is rounded) reads the halves.
+
+    Where products of `integers` are rendered, they are templates, and one of int32 that are widened
+    bytes reads the bytes.
     """
 
     kind: str  # "cpu" or "gpu": what a person calls it
@@ -184,6 +187,7 @@ class Machine:
     by_counter: bool = False
     tf32: bool = False
     halves: bool = False
+    integers: bool = False
     partial_rows: int = 0
     across: int = 0
 

@@ -14,6 +14,7 @@ import pytest
 
 import graphc as torch
 from graphc import nn
+from graphc.backends.host import allocator
 from graphc.engine.version import shortcut
 from graphc.frontend.values import Eager
 from graphc.nn import functional as F
@@ -246,6 +247,22 @@ def test_arguments_that_are_one(taken: Taken) -> None:
     assert compiled(y[:3], y[1:4]).tolist() == [4, 4, 3]
     assert compiled(y[:3], y[2:]).tolist() == [8, 5, 5]
     assert y.tolist() == [4, 4, 4, 1, 1]
+
+
+def test_small_results_are_in_memory_that_takes_no_python(
+    taken: Taken, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = torch.ones(64, 64)
+    compiled = held(lambda a, b: (a @ b, a + b), x, x.clone())
+
+    def refuse(*args: Any) -> Any:
+        raise AssertionError("Python looks for memory")
+
+    monkeypatch.setattr(allocator.Allocator, "empty", refuse)
+    before = taken.count
+    product, total = compiled(x, x.clone())
+    assert taken.count == before + 1
+    assert product.tolist() == [[64.0] * 64] * 64 and total.tolist() == [[2.0] * 64] * 64
 
 
 def test_numbers(taken: Taken) -> None:

@@ -24,6 +24,15 @@ case("matmul int", lambda t, x, y: x @ y, integers(3, 4, low=-3), integers(4, 2)
 case("matmul halves", lambda t, x, y: x @ y, real(3, 40), real(40, 2), dtypes=HALVES, grad=False)
 case("matmul transposed", lambda t, x, y: (x.t() @ y, x @ x.mT, y.T @ x), real(4, 3), real(4, 5))
 case("mm", lambda t, x, y: (t.mm(x, y), x.mm(y)), real(3, 4), real(4, 2))
+case("_int_mm", lambda t, x, y: (t._int_mm(x, y), t._int_mm(x[:, 1:], y[1:])),
+     integers(5, 37, low=-128, high=128, dtype="int8"),
+     integers(37, 9, low=-128, high=128, dtype="int8"), grad=False)
+case("_int_mm unsigned", lambda t, x, y: t._int_mm(x, y.T),
+     integers(70, 600, high=256, dtype="uint8"),
+     integers(50, 600, low=-128, high=128, dtype="int8"), grad=False)
+case("matmul bytes", lambda t, x, y: (x @ y, x.short() @ y.short()),
+     integers(20, 40, low=-128, high=128, dtype="int8"),
+     integers(40, 30, low=-128, high=128, dtype="int8"), grad=False)
 case("bmm", lambda t, x, y: (t.bmm(x, y), x.bmm(y)), real(2, 3, 4), real(2, 4, 5))
 case("mv", lambda t, x, y: (t.mv(x, y), x.mv(y)), real(3, 4), real(4))
 case("dot", lambda t, x, y: (t.dot(x, y), x.dot(y), t.inner(x, y), t.vdot(x, y)), real(4), real(4))

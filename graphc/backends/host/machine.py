@@ -75,4 +75,4 @@ def cpu(
         _TILING, vector_bytes=vector_bytes, vectors=vectors, bf16_pairs=bf16_pairs,
         i16_pairs=i16_pairs,
     )
-    return replace(CPU, tiling=tiling, halves=bf16_pairs)
+    return replace(CPU, tiling=tiling, halves=bf16_pairs, integers=True)

@@ -18,8 +18,9 @@ from graphc.backends.llvm.conv_geometry import (
 )
 from graphc.backends.llvm.conv_planes import asks_for_planes, emit_planes, planes_symbol
 from graphc.backends.llvm.conv_tables import table_bytes
+from graphc.backends.llvm.gemm import declare_contract
 from graphc.backends.llvm.gemm_descriptor import Word, begin_request
-from graphc.backends.llvm.gemm_plan import ceil_div
+from graphc.backends.llvm.gemm_plan import ceil_div, declare_plan
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Function, Module, Value
 from graphc.ir.kernel.plan_convolution import DIRECT_POSITIONS
@@ -144,6 +145,10 @@ class Request:
             Word.WORKERS: r.read(Conv.WORKERS),
         }
         d = begin_request(f, {**common, **words}, pointers)
+        if kind == "window" and self.tile.group > 1:
+            f.call("void", declare_plan(f.module, self.tile), f"ptr {d.pointer}")
+            f.call("void", declare_contract(f.module, self.tile), f"ptr {d.pointer}")
+            return
         places = ("ptr %request", f"ptr {self.geometry.pointer}", f"ptr {d.pointer}")
         f.call("void", contract_symbol(kind, self.tile), *places)
 

@@ -118,16 +118,18 @@ def emit_pad(module: Module, source: Source) -> None:
 def emit_direct(module: Module, tile: Tile) -> None:
     """Defines what follows; each falls back to the contraction as requested where it costs less.
 
-    @graphc_contract_window_<acc>(request, window, descriptor): k = (channel, tap), n = position
+    @graphc_contract_window_<acc>(request, window, descriptor): k = (channel, tap), n = position;
+        not of pairs along k: putting them together in every tile costs more than packing them once
     @graphc_contract_dots_<acc>(request, window, descriptor): k = position, n = (channel, tap)
     """
-    emit_microkernels(module, tile, by_pointers=True)
-    emit_kernel_table(module, tile, "@graphc_windows", "window", "internal")
+    if tile.group == 1:
+        emit_microkernels(module, tile, by_pointers=True)
+        emit_kernel_table(module, tile, "@graphc_windows", "window", "internal")
+        _emit_point_positions(module, tile)
+        _emit_lines_epilogue(module, tile)
+        _Direct(module, tile, "window").emit_window()
     declare_dots(module, tile)
-    _emit_point_positions(module, tile)
     _emit_point_taps(module, tile)
-    _emit_lines_epilogue(module, tile)
-    _Direct(module, tile, "window").emit_window()
     _Direct(module, tile, "dots").emit_dots()
 
 
@@ -200,19 +202,18 @@ class _Direct:
     def emit_window(self) -> None:
         """Positions by register, rows by a table of offsets."""
         f, d, tile = self.f, self.d, self.tile
-        m, k, terms = d[Word.M], d[Word.K], d[Word.VALUES]
+        m, k = d[Word.M], d[Word.K]
         lines = f.add(f.mul(f.sub(self.outputs[HEIGHT], 1), self.pitch), self.outputs[WIDTH])
         padded = round_up(f, f.smax(lines, 1), tile.lanes)
         positions = f.mul(self.outputs[HEIGHT], self.outputs[WIDTH])
         taps = f.smax(self.taps, 1)
         numbers = self._numbers(m, k, padded, self.plane, taps, positions)
         several = f.cmp("sgt", self.taps, 1)
-        pairs = f.cmp("eq", f.mul(k, tile.group), terms)  # whole ones
-        self._unless(self._all([self._plain(), several, pairs, reads_window(*numbers).value]))
+        self._unless(self._all([self._plain(), several, reads_window(*numbers).value]))
         images = f.sdiv(d[Word.N], d[Word.POSITIONS])
         given = self._make_copy(images, "false")
         offsets = d.pointer_at(Word.MEMORY)
-        d.set_pointer(Word.MEMORY, f.gep(offsets, round_up(f, f.mul(terms, 8), ALIGN), "i8"))
+        d.set_pointer(Word.MEMORY, f.gep(offsets, round_up(f, f.mul(k, 8), ALIGN), "i8"))
         self._fill_offsets(offsets)
         self.copy.write(Copy.VECTORS, f.sdiv(padded, tile.lanes))
         self.copy.write_pointer(Copy.ARGUMENTS, d.pointer_at(Word.ARGUMENTS))
@@ -222,7 +223,7 @@ class _Direct:
             Word.POSITIONS: padded,
             Word.PACK_SCRATCH: 0,
             Word.POINTER_COLUMNS: tile.lanes,
-            Word.B_STEP_K: 8 * tile.group,
+            Word.B_STEP_K: 8,
         }
         pointers = {
             Word.TILES: "@graphc_windows",
@@ -238,13 +239,13 @@ class _Direct:
     def _fill_offsets(self, offsets: str) -> None:
         """Where the rows (channel, tap) begin, in bytes."""
         f = self.f
-        with f.loop(0, f.sdiv(self.d[Word.VALUES], self.taps)) as channel:
+        with f.loop(0, f.sdiv(self.d[Word.K], self.taps)) as channel:
             row = f.mul(channel, self.taps)
             start = f.mul(channel, self.plane)
             with f.loop(0, self.sizes[HEIGHT]) as kh, f.loop(0, self.sizes[WIDTH]) as kw:
                 offset = f.add(start, self._tap_offset(kh, kw))
                 index = f.add(row, f.add(f.mul(kh, self.sizes[WIDTH]), kw))
-                offset = f.mul(offset, self.bytes)
+                offset = f.mul(offset, self.tile.bytes)
                 f.store(offset, "i64", f.gep(offsets, index, "i64"), 8)
 
     def _tap_offset(self, kh: Value, kw: Value) -> Value:

@@ -22,6 +22,7 @@ from graphc.backends.llvm.prefetch import distances
 from graphc.backends.llvm.target import Target
 from graphc.backends.llvm.text import Function, Module
 from graphc.backends.llvm.values import Value
+from graphc.backends.llvm.vector_plan import halves_registers
 from graphc.ir import dim as dims
 from graphc.ir import dtypes
 from graphc.ir.dim import Dim
@@ -43,6 +44,7 @@ from graphc.ir.kernel.text import kernel_symbol
 from graphc.ir.passes.lower.template_loops import summed
 
 PARALLEL = "@graphc_par"
+_HALF = 'nounwind "prefer-vector-width"="256" "min-legal-vector-width"="0"'
 
 
 def emit(kernel: Kernel, target: Target, symbol: str = "") -> str:
@@ -194,7 +196,10 @@ class _KernelEmitter:
         self, name: str, stage: Sequence[Stmt], lets: Sequence[Stmt], loop: Loop
     ) -> None:
         """Iterations chunk * c to min((chunk + 1) * c, extent); at least one."""
-        fn = self.module.function(f"void {name}(ptr %ctx, i64 %chunk)", "internal")
+        half = halves_registers(loop.body, self.target)
+        fn = self.module.function(
+            f"void {name}(ptr %ctx, i64 %chunk)", "internal", _HALF if half else "nounwind"
+        )
         fn.emit("%args = load ptr, ptr %ctx, align 8")
         fn.emit(f"%status = load ptr, ptr {fn.gep('%ctx', 1, 'ptr')}, align 8")
         context = self._context(fn, stage)

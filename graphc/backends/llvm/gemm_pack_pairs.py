@@ -23,9 +23,9 @@ from graphc.backends.llvm.values import shuffle_mask
 
 def emit_pair_packs(module: Module, source: Source) -> None:
     """Defines the four packers for one source dtype."""
+    declare_transpose(module, source.tile)
     _emit_pack_left(module, source)
     _emit_pack_rows(module, source)
-    declare_transpose(module, source.tile)
     _emit_pack_columns(module, source)
     _emit_pack_strided(module, source)
 
@@ -81,9 +81,8 @@ def _emit_pack_left(module: Module, source: Source) -> None:
     single = f.cmp("sge", segment, d[Word.VALUES])
     along_k = f.let(f"and i1 {single}, {f.cmp('eq', stride, 1)}")
     along_m = f.let(f"and i1 {single}, {f.cmp('eq', row_stride, 1)}")
-    if not source.same:
-        along_k = "false"
-    for condition, copy in ((along_k, _left_words), (along_m, _left_registers)):
+    words = _left_words if source.same else _left_widened
+    for condition, copy in ((along_k, words), (along_m, _left_registers)):
         this, other = f.label("this"), f.label("other")
         f.cond_br(condition, this, other)
         f.block(this)
@@ -113,10 +112,42 @@ def _left_words(f: Function, source: Source, d: Descriptor, steps: Steps) -> Non
                 f.store(word, tile.element, f.gep(at, row, tile.element), tile.bytes)
 
 
+def _left_widened(f: Function, source: Source, d: Descriptor, steps: Steps) -> None:
+    """Registers along k of values that are widened, six rows of them transposed."""
+    tile = source.tile
+    square = tile.lanes * tile.bytes
+    buffers = [f.alloca(tile.vector, tile.lanes) for _ in range(2)]
+    with (
+        left_tiles(f, source, "%base", d[Word.LEFT_M]) as (rows, to),
+        f.loop(0, "%steps", tile.lanes) as step,
+    ):
+        value = f.mul(step, 2)
+        mask = first_values(f, tile, f.sub(steps.count, value))
+        at = f.add(steps.first, value)
+        for row, place in enumerate(rows):
+            words = source.load_words(f, f.gep(place, at, source.element), mask)
+            f.store(words, tile.vector, f.gep(buffers[0], row, tile.vector), tile.bytes)
+        arguments = (f"ptr {buffers[0]}", f"i64 {square}", f"ptr {buffers[1]}", f"i64 {square}")
+        f.call("void", transpose_symbol(tile), *arguments)
+        with f.loop(0, f.smin(f.sub("%steps", step), tile.lanes)) as index:
+            six = f.load(f.gep(buffers[1], index, tile.vector), tile.vector, tile.bytes)
+            _store_rows(f, tile, six, f.gep(to, f.mul(f.add(step, index), MR), tile.element))
+
+
+def _store_rows(f: Function, tile: Tile, words: str, to: str) -> None:
+    """Stores a step of a packed tile: the first MR words of a register."""
+    for first, count in ((0, 4), (4, 2)):
+        some = f.let(
+            f"shufflevector {tile.vector} {words}, {tile.vector} poison, "
+            f"{shuffle_mask(first, count)}"
+        )
+        at = f.gep(to, first, tile.element)
+        f.store(some, f"<{count} x {tile.element}>", at, tile.bytes)
+
+
 def _left_registers(f: Function, source: Source, d: Descriptor, steps: Steps) -> None:
     """The rows of a tile are neighbours: a register of each of two values of k."""
     tile, stride = source.tile, d[Word.LEFT_K]
-    parts = ((0, 4), (4, 2))
     with f.loop(0, "%rows", MR) as row:
         to = f.gep("%to", f.mul(row, "%steps"), tile.element)
         mask = first_lanes(f, tile, f.smin(f.sub("%rows", row), MR))
@@ -124,13 +155,7 @@ def _left_registers(f: Function, source: Source, d: Descriptor, steps: Steps) ->
 
         def store(step: Value, low: str, high: str, to: str = to) -> None:
             words = pair(f, tile, low, high, tile.lanes)
-            for first, count in parts:
-                some = f.let(
-                    f"shufflevector {tile.vector} {words}, {tile.vector} poison, "
-                    f"{shuffle_mask(first, count)}"
-                )
-                at = f.gep(to, f.add(f.mul(step, MR), first), tile.element)
-                f.store(some, f"<{count} x {tile.element}>", at, tile.bytes)
+            _store_rows(f, tile, words, f.gep(to, f.mul(step, MR), tile.element))
 
         with f.loop(0, steps.whole) as step:
             at = f.gep(base, f.mul(f.mul(step, 2), stride), source.element)
@@ -228,11 +253,17 @@ def _emit_pack_columns(module: Module, source: Source) -> None:
             target = f.gep(to, f.mul(step, pitch), tile.element)
             count = f.smin(f.sub("%steps", step), lanes)
             values = f.smin(f.sub(steps.count, value), 2 * lanes)
-            whole = f.cmp("eq", f.add(rows, values), 3 * lanes) if source.same else "false"
+            whole = f.cmp("eq", f.add(rows, values), 3 * lanes)
             fast, slow, done = f.label("fast"), f.label("slow"), f.label("done")
             f.cond_br(whole, fast, slow)
             f.block(fast)
-            arguments = (f"ptr {place}", f"i64 {stride_bytes}", f"ptr {target}")
+            from_, from_bytes = place, stride_bytes
+            if not source.same:
+                from_, from_bytes = buffers[0], square
+                for lane in range(lanes):
+                    words = source.load_words(f, f.gep(place, f.mul(lane, stride), source.element))
+                    f.store(words, tile.vector, f.gep(from_, lane, tile.vector), tile.bytes)
+            arguments = (f"ptr {from_}", f"i64 {from_bytes}", f"ptr {target}")
             f.call("void", transpose_symbol(tile), *arguments, f"i64 {pitch_bytes}")
             f.br(done)
             f.block(slow)

@@ -174,7 +174,7 @@ def emit_microkernels(module: Module, tile: Tile, by_pointers: bool = False) -> 
     """Defines the kernels "tile" for every row class and width: B is dense, b_step apart.
 
     With by_pointers the kernels "window": b holds one pointer per register of columns, b_step is
-    the address of a table of byte offsets, one per value of k, common to all columns.
+    the address of a table of byte offsets, one per step, common to all columns.
     """
     for rows in ROW_CLASSES:
         for width in tile.widths:
@@ -195,32 +195,15 @@ def _emit_kernel(module: Module, tile: Tile, rows: int, width: int, by_pointers:
     loop = f.carry_loop(0, "%steps", 1, [("i64", "0"), ("ptr", "%b"), *zeros])
     offset, b, *sums = loop.values
     if by_pointers:
-        columns = _pointed(f, tile, pointers, f.gep(table, f.mul(loop.index, tile.group), "i64"))
+        shift = f.load(f.gep(table, loop.index, "i64"), "i64", 8)
+        at = [f.gep(pointer, shift, "i8") for pointer in pointers]
     else:
         at = [f.gep(b, index * tile.lanes, tile.element) for index in range(width)]
-        columns = [f.load(place, tile.vector, tile.bytes) for place in at]
+    columns = [f.load(place, tile.vector, tile.bytes) for place in at]
     sums = _multiply(f, tile, (places, offset), columns, sums)
     offset = f.let(f"add i64 {offset}, %a_step")
     b = b if by_pointers else f.let(f"getelementptr i8, ptr {b}, i64 %b_step")
     _emit_result(f, tile, loop.close([offset, b, *sums])[2:])
-
-
-def _pointed(f: Function, tile: Tile, pointers: list[str], table: str) -> list[str]:
-    """A step's registers of columns, whose values lie at offsets from pointers."""
-    shifts = [f.load(f.gep(table, index, "i64"), "i64", 8) for index in range(tile.group)]
-    places = [[f.gep(pointer, shift, "i8") for shift in shifts] for pointer in pointers]
-    if tile.group == 1:
-        return [f.load(place, tile.vector, tile.bytes) for (place,) in places]
-    lanes, kind = tile.lanes, f"<{tile.lanes} x i16>"
-    order = ", ".join(f"i32 {lane + other * lanes}" for lane in range(lanes) for other in (0, 1))
-    result = []
-    for pair in places:
-        low, high = (f.load(place, kind, 2) for place in pair)
-        mixed = f.let(
-            f"shufflevector {kind} {low}, {kind} {high}, <{2 * lanes} x i32> <{order}>"
-        )
-        result.append(f.let(f"bitcast <{2 * lanes} x i16> {mixed} to {tile.vector}"))
-    return result
 
 
 def run_parameters() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from graphc.backends.llvm.target import Target
@@ -14,6 +15,7 @@ from graphc.ir.kernel import (
     Check,
     IndexValue,
     Let,
+    Literal,
     Load,
     Local,
     Loop,
@@ -162,6 +164,21 @@ def plan_vector(loop: Loop, extent: Size, target: Target) -> VectorPlan:
     if lanes >= extent:
         return VectorPlan(lanes, "once") if lanes > 1 else VectorPlan(1, "none")
     return VectorPlan(lanes, "masked" if costly else "after")
+
+
+def halves_registers(body: Iterable[Stmt], target: Target) -> bool:
+    """Whether code that fills half of each register reads faster: what does nothing but add up
+    rows. Memory gives 32 bytes at a time a seventh more than 64, as measured on Zen 4; caches give
+    as much. What else a body computes would take twice the instructions."""
+    loops = [stmt for stmt in walk.statements(body) if isinstance(stmt, Loop)]
+    carries = [carry for loop in loops for carry in loop.carries]
+    plain = all(
+        isinstance(scalar, (Load, Var, Literal)) and scalar.dtype in (dtypes.f32, dtypes.f64)
+        for _, scalar in walk.evaluated(body)
+    )
+    return plain and target.vector_bytes == 64 and bool(carries) and all(
+        carry.combine == "add" for carry in carries
+    ) and all(loop.kind == "vector" for loop in loops if loop.carries)
 
 
 def is_uneven(loop: Loop) -> bool:

@@ -191,7 +191,7 @@ def _dot_general(
     """Of matrices, one dim of each summed over; the second may be turned, as a layer's weight."""
     ranks = [len(t.shape) for t in types]
     if batch_a or batch_b or tf32 or ranks != [2, 2] or tuple(contract_a) != (1,) or (
-        types[0].dtype.is_complex
+        not types[0].dtype.is_float
     ):
         return None
     product = np.matmul

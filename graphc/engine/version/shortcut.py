@@ -79,7 +79,7 @@ class Shortcut:
         self.dims = call.dims
         self.sizes = tuple([call.dims[name] for name in engine.dims])
         types = [(concrete_shape(t, call.dims), t.dtype.numpy) for t in engine.output_types]
-        # those that get new memory: number, whether NumPy keeps such memory at hand itself
+        # those that get new memory: number, whether it is NumPy who gives such memory
         self.outputs = [
             (i, math.prod(shape) * dtype.itemsize <= SMALL, shape, dtype)
             for i, (shape, dtype) in enumerate(types) if i not in engine.mutated

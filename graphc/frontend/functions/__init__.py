@@ -167,7 +167,7 @@ _FUNCTIONS = {
         concatenate dstack hstack meshgrid row_stack stack vstack
     """,
     sorting: "bucketize isin searchsorted",
-    linalg_basic: "cdist chain_matmul tensordot",
+    linalg_basic: "_int_mm cdist chain_matmul tensordot",
     comparing: "can_cast",
     conversion: "is_tensor layout strided",
     random: "normal rand rand_like randint randint_like randn randn_like randperm",

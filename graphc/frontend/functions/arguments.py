@@ -252,7 +252,7 @@ _ANYWHERE = frozenset(
     "quantile searchsorted slice_scatter softmax std sum tensordot tril triu var vdot".split()
 )
 # `out` must have the result's dtype
-_EXACT = frozenset("complex polar gather index_select take_flat aminmax".split())
+_EXACT = frozenset("_int_mm complex polar gather index_select take_flat aminmax".split())
 
 
 def with_out(function: F) -> F:

@@ -153,6 +153,32 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
     return matmul(input, mat2)
 
 
+@with_out
+def _int_mm(input: Tensor, mat2: Tensor) -> Tensor:
+    """[m, k] int8 or uint8 @ [k, n] int8 -> int32, exact but for what wraps (torch._int_mm)."""
+    _require_tensors("_int_mm", input, mat2)
+    for name, x in (("self", input), ("mat2", mat2)):
+        if x.ndim != 2:
+            raise RuntimeError(located(
+                f"int_mm_out_cpu: Expected {name} to be of dimension 2 but got {x.ndim}"
+            ))
+    inner, other = shape(input)[1], shape(mat2)[0]
+    if not environment().equal(inner, other):
+        raise RuntimeError(located(
+            f"int_mm_out_cpu: self.size(1) needs to match mat2.size(0) but got {inner} and {other}"
+        ))
+    for name, x, allowed, wanted in (
+        ("self", input, (dtypes.i8, dtypes.u8), "int8 or uint8"),
+        ("mat2", mat2, (dtypes.i8,), "of type int8"),
+    ):
+        if x.dtype not in allowed:
+            raise RuntimeError(located(
+                f"int_mm_out_cpu: Expected {name} dtype to be {wanted} but got "
+                f"{CPP_NAMES[x.dtype]}. Cure: .to(int8)"
+            ))
+    return matmul(input.to(dtypes.i32), mat2.to(dtypes.i32))
+
+
 @replayed
 @with_out
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:

@@ -224,13 +224,13 @@ class _Planner:
         padded = multiple(max(lines, 1), self.lanes)
         plane = height * width
         if not (
-            w.is_plain and w.taps > 1 and r.n > 0 and r.k > 0 and _count(w.input) > 0
-            and r.terms % self.group == 0
+            self.group == 1
+            and w.is_plain and w.taps > 1 and r.n > 0 and r.k > 0 and _count(w.input) > 0
             and reads_window(r.m, r.k, padded, plane, w.taps, w.positions)
         ):
             return self._tiled(r)
         copied = replace(r, n=self.images * padded, pack_scratch=0, dense=False)
-        offsets = multiple(r.terms * POINTER_BYTES, ALIGN)
+        offsets = multiple(r.k * POINTER_BYTES, ALIGN)
         return self._tiled(copied, self._copy(channels, plane) + offsets)
 
     def _lines(self, r: Request, w: Window) -> Blocking:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import graphc as torch
 from graphc.backends.llvm.contraction import emit_library, template_libraries
 from graphc.backends.llvm.jit import compile_assembly
 from graphc.backends.llvm.target import host_target, make_target
@@ -146,8 +147,8 @@ def test_same_bits_for_any_number_of_threads() -> None:
 
 
 CONVOLUTIONS = [
-    Conv(2, 64, (12, 12), 64, (3, 3), pad=(1, 1)),  # read in place from a copy
-    Conv(2, 7, (14, 14), 40, (3, 3), pad=(1, 1)),  # k odd: packed
+    Conv(2, 64, (12, 12), 64, (3, 3), pad=(1, 1)),  # its gradient reads a copy
+    Conv(2, 7, (14, 14), 40, (3, 3), pad=(1, 1)),  # k odd
     Conv(3, 64, (7, 7), 70, (3, 3), pad=(1, 1)),  # pairs of positions across images
     Conv(2, 33, (15, 15), 64, (1, 1)),
     Conv(2, 64, (9, 9), 50, (3, 3), (2, 2), (1, 1)),
@@ -193,6 +194,24 @@ def test_a_value_in_a_convolution_reaches_only_its_own_sums(kind: str, channels:
         results.append(result)
     assert (np.isfinite(results[0]) == np.isfinite(results[1])).all()
     np.testing.assert_allclose(*results, rtol=0, atol=1e-4)
+
+
+def test_a_product_of_bytes_reads_bytes_and_scales_its_sums() -> None:
+    """torch._int_mm, and what dynamic quantization does around it, is one kernel."""
+    rng = np.random.default_rng(0)
+    a = torch.tensor(rng.integers(-128, 128, (33, 301), dtype=np.int8))
+    b = torch.tensor(rng.integers(-128, 128, (50, 301), dtype=np.int8))
+
+    def scaled(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return torch._int_mm(a, b.t()) * 0.25
+
+    compiled = torch.compile(scaled)
+    want = (a.numpy().astype(np.int64) @ b.numpy().T.astype(np.int64)) * np.float32(0.25)
+    for _ in range(2):
+        assert (compiled(a, b).numpy() == want).all()
+        assert (scaled(a, b).numpy() == want).all()
+    text = torch.explain(scaled, a, b).kernels_text
+    assert text.count("kernel ") == 1 and "acc i32" in text and text.count("]: i8") == 2
 
 
 def test_denormal_values_are_zero_in_pairs() -> None:

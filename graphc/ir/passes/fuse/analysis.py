@@ -16,7 +16,7 @@ from ...op import ELEMENTWISE
 from ...types import Shape, TensorType
 from ..lower.attention import VARIABLES, sides
 from ..lower.body import Body
-from ..lower.contraction import contraction, operand_index, widens_halves
+from ..lower.contraction import contraction, has_template, operand_index, widens_operand
 from ..lower.index_maps import Coordinates
 from ..lower.kinds import ATTENTION, CONTRACTION, HEADS, ROUTINE, SCATTER, SORT, Kind
 from ..lower.moves import MOVES
@@ -113,7 +113,7 @@ def categorise(
     found: Category = HEADS.get(name) or _BY_FAMILY.get(family) or ROUTINE
     if found in (POINT, MOVE) and not (node.op.elementwise or name in INLINE):
         return ROUTINE
-    if found is CONTRACTION and (not node.dtype.is_float or not _known_channels(node)):
+    if found is CONTRACTION and not (has_template(node, machine) and _known_channels(node)):
         return ROUTINE
     if found is SORT and machine.sorting is None:
         return ROUTINE
@@ -195,10 +195,13 @@ def needs_checks(a: Analysis, node: Node) -> bool:
 def _find_operands(a: Analysis, body: Body, node: Node) -> None:
     """The buffers that a template reads, and the views of them that it absorbs."""
     variables, operands = _operands(body, node)
-    widened = a.machine.halves and a.category[node] is CONTRACTION
+    widened = a.category[node] is CONTRACTION and (
+        a.machine.halves if node.dtype.is_float else a.machine.integers
+    )
     sides = [_views(a, body, side, variables, widened) for side in operands]
-    made_of = {_half(views) for views in sides}
-    if widened and (None in made_of or len(made_of) > 1):  # a template has operands of one dtype
+    made_of = {_narrow(views) for views in sides}
+    mixed = None in made_of or len(made_of) > 1
+    if widened and mixed and node.dtype.is_float:  # a template has floats of one dtype
         sides = [_views(a, body, side, variables, False) for side in operands]
     leaves = [
         views[-1].inputs[0] if views else operand
@@ -213,12 +216,12 @@ def _views(
     a: Analysis, body: Body, side: tuple[Node, Coordinates | None], variables: Sequence[str],
     widened: bool,
 ) -> list[Node]:
-    """The views of a buffer that lead to an operand, from it on; with the cast that widens halves,
+    """The views of a buffer that lead to an operand, from it on; with the cast that widens it,
     where it may be `widened`."""
     operand, at = side
     views: list[Node] = []
     leaf, best = operand, 0
-    while _is_view(a, leaf) or (widened and widens_halves(leaf)):
+    while _is_view(a, leaf) or (widened and widens_operand(leaf)):
         views.append(leaf)
         leaf = leaf.inputs[0]
         if operand_index(body, operand, at, leaf, variables) is not None:
@@ -230,9 +233,9 @@ def _is_view(a: Analysis, node: Node) -> bool:
     return a.category[node] == MOVE and node.op.name in MOVES and node.op.name != "as_strided"
 
 
-def _half(views: list[Node]) -> DType | None:
-    """Which halves views widen, if they do."""
-    return next((view.inputs[0].dtype for view in views if widens_halves(view)), None)
+def _narrow(views: list[Node]) -> DType | None:
+    """What views widen, if they do."""
+    return next((view.inputs[0].dtype for view in views if widens_operand(view)), None)
 
 
 def _stored_permuted(a: Analysis, node: Node) -> bool:

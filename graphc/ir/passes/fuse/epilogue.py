@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...dim import Size, product, unwrap
 from ...graph import Node
-from ..lower.contraction import widens_halves
+from ..lower.contraction import widens_operand
 from ..lower.kinds import CONTRACTION, ROUTINE, SCATTER
 from .analysis import PARTIAL, POINT, Analysis, can_fail, needs_checks
 
@@ -29,7 +29,7 @@ class Epilogues:
         self._order: dict[Node, int] = {}  # changes at each permutation absorbed
         # a cast in a chain stays what it is to others: only its template reads what it widens
         self._views = {
-            view for chain in a.chains.values() for view in chain if not widens_halves(view)
+            view for chain in a.chains.values() for view in chain if not widens_operand(view)
         }
         self._ends = _reaches_memory(a)
         self._fails_late = any(

@@ -12,7 +12,7 @@ from ...machine import Machine
 from ...op import get
 from ...rewrite import remade
 from ..lower.body import Body
-from ..lower.contraction import contraction, operand_index, widens_halves
+from ..lower.contraction import contraction, has_template, operand_index, widens_operand
 
 
 def affine_operands(graph: Graph, machine: Machine) -> Graph:
@@ -21,7 +21,7 @@ def affine_operands(graph: Graph, machine: Machine) -> Graph:
     body.buffers = {}
     wrong: dict[Node, tuple[bool, bool]] = {}
     for node in graph.nodes:
-        if node.op.name == "dot_general" and node.dtype.is_float:
+        if node.op.name == "dot_general" and has_template(node, machine):
             t = contraction(body, node)
             sides = (
                 operand_index(body, t.left, t.left_at, t.left) is None,
@@ -44,7 +44,7 @@ def affine_operands(graph: Graph, machine: Machine) -> Graph:
 
 def _permuted(builder: Builder, operand: Node, attrs: dict[str, object], side: str) -> Node:
     """The operand as (batch, free, contracted); updates the contraction's attributes."""
-    if widens_halves(operand):  # what is copied are halves
+    if widens_operand(operand):  # what is copied is narrow
         narrow = _permuted(builder, operand.inputs[0], attrs, side)
         return builder.emit(operand.op, narrow, **operand.attrs)
     batch: tuple[int, ...] = attrs[f"batch_{side}"]  # type: ignore[assignment]

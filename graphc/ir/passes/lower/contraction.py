@@ -26,6 +26,7 @@ from ...kernel import (
 )
 from ...kernel.templates.convolution import OPERANDS, VARIABLES
 from ...kernel.templates.operand import panels_of
+from ...machine import Machine
 from ...types import Shape
 from . import index_maps
 from .body import Body, carrier
@@ -33,7 +34,7 @@ from .index_maps import Coordinates
 from .loops import dims_of
 from .moves import MOVES, move
 from .nest import kernel_name, params
-from .scope import Writer
+from .scope import Value, Writer
 from .values import At, Values
 
 
@@ -180,12 +181,24 @@ def _known(size: Size) -> int:
     return size
 
 
-def widens_halves(node: Node) -> bool:
-    """Whether a node is f32 made of halves, in which a template may read them."""
-    return (
-        node.op.name == "cast" and node.dtype is dtypes.f32
-        and node.inputs[0].dtype in (dtypes.f16, dtypes.bf16)
-    )
+_WIDER = {  # what is read by templates in place of these
+    dtypes.f32: (dtypes.f16, dtypes.bf16), dtypes.i32: (dtypes.i8, dtypes.u8, dtypes.i16),
+}
+
+
+def widens_operand(node: Node) -> bool:
+    """Whether a node is f32 made of halves, or i32 made of narrower integers, in which a template
+    may read them."""
+    return node.op.name == "cast" and node.inputs[0].dtype in _WIDER.get(node.dtype, ())
+
+
+def has_template(node: Node, machine: Machine) -> bool:
+    """Whether a contraction of this dtype is one: of floats; a product of integers, on some
+    machines."""
+    if node.dtype.is_float:
+        return True
+    integer = node.dtype in (dtypes.i64, dtypes.i32, *_WIDER[dtypes.i32])
+    return machine.integers and node.op.name == "dot_general" and integer
 
 
 def operand_index(
@@ -197,7 +210,7 @@ def operand_index(
     tensor in order, or one whose channels lie apart)."""
     node, coordinates = operand, at
     while node is not leaf:
-        if widens_halves(node):
+        if widens_operand(node):
             node = node.inputs[0]
             continue
         if node.op.name not in (MOVES if coordinates is not None else ("reshape",)):
@@ -252,13 +265,20 @@ def _stores_columns(c: SumTemplate) -> bool:
 
 def _write(body: Body, node: Node, swap: bool) -> SumTemplate:
     t = contraction(body, node, swap)
-    acc = dtypes.f64 if node.dtype is dtypes.f64 else dtypes.f32
+    wide = node.dtype.itemsize == 8
+    if node.dtype.is_float:
+        acc = dtypes.f64 if wide else dtypes.f32
+    else:
+        acc = dtypes.i64 if wide else dtypes.i32
     writer = Writer()
     writer.levels = {"b": 0, "m": 0, "n": 0, "acc": 0}
     values = Values(body, writer)
     places = forward_places(body, node, t.result)
     flat = values.flat(node, values.at(t.result))
-    result = values.rounded(Var("acc", acc), node.dtype)
+    result: Value = Var("acc", acc)
+    if not node.dtype.is_float and node.dtype is not acc:
+        result = writer.apply("cast", node.dtype, result)  # sums wrap
+    result = values.rounded(result, node.dtype)
 
     def accumulator(at: At) -> Var:
         if recombined(values.flat(node, at)) != flat:
@@ -365,4 +385,5 @@ def _reshaped(place: Coordinates, have: Shape, want: Shape) -> Coordinates:
 
 
 __all__ = ["Contraction", "carrier", "contraction", "forward_places",
-           "lower_contraction", "operand_index", "whole_convolution", "widens_halves"]
+           "has_template", "lower_contraction", "operand_index", "whole_convolution",
+           "widens_operand"]
