@@ -124,6 +124,8 @@ class Shortcut:
             if structure != self.structure:
                 return MISSED
             leaves = tuple(found)
+        if version.constants is not None and not version.constants.renew():
+            return MISSED  # asked before memory is fetched
         executable = self.executable
         lease = executable.borrow(self.sizes)
         ran = False
