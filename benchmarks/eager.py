@@ -157,9 +157,11 @@ def large_of(torch: Any) -> dict[str, Work]:
     rows = torch.randn(8192, 128)
     labels = torch.randint(0, 1024, (1024,))
     image, weight = torch.randn(8, 32, 64, 64), torch.randn(32, 32, 3, 3)
+    planes, c = torch.randn(32, 1, 3, 3), a.bfloat16()
     norm, trained = nn.BatchNorm2d(32), nn.BatchNorm2d(32)
     norm.eval()
     layer = nn.LayerNorm(1024)
+    filters = torch.randn(32, 32, 3, 3, requires_grad=True)
     w, upstream = torch.randn(1024, 1024, requires_grad=True), torch.randn(1024, 1024)
 
     def backward_of(function: Callable[[Any], Any]) -> Work:
@@ -168,6 +170,10 @@ def large_of(torch: Any) -> dict[str, Work]:
             function(w).backward(upstream)
 
         return both
+
+    def both_of_conv() -> None:
+        filters.grad = None
+        F.conv2d(image, filters, padding=1).sum().backward()
 
     def loss() -> None:
         w.grad = None
@@ -190,6 +196,13 @@ def large_of(torch: Any) -> dict[str, Work]:
         "batch_norm training": lambda: trained(image),
         "batch_norm eval": lambda: norm(image),
         "conv 3x3": lambda: F.conv2d(image, weight, padding=1),
+        "conv depthwise": lambda: F.conv2d(image, planes, padding=1, groups=32),
+        "hardswish": lambda: F.hardswish(a),
+        "leaky_relu": lambda: F.leaky_relu(a),
+        "bfloat16 a + b": lambda: c + c,
+        "bfloat16 gelu": lambda: F.gelu(c),
+        "a.t() + b": lambda: a.t() + b,
+        "topk": lambda: a.topk(8, 1),
         "max_pool 2": lambda: F.max_pool2d(image, 2),
         "sum": lambda: a.sum(),
         "sum rows": lambda: a.sum(1),
@@ -208,6 +221,7 @@ def large_of(torch: Any) -> dict[str, Work]:
         "softmax backward": backward_of(lambda x: F.softmax(x, 1)),
         "layer_norm backward": backward_of(layer),
         "cross_entropy backward": loss,
+        "conv 3x3, weight's backward": both_of_conv,
     }
 
 

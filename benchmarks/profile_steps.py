@@ -13,6 +13,7 @@ import numpy as np
 from models import NAMES, batch, load, make, training_step
 
 import graphc as torch
+from graphc.engine.version.call import Call
 
 
 def main() -> None:
@@ -28,11 +29,13 @@ def main() -> None:
     x, y = (torch.from_numpy(a) for a in batch(args.model))
     step(x, y)
     version = step.version(x, y)
-    arrays, _ = version.fetch([x, y])
-    inputs = [np.ascontiguousarray(a).copy() for a in arrays]
+    call = Call([x, y], ((x, y), {}))
+    version.check(call)
+    version.fetch(call)
+    inputs = [np.ascontiguousarray(a).copy() for a in call.arrays]
+    mutated = version.engine.mutated
     outputs = [
-        np.empty(t.static_shape, t.dtype.numpy) if i not in version.mutated
-        else inputs[version.mutated[i]]
+        np.empty(t.static_shape, t.dtype.numpy) if i not in mutated else inputs[mutated[i]]
         for i, t in enumerate(version.engine.output_types)
     ]
     executable = version.engine.built.executable

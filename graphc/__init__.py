@@ -18,6 +18,7 @@ with _IMPORTING:
     from . import late_names as _late_names
     from .backends import flags as _flags
     from .backends import numpy as _numpy_backend
+    from .backends.numpy import blas as _blas
     from .engine import draws as _draws
     from .engine import eager_mode as _eager_mode
     from .frontend import autograd as _autograd
@@ -53,7 +54,9 @@ with _IMPORTING:
 
 _keep_freed(config.current().keep_freed)
 # eager mode runs on NumPy: the frontend itself knows no backend
-_dispatch.set_runner(_eager_mode.run, _eager_mode.prepare, _eager_mode.rule)
+_dispatch.set_runner(
+    _eager_mode.run, _eager_mode.prepare, _eager_mode.rule, _eager_mode.chain
+)
 _native = _draws.Native(
     lambda: importlib.import_module(".engine.pipeline", __name__).draws(config.current())
 )
@@ -117,8 +120,10 @@ _PACKAGES = frozenset("""
 
 
 def set_num_threads(number: int) -> None:
-    """Threads of compiled code, for all threads of the process. Results do not depend on it."""
+    """Threads of compiled code, and of eager mode's matrix products, for all threads of the
+    process. Results of compiled code do not depend on it."""
     config.set_default(threads=number)
+    _blas.use(config.current().threads)
     pipeline = sys.modules.get(f"{__name__}.engine.pipeline")
     if pipeline is not None:  # else nothing is compiled yet
         pipeline.adapt(config.current())

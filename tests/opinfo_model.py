@@ -138,7 +138,25 @@ def _conv_weight_grad(x: Any, g: Any, *, weight_shape: Shape, **window: Any) -> 
         return torch.autograd.grad(_conv(x, w, **window), w, g, create_graph=True)[0]
 
 
+def conv_last_samples(dtype: DType, rng: RNG) -> Iterator[Sample]:
+    for x, w, window in _CONVS:
+        for columns in (1, 2, w[0]):
+            panels = -(-w[0] // columns)
+            image = draw(rng, dtype, (x[0], *x[2:], x[1]), -2, 2)
+            weight = draw(rng, dtype, (panels, *w[2:], w[1], columns), -2, 2)
+            yield Sample((image, weight), {"outputs": w[0], **window})
+
+
+def _conv_last(x: Any, w: Any, *, outputs: int, **window: Any) -> Any:
+    filters = w.movedim((-1, -2), (1, 2)).flatten(0, 1)[:outputs]
+    return _conv(x.movedim(-1, 1), filters, **window).movedim(1, -1)
+
+
 record("conv", conv_samples, _conv, FLOATS, tolerance=64.0)
+record(
+    "conv_last", conv_last_samples, _conv_last, FLOATS, tolerance=64.0,
+    gradient="made where nothing is differentiated", numeric="the same",
+)
 record("conv_input_grad", conv_input_grad_samples, _conv_input_grad, FLOATS, tolerance=64.0)
 record("conv_weight_grad", conv_weight_grad_samples, _conv_weight_grad, FLOATS, tolerance=64.0)
 

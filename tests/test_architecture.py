@@ -66,6 +66,7 @@ LATE_IMPORTS = {
     ("graphc/backends/llvm/stream.py", "graphc"),
     ("graphc/engine/built.py", "graphc"),
     ("graphc/engine/pipeline.py", "graphc"),
+    ("graphc/engine/version/frozen.py", "graphc"),
 }
 # What `import graphc` must not load.
 HEAVY = ("networkx", "llvmlite", "tqdm", "cupy", "cuda", "matplotlib", "torch")

@@ -58,7 +58,7 @@ def test_suite(repository: Path, tmp_path: Path) -> None:
     text = run(repository, *command, "--rounds", "2")
     for row in ("mlp b1 inference | 1 |", "mlp training | 1 |", "softmax 4096x1024 | 1 |"):
         assert row in text
-    assert "failed" not in text and "differs" not in text and "(2 rounds" in text
+    assert "| failed" not in text and "(differs)" not in text and "(2 rounds" in text
     assert len(rows.read_text().splitlines()) == 4  # limits, and three rows
     assert (tmp_path / "benchmarks.svg").exists()
     assert (tmp_path / "benchmarks.md").read_text() in text

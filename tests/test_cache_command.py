@@ -13,6 +13,7 @@ import graphc as torch
 from graphc import backends, config
 from graphc.__main__ import main
 from graphc.backends.host.store import Store, make_room, stored
+from graphc.backends.llvm.kept import MAGIC
 
 BACKEND: Any = backends.get("llvm")
 
@@ -47,7 +48,7 @@ def test_list_explain_clear(folder: Path, capsys: pytest.CaptureFixture[str]) ->
     text = said(capsys, "explain")
     assert "1 inputs, 1 outputs" in text and "these sources compile" in text
     (program,) = folder.glob("*.program")
-    store = Store(folder, b"graphc program 1\n", ".program")
+    store = Store(folder, MAGIC, ".program")
     body = store.read(bytes.fromhex(program.stem))
     assert body is not None
     end = 8 + int.from_bytes(body[:8], "little")

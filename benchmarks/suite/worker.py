@@ -1,7 +1,8 @@
 """One engine with one workload in a process of its own, which is asked over pipes.
 
     worker = Worker("graphc", "softmax 4096x1024", 1, cache=folder, files=folder, limit=60)
-    worker.ask("first")               {"seconds": of the call, "values": a few of its numbers}
+    worker.ask("first")               {"seconds": of the call, "values": a few of its numbers;
+                                      for a training step, the loss of a later one}
     worker.ask("sample", seconds=0.2) {"seconds": [of one call, ...]}
     worker.ask("memory")              {"bytes": peak}
 """
@@ -17,8 +18,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
+STEPS = 4  # of training, before its loss is compared: what gradients and updates did is in it
 _SHORTEST = 50e-6  # seconds of a sample: shorter calls are made several at a time
 _CACHES = ("GRAPHC_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "BENCHMARK_CACHE")
 _THREADS = ("GRAPHC_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -74,6 +78,13 @@ class Worker:
         self._errors.close()
 
 
+def few_of(found: np.ndarray) -> list[float]:
+    """Some of the numbers, and two sums that each of them is in (most may be zeros)."""
+    signs = np.cos(np.arange(found.size))
+    sums = [float(np.abs(found).mean()), float((found * signs).mean())] if found.size else []
+    return [*found[:: max(1, found.size // 64)][:64].tolist(), *sums]
+
+
 def serve(engine: str, name: str, threads: int, files: Path) -> None:
     """Answers questions; whatever an engine prints goes to standard error."""
     answers = os.fdopen(os.dup(1), "w")
@@ -92,9 +103,10 @@ def serve(engine: str, name: str, threads: int, files: Path) -> None:
             begin = time.perf_counter()
             result = call(0)
             seconds = time.perf_counter() - begin
+            for step in range(1, STEPS if row.family == "training" else 1):
+                result = call(step)
             found = values(result)
-            few = found[:: max(1, found.size // 64)][:64].tolist()
-            answer: dict[str, Any] = {"seconds": seconds, "values": few}
+            answer: dict[str, Any] = {"seconds": seconds, "values": few_of(found)}
         elif question == "sample":
             spent = []
             together = 1

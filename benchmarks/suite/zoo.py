@@ -95,9 +95,13 @@ def mobilenet_v2(s: SimpleNamespace) -> Any:
         for at in range(count):
             layers.append(Inverted(inputs, outputs, stride if at == 0 else 1, expand))
             inputs = outputs
-    return nn.Sequential(
+    net = nn.Sequential(
         *layers, unit(320, 1280), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(1280, 1000)
     )
+    for module in net.modules():  # with the default, nothing of the image would reach the end
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out")
+    return net
 
 
 def decoder_step(s: SimpleNamespace, width: int, heads: int, layers: int, vocabulary: int) -> Any:

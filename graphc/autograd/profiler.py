@@ -12,8 +12,15 @@ from ..profiler.events import EventList
 class profile(profiler.profile):  # torch spells this class in lower case
     """A context that records; `table()` and `key_averages()` show."""
 
-    def __init__(self, enabled: bool = True, **options: Any) -> None:
-        super().__init__()
+    def __init__(
+        self, enabled: bool = True, *, record_shapes: bool = False, profile_memory: bool = False,
+        with_stack: bool = False, with_flops: bool = False, with_modules: bool = False,
+        **options: Any,
+    ) -> None:
+        super().__init__(
+            record_shapes=record_shapes, profile_memory=profile_memory, with_stack=with_stack,
+            with_flops=with_flops, with_modules=with_modules,
+        )
         self.enabled = enabled
 
     def start(self) -> None:

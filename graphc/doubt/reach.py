@@ -28,7 +28,7 @@ from ..engine.version.recipes import attributes, set_attribute
 from ..frontend import placement
 from ..frontend.nodes import Node
 from ..frontend.random_state import Generator
-from ..frontend.storage import Storage
+from ..frontend.storage import Shared, Storage
 from ..frontend.tensor import Tensor
 from ..ir.memory import DeviceArray, copied, write
 
@@ -262,6 +262,7 @@ def _save_storage(value: Storage) -> Any:
 
 def _restore_storage(value: Storage, saved: Any) -> None:
     values, value.version, value.exposed = saved
+    Shared.rewound += 1
     if values is not None:
         write(value.flat(), values)
 

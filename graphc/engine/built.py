@@ -126,10 +126,12 @@ class Engine:
     def call(
         self, arrays: Sequence[np.ndarray], dims: Mapping[str, int],
         parts: Iterable[int] = (), memory: Callable[[int], np.ndarray] | None = None,
+        into: Mapping[int, np.ndarray] | None = None,
     ) -> tuple[list[Any], list[np.ndarray]]:
         """The native call: the inputs as the code has got them, and an array per output. `parts`:
         inputs that lie in another's memory, and are read as they were before any write. `memory`:
-        of an input which is written to, where that is another than what is read."""
+        of an input which is written to, where that is another than what is read. `into`: what some
+        outputs are written to, which then need no new memory."""
         inputs: list[Any] = [a if a.flags.c_contiguous else contiguous(a) for a in arrays]
         runner = self._runner(len(inputs))
         known: Mapping[int, np.ndarray] = {}
@@ -142,7 +144,9 @@ class Engine:
         scattered: list[tuple[np.ndarray, np.ndarray]] = []
         for i, (target, type_, dtype) in enumerate(self._outputs):
             if target < 0:
-                if runner is None or self._fixed is None:
+                if into and i in into:
+                    made = into[i]
+                elif runner is None or self._fixed is None:
                     made = self.allocate(concrete_shape(type_, dims), dtype)
                 else:
                     shape, small = self._fixed[i]

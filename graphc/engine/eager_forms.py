@@ -41,9 +41,14 @@ def form_of(op: Op, types: Types, attrs: Attrs) -> Form | None:
 
 def is_large(op: Op, types: Types, attrs: Attrs) -> bool:
     """Whether there is much to do: many numbers, or products of a convolution."""
-    if any(_elements(t) >= LARGE for t in types):
+    if any(is_many(t) for t in types):
         return True
     return op.name in _CONVOLUTIONS and _products(op, types, attrs) >= _PRODUCTS_OF_ONE * LARGE
+
+
+def is_many(type_: TensorType) -> bool:
+    """Whether it has so many numbers that a call of compiled code is nothing beside them."""
+    return elements(type_) >= LARGE
 
 
 _PRODUCTS_OF_ONE = 64  # products that take as long as a number of what is elementwise
@@ -53,14 +58,14 @@ _CONVOLUTIONS = frozenset({"conv", "conv_input_grad"})
 def _products(op: Op, types: Types, attrs: Attrs) -> int:
     """About how many a convolution makes: each weight meets each place of an image that the window
     stops at, or each of the image's gradient."""
-    image, steps = _elements(types[0]), 1
+    image, steps = elements(types[0]), 1
     if op.name == "conv":
         steps = math.prod(attrs["stride"])
     channels: Any = types[0].shape[1]
-    return image // max(channels, 1) // steps * _elements(types[1])
+    return image // max(channels, 1) // steps * elements(types[1])
 
 
-def _elements(type_: TensorType) -> int:
+def elements(type_: TensorType) -> int:
     return math.prod(type_.shape)  # type: ignore[arg-type]
 
 
@@ -87,8 +92,8 @@ def _flat(types: Types, attrs: Attrs, numbers: bool = False) -> Form | None:
         return None
     shape = max((t.shape for t in types), key=len)
     if any(t.shape not in (shape, ()) for t in types):
-        return _spread(types, attrs)
-    line = _dims(n=_elements(TensorType(types[0].dtype, shape)))
+        return spread(types, attrs)
+    line = _dims(n=elements(TensorType(types[0].dtype, shape)))
     return Form(tuple([line if t.shape else () for t in types]), attrs)
 
 
@@ -100,7 +105,7 @@ def _cast(types: Types, attrs: Attrs) -> Form | None:
         or (types[0].dtype.is_float and to.is_integer)
     ):
         return None
-    return Form((_dims(n=_elements(types[0])),), attrs)
+    return Form((_dims(n=elements(types[0])),), attrs)
 
 
 def _exact(types: Types, attrs: Attrs) -> Form | None:
@@ -118,7 +123,7 @@ def _clamp(types: Types, attrs: Attrs) -> Form | None:
 _MOST_DIMS = 4
 
 
-def _spread(types: Types, attrs: Attrs) -> Form | None:
+def spread(types: Types, attrs: Attrs) -> Form | None:
     """Of different shapes: neighbouring dims along which each is whole, or repeated, are one."""
     rank = max(len(t.shape) for t in types)
     wide: list[Any] = [(1,) * (rank - len(t.shape)) + tuple(t.shape) for t in types]

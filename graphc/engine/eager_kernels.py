@@ -43,7 +43,7 @@ def _dims(form: Form) -> dict[str, int]:
     return {name: size for shape in shapes for name, size in shape if name and size > 1}
 
 
-class _Sized:
+class Sized:
     """An Engine for all sizes, and the sizes of one signature."""
 
     def __init__(self, engine: Any, form: Form) -> None:
@@ -56,7 +56,7 @@ class _Sized:
         return found
 
 
-class Operator(_Sized):
+class Operator(Sized):
     """An operator on inputs of known types."""
 
     def __init__(self, engine: Any, form: Form, results: Types) -> None:
@@ -70,7 +70,7 @@ class Operator(_Sized):
         form = form_of(op, types, attrs)
         if form is None:
             return None
-        engine = _code(_key(op, form, types), form, lambda: _forward(op, form, types))
+        engine = code_for(_key(op, form, types), form, lambda: _forward(op, form, types))
         return None if engine is None else cls(engine, form, results)
 
     def call(self, arrays: Sequence[np.ndarray]) -> Any:
@@ -93,18 +93,18 @@ def rule(
     found: list[Any] = []
 
     def make() -> Graph:
-        env, sized, sized_attrs = _sized(form, types)
-        found.append(vjp_program(op, sized, sized_attrs, needs, given, env))
+        env, inputs, sized_attrs = sized(form, types)
+        found.append(vjp_program(op, inputs, sized_attrs, needs, given, env))
         graph: Graph = found[0].graph
         return graph
 
-    engine = _code((*_key(op, form, types), needs, given), form, make)
+    engine = code_for((*_key(op, form, types), needs, given), form, make)
     if engine is None:
         return None
     if not found:
         make()
     program = found[0]
-    code = _Sized(engine, form)
+    code = Sized(engine, form)
     result_shapes = [_sizes(shape) for shape in _result_shapes(op, form, types)]
     input_shapes = [_sizes(shape) for shape in form.inputs]
     wanted: list[Any] = [types[i].shape for i in program.results]
@@ -134,16 +134,20 @@ def _key(op: Op, form: Form, types: Types) -> tuple[Any, ...]:
     if form.image is not None:
         attrs = {name: value for name, value in attrs.items() if name != "input_shape"}
         shapes = (form.image, *shapes[1:])
-    pattern = tuple([
+    return op.name, pattern_of(shapes), tuple([t.dtype for t in types]), attrs_key(attrs)
+
+
+def pattern_of(shapes: Sequence[Shape]) -> Any:
+    """Shapes without the sizes that the code leaves open."""
+    return tuple([
         tuple([name if name and size > 1 else size for name, size in shape]) for shape in shapes
     ])
-    return op.name, pattern, tuple([t.dtype for t in types]), attrs_key(attrs)
 
 
 _HINT = 7  # and odd numbers behind it: examples of sizes, of which nothing is assumed
 
 
-def _sized(form: Form, types: Types) -> tuple[DimEnv, tuple[TensorType, ...], Attrs]:
+def sized(form: Form, types: Types) -> tuple[DimEnv, tuple[TensorType, ...], Attrs]:
     """The inputs' types and the attributes with the open sizes as named dims."""
     env = DimEnv()
     known: dict[str, Size] = {}
@@ -169,9 +173,9 @@ def _sized(form: Form, types: Types) -> tuple[DimEnv, tuple[TensorType, ...], At
 
 
 def _forward(op: Op, form: Form, types: Types) -> Graph:
-    env, sized, attrs = _sized(form, types)
+    env, inputs, attrs = sized(form, types)
     builder = Builder(env)
-    node = builder.emit(op, *[builder.input(t) for t in sized], **attrs)
+    node = builder.emit(op, *[builder.input(t) for t in inputs], **attrs)
     single = isinstance(node.type, TensorType)
     return builder.build((node,) if single else builder.results(node), op.name)
 
@@ -186,7 +190,7 @@ def _result_shapes(op: Op, form: Form, types: Types) -> list[Shape]:
     return [tuple([("", size) for size in t.shape]) for t in results]  # type: ignore[misc]
 
 
-def _code(key: Any, form: Form, make: Callable[[], Graph]) -> Any:
+def code_for(key: Any, form: Form, make: Callable[[], Graph]) -> Any:
     """The Engine of a graph; None where there is none that serves such sizes."""
     found = _codes.get(key, _codes)
     if found is _codes:

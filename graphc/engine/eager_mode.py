@@ -15,12 +15,13 @@ import numpy as np
 
 from .. import config
 from ..backends import numpy as host
+from ..frontend.values import Link
 from ..ir.dim import DimEnv
 from ..ir.dtypes import from_numpy
 from ..ir.op import Attrs, Op
 from ..ir.types import TensorType
 from . import eager_rows
-from .eager_forms import FORMS, Types, is_large
+from .eager_forms import FORMS, Types, is_large, is_many
 from .eager_layouts import in_row_major
 
 # whose gradients are more than one pass of NumPy's over the numbers
@@ -34,6 +35,11 @@ _RULES = frozenset(
 def _kernels() -> Any:
     """The compiler's side, imported when it is first asked for."""
     return importlib.import_module(".eager_kernels", __package__)
+
+
+@functools.cache
+def _chains() -> Any:
+    return importlib.import_module(".eager_chains", __package__)
 
 
 def _wanted(op: Op, types: Types, attrs: Attrs) -> bool:
@@ -95,3 +101,10 @@ def rule(
     if op.name not in _RULES or not _wanted(op, types, attrs):
         return None
     return _kernels().rule(op, types, attrs, needs, given)
+
+
+def chain(types: Types, constants: Sequence[np.ndarray], links: Sequence[Link]) -> Any:
+    """See Eager.chain."""
+    if not is_many(links[-1].result):
+        return None
+    return _chains().chain(types, constants, links)

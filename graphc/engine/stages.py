@@ -39,6 +39,7 @@ from graphc.ir.passes.fuse import fuse
 from graphc.ir.passes.layout import layout
 from graphc.ir.passes.lower import lower
 from graphc.ir.passes.lower.attention import whole_template
+from graphc.ir.passes.lower.contraction import whole_convolution
 from graphc.ir.passes.pack import pack
 from graphc.ir.passes.partition import Split, split
 from graphc.ir.passes.plan import plan
@@ -196,7 +197,7 @@ def _kept(backend: Backend) -> Callable[[Node], bool]:
     claimed = _claimed(backend)
 
     def kept(node: Node) -> bool:
-        template = whole_template(node)
+        template = whole_template(node) or whole_convolution(node)
         return claimed(node) or (template is not None and backend.renders(template))
 
     return kept

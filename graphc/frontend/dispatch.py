@@ -46,17 +46,20 @@ from .placement import TWO_DEVICES, beside, place_at
 from .storage import LOOSE, readers
 from .tensor import Tensor, current, from_array
 from .transfer import moved
-from .values import Eager, Prepare, PrepareRule, Runner
+from .values import Eager, Prepare, PrepareChain, PrepareRule, Runner
 from .write_nodes import CopyBackwards, CopySlices
 
 
 def set_runner(
-    run: Runner, prepare: Prepare | None = None, rule: PrepareRule | None = None
+    run: Runner, prepare: Prepare | None = None, rule: PrepareRule | None = None,
+    chain: PrepareChain | None = None,
 ) -> None:
     """Inject the backend that runs one operator: run(op, arrays, attrs) -> array or tuple;
     prepare(op, types, attrs, result types): the same as a function of arrays of these types;
-    rule(op, types, attrs, needs, given): a gradient rule whole, or None."""
+    rule(op, types, attrs, needs, given): a gradient rule whole, or None;
+    chain(types, constants, links): several operators as one function, or None."""
     Eager.run = staticmethod(run)
+    Eager.chain = None if chain is None else staticmethod(chain)
     Eager.rule = None if rule is None else staticmethod(rule)
     Eager.prepare = None if prepare is None else staticmethod(prepare)
 

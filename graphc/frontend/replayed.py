@@ -6,7 +6,8 @@
 Which operators a function applies follows from the types of its tensors and from its other
 arguments, if it looks at no tensor's value, writes to none, and reads no state: such a one may be
 decorated. Its first call with arguments of a kind is watched; later ones parse, promote, infer and
-check nothing: they apply the same operators, whose signatures are known, too.
+check nothing: they apply the same operators, whose signatures are known, too; on many numbers, and
+without history, as one loop, if they go element by element (`Eager.chain`).
 """
 
 from __future__ import annotations
@@ -15,18 +16,19 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from graphc.ir.dtypes import DType
+from graphc.ir.dtypes import DType, from_numpy
 from graphc.ir.op import Attrs, Op
+from graphc.ir.types import TensorType
 
 from . import views
 from .context import local
-from .eager import Signature, apply_known
+from .eager import Signature, _wrap, apply_known
 from .history import requires_grad
 from .nodes import OpNode, class_of
 from .promote import Defaults
 from .storage import Storage
 from .tensor import Parameter, Tensor
-from .values import Eager
+from .values import Eager, Link
 
 F = TypeVar("F", bound=Callable[..., Any])
 View = Callable[[Any, Attrs], Any]  # of an array; None: it cannot be one
@@ -52,7 +54,7 @@ class Step:
 class Replay:
     """What a call came to: `steps` on the tensors among its arguments, and its results."""
 
-    __slots__ = ("alone", "arrays", "make", "owned", "results", "steps")
+    __slots__ = ("alone", "arrays", "make", "owned", "results", "steps", "whole")
 
     def __init__(
         self, steps: list[Step], results: list[int], make: Callable[..., Any] | None,
@@ -61,6 +63,7 @@ class Replay:
         """`make`: of the results, where there are several; `owned`: they are nobody's views;
         `recorded`: a gradient may come of it."""
         self.steps, self.results, self.make, self.owned = steps, results, make, owned
+        self.whole: Any = None  # all of the steps as a function of arrays
         # without history, what is between the tensors that are given and the results is arrays
         self.arrays = None if recorded else Arrays.of(steps, results, tensors, owned)
         first = steps[0] if len(steps) == 1 else None
@@ -72,6 +75,10 @@ class Replay:
 
     def run(self, tensors: list[Tensor]) -> Any:
         """The same on other tensors."""
+        if self.whole is not None:
+            array = self.whole([t._array for t in tensors])
+            if array is not None:
+                return _wrap(array)
         if self.arrays is not None:
             found = self.arrays.run(tensors)
             return found[0] if self.make is None else self.make(found)
@@ -255,7 +262,36 @@ class Watch:
         if views and not owned and any(part._base is None for part in parts):
             return None
         recorded = self.grad and any(requires_grad(t) for t in self.values)
-        return Replay(self.steps, numbers, make, owned, tensors, recorded)
+        replay = Replay(self.steps, numbers, make, owned, tensors, recorded)
+        if make is None and not views and not recorded:
+            replay.whole = _whole(self.steps, numbers, self.values[:tensors], self.values)
+        return replay
+
+
+def _whole(
+    steps: list[Step], results: list[int], tensors: list[Tensor], values: list[Tensor]
+) -> Any:
+    """The steps as one function of the tensors' arrays; None: they are better done one by one."""
+    if Eager.chain is None or len(steps) < 2 or results != [len(values) - 1] or any(
+        len(step.signature.results) != 1 for step in steps
+    ):
+        return None
+    constants: list[Tensor] = []
+    for step in steps:
+        constants += [s for s in step.sources if type(s) is not int]
+    here, between = len(tensors), len(constants)
+    links, used = [], here
+    for step in steps:
+        sources = []
+        for s in step.sources:
+            if type(s) is not int:
+                sources.append(used)
+                used += 1
+            else:
+                sources.append(s if s < here else s + between)
+        links.append(Link(step.op, step.attrs, tuple(sources), step.signature.results[0]))
+    types = [TensorType(from_numpy(t._array.dtype), t._array.shape) for t in tensors]
+    return Eager.chain(types, [c._array for c in constants], links)
 
 
 def _key(function: Any, args: tuple[Any, ...], kwargs: Any, tensors: list[Tensor]) -> Any:

@@ -53,6 +53,8 @@ class Scoped(OneGraph):
     def __init__(self) -> None:
         self.names = Names()
         self.module = ""
+        # by whom an optimizer reads its state while a recording updates parameters
+        self.states: Any = None
         self.in_optimizer = False
         self.argument_names: list[str] = []
         self._taken: dict[str, int] = {}  # names of graph inputs

@@ -18,7 +18,7 @@ from . import shared_segment, state_version
 from .history import requires_grad
 from .placement import place_at
 from .shared_segment import AVAILABLE, SharedMemory, attach, reserve
-from .storage import Storage, address
+from .storage import Shared, Storage, address
 from .tensor import Parameter, Tensor, held
 
 _SETTLE = 0.001  # seconds in which an operation that makes a view is over
@@ -88,6 +88,7 @@ def share(storages: Iterable[Storage], owners: list[Tensor] | None = None) -> No
                 _move(each, found)
         for root, array, (segment, start) in zip(roots, old, places, strict=True):
             root.segment = segment
+            Shared.changes += 1
             if array.nbytes:
                 segment.storages[start, array.nbytes] = root
         state_version.bump()
@@ -170,6 +171,7 @@ def _move_storage(storage: Storage, moves: _Moves) -> None:
     storage.array = moved
     if storage.root is storage:
         storage.segment = found[0]
+        Shared.changes += 1
 
 
 def is_shared(self: Tensor) -> bool:

@@ -54,8 +54,13 @@ class Storage:
 
     def sibling(self) -> Storage:
         """The same memory with a version counter of its own."""
-        found = Storage(self.array, self.root)
+        root = self.root
+        found = Storage(self.array, root)
         found.inference = self.inference
+        made, living = _siblings.get(root, (0, ()))
+        living = (*[each for each in living if each() is not None], weakref.ref(found))
+        _siblings[root] = made + 1, living
+        Shared.changes += 1
         return found
 
     def before_write(self, tracked: bool = True) -> None:
@@ -72,6 +77,13 @@ class Storage:
                 concerned = True
             if not concerned:
                 root.asked = number
+
+    def expose(self) -> None:
+        """NumPy's code gets an array on the memory."""
+        root = self.root
+        if not root.exposed:
+            root.exposed = True
+            Shared.changes += 1
 
     def flat(self, dtype: np.dtype | None = None) -> np.ndarray:
         """The memory's elements from the lowest to the highest address, 1-d, sharing it.
@@ -114,6 +126,28 @@ class Storage:
 def _on_device(place: str, array: np.ndarray) -> Storage:
     """A storage of these elements on a device (what pickle calls)."""
     return Storage(Placing.find(place).put(array))
+
+
+class Shared:
+    """Changes in this process to who may write to what, and in which count that shows: siblings
+    that were made, memory that was shown to NumPy or to other processes. `rewound`: how often
+    counts were set back."""
+
+    changes = 0
+    rewound = 0
+
+
+# of a root: how many siblings it has had, and those there may be
+_siblings: weakref.WeakKeyDictionary[Storage, tuple[int, tuple[weakref.ref[Storage], ...]]] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def siblings(root: Storage) -> tuple[int, list[Storage]]:
+    """How many siblings a root has had, and those that live: each counts its own writes."""
+    made, living = _siblings.get(root, (0, ()))
+    found = [reference() for reference in living]
+    return made, [each for each in found if each is not None]
 
 
 # compiled backwards that have not run, by id: they may read memory as it is now, and are told

@@ -76,7 +76,6 @@ class Trace(OneDevice, Scoped):
         self.site: Any = None  # the call that the user's rewritten code makes
         self.existed: Callable[[Any], Any] | None = None  # told of a captured leaf's hooks
         self.hashed: Callable[[Tensor], None] | None = None  # told of a tensor that is hashed
-        self.states: Any = None  # by whom a recording optimizer reads its state
         self.announce: Callable[[str, str], None] | None = None  # of new operators, with a dtype
         self.deferred: list[Callable[[], None]] = []  # done at the end of each call, not traced
         self.late = Late(self)  # the steps of schedules among these

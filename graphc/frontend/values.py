@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,24 @@ PrepareRule = Callable[
 ]
 
 
+class Link(NamedTuple):
+    """An operator of a chain; `sources` are numbers of the chain's inputs, its constants, and
+    earlier links' results."""
+
+    op: Op
+    attrs: Attrs
+    sources: tuple[int, ...]
+    result: TensorType
+
+
+# (types of the inputs, constants without dims, links) -> the last link's result, as a function of
+# row-major arrays (None of others); None: one operator after the other is as good
+PrepareChain = Callable[
+    [Sequence[TensorType], Sequence[np.ndarray], Sequence[Link]],
+    Callable[[Sequence[np.ndarray]], Any] | None,
+]
+
+
 class _Unset:
     """Stands for the runner until graphc/__init__.py injects one."""
 
@@ -40,6 +58,7 @@ class Eager:
     # as while somebody watches operators
     prepare: Prepare | None = None
     rule: PrepareRule | None = None
+    chain: PrepareChain | None = None
     # the same for arrays that may lie on other devices; None: there is no other device
     elsewhere: Runner | None = None
     # of a state and a count: what fills memory, `(state, f32 memory, width, low) -> state` behind

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from graphc.engine.limit import Limit, limit_of
+from graphc.engine.limit import FORMER, Limit, limit_of
+from graphc.engine.version.gradients_left import overwriting, size_of
 from graphc.frontend.errors import MemoryLimitError
 from graphc.inspect.memory import Fullest, bytes_of, fullest, memory_of_program
 from graphc.inspect.report import short_path
@@ -100,6 +101,10 @@ def footprint_of(version: Specialisation) -> Footprint:
     built = engine.built
     machine, threads = built.backend.machine, built.config.threads
     if plan is None:
+        spared = size_of(overwriting(version, dims))  # written where the former lie
+        limit = limit._replace(held=tuple(
+            (what, size - spared * (what == FORMER)) for what, size in limit.held
+        ))
         return footprint_of_program(built.program, machine, dims, threads, limit)
     whole = plan.parts.whole()
     split = plan.split

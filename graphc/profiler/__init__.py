@@ -12,14 +12,18 @@ import json
 import os
 import socket
 import time
+import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from ..cuda.available import is_available
-from .events import Event, EventList, Recorder
-from .events import record_function as record_function
+from . import chrome
+from .events import DeviceType as DeviceType
+from .events import Event, EventList
+from .recorder import Recorder, Wanted
+from .recorder import record_function as record_function
 
 
 class ProfilerActivity(enum.Enum):
@@ -51,12 +55,26 @@ def schedule(
     *, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0,
     skip_first_wait: int = 0,
 ) -> Callable[[int], ProfilerAction]:
-    """Cycles of `wait` steps without recording, `warmup` and `active` ones; 0 repeats for ever."""
+    """Cycles of `wait` steps without recording, `warmup` and `active` ones; 0 repeats for ever.
+    With `skip_first_wait` the first cycle does not wait."""
+    if wait < 0 or warmup < 0 or active <= 0 or repeat < 0 or skip_first < 0:
+        raise AssertionError(
+            f"Invalid profiler schedule arguments. Got wait={wait} (need >= 0), warmup={warmup} "
+            f"(need >= 0), active={active} (need > 0), repeat={repeat} (need >= 0), "
+            f"skip_first={skip_first} (need >= 0)."
+        )
+    if warmup == 0:
+        warnings.warn(
+            "Profiler won't be using warmup, this can skew profiler results", stacklevel=2
+        )
 
     def action(step: int) -> ProfilerAction:
+        if step < 0:
+            raise AssertionError(f"Step must be non-negative. Got {step}.")
         if step < skip_first:
             return ProfilerAction.NONE
-        cycle, place = divmod(step - skip_first, wait + warmup + active)
+        at = step - skip_first + (wait if skip_first_wait else 0)
+        cycle, place = divmod(at, wait + warmup + active)
         if repeat and cycle >= repeat:
             return ProfilerAction.NONE
         if place < wait:
@@ -72,19 +90,24 @@ def schedule(
 def tensorboard_trace_handler(
     dir_name: str, worker_name: str | None = None, use_gzip: bool = False
 ) -> Callable[[profile], None]:
-    """An `on_trace_ready` that writes a trace file into a folder."""
+    """An `on_trace_ready` that writes a trace file into a folder, which TensorBoard reads."""
 
     def handle(profiler: profile) -> None:
         os.makedirs(dir_name, exist_ok=True)
         worker = worker_name or f"{socket.gethostname()}_{os.getpid()}"
-        name = f"{worker}.{time.time_ns()}.pt.trace.json"
+        name = f"{worker}.{time.time_ns()}.pt.trace.json" + ".gz" * use_gzip
         profiler.export_chrome_trace(str(Path(dir_name, name)))
 
     return handle
 
 
 class profile:  # torch spells this class in lower case
-    """A context that records; `key_averages().table()` shows, `step()` marks a schedule's steps."""
+    """A context that records; `key_averages().table()` shows, `step()` marks a schedule's steps.
+
+    record_shapes: of operators' tensors. profile_memory: bytes of the results that eager operators
+    make; what is freed is not counted. with_stack: the user's lines. FLOP are those of compiled
+    kernels, and are always counted.
+    """
 
     def __init__(
         self, *, activities: Iterable[Any] | None = None,
@@ -101,9 +124,19 @@ class profile:  # torch spells this class in lower case
         self.step_num = 0
         wanted = supported_activities() if activities is None else set(activities)
         self._recorder = Recorder(
-            is_available() and (ProfilerActivity.CUDA in wanted or bool(use_cuda))
+            is_available() and (ProfilerActivity.CUDA in wanted or bool(use_cuda)),
+            Wanted(record_shapes, with_stack, profile_memory),
         )
         self._scheduled = schedule is not None
+        self._step: record_function | None = None  # the block of this step
+        self._all_cycles, self._before = acc_events, list[Event]()
+        self._metadata: dict[str, Any] = {
+            name: 1 for name, asked in (
+                ("record_shapes", record_shapes), ("profile_memory", profile_memory),
+                ("with_stack", with_stack), ("with_flops", with_flops),
+                ("with_modules", with_modules),
+            ) if asked
+        }
 
     def __enter__(self) -> profile:
         self.start()
@@ -122,6 +155,7 @@ class profile:  # torch spells this class in lower case
     def stop(self) -> None:
         """End; what was recorded goes to `on_trace_ready`."""
         running = self._recorder.running
+        self._end_step()
         self._recorder.stop()
         if running and self.on_trace_ready is not None:
             self.on_trace_ready(self)
@@ -129,6 +163,7 @@ class profile:  # torch spells this class in lower case
     def step(self) -> None:
         """The next step of the schedule."""
         before = self.schedule(self.step_num)
+        self._end_step()
         self.step_num += 1
         self._follow(before, self.schedule(self.step_num))
 
@@ -136,53 +171,66 @@ class profile:  # torch spells this class in lower case
         if before is ProfilerAction.RECORD_AND_SAVE:
             self.stop()
         if now in (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE):
+            if self._all_cycles and not self._recorder.running:
+                self._before += self._recorder.events
             self._recorder.start()
+            if self._scheduled:
+                self._step = record_function(f"ProfilerStep#{self.step_num}").__enter__()
         else:
             self._recorder.stop()
 
+    def _end_step(self) -> None:
+        if self._step is not None:
+            self._step.__exit__(None, None, None)
+            self._step = None
+
+    def toggle_collection_dynamic(self, enable: bool, activities: Iterable[Any]) -> None:
+        """Leave out what comes now, or go on with it, of all activities."""
+        if not enable:
+            self._end_step()
+            self._recorder.pause()
+        elif self.schedule(self.step_num) is not ProfilerAction.NONE:
+            self._recorder.go_on()
+
     def events(self) -> EventList:
         """Every recorded event, in order of its beginning."""
-        return EventList(sorted(self._recorder.events, key=lambda event: event.start))
+        return EventList(
+            sorted([*self._before, *self._recorder.events], key=lambda event: event.start),
+            self._recorder.wanted.memory,
+        )
 
     def key_averages(
         self, group_by_input_shape: bool = False, group_by_stack_n: int = 0,
         group_by_overload_name: bool = False,
     ) -> EventList:
-        """One entry per name."""
-        return self.events().key_averages()
+        """One entry per name; also by the shapes that were recorded, and by so many frames."""
+        return self.events().key_averages(group_by_input_shape, group_by_stack_n)
 
     def export_chrome_trace(self, path: str) -> None:
-        """Write the events as chrome://tracing reads them (JSON, times in microseconds)."""
-        rows = [
-            {"ph": "X", "name": event.key, "cat": "kernel" if event.device_total else "cpu_op",
-             "pid": os.getpid(), "tid": 1 if event.device_total else 0, "ts": event.start * 1e6,
-             "dur": (event.total or event.device_total) * 1e6, **_arguments(event)}
-            for event in self.events()
-        ]
-        Path(path).write_text(json.dumps({"traceEvents": rows}))
+        """Write the events as chrome://tracing reads them (JSON, times in microseconds);
+        compressed where the path ends in .gz."""
+        chrome.write(str(path), self.events(), self._metadata)
 
     def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
-        """Write name and self time in microseconds, one line each: no stacks are kept."""
-        lines = [f"{event.key} {round(event.self_total * 1e6)}" for event in self.key_averages()]
-        Path(path).write_text("\n".join(lines) + "\n")
+        """Write the recorded stacks and their microseconds, as flame graphs are made of.
+
+        Raises ValueError for another metric than "self_cpu_time_total", "self_cuda_time_total"."""
+        self.events().export_stacks(path, metric)
 
     def add_metadata(self, key: str, value: str) -> None:
-        """Noted nowhere."""
+        """Text that the trace has."""
+        self._metadata[key] = value
 
-    add_metadata_json = add_metadata
+    def add_metadata_json(self, key: str, value: str) -> None:
+        """JSON that the trace has."""
+        self._metadata[key] = json.loads(value)
 
-
-def _arguments(event: Event) -> dict[str, dict[str, Any]]:
-    """What a trace says of a kernel besides its time."""
-    work = event.work
-    if work is None:
-        return {}
-    return {"args": {"bytes": work.bytes, "flops": work.flops, "of": work.what}}
+    preset_metadata_json = add_metadata_json
 
 
 __all__ = [
-    "Event", "ProfilerAction", "ProfilerActivity", "profile", "record_function", "schedule",
-    "supported_activities", "tensorboard_trace_handler",
+    "DeviceType", "Event", "ProfilerAction", "ProfilerActivity", "profile", "record_function",
+    "schedule", "supported_activities", "tensorboard_trace_handler",
 ]
 
 

@@ -1,25 +1,43 @@
-"""Recording of named blocks and eager operators, and the table of their times."""
+"""What was recorded, and the table of it."""
 
 from __future__ import annotations
 
-import functools
-import threading
-import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, ClassVar
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-from ..backends.host.watched import Steps
-from ..frontend.decorated import within
-from ..frontend.placement import wrap_runners
-from ..ir.kernel import Launch, Leaf
-from .kernels import TITLES, Kernels, Work, cost_of, said
+from .kernels import TITLES, Work, said
+
+METRICS = ("self_cpu_time_total", "self_cuda_time_total")  # that stacks are written with
 
 
-@dataclass
+class DeviceType(enum.Enum):
+    """Where an event ran."""
+
+    CPU = 0
+    CUDA = 1
+
+
+class Interval(NamedTuple):
+    """Microseconds."""
+
+    start: float
+    end: float
+
+    def elapsed_us(self) -> float:
+        """How long it is."""
+        return self.end - self.start
+
+
+@dataclass(eq=False)
 class Event:
-    """One run of an operator or block, or the sum of several. Times are seconds."""
+    """One run of an operator or block, or the sum of several. Times are seconds.
+
+    What was asked to be recorded: `input_shapes`, of an operator's tensors (their text in a sum);
+    `stack`, the user's frames as "file(line): function", the innermost first; `allocated`, the
+    bytes of the results that operators made.
+    """
 
     key: str
     start: float = 0.0
@@ -28,11 +46,29 @@ class Event:
     count: int = 1
     device_total: float = 0.0  # of a kernel on a GPU, which no block of the host includes
     work: Work | None = None  # that the kernel had to do
+    thread: int = 0
+    input_shapes: Any = field(default_factory=list)
+    stack: tuple[str, ...] = ()
+    allocated: int = 0
+    self_allocated: int = 0
+    is_user_annotation: bool = False
+    cpu_parent: Event | None = field(default=None, repr=False)
+    cpu_children: list[Event] = field(default_factory=list, repr=False)
 
     @property
     def name(self) -> str:
         """The name of the operator or block."""
         return self.key
+
+    @property
+    def device_type(self) -> DeviceType:
+        """A GPU's where it is a kernel that ran there."""
+        return DeviceType.CUDA if self.device_total else DeviceType.CPU
+
+    @property
+    def time_range(self) -> Interval:
+        """When it began and ended, in microseconds."""
+        return Interval(self.start * 1e6, (self.start + (self.total or self.device_total)) * 1e6)
 
     @property
     def cpu_time_total(self) -> float:
@@ -50,6 +86,21 @@ class Event:
         return self.cpu_time_total / self.count
 
     @property
+    def cpu_time_str(self) -> str:
+        """The time of one run, as text."""
+        return time_text(self.total / self.count)
+
+    @property
+    def cpu_time_total_str(self) -> str:
+        """The time as text."""
+        return time_text(self.total)
+
+    @property
+    def self_cpu_time_total_str(self) -> str:
+        """The time without what ran inside, as text."""
+        return time_text(self.self_total)
+
+    @property
     def device_time_total(self) -> float:
         """Microseconds on a GPU."""
         return self.device_total * 1e6
@@ -64,6 +115,23 @@ class Event:
     cuda_time = device_time
 
     @property
+    def cpu_memory_usage(self) -> int:
+        """Bytes of the results that were made."""
+        return self.allocated
+
+    @property
+    def self_cpu_memory_usage(self) -> int:
+        """Bytes of the results that were made, not by what ran inside."""
+        return self.self_allocated
+
+    @property
+    def device_memory_usage(self) -> int:
+        """0: a GPU's memory is counted as a whole (`torch.cuda.memory_stats()`)."""
+        return 0
+
+    self_device_memory_usage = device_memory_usage
+
+    @property
     def flops(self) -> int:
         """Floating-point operations of compiled kernels."""
         return self.work.flops if self.work is not None else 0
@@ -75,209 +143,149 @@ class Event:
 
 
 class EventList(list[Event]):
-    """Events, and their table."""
+    """Events, and their table. `memory`: whether their memory was recorded."""
 
-    def __init__(self, events: Iterable[Event] = ()) -> None:
+    def __init__(self, events: Iterable[Event] = (), memory: bool = False) -> None:
         super().__init__(events)
+        self.memory = memory
 
     @property
     def self_cpu_time_total(self) -> float:
         """Microseconds of all together."""
         return sum(event.self_cpu_time_total for event in self)
 
-    def key_averages(self, *args: Any, **options: Any) -> EventList:
-        """One entry per name."""
-        sums: dict[str, Event] = {}
+    def key_averages(
+        self, group_by_input_shape: bool = False, group_by_stack_n: int = 0,
+        group_by_overload_name: bool = False,
+    ) -> EventList:
+        """One entry per name; also by what the recorded shapes are, and by so many frames."""
+        sums: dict[tuple[str, ...], Event] = {}
         for event in self:
-            into = sums.setdefault(event.key, Event(event.key, event.start, count=0))
-            into.total += event.total
-            into.self_total += event.self_total
-            into.device_total += event.device_total
-            into.count += event.count
-            if event.work is not None:
-                into.work = event.work if into.work is None else into.work.and_(event.work)
-        return EventList(sums.values())
+            name = "ProfilerStep*" if event.key.startswith("ProfilerStep#") else event.key
+            shapes = str(event.input_shapes) if group_by_input_shape else ""
+            stack = event.stack[:group_by_stack_n]
+            into = sums.get((name, shapes, *stack))
+            if into is None:
+                into = sums[name, shapes, *stack] = Event(
+                    name, event.start, count=0, input_shapes=shapes, stack=stack,
+                    is_user_annotation=event.is_user_annotation,
+                )
+            _add(into, event)
+        return EventList(sums.values(), self.memory)
 
     def total_average(self) -> Event:
         """The sum of all."""
-        total = sum(event.self_total for event in self)
-        return Event(
-            "Total", total=total, self_total=total, count=sum(e.count for e in self),
-            device_total=sum(event.device_total for event in self),
-        )
+        total = Event("Total", count=0)
+        for event in self:
+            _add(total, event)
+        total.total, total.allocated = total.self_total, total.self_allocated
+        return total
+
+    def export_stacks(self, path: str, metric: str) -> None:
+        """Write a line for each event that has a stack: its frames, the outermost first, between
+        semicolons, and the microseconds of `metric`, as flame graphs are made of."""
+        if metric not in METRICS:
+            raise ValueError(f"metric should be one of: {list(METRICS)}, got {metric!r}")
+        in_a_word = str.maketrans(" ;\t\n", "____")
+        with open(path, "w") as file:
+            for event in self:
+                spent = int(getattr(event, metric))
+                if event.stack and spent > 0:
+                    frames = ";".join(frame.translate(in_a_word) for frame in event.stack[::-1])
+                    file.write(f"{frames} {spent}\n")
 
     def table(
         self, sort_by: str | None = None, row_limit: int = 100, max_src_column_width: int = 75,
         max_name_column_width: int = 55, max_shapes_column_width: int = 80,
         header: str | None = None, top_level_events_only: bool = False, **options: Any,
     ) -> str:
-        """The times as text, longest first where `sort_by` names one."""
-        rows = list(self)
+        """The times as text, longest first where `sort_by` names one.
+
+        Raises AttributeError if events have no such number."""
+        rows = [event for event in self if not top_level_events_only or event.cpu_parent is None]
         if sort_by is not None:
-            rows.sort(key=lambda event: -float(getattr(event, sort_by, 0.0)))
+            wanted = sort_by.replace("cuda_memory", "device_memory")
+            rows.sort(key=lambda event: -float(getattr(event, wanted)))
         rows = rows[:row_limit] if row_limit >= 0 else rows
         whole = sum(event.self_total for event in self) or 1.0
         device = sum(event.device_total for event in self)
-        works = any(event.work is not None for event in rows)
-        titles = (
-            "Name", "Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg",
-            *(("Self CUDA", "Self CUDA %", "CUDA time avg") if device else ()), "# of Calls",
-            *(TITLES if works else ()),
-        )
-        cells = [
-            (event.key[:max_name_column_width], f"{event.self_total / whole:.2%}",
-             _text(event.self_total), f"{event.total / whole:.2%}", _text(event.total),
-             _text(event.total / event.count),
-             *((_text(event.device_total), f"{event.device_total / device:.2%}",
-                _text(event.device_total / event.count)) if device else ()), str(event.count),
-             *(said(event.work) if works else ()))
-            for event in rows
-        ]
-        widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
+        columns = _columns(rows, whole, device, self.memory, max_name_column_width)
+        if any(event.input_shapes for event in rows):
+            columns["Input Shapes"] = [
+                str(event.input_shapes or [])[:max_shapes_column_width] for event in rows
+            ]
+        if any(event.stack for event in rows):
+            columns["Source Location"] = [
+                event.stack[0][-max_src_column_width:] if event.stack else "" for event in rows
+            ]
+        widths = [max(map(len, (title, *cells))) for title, cells in columns.items()]
         rule = "  ".join("-" * width for width in widths)
-        lines = [header] if header else []
-        lines += [rule, _row(titles, widths), rule, *(_row(cell, widths) for cell in cells), rule]
-        own = sum(event.self_total for event in self)
-        lines.append(f"Self CPU time total: {_text(own)}")
-        lines += [f"Self CUDA time total: {_text(device)}"] if device else []
+        lines = ["=" * len(rule), header] if header else []
+        lines += [rule, _row(columns, widths), rule]
+        for number, event in enumerate(rows):
+            lines.append(_row([cells[number] for cells in columns.values()], widths))
+            rest = event.stack[1:]
+            for frame in (*rest, "") if rest else ():  # the last column is that of frames
+                cells = [""] * (len(widths) - 1) + [frame[-max_src_column_width:]]
+                lines.append(_row(cells, widths).rstrip())
+        lines += [rule, f"Self CPU time total: {time_text(sum(e.self_total for e in self))}"]
+        lines += [f"Self CUDA time total: {time_text(device)}"] if device else []
         return "\n".join([*lines, ""])
 
     __str__ = table
+
+
+def _add(into: Event, event: Event) -> None:
+    into.total += event.total
+    into.self_total += event.self_total
+    into.device_total += event.device_total
+    into.count += event.count
+    into.allocated += event.allocated
+    into.self_allocated += event.self_allocated
+    if event.work is not None:
+        into.work = event.work if into.work is None else into.work.and_(event.work)
+
+
+def _columns(
+    rows: list[Event], whole: float, device: float, memory: bool, width: int
+) -> dict[str, list[str]]:
+    """The cells of each title."""
+    columns = {
+        "Name": [event.key[:width] for event in rows],
+        "Self CPU %": [f"{event.self_total / whole:.2%}" for event in rows],
+        "Self CPU": [time_text(event.self_total) for event in rows],
+        "CPU total %": [f"{event.total / whole:.2%}" for event in rows],
+        "CPU total": [time_text(event.total) for event in rows],
+        "CPU time avg": [time_text(event.total / event.count) for event in rows],
+    }
+    if device:
+        columns["Self CUDA"] = [time_text(event.device_total) for event in rows]
+        columns["Self CUDA %"] = [f"{event.device_total / device:.2%}" for event in rows]
+        columns["CUDA time avg"] = [time_text(e.device_total / e.count) for e in rows]
+    if memory:
+        columns["CPU Mem"] = [memory_text(event.allocated) for event in rows]
+        columns["Self CPU Mem"] = [memory_text(event.self_allocated) for event in rows]
+    columns["# of Calls"] = [str(event.count) for event in rows]
+    if any(event.work is not None for event in rows):
+        works = [said(event.work) for event in rows]
+        columns |= {title: [work[i] for work in works] for i, title in enumerate(TITLES)}
+    return columns
 
 
 def _row(cells: Iterable[str], widths: list[int]) -> str:
     return "  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
 
 
-def _text(seconds: float) -> str:
+def time_text(seconds: float) -> str:
+    """In torch's words."""
     if seconds >= 1:
         return f"{seconds:.3f}s"
     return f"{seconds * 1e3:.3f}ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3f}us"
 
 
-class _Open(threading.local):
-    """The time spent inside the blocks that are open, innermost last."""
-
-    def __init__(self) -> None:
-        self.inside: list[float] = []
-
-
-_open = _Open()
-_recorders: list[Recorder] = []
-
-
-class Recorder:
-    """Collects events while it runs. An operator of a device whose queue runs behind is timed until
-    it has been queued; `on_gpus`: its kernels are events, too."""
-
-    def __init__(self, on_gpus: bool = False) -> None:
-        self.events: list[Event] = []
-        self.running = False
-        self._on_gpus = on_gpus
-        self._kernels: Kernels | None = None
-
-    def start(self) -> None:
-        """From here on every eager operator and named block is an event."""
-        if self.running:
-            return
-        self.running = True
-        if not _recorders:
-            _Watch.end = staticmethod(wrap_runners(_timed))
-            Steps.watch = _Step
-        _recorders.append(self)
-        self._kernels = Kernels() if self._on_gpus else None
-
-    def stop(self) -> None:
-        """Stop collecting."""
-        if not self.running:
-            return
-        self.running = False
-        _recorders.remove(self)
-        if self._kernels is not None:
-            self.events += [
-                Event(ran.name, ran.began, device_total=ran.seconds, work=ran.work)
-                for ran in self._kernels.end()
-            ]
-        if not _recorders:
-            _Watch.end()
-            Steps.watch = None
-            _Step.known.clear()
-
-
-class _Watch:
-    end: Callable[[], None]  # the runners are timed until then
-
-
-def _timed(run: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(run)
-    def timed(op: Any, *args: Any) -> Any:
-        with _Block(f"aten::{getattr(op, 'name', op)}"):
-            return run(op, *args)
-
-    return timed
-
-
-class _Block:
-    """A span of time that becomes an event of every running recorder."""
-
-    work: Work | None = None
-
-    def __init__(self, key: str) -> None:
-        self.key = key
-
-    def __enter__(self) -> _Block:
-        _open.inside.append(0.0)
-        self.started = time.perf_counter()
-        return self
-
-    def __exit__(self, *exception: Any) -> None:
-        total = time.perf_counter() - self.started
-        inside = _open.inside.pop()
-        if _open.inside:
-            _open.inside[-1] += total
-        for recorder in _recorders:
-            recorder.events.append(
-                Event(self.key, self.started, total, total - inside, work=self.work)
-            )
-
-
-class _Step(_Block):
-    """A step of compiled code on the CPU."""
-
-    # what is known of the steps that ran, until the last recorder stops
-    known: ClassVar[dict[tuple[Any, ...], tuple[Leaf, Work]]] = {}
-
-    def __init__(self, step: Leaf, dims: Mapping[str, int]) -> None:
-        super().__init__(f"graphc::{step.kernel.name if isinstance(step, Launch) else step.op}")
-        key = id(step), *dims.values()
-        if key not in self.known:
-            cost = cost_of(step, dims)
-            ops = step.ops if isinstance(step, Launch) else (step.op,)
-            what = " ".join((" ".join(dict.fromkeys(ops)), *step.locs[:1]))
-            self.known[key] = step, Work(cost.read + cost.written, cost.flops, 0.0, None, what)
-        self._work = self.known[key][1]
-
-    def __exit__(self, *exception: Any) -> None:
-        self.work = self._work._replace(seconds=time.perf_counter() - self.started)
-        super().__exit__(*exception)
-
-
-class record_function:  # torch spells this class in lower case
-    """A named block in a profile: a context manager, and a decorator."""
-
-    def __init__(self, name: str, args: str | None = None) -> None:
-        self.name, self.args = name, args
-        self._blocks: list[_Block] = []
-
-    def __enter__(self) -> record_function:
-        self._blocks.append(_Block(self.name).__enter__())
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._blocks.pop().__exit__()
-
-    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        return within(function, functools.partial(record_function, self.name))
+def memory_text(size: int) -> str:
+    """In torch's words."""
+    for unit, name in ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB")):
+        if abs(size) >= unit:
+            return f"{size / unit:.2f} {name}"
+    return f"{size} B"

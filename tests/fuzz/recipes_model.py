@@ -82,6 +82,16 @@ def _conv(m: Maker, name: str) -> Any:
     return ops.conv(m.shaped(dtype, x, _finite(m)), m.shaped(dtype, w, _finite(m)), **attrs)
 
 
+@recipe("conv_last")
+def _conv_last(m: Maker, name: str) -> Any:
+    dtype, x, w, attrs = _conv_operands(m)
+    (outputs, channels, *window), columns = w, m.rng.choice((1, 4, 16))
+    panels = -(-outputs // columns)  # type: ignore[operator]
+    image = m.shaped(dtype, (x[0], *x[2:], x[1]), _finite(m))
+    weight = m.shaped(dtype, (panels, *window, channels, columns), _finite(m))
+    return ops.conv_last(image, weight, outputs=outputs, **attrs)
+
+
 @recipe("conv_input_grad", "conv_weight_grad")
 def _conv_grad(m: Maker, name: str) -> Any:
     dtype, x, w, attrs = _conv_operands(m)

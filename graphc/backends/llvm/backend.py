@@ -68,12 +68,21 @@ class LlvmBackend:
         return True
 
     def renders(self, template: Template) -> bool:
-        """Products; convolutions whose operands lie in memory as torch has them; attention."""
+        """Products; convolutions whose operands lie in memory as torch has them, or with their
+        channels last, and weights in panels; attention."""
         from graphc.backends.llvm.attention import renders_attention
         from graphc.ir.kernel import Attention, Convolution
 
         if isinstance(template, Attention):
             return renders_attention(template)
+        if isinstance(template, Convolution) and template.kind == "conv_last":
+            from graphc.backends.llvm.conv_last_kernel import renders_last
+
+            tiling = self.machine.tiling
+            assert tiling is not None
+            return renders_last(
+                template, tiling.lanes(template.acc_dtype.itemsize), tiling.vectors
+            )
         return not isinstance(template, Convolution) or template.in_planes()
 
     def emit(self, kernel: Kernel) -> str:

@@ -101,6 +101,20 @@ def _frame(
         program.arena_bytes, _scratch(steps, target), layout,
         tuple(np.ascontiguousarray(c) for c in program.constants), ends_by_flag(program),
         any(isinstance(step, Routine) for step in steps), is_short(program), told,
+        _early_outputs(program),
+    )
+
+
+def _early_outputs(program: Program) -> frozenset[int]:
+    """See Frame."""
+    behind = 0
+    for number, step in enumerate(program.steps, 1):
+        if any(isinstance(leaf, Routine) or kernel_checks(leaf.kernel) for leaf in leaves([step])):
+            behind = number
+    return frozenset(
+        buffer.index for leaf in leaves(program.steps[:behind])
+        for buffer in (leaf.buffers if isinstance(leaf, Launch) else leaf.outputs)
+        if buffer.space == "output"
     )
 
 

@@ -5,12 +5,15 @@ and packers are libraries of their own (`template_libraries`), compiled once for
 """
 
 from collections.abc import Callable
+from typing import TypeGuard
 
 from graphc.backends.llvm.attention import attention_libraries, attention_tile
 from graphc.backends.llvm.attention_block import emit_attention_library
 from graphc.backends.llvm.conv import emit_bases, emit_forward, emit_weight_grad
 from graphc.backends.llvm.conv_direct import emit_direct
 from graphc.backends.llvm.conv_kernel import emit_conv_kernel
+from graphc.backends.llvm.conv_last import emit_last
+from graphc.backends.llvm.conv_last_kernel import emit_last_kernel
 from graphc.backends.llvm.conv_mend import TermsEmitter
 from graphc.backends.llvm.conv_pack import emit_conv_packs
 from graphc.backends.llvm.conv_pack_pairs import emit_conv_pair_packs
@@ -46,6 +49,8 @@ def template_libraries(kernel: Kernel, target: Target) -> tuple[str, ...]:
         return attention_libraries(attention_tile(kernel.template, target))
     template = _template(kernel)
     tile = tile_of(template, target)
+    if _is_last(template):
+        return (f"gemm.{tile.name}", f"conv_last.{tile.name}")
     sources = dict.fromkeys((template.left.dtype, template.right.dtype))
     names = [f"gemm.{tile.name}"]
     names += [f"gemm_pack.{dtype.name}.{tile.name}" for dtype in sources]
@@ -72,6 +77,9 @@ def emit_library(name: str, target: Target) -> Module:
         return module
     if kind == "gemm_dot":
         emit_dots(module, tile)
+        return module
+    if kind == "conv_last":
+        emit_last(module, tile)
         return module
     if kind == "conv":
         emit_bases(module)
@@ -113,10 +121,16 @@ def emit_contraction(
     tile = tile_of(template, target)
     if plain_store(kernel, tile) is None:
         _emit_epilogue(module, kernel, tile, symbol, epilogue)
-    if isinstance(template, Convolution):
+    if _is_last(template):
+        emit_last_kernel(module, kernel, template, tile, symbol)
+    elif isinstance(template, Convolution):
         emit_conv_kernel(module, kernel, template, tile, symbol, terms)
     else:
         emit_gemm_kernel(module, kernel, template, tile, symbol)
+
+
+def _is_last(template: SumTemplate) -> TypeGuard[Convolution]:
+    return isinstance(template, Convolution) and template.kind == "conv_last"
 
 
 def _template(kernel: Kernel) -> SumTemplate:

@@ -257,6 +257,10 @@ class Executable:
         where it is over sooner than another thread would begin."""
         return not (self.frame.by_flag or self.frame.short)
 
+    def writes_late(self, output: int) -> bool:
+        """Whether a call can no longer fail when it first writes to an output."""
+        return not self.frame.by_flag and output not in self.frame.early
+
     def borrow(self, dims: Sequence[int]) -> _Lease:
         """A lease for a call with these dims, whose buffers are yet to be pointed to."""
         try:

@@ -24,7 +24,8 @@ class Scratch(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """See above. `scratch` is None where it depends on the call's sizes."""
+    """See above. `scratch` is None where it depends on the call's sizes. `early`: the outputs that
+    are written to before the last step that can fail is over."""
 
     name: str
     inputs: int
@@ -38,6 +39,7 @@ class Frame(NamedTuple):
     routines: bool  # whether the host runs some of its steps
     short: bool  # over before another thread would begin
     told: str  # a digest of the Program
+    early: frozenset[int]
 
     def scratch_bytes(self, workers: int) -> int:
         """Templates run one after the other, and each has all of it."""

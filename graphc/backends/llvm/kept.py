@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from graphc.backends.llvm.pool import Pool
     from graphc.ir.kernel import Program
 
-MAGIC, SUFFIX = b"graphc program 1\n", ".program"
+MAGIC, SUFFIX = b"graphc program 2\n", ".program"
 MOST_CONSTANTS = 64 << 20  # bytes
 
 
@@ -100,7 +100,8 @@ def _encode(executable: Executable) -> bytes:
     kernels = [[each.symbol, each.name, each.object_bytes] for each in executable.stats.kernels]
     constants = [each.nbytes for each in frame.constants]
     of = (identity() or b"").hex()
-    head = json.dumps([frame._replace(constants=()), kernels, constants, of]).encode()
+    plain = frame._replace(constants=(), early=sorted(frame.early))  # type: ignore[arg-type]
+    head = json.dumps([plain, kernels, constants, of]).encode()
     parts = [len(head).to_bytes(8, "little"), head]
     parts += [each.tobytes() for each in frame.constants]
     return b"".join([*parts, image.encode()])
@@ -117,7 +118,7 @@ def _decode(data: bytes) -> tuple[Frame, list[KernelStats], str, Image]:
         end += size
     frame = frame._replace(
         dims=tuple(frame.dims), scratch=tuple(Scratch(*each) for each in frame.scratch or ()),
-        layout=Layout(*frame.layout), constants=tuple(arrays),
+        layout=Layout(*frame.layout), constants=tuple(arrays), early=frozenset(frame.early),
     )
     known = [KernelStats(symbol, name, size, True) for symbol, name, size in kernels]
     return frame, known, of, Image.decode(data[end:])

@@ -221,6 +221,12 @@ def _window_sum(
     return total
 
 
+def _conv_last(x: Array, w: Array, *, outputs: int, **attrs: Any) -> Array:
+    panels, *window, channels, columns = w.shape
+    filters = np.moveaxis(w, (-1, -2), (1, 2)).reshape((panels * columns, channels, *window))
+    return np.moveaxis(_conv(np.moveaxis(x, -1, 1), filters[:outputs], **attrs), 1, -1)
+
+
 def _contraction(function: Function) -> Function:
     """In float32, where halves are rounded once, and float32 to TF32 before if it is to be."""
     whole = through_f32(function)
@@ -238,6 +244,7 @@ TABLE: dict[str, Function] = {
     "conv": _contraction(_conv),
     "conv_input_grad": _contraction(_conv_input_grad),
     "conv_weight_grad": _contraction(_conv_weight_grad),
+    "conv_last": _contraction(_conv_last),
     "max_pool": _max_pool,
     "max_pool_grad": _max_pool_grad,
     "window_sum": through_f32(_window_sum),

@@ -27,7 +27,7 @@ _TRACED = frozenset("""
     graphc.frontend.random_state.Generator graphc.frontend.hooks.RemovableHandle
     graphc.frontend.grad_mode._Mode graphc.autograd.grad_mode._Switch
     graphc.autograd.anomaly_mode._Mode graphc.autograd.graph.saved_tensors_hooks
-    graphc.amp.autocast_mode.autocast graphc.profiler.events.record_function
+    graphc.amp.autocast_mode.autocast graphc.profiler.recorder.record_function
     graphc.frontend.function.FunctionCtx graphc.frontend.nodes.Node
     graphc.compile.CompiledFunction graphc.frontend.device.device
     graphc.frontend.functions.dtype_names.finfo graphc.frontend.functions.dtype_names.iinfo

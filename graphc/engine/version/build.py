@@ -16,6 +16,7 @@ from ..devices import backend_at
 from ..limit import limit_of
 from ..mode import Mode
 from .backward import CompiledBackwardPlan
+from .frozen import Constants, frozen
 from .parts import Parts, behind
 from .shared_builds import Native, SharedBuilds
 from .version import Specialisation
@@ -27,8 +28,14 @@ def build(
     """The version that a recording says. `shared`: what equal Modules were compiled to. Raises
     MemoryLimitError for one that needs more than the mode's bytes."""
     traced, place = recording.traced, recording.trace.place or None
-    graph, settings = traced.graph, mode.config()
-    chosen = backend_at(place, backend)
+    settings, chosen = mode.config(), backend_at(place, backend)
+    constants: Constants | None = None
+    if place is None and chosen == backends.DEFAULT and mode.max_memory is None:
+        renewed = [number for number, _ in recording.stored_inputs().items()]
+        found = frozen(traced, name, settings, chosen, renewed)
+        if found is not None:
+            traced, constants = found
+    graph = traced.graph
     options: dict[str, Any] = {
         "config": settings, "mutated": traced.mutated, "name": name, "backend": chosen,
     }
@@ -63,6 +70,7 @@ def build(
     types = [node.tensor_type for node in outputs]
     engine = Engine(native.forward, types, tuple(graph.env.hints), allocate, place, traced.mutated)
     version = Specialisation(traced, recording.observer, recording.replay, engine, plan)
+    version.constants = constants
     kept = list(recording.stored), recording.order, recording.apart_from
     version.makes(recording.rebuild, *kept)
     version.follow(recording.stored_inputs(), recording.dropped_guards())

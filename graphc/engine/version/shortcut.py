@@ -9,7 +9,6 @@ wrong in one direction only: what it does ask, it asks for identity.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -33,6 +32,7 @@ from ..capture.streams import Draw
 from ..marks import Compilers
 from ..native_run import SMALL, can_be_borrowed, native_code
 from .call import Call
+from .gradients_left import SPARED, former_memory, gradients_of, overwriting, size_of
 from .guard_list import ask
 from .guards import Guard
 from .guards_of_calls import Differentiable, GradIsThere, SameArgument
@@ -45,7 +45,6 @@ from .version import Specialisation
 MISSED = object()
 _RENEWED = 4  # times that native code was wrong to ask what is counted
 _UNSPARED = 4  # calls that found gradients in use, before no more are kept
-_SPARED = 1 << 27  # bytes of gradients: where there are more, making them costs little
 # of a thread: what a version's key, and the way to it, ask
 _MODES = ("trace", "counted", "instead", "grad", "inference", "place", "autocast")
 
@@ -64,9 +63,11 @@ class Shortcut:
     def __init__(
         self, version: Specialisation, structure: Structure, leaves: list[Any], call: Call,
         entry: Entry, asked: list[Guard], owners: list[Any], gradients: list[Gradient],
+        overwritten: list[Gradient],
     ) -> None:
         """`call`: like the one that was run; `asked`: guards that Python asks; `owners`: the guard
-        of each condition; `gradients`: all that it leaves, where they may be spares."""
+        of each condition; `gradients`: all that it leaves, where they may be spares, or
+        `overwritten`, where they are written in the place of those before."""
         self.version, self.structure = version, structure
         self.flat = all(type(leaf) in LEAVES for leaf in leaves) and (
             structure == flatten_call(tuple(leaves), {})[1]
@@ -84,7 +85,7 @@ class Shortcut:
             (i, math.prod(shape) * dtype.itemsize <= SMALL, shape, dtype)
             for i, (shape, dtype) in enumerate(types) if i not in engine.mutated
         ]
-        self.gradients = gradients
+        self.gradients, self.overwritten = gradients, overwritten
         at = {gradient.output for gradient in gradients}
         self.other_outputs = [output for output in self.outputs if output[0] not in at]
         self.counted, self.renewed = _counted_of(version), 0
@@ -123,6 +124,8 @@ class Shortcut:
             if structure != self.structure:
                 return MISSED
             leaves = tuple(found)
+        if version.constants is not None and not version.constants.renew():
+            return MISSED  # asked before memory is fetched
         executable = self.executable
         lease = executable.borrow(self.sizes)
         ran = False
@@ -222,8 +225,12 @@ class Shortcut:
             for i, target in mutated.items():
                 results[i] = call.arrays[target]
         made: list[Any] = []
+        former = former_memory(self.overwritten)
         for i, small, shape, dtype in self.other_outputs if call.graded else self.outputs:
-            array = np.empty(shape, dtype) if small else self.allocate(shape, dtype)
+            if i in former:
+                array = former[i]
+            else:
+                array = np.empty(shape, dtype) if small else self.allocate(shape, dtype)
             results[i] = array
             made.append(array)
         call.results = results
@@ -309,7 +316,9 @@ def shortcut_of(
     for facts in tensors:
         if facts.argument < 0:
             conditions.tensor(facts)
-    conditions.gradients += _gradients(version, call.dims)
+    overwritten = overwriting(version, call.dims)
+    gradients = [] if overwritten else gradients_of(version, call.dims)
+    conditions.gradients += gradients if size_of(gradients) <= SPARED else []
     native = GradIsThere, SameArgument, Differentiable
     asked += [guard for guard in version.guards.of_calls if not isinstance(guard, native)]
     executable = version.engine.built.executable
@@ -318,8 +327,9 @@ def shortcut_of(
         executable.first_held, bool(version.traced.mutations), len(version.engine.output_types),
         version.engine.mutated, executable.code, executable.releases,
     )
-    gradients = conditions.gradients
-    return Shortcut(version, structure, leaves, call, entry, asked, owners, gradients)
+    return Shortcut(
+        version, structure, leaves, call, entry, asked, owners, conditions.gradients, overwritten
+    )
 
 
 def _counted_of(version: Specialisation) -> Counted | None:
@@ -416,32 +426,6 @@ def _tensors(version: Specialisation, call: Call) -> list[TensorFacts] | None:
         i for i, leaf in enumerate(call.arguments) if isinstance(leaf, Tensor) and i not in fetched
     ]
     return None if unread or differentiable else found
-
-
-def _gradients(version: Specialisation, dims: dict[str, int]) -> list[Gradient]:
-    """The gradients that a call leaves, where each may take the memory of a former one."""
-    traced, found = version.traced, list[Gradient]()
-    outputs = Counter(output.index for output in traced.outputs())
-    reads = any(type(i) is TensorInput and i.kind == "grad" for i in version.inputs)
-    if version.plan is not None or reads:
-        return []
-    for write in traced.grads:
-        value = write.value
-        if (
-            value is None or write.argument >= 0 or type(write.tensor) not in (Tensor, Parameter)
-            or value.kind != "value" or value.requires_grad or value.order is not None
-            or value.outdated or value.behind or value.index in version.engine.mutated
-            or outputs[value.index] != 1
-        ):
-            return []
-        type_ = version.engine.output_types[value.index]
-        shape = concrete_shape(type_, dims)
-        found.append(Gradient(
-            write.tensor, value.index, type_.dtype.numpy, shape, value.versions, value.inference
-        ))
-    several = len({id(each.tensor) for each in found}) < len(found)
-    size = sum(math.prod(each.shape) * each.dtype.itemsize for each in found)
-    return [] if several or size > _SPARED else found
 
 
 def _as_found(tensor: Tensor) -> int:

@@ -28,6 +28,8 @@ from ..capture.streams import Draw, put_back, states
 from ..capture.writes import Repeat
 from .backward import CompiledBackwardPlan
 from .call import Call
+from .frozen import Constants
+from .gradients_left import former_memory, overwriting
 from .guard_list import Guards, ask
 from .guards import Guard
 from .guards_of_calls import (
@@ -77,6 +79,7 @@ class Specialisation:
         self.traced = traced
         self.guards: Guards = observer.guards
         self.replay = replay
+        self.constants: Constants | None = None  # what is computed once (frozen.py)
         self.draws = observer.draws  # of random numbers that Python or NumPy keeps
         self.engine = engine
         self.plan = plan
@@ -198,6 +201,8 @@ class Specialisation:
         """Raise Stale unless the user's objects and what was given are as they were.
 
         Gives the tensors whose missing `.grad` it made zeros (forget() undoes it)."""
+        if self.constants is not None and not self.constants.renew():
+            raise Stale("NumPy, or another process, can write to the memory of a weight now")
         broken = self.guards.broken()
         if broken is not None:
             raise Stale(broken.reason(call))
@@ -295,7 +300,10 @@ class Specialisation:
             if plan is not None:
                 before = kept_for_backward(plan.read, call.arrays, engine.mutated)
             try:
-                _, call.results = engine.call(call.arrays, call.dims, self.forwarded)
+                _, call.results = engine.call(
+                    call.arrays, call.dims, self.forwarded,
+                    into=former_memory(overwriting(self, call.dims)),
+                )
             except ERRORS as error:
                 mark(error)
                 raise

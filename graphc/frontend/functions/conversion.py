@@ -221,7 +221,7 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
     array: np.ndarray = held(self, "numpy()", _CURE)
     if isinstance(array, DeviceArray):
         return array.memory.read(array).copy() if force else np.asarray(array)
-    self._storage.root.exposed = True
+    self._storage.expose()
     if force:
         return array.astype(np.float32) if self.dtype is dtypes.bf16 else array
     if self.requires_grad:

@@ -14,7 +14,7 @@ from .. import promote
 from ..autocast import listed
 from ..context import local
 from ..dispatch import constant
-from ..eager import apply_two
+from ..eager import apply_cast, apply_two
 from ..errors import located
 from ..nodes import class_of, named_class
 from ..promote import is_number
@@ -30,7 +30,12 @@ _DIRECT = {
     **{name: (getattr(ops, name), _FLOATS + "lihbB?") for name in "eq ne lt le gt ge".split()},
 }
 _NUMBERS = frozenset({int, float})
-_REAL = frozenset("fdlihbB")  # where one of two is a float, so is what they are promoted to
+# by NumPy's character: of a float and an integer, both become the float's, whatever their dims
+_PROMOTED = {
+    each.numpy.char: each for each in (
+        dtypes.f32, dtypes.f64, dtypes.i64, dtypes.i32, dtypes.i16, dtypes.i8, dtypes.u8
+    )
+}
 # what torch calls the nodes of a number less a tensor, and of one over a tensor
 _SWAPPED = {"sub": "RsubBackward1", "div": "MulBackward0"}
 
@@ -58,10 +63,15 @@ def _operator(
                 return slow(self, other)
             other = promote.operand(other, dtypes.f32 if kind.char == "f" else dtypes.f64)
         elif not alike or kind.char not in same:
-            both = kind.char, other._array.dtype.char
-            if local.autocast is None and {*both} <= _REAL and not {*both}.isdisjoint("fd"):
-                return promote.binary(op, *((other, self) if swap else (self, other)))
-            return slow(self, other)
+            mine, its = _PROMOTED.get(kind.char), _PROMOTED.get(other._array.dtype.char)
+            if mine is None or its is None or local.autocast is not None or (
+                mine.is_float == its.is_float
+            ):
+                return slow(self, other)
+            if mine.is_float:
+                other = apply_cast(ops.cast, other, mine)
+            else:
+                self = apply_cast(ops.cast, self, its)
         if not swap:
             return apply_two(op, self, other)
         found = apply_two(op, other, self)

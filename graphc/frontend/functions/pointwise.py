@@ -357,8 +357,7 @@ def _logical(name: str) -> Callable[..., Tensor]:
     return with_out(function)
 
 
-logical_and = _logical("logical_and")
-logical_or = _logical("logical_or")
+logical_and, logical_or = _logical("logical_and"), _logical("logical_or")
 logical_xor = _logical("logical_xor")
 
 

@@ -10,6 +10,7 @@ from graphc.ir import dtypes
 
 from .. import promote
 from ..errors import located
+from ..replayed import replayed
 from ..tensor import Tensor
 from . import pointwise as P
 from .arguments import recorded_as, with_out
@@ -17,6 +18,7 @@ from .arguments import recorded_as, with_out
 
 @with_out
 @recorded_as("LerpBackward0")
+@replayed
 def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
     """input + weight * (end - input); from the other end where weight >= 0.5, as torch."""
     difference = P.sub(end, input)
@@ -52,6 +54,7 @@ def _combined(
 
 @with_out
 @recorded_as("AddcmulBackward0")
+@replayed
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Tensor:
     """input + value * tensor1 * tensor2."""
     return _combined("addcmul", P.mul, input, tensor1, tensor2, value)
@@ -59,6 +62,7 @@ def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) 
 
 @with_out
 @recorded_as("AddcdivBackward0")
+@replayed
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Tensor:
     """input + value * tensor1 / tensor2."""
     if not (tensor1.dtype.differentiable or tensor2.dtype.differentiable):

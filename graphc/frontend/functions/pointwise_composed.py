@@ -14,6 +14,7 @@ from ..dispatch import apply, constant
 from ..errors import located
 from ..meta import concrete_or_zeros
 from ..placement import beside
+from ..replayed import replayed
 from ..tensor import Tensor, concrete
 from . import pointwise as P
 from . import return_types
@@ -115,6 +116,7 @@ def logit(input: Tensor, eps: float | None = None) -> Tensor:
 
 @with_out
 @recorded_as("NanToNumBackward0")
+@replayed
 def nan_to_num(
     input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Tensor:

@@ -26,6 +26,7 @@ from .blocking import (
     tiled,
 )
 from .pairs import values_a_step, values_of
+from .plan_last import plan_last
 from .plan_planes import by_planes, offsets_bytes, strips
 from .templates import Convolution
 
@@ -286,6 +287,8 @@ def plan_convolution(
 ) -> Blocking:
     """How a convolution is tiled: of several contractions the one with the most chunks, with
     scratch for each of them. All its sizes are known."""
+    if c.kind == "conv_last":
+        return plan_last(c, machine, dims)
     plans = list(_Planner(c, machine, dims).plans())
     largest = max(plans, key=lambda plan: plan.chunks)
     return replace(

@@ -26,6 +26,7 @@ from . import (
     matrix_ldl,
     matrix_solves,
     movement,
+    panels,
     random,
     random_sampled,
     reduce,

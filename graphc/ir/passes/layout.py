@@ -35,9 +35,15 @@ def layout(graph: Graph, machine: Machine) -> Graph:
     def one(graph: Graph) -> Graph:
         if not any(node.op.name in _CONVOLUTIONS for node in graph.nodes):
             return graph
-        return _Layout(graph, least).made()
+        return Layout(graph, least).made()
 
     return everywhere(graph, one) if least else graph
+
+
+def in_last_order(graph: Graph, convolution: Rule) -> Graph:
+    """The graph with what a rule makes of its convolutions, and what stands between them, in memory
+    with the channels last."""
+    return Layout(graph, 0, convolution).made()
 
 
 def _to_last(rank: int) -> tuple[int, ...]:
@@ -60,12 +66,13 @@ def _place(dim: int, rank: int) -> int:
     return _to_last(rank).index(dim)
 
 
-class _Layout:
+class Layout:
     """The new graph in the making. Each old node has a new one in `plain`, with the dims in their
     order, or in `last`, with dim 1 last; `views` are permutes of the former that were asked for."""
 
-    def __init__(self, graph: Graph, least: int) -> None:
-        self.graph, self.least = graph, least
+    def __init__(self, graph: Graph, least: int, convolution: Rule | None = None) -> None:
+        """`convolution`: the rule for those, if it is another."""
+        self.graph, self.least, self.convolution = graph, least, convolution
         self.builder = Builder(graph.env)
         self.plain: dict[Node, Node] = {}
         self.last: dict[Node, Node] = {}
@@ -91,6 +98,8 @@ class _Layout:
         rule = _RULES.get(node.op.name) or _FAMILIES.get(node.op.family)
         if node.op.elementwise:
             rule = _elementwise
+        elif self.convolution is not None and node.op.name in _CONVOLUTIONS:
+            rule = self.convolution
         return rule is not None and rule(self, node)
 
     # --- values ---------------------------------------------------------------------------------
@@ -158,13 +167,13 @@ class _Layout:
         return self.emit("permute", node, dims=tuple(dims))
 
 
-Rule = Callable[[_Layout, Node], bool]  # whether the node was made
+Rule = Callable[[Layout, Node], bool]  # whether the node was made
 
 
 # --- convolutions -----------------------------------------------------------------------------
 
 
-def _convolution(layout: _Layout, node: Node) -> bool:
+def _convolution(layout: Layout, node: Node) -> bool:
     weight = node if node.op.name == "conv_weight_grad" else node.inputs[1]
     if not node.dtype.is_float or not all(isinstance(size, int) for size in weight.shape):
         return False  # no kernel
@@ -176,7 +185,7 @@ def _convolution(layout: _Layout, node: Node) -> bool:
     return layout.keep(node, layout.moved(result, _to_last(len(node.shape))))
 
 
-def _operand(layout: _Layout, x: Node) -> Node:
+def _operand(layout: Layout, x: Node) -> Node:
     """A value as a convolution reads it: a view of one with its channels last. Few channels stay
     where they are, if that is not last already."""
     if x not in layout.last and _few(layout, x):
@@ -184,7 +193,7 @@ def _operand(layout: _Layout, x: Node) -> Node:
     return layout.moved(layout.as_last(x), _to_first(len(x.shape)))
 
 
-def _few(layout: _Layout, x: Node) -> bool:
+def _few(layout: Layout, x: Node) -> bool:
     channels = x.shape[1]
     return isinstance(channels, int) and channels < layout.least
 
@@ -192,14 +201,14 @@ def _few(layout: _Layout, x: Node) -> bool:
 # --- what is computed on such values --------------------------------------------------------------
 
 
-def _elementwise(layout: _Layout, node: Node) -> bool:
+def _elementwise(layout: Layout, node: Node) -> bool:
     if not any(x in layout.last and x.shape == node.shape for x in node.inputs):
         return False
     inputs = [layout.aligned(x, len(node.shape)) for x in node.inputs]
     return layout.keep(node, layout.builder.emit(node.op, *inputs, **node.attrs))
 
 
-def _reduction(layout: _Layout, node: Node) -> bool:
+def _reduction(layout: Layout, node: Node) -> bool:
     (x,) = node.inputs
     if x not in layout.last:
         return False
@@ -220,7 +229,7 @@ def _reduction(layout: _Layout, node: Node) -> bool:
     return True
 
 
-def _permute(layout: _Layout, node: Node) -> bool:
+def _permute(layout: Layout, node: Node) -> bool:
     (x,) = node.inputs
     dims, rank = node.attrs["dims"], len(node.shape)
     if x in layout.last:
@@ -230,7 +239,7 @@ def _permute(layout: _Layout, node: Node) -> bool:
     return rank in _RANKS and dims == _to_first(rank) and layout.keep(node, layout.as_plain(x))
 
 
-def _reshape(layout: _Layout, node: Node) -> bool:
+def _reshape(layout: Layout, node: Node) -> bool:
     """Positions in other dims; not where channels are taken apart or joined with them."""
     (x,) = node.inputs
     if x not in layout.last or len(node.shape) not in _RANKS or node.shape[:2] != x.shape[:2]:
@@ -238,7 +247,7 @@ def _reshape(layout: _Layout, node: Node) -> bool:
     return layout.keep(node, layout.reshaped(layout.last[x], _reordered(node.shape)))
 
 
-def _expand(layout: _Layout, node: Node) -> bool:
+def _expand(layout: Layout, node: Node) -> bool:
     (x,) = node.inputs
     if x not in layout.last or len(x.shape) != len(node.shape):
         return False
@@ -248,7 +257,7 @@ def _expand(layout: _Layout, node: Node) -> bool:
 def _by_dims(*names: str) -> Rule:
     """Operators whose attributes `names` have an entry for each dim."""
 
-    def rule(layout: _Layout, node: Node) -> bool:
+    def rule(layout: Layout, node: Node) -> bool:
         if node.inputs[0] not in layout.last:
             return False
         attrs = {**node.attrs, **{name: _reordered(node.attrs[name]) for name in names}}
@@ -258,7 +267,7 @@ def _by_dims(*names: str) -> Rule:
     return rule
 
 
-def _flip(layout: _Layout, node: Node) -> bool:
+def _flip(layout: Layout, node: Node) -> bool:
     (x,) = node.inputs
     if x not in layout.last:
         return False
@@ -266,7 +275,7 @@ def _flip(layout: _Layout, node: Node) -> bool:
     return layout.keep(node, layout.emit("flip", layout.last[x], dims=dims))
 
 
-def _concat(layout: _Layout, node: Node) -> bool:
+def _concat(layout: Layout, node: Node) -> bool:
     if layout.last.keys().isdisjoint(node.inputs):
         return False
     dim = _place(node.attrs["dim"], len(node.shape))
@@ -278,7 +287,7 @@ def _concat(layout: _Layout, node: Node) -> bool:
 _NEUTRAL = {"window": 1, "stride": 1, "pad_low": 0, "pad_high": 0, "dilation": 1}
 
 
-def _window(layout: _Layout, node: Node) -> bool:
+def _window(layout: Layout, node: Node) -> bool:
     (x,) = node.inputs
     if x not in layout.last or len(x.shape) != len(node.attrs["window"]) + 2:
         return False
@@ -292,7 +301,7 @@ def _window(layout: _Layout, node: Node) -> bool:
     return True
 
 
-def _get(layout: _Layout, node: Node) -> bool:
+def _get(layout: Layout, node: Node) -> bool:
     pool = layout.pools.get(node.inputs[0])
     if pool is None:
         return False
@@ -304,7 +313,7 @@ def _get(layout: _Layout, node: Node) -> bool:
     return layout.keep(node, result)
 
 
-def _max_pool_grad(layout: _Layout, node: Node) -> bool:
+def _max_pool_grad(layout: Layout, node: Node) -> bool:
     g, where = node.inputs
     plane = tuple(node.attrs["plane_shape"])
     pool = where.inputs[0] if where.op is get_ else where

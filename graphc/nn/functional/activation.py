@@ -58,6 +58,7 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 @recorded_as("HardtanhBackward0")
+@replayed
 def hardtanh(
     input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
 ) -> Tensor:
@@ -70,6 +71,8 @@ def hardtanh(
         min_val, max_val = int(min_val), int(max_val)
 
     def clip(x: Tensor) -> Tensor:
+        if not x.requires_grad:
+            return x.clamp(min_val, max_val)
         inside = (x > min_val) & (x < max_val)
         return T.where(inside, x, x.detach().clamp(min_val, max_val))
 
@@ -79,7 +82,7 @@ def hardtanh(
 @recorded_as("LeakyReluBackward0")
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """x where x > 0, else negative_slope * x."""
-    return _in_place(lambda x: T.where(x > 0, x, x * negative_slope), input, inplace)
+    return _in_place(lambda x: _bent(x, negative_slope), input, inplace)
 
 
 @listed
@@ -106,7 +109,12 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
         weight = weight.reshape([1, -1] + [1] * (input.dim() - 2))
     elif input.dim() == 0:
         weight = weight.reshape([])
-    return T.where(input > 0, input, input * weight)
+    return _bent(input, weight)
+
+
+@replayed
+def _bent(x: Tensor, slope: Any) -> Tensor:
+    return T.where(x > 0, x, x * slope)
 
 
 def _require_float(name: str, x: Tensor) -> None:
@@ -116,6 +124,7 @@ def _require_float(name: str, x: Tensor) -> None:
 
 @listed
 @recorded_as("EluBackward0")
+@replayed
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x where x > 0, else alpha * (exp(x) - 1)."""
     _require_float("elu", input)
@@ -124,11 +133,12 @@ def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 
 def _negative(x: Tensor) -> Tensor:
     """x where x <= 0, else 0: keeps exp of the branch not taken, and its gradient, finite."""
-    return T.where(x > 0, T.zeros_like(x), x)
+    return T.where(x > 0, 0.0, x)
 
 
 @listed
 @recorded_as("EluBackward0")
+@replayed
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """Self-normalising elu (Klambauer et al. 2017)."""
     _require_float("elu", input)
@@ -141,6 +151,7 @@ def selu(input: Tensor, inplace: bool = False) -> Tensor:
 
 @listed
 @recorded_as("CeluBackward0")
+@replayed
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
     if alpha == 0:
@@ -168,6 +179,7 @@ def silu(input: Tensor, inplace: bool = False) -> Tensor:
 
 @listed
 @recorded_as("MishBackward0")
+@replayed
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """x * tanh(softplus(x))."""
     return _in_place(lambda x: x * T.tanh(softplus(x)), input, inplace)
@@ -185,24 +197,27 @@ def tanh(input: Tensor) -> Tensor:
 
 @listed
 @recorded_as("LogSigmoidBackward0")
+@replayed
 def logsigmoid(input: Tensor) -> Tensor:
     """log(sigmoid(x)), stable."""
     return T.minimum(input, T.zeros_like(input)) - T.log1p(T.exp(-T.abs(input)))
 
 
 @recorded_as("HardsigmoidBackward0")
+@replayed
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """relu6(x + 3) / 6."""
     return _in_place(lambda x: relu6(x + 3) / 6, input, inplace)
 
 
 @recorded_as("HardswishBackward0")
+@replayed
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """x * relu6(x + 3) / 6; the gradient at 3 is that of x * (x + 3) / 6, as torch's."""
 
     def swish(x: Tensor) -> Tensor:
         curve = T.where(x > 3, x, x * (x + 3) / 6)
-        return T.where(x < -3, T.zeros_like(x), curve)
+        return T.where(x < -3, 0.0, curve)
 
     return _in_place(swish, input, inplace)
 
@@ -213,17 +228,20 @@ def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tenso
     return apply(ops.softplus, input, beta=float(beta), threshold=float(threshold))
 
 
+@replayed
 def softsign(input: Tensor) -> Tensor:
     """x / (1 + |x|)."""
     return input / (T.abs(input) + 1)
 
 
+@replayed
 def tanhshrink(input: Tensor) -> Tensor:
     """x - tanh(x)."""
     return input - T.tanh(input)
 
 
 @recorded_as("SoftshrinkBackward0")
+@replayed
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x shrunk towards 0 by lambd."""
     if lambd < 0:
@@ -236,12 +254,14 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 
 
 @recorded_as("HardshrinkBackward0")
+@replayed
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x where |x| > lambd, else 0."""
     return T.where(T.abs(input) <= lambd, T.zeros_like(input), input)
 
 
 @recorded_as("ThresholdBackward0")
+@replayed
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """x where x > threshold, else value."""
     return _in_place(

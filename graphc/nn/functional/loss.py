@@ -225,9 +225,19 @@ def smooth_l1_loss(
         return l1_loss(input, target, size_average, reduce, reduction)
     _warn_of_broadcasting(input, target)
     _require_floats("smooth_l1", input, target)
+    return _reduce(_rounded(input, target, beta), _legacy(size_average, reduce, reduction))
+
+
+@replayed
+def _rounded(input: Tensor, target: Tensor, beta: float) -> Tensor:
     distance = T.abs(input - target)
-    loss = T.where(distance < beta, distance.square() * (0.5 / beta), distance - 0.5 * beta)
-    return _reduce(loss, _legacy(size_average, reduce, reduction))
+    return T.where(distance < beta, distance.square() * (0.5 / beta), distance - 0.5 * beta)
+
+
+@replayed
+def _bent(input: Tensor, target: Tensor, delta: Any) -> Tensor:
+    distance = T.abs(input - target)
+    return T.where(distance < delta, distance.square() * 0.5, (distance - 0.5 * delta) * delta)
 
 
 @listed
@@ -244,10 +254,7 @@ def huber_loss(
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     reduction = _legacy(None, None, reduction)
     _require_floats("huber", input, target)
-    distance = T.abs(input - target)
-    loss = T.where(
-        distance < delta, distance.square() * 0.5, (distance - 0.5 * delta) * delta
-    )
+    loss = _bent(input, target, delta)
     if weight is not None:
         _same_weights(input, weight)
         loss = loss * weight

@@ -106,10 +106,18 @@ def _affine(
     scale = T.rsqrt(variance + eps)
     if weight is not None:
         scale = scale * weight
-    result = (input - _channels(mean, rank)) * _channels(scale, rank)
-    if bias is not None:
-        result = result + _channels(bias, rank)
-    return result.to(input.dtype)
+    shift = None if bias is None else _channels(bias, rank)
+    return _by_channel(input, _channels(mean, rank), _channels(scale, rank), shift)
+
+
+@replayed
+def _by_channel(
+    input: Tensor, mean: Tensor, scale: Tensor, shift: Tensor | None
+) -> Tensor:
+    result = (input - mean) * scale
+    if shift is not None:
+        result = result + shift
+    return promote.cast(result, input.dtype)
 
 
 def instance_norm(

@@ -45,6 +45,17 @@ class ConvGeometry:
         channels = self.in_channels if tensor == "x" else self.out_channels
         return self.batch, channels, product(self.input if tensor == "x" else self.output)
 
+    def last(self, columns: int) -> tuple[Size, Size]:
+        """The indices of x with its channels last, and of w in panels so many columns wide."""
+        _, channels, positions = self.shape("x")
+        _, inner, taps = self.shape("w")
+        image, channel, position = (Dim.var(name) for name in VARIABLES)
+        panel = (floordiv(image, columns) * taps + position) * inner + channel
+        return (
+            unwrap((image * positions + position) * channels + channel),
+            unwrap(panel * columns + mod(image, columns)),
+        )
+
     def planes(self, tensor: str) -> Size:
         """The index of a tensor that lies in memory as torch has it, channel after channel."""
         _, channels, positions = self.shape(tensor)
@@ -58,19 +69,20 @@ VARIABLES = ("image", "channel", "position")
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """One of three sums over a window, by `kind`:
+    """A sum over a window, by `kind`:
 
     - "conv": left = w, right = x; b = image, m = output channel, n = flat output position
     - "conv_input_grad": left = w, right = gy; b = image, m = input channel, n = flat input position
     - "conv_weight_grad": left = gy, right = x; b = 0, m = output channel, n = (input channel of
       the group, tap), flat
+    - "conv_last": left = x, right = w; b = image, m = flat output position, n = output channel
 
     The operands' indices are over image (of w: filter), channel (of w: within the group) and
     position (of w: tap): layouts are index expressions, blocks of channels by division and modulo.
     Sums are made in `acc_dtype`, as in a Product; so is `tf32`.
     """
 
-    keywords: ClassVar = ("conv", "conv_input_grad", "conv_weight_grad")
+    keywords: ClassVar = ("conv", "conv_input_grad", "conv_weight_grad", "conv_last")
 
     kind: str
     geometry: ConvGeometry
@@ -92,10 +104,14 @@ class Convolution:
     @property
     def m(self) -> Size:
         g = self.geometry
+        if self.kind == "conv_last":
+            return product(g.output)
         return g.in_channels if self.kind == "conv_input_grad" else g.out_channels
 
     @property
     def n(self) -> Size:
+        if self.kind == "conv_last":
+            return self.geometry.out_channels
         _, channels, positions = self.geometry.shape(self.tensors[2])
         return unwrap(channels * positions) if self.kind == "conv_weight_grad" else positions
 
@@ -105,7 +121,7 @@ class Convolution:
         g = self.geometry
         if self.kind == "conv_weight_grad":
             return unwrap(g.batch * product(g.output))
-        channels = g.in_channels if self.kind == "conv" else g.out_channels
+        channels = g.out_channels if self.kind == "conv_input_grad" else g.in_channels
         return unwrap(channels // g.groups * product(g.window))
 
     @property
@@ -116,7 +132,8 @@ class Convolution:
     @property
     def place(self) -> tuple[Size, Size] | None:
         """The rows and columns that the sums lie in, for Partials: pixels, and channels."""
-        return None if self.kind == "conv_weight_grad" else (product((self.batch, self.n)), self.m)
+        apart = self.kind in ("conv_weight_grad", "conv_last")
+        return None if apart else (product((self.batch, self.n)), self.m)
 
     def as_rows(self, values: Array) -> Array:
         """Values for every b, m and n, in their rows and columns."""
@@ -137,6 +154,8 @@ class Convolution:
 
     def in_planes(self) -> bool:
         """Whether both operands lie in memory as torch has them."""
+        if self.kind == "conv_last":
+            return False
         left, right, _ = self.tensors
         g = self.geometry
         return self.left.index == g.planes(left) and self.right.index == g.planes(right)
@@ -197,7 +216,7 @@ class Convolution:
 
 OPERANDS = {
     "conv": ("w", "x", "y"), "conv_input_grad": ("w", "y", "x"),
-    "conv_weight_grad": ("y", "x", "w"),
+    "conv_weight_grad": ("y", "x", "w"), "conv_last": ("x", "w", "y"),
 }
 
 
@@ -304,9 +323,24 @@ def _weight_grad_term(c: Convolution) -> Term:
     )
 
 
+def _last_term(c: Convolution) -> Term:
+    """x[b, channel of n's group, where m's window has the tap] * w[n, channel, tap]."""
+    g = c.geometry
+    channels = g.in_channels // g.groups
+    taps: list[Size] = [Dim.var(name) for name in _TAPS[: len(g.window)]]
+    places = _read_at(g, unravelled(_M, g.output), taps)
+    first = floordiv(_N, g.out_channels // g.groups) * channels  # channel of n's group
+    return Term(
+        (("channel", channels), *zip(_TAPS, g.window, strict=False)),
+        _at(c.left, _B, unwrap(first + _CHANNEL), ravelled(places, g.input)),
+        _at(c.right, _N, _CHANNEL, ravelled(taps, g.window)),
+        tuple(zip(places, g.input, strict=True)),
+    )
+
+
 _TERMS = {
     "conv": _forward_term, "conv_input_grad": _input_grad_term,
-    "conv_weight_grad": _weight_grad_term,
+    "conv_weight_grad": _weight_grad_term, "conv_last": _last_term,
 }
 
 
@@ -407,6 +441,12 @@ def _conv_weight_grad(s: _Numbers, gy: Array, x: Array, acc: np.dtype[Any]) -> I
     yield gw
 
 
+def _conv_last(s: _Numbers, x: Array, w: Array, acc: np.dtype[Any]) -> Iterator[Array]:
+    for y in _conv(s, w, x, acc):
+        yield y.reshape(s.g.out_channels, -1).T
+
+
 _MEANING = {
     "conv": _conv, "conv_input_grad": _conv_input_grad, "conv_weight_grad": _conv_weight_grad,
+    "conv_last": _conv_last,
 }

@@ -106,6 +106,19 @@ def panels_of(index: Size) -> Panels | None:
     return Panels(base, columns, panel) if isinstance(panel, int) and whole == index else None
 
 
+@lru_cache(maxsize=_KEPT)
+def panels_of_weights(index: Size) -> int:
+    """How wide the panels are that a conv_last's weights lie in (ConvGeometry.last)."""
+    assert isinstance(index, Dim)
+    atoms = [atom for monomial, _ in index.terms for atom, _ in monomial]
+    image = Dim.var("image")
+    found = [
+        unwrap(atom.args[1]) for atom in atoms
+        if atom.kind in ("floordiv", "mod") and atom.args[0] == image
+    ]
+    return found[0] if found and isinstance(found[0], int) else 0
+
+
 def acc_text(acc: DType, tf32: bool) -> str:
     """What a template sums in, and whether float32 operands are rounded to TF32."""
     return f"{acc.name} tf32" if tf32 else acc.name

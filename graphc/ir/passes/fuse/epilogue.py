@@ -130,6 +130,8 @@ class Epilogues:
     def _sums_rows(self, node: Node, contraction: Node) -> bool:
         """Whether a partial sum goes over what the template has in rows: the rows of a product,
         or the pixels of a convolution, of channels that are last and not few."""
+        if contraction.op.name == "conv_last":
+            return False
         (x,), members = node.inputs, self.members[contraction]
         summed = {n.inputs[0] for n in members if self.a.category[n] == PARTIAL} | {x}
         if self.owner.get(x) is not contraction or len(summed) > _MOST_PARTIALS:
@@ -165,6 +167,8 @@ class Epilogues:
         dims: tuple[int, ...] = node.attrs["dims"]
         if len(node.inputs[0].shape) != len(contraction.shape):
             return False
+        if contraction.op.name == "conv_last":
+            return dims[-1] == len(dims) - 1
         if contraction.op.name != "dot_general":  # channels are rows, positions columns
             return bool(self.a.machine.channels_last) and dims[-1] == 1
         return dims[-1] >= len(contraction.attrs["batch_a"])

@@ -49,12 +49,15 @@ class Contraction:
     right_at: Coordinates | None
     result: Coordinates  # of the contraction node
     variables: tuple[str, ...] = ("m", "n", "k")  # of the operands' places
+    whole: tuple[Size, Size] | None = None  # a convolution's: where a whole tensor has its elements
 
 
 def contraction(body: Body, node: Node, swap: bool = False) -> Contraction:
     """A contraction node's operands and places; `swap` exchanges rows and columns of a product."""
     if node.op.name == "dot_general":
         return _product(body, node, swap)
+    if node.op.name == "conv_last":
+        return _last(body, node)
     return _convolution(body, node)
 
 
@@ -124,6 +127,42 @@ def _convolution(body: Body, node: Node) -> Contraction:
         return Contraction(geometry, second, first, None, None, result)
     left, right = (_place(body, operand) for operand in (second, first))
     return Contraction(geometry, second, first, left, right, result, VARIABLES)
+
+
+def _last(body: Body, node: Node) -> Contraction:
+    """Rows are positions, columns channels; what is read are whole tensors."""
+    (first, second), attrs = node.inputs, node.attrs
+    x, w, y = body.shape(first), body.shape(second), body.shape(node)
+    geometry = ConvGeometry(
+        x[0], _known(x[-1]), _known(y[-1]), x[1:-1], tuple(_known(s) for s in w[1:-2]), y[1:-1],
+        tuple(attrs["stride"]), tuple(attrs["pad_low"]), tuple(attrs["dilation"]),
+        attrs["groups"],
+    )
+    b, m, n = (Dim.var(v) for v in "bmn")
+    result = (
+        *index_maps.unravel(b, y[:1]), *index_maps.unravel(m, y[1:-1]),
+        *index_maps.unravel(n, y[-1:]),
+    )
+    return Contraction(
+        geometry, first, second, None, None, result, whole=geometry.last(_known(w[-1]))
+    )
+
+
+def whole_convolution(node: Node) -> Convolution | None:
+    """The template of a conv_last as if its operands were buffers of their own: what a backend is
+    asked about. None for other nodes."""
+    if node.op.name != "conv_last" or not all(isinstance(s, int) for s in node.inputs[1].shape):
+        return None
+    (x, w), acc = node.inputs, dtypes.f64 if node.dtype is dtypes.f64 else dtypes.f32
+    geometry = ConvGeometry(
+        x.shape[0], _known(x.shape[-1]), _known(node.shape[-1]), x.shape[1:-1],
+        tuple(_known(s) for s in w.shape[1:-2]), node.shape[1:-1], tuple(node.attrs["stride"]),
+        tuple(node.attrs["pad_low"]), tuple(node.attrs["dilation"]), node.attrs["groups"],
+    )
+    left, right = geometry.last(_known(w.shape[-1]))
+    return Convolution(
+        "conv_last", geometry, Operand("x", left, x.dtype), Operand("w", right, w.dtype), acc, ()
+    )
 
 
 def _place(body: Body, operand: Node) -> Coordinates:
@@ -261,12 +300,12 @@ def _write(body: Body, node: Node, swap: bool) -> SumTemplate:
             _partial(body, values, (places, t), i, output)
     epilogue = writer.finish()
     if isinstance(t.sizes, ConvGeometry):
+        whole = t.whole or [t.sizes.planes(tensor) for tensor in OPERANDS[node.op.name][:2]]
         left, right = (
-            Operand(body.buffers[leaf_of(body, side)], t.sizes.planes(tensor),
-                    leaf_of(body, side).dtype)
+            Operand(body.buffers[leaf_of(body, side)], index, leaf_of(body, side).dtype)
             if at is None or side in body.buffers else _operand(body, side, at, VARIABLES)
-            for side, at, tensor in zip(
-                (t.left, t.right), (t.left_at, t.right_at), OPERANDS[node.op.name], strict=False
+            for side, at, index in zip(
+                (t.left, t.right), (t.left_at, t.right_at), whole, strict=True
             )
         )
         tf32 = _narrows(body, node, left, right)
@@ -346,4 +385,5 @@ def _reshaped(place: Coordinates, have: Shape, want: Shape) -> Coordinates:
 
 
 __all__ = ["Contraction", "carrier", "contraction", "forward_places",
-           "has_template", "lower_contraction", "operand_index", "widens_operand"]
+           "has_template", "lower_contraction", "operand_index", "whole_convolution",
+           "widens_operand"]

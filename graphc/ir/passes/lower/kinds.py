@@ -55,7 +55,8 @@ _SCATTERS = frozenset({"scatter", "index_put", "max_pool_grad"})
 LOOP = Kind("loop", _NONE, without=lower_loop, ordered=True)
 ROWS = Kind("rows", _NONE, without=lower_rows, ordered=True)
 CONTRACTION = Kind(
-    "contraction", frozenset({"dot_general", "conv", "conv_input_grad", "conv_weight_grad"}),
+    "contraction",
+    frozenset({"dot_general", "conv", "conv_input_grad", "conv_weight_grad", "conv_last"}),
     lower_contraction, template=True,
 )
 ATTENTION = Kind(

@@ -1,0 +1,68 @@
+"""The entry of a kernel whose convolution has its channels last: a request to the driver."""
+
+from graphc.backends.llvm.conv_geometry import Words
+from graphc.backends.llvm.conv_last import Last, last_symbol
+from graphc.backends.llvm.gemm_arguments import Arguments
+from graphc.backends.llvm.gemm_descriptor import ENTRY
+from graphc.backends.llvm.gemm_kernel import SCRATCH, WORKERS
+from graphc.backends.llvm.gemm_store import epilogue_pointers
+from graphc.backends.llvm.microkernel import Tile
+from graphc.backends.llvm.text import Module, Value
+from graphc.ir.dim import Size
+from graphc.ir.kernel import Convolution, Kernel
+from graphc.ir.kernel.plan_last import by_channel, runs_of
+from graphc.ir.kernel.templates.operand import panels_of_weights
+
+
+def renders_last(c: Convolution, lanes: int, most: int) -> bool:
+    """Whether there is code for such a template: floats of the type of the sums, panels of up to
+    `most` registers, and groups of one channel or none."""
+    g, columns = c.geometry, panels_of_weights(c.right.index)
+    if c.left.dtype is not c.acc_dtype or c.right.dtype is not c.acc_dtype or not columns:
+        return False
+    if columns % lanes or not 0 < columns // lanes <= most or len(g.window) > 3:
+        return False
+    if c.left.index != g.last(columns)[0] or c.right.index != g.last(columns)[1]:
+        return False
+    alone = by_channel(g.groups, g.in_channels // g.groups)
+    # channels are lanes: no register goes beyond a pixel
+    return g.groups == 1 or (alone and g.out_channels == g.groups and g.groups % columns == 0)
+
+
+def emit_last_kernel(
+    module: Module, kernel: Kernel, c: Convolution, tile: Tile, symbol: str
+) -> None:
+    """Defines void @symbol(ptr %args, ptr %status)."""
+    g, columns = c.geometry, panels_of_weights(c.right.index)
+    f = module.function(f"void @{symbol}(ptr %args, ptr %status)", "", ENTRY)
+    arguments = Arguments(f, kernel)
+    request = Words(f, f.alloca("i64", len(Last)))
+    epilogue, epilogue_arguments = epilogue_pointers(f, kernel, tile, symbol, arguments)
+    for field, pointer in (
+        (Last.ARGUMENTS, epilogue_arguments), (Last.EPILOGUE, epilogue),
+        (Last.LEFT, arguments.buffer(c.left.buffer)),
+        (Last.RIGHT, arguments.buffer(c.right.buffer)),
+        (Last.MEMORY, f.load(f.gep("%status", SCRATCH, "ptr"), "ptr", 8)),
+    ):
+        request.write_pointer(field, pointer)
+    runs = runs_of(c, tile.machine)
+    fields: dict[Last, Value] = {
+        Last.WORKERS: f.load(f.gep("%status", WORKERS, "i64"), "i64", 8),
+        Last.BATCH: arguments.size(g.batch), Last.CHANNELS: g.in_channels, Last.DEPTH: runs.depth,
+        Last.OUTPUTS: g.out_channels, Last.COLUMNS: columns,
+        Last.PANELS: -(-g.out_channels // columns),
+        Last.ALONE: int(by_channel(g.groups, g.in_channels // g.groups)),
+        Last.TOGETHER: int(runs.together), Last.PLAIN: int(runs.plain),
+    }
+    for field, value in fields.items():
+        request.write(field, value)
+    each: tuple[tuple[Last, tuple[Size, ...], int], ...] = (
+        (Last.INPUT, g.input, 1), (Last.WINDOW, runs.window, 1), (Last.OUTPUT, g.output, 1),
+        (Last.STRIDE, g.stride, 1), (Last.PAD, g.pad_low, 0), (Last.DILATION, g.dilation, 1),
+    )
+    for field, sizes, missing in each:
+        for dim, size in enumerate((missing,) * (3 - len(sizes)) + sizes):
+            request.write(field, arguments.size(size), dim)
+    module.declare(f"declare void {last_symbol(tile)}(ptr)")
+    f.call("void", last_symbol(tile), f"ptr {request.pointer}")
+    f.ret()

@@ -1,0 +1,103 @@
+"""The register tiles of a convolution whose channels are last: positions by channels.
+
+    @graphc_last_<rows>x<vectors>_<acc>   sums over channels, of which an element is broadcast
+    @graphc_alone_<rows>x<vectors>_<acc>  each channel by itself: channels are lanes
+"""
+
+from __future__ import annotations
+
+from graphc.backends.llvm.microkernel import Tile
+from graphc.backends.llvm.text import Function, Module
+from graphc.ir.kernel.plan_last import rows_of
+
+PARAMETERS = (
+    "ptr noalias readonly %table, i64 %entries, i64 %shift, ptr noalias readonly %w, i64 %depth, "
+    "ptr noalias %to"
+)
+
+
+def most_vectors(tile: Tile) -> int:
+    """Registers of the widest panel."""
+    return tile.vectors
+
+
+def classes(rows: int) -> tuple[int, ...]:
+    """Heights for which there is a kernel; a tile that is lower computes its last row again."""
+    return tuple(dict.fromkeys((rows, (rows + 1) // 2, 2, 1)))
+
+
+def tiles_symbol(tile: Tile, alone: bool) -> str:
+    """The table of one kind's kernels, by [class][vectors - 1]."""
+    return f"@graphc_{'alone' if alone else 'last'}_tiles_{tile.accumulator}"
+
+
+def emit_tiles(module: Module, tile: Tile) -> None:
+    """Defines both kinds and their tables."""
+    rows = rows_of(tile.tiling)
+    for alone in (False, True):
+        names = []
+        for height in classes(rows):
+            for vectors in range(1, most_vectors(tile) + 1):
+                kind = "alone" if alone else "last"
+                symbol = f"@graphc_{kind}_{height}x{vectors}_{tile.accumulator}"
+                _emit_tile(module, tile, symbol, (height, vectors), rows, alone)
+                names.append(f"ptr {symbol}")
+        array = f"[{len(names)} x ptr] [{', '.join(names)}]"
+        module.globals.append(f"{tiles_symbol(tile, alone)} = internal constant {array}")
+
+
+def _emit_tile(
+    module: Module, tile: Tile, symbol: str, shape: tuple[int, int], rows: int, alone: bool
+) -> None:
+    """Defines void (table, entries, shift, w, depth, to): the sums of a tile, its rows side by
+    side. `rows`: addresses in an entry."""
+    height, vectors = shape
+    f = module.function(f"void {symbol}({PARAMETERS})", "internal")
+    zeros = [(tile.vector, tile.zero())] * (height * vectors)
+    taps = f.carry_loop(0, "%entries", 1, zeros)
+    entry = f.gep("%table", f.mul(taps.index, rows + 1), "i64")
+    places = [f.load(f.gep(entry, row, "ptr"), "ptr", 8) for row in range(height)]
+    weights = f.gep("%w", f.load(f.gep(entry, rows, "i64"), "i64", 8), "i8")
+    inner = _lanes if alone else _channels
+    sums = inner(f, tile, places, weights, vectors, taps.values)
+    for index, total in enumerate(taps.close(sums)):
+        f.store(total, tile.vector, f.gep("%to", index * tile.lanes, tile.element), tile.bytes)
+    f.ret()
+
+
+def _channels(
+    f: Function, tile: Tile, places: list[str], weights: str, vectors: int, sums: list[str]
+) -> list[str]:
+    """One tap: a channel of every row times its weights, channel after channel."""
+    carried = [("ptr", weights), *((tile.vector, value) for value in sums)]
+    loop = f.carry_loop(0, "%depth", 1, carried)
+    w, *totals = loop.values
+    columns = [
+        f.load(f.gep(w, v * tile.lanes, tile.element), tile.vector, tile.bytes)
+        for v in range(vectors)
+    ]
+    found = []
+    for row, place in enumerate(places):
+        value = f.load(f.gep(place, loop.index, tile.element), tile.element, tile.bytes)
+        scalar = tile.splat(f, value)
+        for v, column in enumerate(columns):
+            found.append(tile.multiply_add(f, scalar, column, totals[row * vectors + v]))
+    return loop.close([f.gep(w, vectors * tile.lanes, tile.element), *found])[1:]
+
+
+def _lanes(
+    f: Function, tile: Tile, places: list[str], weights: str, vectors: int, sums: list[str]
+) -> list[str]:
+    """One tap: the channels of every row times their weights."""
+    columns = [
+        f.load(f.gep(weights, v * tile.lanes, tile.element), tile.vector, tile.bytes)
+        for v in range(vectors)
+    ]
+    found = []
+    for row, place in enumerate(places):
+        start = f.gep(place, "%shift", "i8")
+        for v, column in enumerate(columns):
+            at = f.gep(start, v * tile.lanes, tile.element)
+            value = f.load(at, tile.vector, tile.bytes)
+            found.append(tile.multiply_add(f, value, column, sums[row * vectors + v]))
+    return found

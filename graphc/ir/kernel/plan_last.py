@@ -1,0 +1,121 @@
+"""`plan_last(template, machine, dims)`: a convolution whose channels are last in memory.
+
+Its rows are positions, each of which reads a run of channels for each tap, through a pointer; its
+columns are channels, whose weights lie in panels. So nothing is copied but a line of zeros, which
+stands for what is beside the image. Taps at which a whole tile is beside it are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+
+from ..dim import evaluate, product
+from ..machine import Machine, Tiling
+from .blocking import (
+    ALIGN,
+    MOST_SLOTS,
+    POINTER_BYTES,
+    Blocking,
+    Condition,
+    Number,
+    least,
+    most,
+    multiple,
+    quotient_up,
+)
+from .templates import Convolution
+from .templates.operand import panels_of_weights
+
+WIDE_BYTES = 64  # of registers of which there are 32
+
+
+def rows_of(tiling: Tiling) -> int:
+    """Positions of a tile: a divisor of the usual planes where there are registers for as many."""
+    return 7 if tiling.vector_bytes >= WIDE_BYTES else tiling.rows
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """How positions are cut. `table` (of pointers) in bytes, for each chunk at work."""
+
+    tiles: Number  # of all images
+    in_image: Number
+    chunk: Number  # tiles of a chunk
+    chunks: Number  # of a panel; of all panels, where one chunk does them all
+    table: Number
+
+
+def positions_of(
+    images: Number, positions: Number, taps: Number, work: Number, panels: Number,
+    machine: Machine,
+) -> Positions:
+    """`work`: floating-point operations of a position in one panel; `panels`: that chunks are
+    multiplied by."""
+    assert machine.tiling is not None
+    rows = rows_of(machine.tiling)
+    in_image = quotient_up(positions, rows)
+    tiles = images * in_image
+    enough = quotient_up(machine.template_flops, most(work * rows, 1))
+    shared = quotient_up(tiles * panels, machine.template_chunks)
+    chunk = least(most(enough, most(shared, 1)), most(tiles, 1))
+    table = multiple(taps * ((rows + 1) * POINTER_BYTES), ALIGN)
+    return Positions(tiles, in_image, chunk, quotient_up(tiles, chunk), table)
+
+
+def by_channel(groups: Number, channels: Number) -> Condition:
+    """Whether each channel is convolved by itself, so that channels are lanes."""
+    single = channels == 1 if isinstance(channels, int) else channels.equals(1)
+    return single & (groups > 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """A convolution as sums over runs of memory: `depth` elements from each of `taps`, whose
+    windows and pads are these."""
+
+    window: tuple[int, ...]
+    depth: int
+    together: bool  # a chunk goes through all panels: their weights stay in a cache
+    plain: bool  # a position reads its own pixel
+
+
+def runs_of(c: Convolution, machine: Machine) -> Runs:
+    """Taps beside each other are one run where no line of the window leaves the image."""
+    g, tiling = c.geometry, machine.tiling
+    assert tiling is not None
+    depth, window = g.in_channels // g.groups, g.window
+    alone = by_channel(g.groups, depth)
+    width, out = g.input[-1], g.output[-1]
+    if (
+        not alone and g.pad_low[-1] == 0 and g.dilation[-1] == 1 and window[-1] > 1
+        and isinstance(width, int) and isinstance(out, int)
+        and (out - 1) * g.stride[-1] + window[-1] <= width
+    ):
+        depth, window = depth * window[-1], (*window[:-1], 1)
+    taps = evaluate(product(window), {})
+    columns = panels_of_weights(c.right.index) or 1
+    size = taps * depth * quotient_up(g.out_channels, columns) * columns
+    plain = taps == 1 and set(g.stride) == {1} and set(g.pad_low) == {0} and depth == g.in_channels
+    together = bool(alone or size * c.acc_dtype.itemsize <= tiling.in_place_bytes // 4)
+    return Runs(window, depth, together, plain and g.input == g.output)
+
+
+def plan_last(c: Convolution, machine: Machine, dims: Mapping[str, int]) -> Blocking:
+    """How one is tiled; all its sizes are known."""
+    g, itemsize = c.geometry, c.acc_dtype.itemsize
+    images = evaluate(g.batch, dims)
+    positions = evaluate(product(g.output), dims)
+    runs = runs_of(c, machine)
+    taps = evaluate(product(runs.window), {})
+    columns = panels_of_weights(c.right.index) or 1
+    panels = quotient_up(g.out_channels, columns)
+    work = 2 * taps * runs.depth * (g.out_channels if runs.together else columns)
+    plan = positions_of(images, positions, taps, work, 1 if runs.together else panels, machine)
+    nothing = Blocking(*(0 for _ in fields(Blocking)))
+    chunks = plan.chunks * (1 if runs.together else panels)
+    return replace(
+        nothing, chunks=chunks, chunk_m=plan.chunk, chunk_n=columns,
+        chunks_at=multiple(g.in_channels * itemsize, ALIGN), chunk_scratch=plan.table,
+        slots=min(chunks, MOST_SLOTS),
+    )

@@ -1,0 +1,146 @@
+"""freeze: what a program computes of inputs that hardly ever change (the weights and statistics of
+a model that answers) becomes a program of its own, whose results are inputs of the other.
+
+The caller runs the first, the prologue, when the constants have changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from ...dim import DimEnv, product, unwrap
+from ...graph import Builder, Graph, Node, input_
+from ...machine import Machine
+from ...rewrite import apart, rebuilt, with_inputs
+from ...types import TensorType
+from .norms import fold_norms
+from .panels import lay_out
+
+LEAST = 1 << 16  # elements that a prologue makes; fewer are made sooner than they are asked about
+
+_FAMILIES = frozenset({"unary", "binary", "ternary", "compare", "cast", "reduce", "movement"})
+_FREE = frozenset({"full", "iota", "const"})  # of no inputs: made where they are read
+_VIEWS = frozenset({"reshape", "permute", "expand", "slice"})
+
+
+class Frozen(NamedTuple):
+    """A graph in two parts: `main` has the inputs of the whole graph, then one for each result of
+    the `prologue`, which reads the inputs number `reads`."""
+
+    prologue: Graph
+    main: Graph
+    reads: tuple[int, ...]
+
+
+def freeze(graph: Graph, constants: Collection[int], machine: Machine) -> Frozen | None:
+    """The graph in two parts; None where there is too little to gain. `constants`: the numbers of
+    inputs that hardly ever change."""
+    given = frozenset([graph.inputs[i] for i in constants if is_static(graph.inputs[i])])
+    if not given or any(node.graphs for node in graph.nodes):
+        return None
+    whole = fold_norms(apart(graph), lambda graph: constant_nodes(graph, given))
+    whole = lay_out(whole, constant_nodes(whole, given), machine)
+    return _split(whole, {whole.inputs[node.attrs["index"]] for node in given})
+
+
+def is_static(node: Node) -> bool:
+    """Whether a node is one value of a known shape."""
+    return isinstance(node.type, TensorType) and all(isinstance(s, int) for s in node.shape)
+
+
+def constant_nodes(graph: Graph, given: Collection[Node]) -> set[Node]:
+    """The nodes that hang on constants and numbers alone, and cannot fail."""
+    found: set[Node] = set()
+    for node in graph.nodes:
+        if node.op is input_:
+            constant = node in given
+        elif node.op.name in _FREE:
+            constant = is_static(node)
+        else:
+            constant = (
+                (node.op.family in _FAMILIES or node.op.name == "dot_general")
+                and not (node.op.divides and node.dtype.is_integer) and is_static(node)
+                and all(x in found for x in node.inputs)
+            )
+        if constant:
+            found.add(node)
+    return found
+
+
+def _split(graph: Graph, given: Collection[Node]) -> Frozen | None:
+    constant = constant_nodes(graph, given)
+    made = _made(graph, constant)
+    work = sum(_elements(node) for node in _behind(made))
+    if work < LEAST and not any(node.op.name == "conv_last" for node in graph.nodes):
+        return None
+    builder = Builder(graph.env)
+    builder.inputs += graph.inputs
+    new: dict[Node, Node] = {}
+    for node in graph.nodes:
+        if node in made:
+            new[node] = builder.input(node.tensor_type, f"constant{len(builder.inputs)}")
+        else:
+            new[node] = with_inputs(node, [new[x] for x in node.inputs])
+    main = rebuilt(graph, new)
+    main = Graph(main.name, tuple(builder.inputs), main.outputs, main.env)
+    reads = [i for i, node in enumerate(graph.inputs) if node in _behind(made, True)]
+    return Frozen(_prologue(graph, made, reads), main, tuple(reads))
+
+
+def _made(graph: Graph, constant: Collection[Node]) -> dict[Node, None]:
+    """The constant values that others are computed of. A view is no value; and what leaves the
+    program belongs to whoever gets it."""
+    leaves = {_source(output) for output in graph.outputs}
+    found: dict[Node, None] = {}
+    for node in graph.nodes:
+        if node in constant:
+            continue
+        for i, x in enumerate(node.inputs):
+            laid_out = node.op.name == "conv_last" and i == 1
+            value = x if laid_out else _source(x)
+            if value in constant and value.inputs and value not in leaves and _hangs(value):
+                found[value] = None
+    return found
+
+
+def _source(node: Node) -> Node:
+    """What a view is a view of."""
+    while node.op.name in _VIEWS:
+        node = node.inputs[0]
+    return node
+
+
+def _hangs(node: Node) -> bool:
+    """Whether a value hangs on some input."""
+    return any(each.op is input_ for each in _behind({node: None}, True))
+
+
+def _behind(made: Collection[Node], inputs: bool = False) -> set[Node]:
+    """All that leads to these nodes, and they."""
+    found: set[Node] = set()
+    stack = list(made)
+    while stack:
+        node = stack.pop()
+        if node not in found and (inputs or node.op is not input_):
+            found.add(node)
+            stack += node.inputs
+    return found
+
+
+def _elements(node: Node) -> int:
+    size = unwrap(product(node.shape))
+    return size if isinstance(size, int) and node.op.name not in _VIEWS else 0
+
+
+def _prologue(graph: Graph, made: Collection[Node], reads: Collection[int]) -> Graph:
+    builder = Builder(DimEnv())
+    new: dict[Node, Node] = {}
+    for i in reads:
+        node = graph.inputs[i]
+        new[node] = builder.input(node.tensor_type, node.attrs["name"])
+    wanted = _behind(made)
+    for node in graph.nodes:
+        if node in wanted:
+            new[node] = with_inputs(node, [new[x] for x in node.inputs])
+    return builder.build([new[node] for node in made], f"{graph.name}_constants")

@@ -1,0 +1,130 @@
+"""Convolutions whose channels are last, and weights in panels, against the reference."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import pytest
+
+from graphc.backends.llvm.target import Target, host_target
+from graphc.backends.numpy.ops import TABLE
+from graphc.ir import dtypes, ops
+from graphc.ir.dtypes import DType
+from graphc.ir.graph import Builder, Expr
+from graphc.ir.kernel import Convolution, Kernel
+from graphc.ir.kernel.text import parse_kernel, print_kernel
+from graphc.ir.passes.fuse import fuse
+from graphc.ir.passes.lower import lower
+from graphc.ir.types import TensorType
+
+from .contractions import guarded, narrow_targets, run, unharmed
+
+
+@dataclass(frozen=True)
+class Last:
+    """Sizes; `columns` in registers."""
+
+    batch: int
+    channels: int
+    input: tuple[int, ...]
+    outputs: int
+    window: tuple[int, ...]
+    stride: tuple[int, ...]
+    pad: tuple[int, ...]
+    dilation: tuple[int, ...]
+    registers: int
+    alone: bool = False  # each channel by itself; channels are counted in registers, too
+    dtype: DType = dtypes.f32
+
+
+CASES = [
+    Last(1, 16, (7, 7), 64, (3, 3), (1, 1), (1, 1), (1, 1), 2),
+    Last(2, 5, (9, 11), 20, (3, 2), (2, 1), (1, 1), (1, 2), 2),  # the last panel is not full
+    Last(1, 3, (20,), 70, (5,), (2,), (2,), (1,), 1),
+    Last(1, 4, (5, 6, 7), 16, (2, 3, 2), (1, 2, 1), (1, 1, 0), (1, 1, 2), 1),
+    Last(3, 24, (4, 4), 24, (1, 1), (1, 1), (0, 0), (1, 1), 2),
+    Last(1, 2, (3, 3), 3, (3, 3), (1, 1), (5, 5), (2, 2), 1),  # tiles beside the image
+    Last(2, 6, (1, 1), 9, (1, 1), (3, 3), (0, 0), (1, 1), 1),
+    Last(1, 40, (6, 5), 33, (5, 5), (1, 1), (2, 2), (1, 1), 2),
+    Last(1, 4, (6, 25), 18, (3, 3), (2, 1), (1, 1), (1, 1), 1),  # tiles inside of the image
+    Last(4, 7, (13, 3), 5, (1, 3), (1, 1), (0, 1), (1, 1), 1),
+]
+ALONE = [
+    Last(2, 2, (9, 9), 2, (3, 3), (1, 1), (1, 1), (1, 1), 2, alone=True),
+    Last(1, 6, (8, 5), 6, (3, 3), (2, 2), (1, 1), (1, 1), 2, alone=True),
+    Last(1, 4, (17,), 4, (4,), (1,), (3,), (2,), 1, alone=True),
+    Last(1, 1, (4, 4), 1, (7, 7), (1, 1), (3, 3), (1, 1), 1, alone=True),
+]
+
+
+Shapes: TypeAlias = list[tuple[int, ...]]
+
+
+def kernel_of(case: Last, target: Target) -> tuple[Kernel, Shapes, dict[str, Any]]:
+    """A kernel that adds a bias for each channel, its operands' shapes, and the attributes."""
+    lanes = target.lanes(case.dtype.itemsize)
+    unit = lanes if case.alone else 1
+    channels, outputs = case.channels * unit, case.outputs * unit
+    groups = channels if case.alone else 1
+    columns = case.registers * lanes
+    shapes: Shapes = [
+        (case.batch, *case.input, channels),
+        (-(-outputs // columns), *case.window, channels // groups, columns), (outputs,),
+    ]
+    attrs = {
+        "outputs": outputs, "stride": case.stride, "pad_low": case.pad, "pad_high": case.pad,
+        "dilation": case.dilation, "groups": groups,
+    }
+    builder = Builder()
+    x, w, bias = (
+        Expr(builder, builder.input(TensorType(case.dtype, shape))) for shape in shapes
+    )
+    graph = builder.build([(ops.conv_last(x, w, **attrs) + bias).node])
+    fused = fuse(graph, target.machine, lambda node: False)
+    (found,) = lower(fused, target.machine).values()
+    kernel = found.kernel
+    assert isinstance(kernel.template, Convolution)
+    assert kernel.template.kind == "conv_last"
+    return kernel, shapes, attrs
+
+
+def check(case: Last, target: Target | None = None, threads: int = 1) -> bytes:
+    kernel, shapes, attrs = kernel_of(case, target or host_target())
+    rng = np.random.default_rng(0)
+    x, w, bias = (rng.standard_normal(shape).astype(case.dtype.numpy) for shape in shapes)
+    want = TABLE["conv_last"](x.astype(np.float64), w.astype(np.float64), **attrs) + bias
+    memory, result = guarded(want.size, case.dtype.numpy)
+    # beside what is read lies NaN: what is multiplied by it shows
+    whole, image = guarded(x.size, case.dtype.numpy)
+    whole[:] = np.nan
+    image[:] = x.ravel()
+    operands = {"x": image, "w": w.ravel(), "b": bias}
+    run(kernel, [*operands.values(), result], target=target, threads=threads)
+    assert unharmed(memory)
+    unit = 2e-6 if case.dtype is dtypes.f32 else 1e-13
+    terms = max(1.0, float(np.sqrt(float(kernel.template.k))))  # type: ignore[union-attr, arg-type]
+    np.testing.assert_allclose(result, want.ravel(), rtol=0, atol=unit * 8 * terms)
+    return result.tobytes()
+
+
+@pytest.mark.parametrize("case", [*CASES, *ALONE], ids=lambda c: f"{c.input}-{c.window}-{c.stride}")
+def test_sums_are_the_references_for_any_threads(case: Last) -> None:
+    assert check(case) == check(case, threads=4)
+
+
+@pytest.mark.parametrize("target", narrow_targets(), ids=lambda t: f"{t.vector_bytes} bytes")
+def test_narrow_registers(target: Target) -> None:
+    for case in (*CASES[:3], ALONE[1]):
+        check(case, target)
+
+
+def test_float64() -> None:
+    for case in (CASES[1], ALONE[0]):
+        check(replace(case, dtype=dtypes.f64))
+
+
+def test_the_text_is_read_back() -> None:
+    kernel, _, _ = kernel_of(CASES[1], host_target())
+    assert parse_kernel(print_kernel(kernel)) == kernel

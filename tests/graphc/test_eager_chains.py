@@ -1,0 +1,136 @@
+"""Functions of several operators on many numbers run as one loop, with the operators' bits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import graphc as torch
+from graphc.engine import eager_forms
+from graphc.frontend import eager, replayed
+
+F = torch.nn.functional
+
+
+@pytest.fixture
+def low(monkeypatch):
+    """Compiled code from a hundred elements on."""
+    monkeypatch.setattr(eager_forms, "LARGE", 100)
+    eager._signatures.clear()
+    replayed._known.clear()
+    yield
+    eager._signatures.clear()
+    replayed._known.clear()
+
+
+CASES = {
+    "leaky_relu": lambda x, y: F.leaky_relu(x, 0.1), "prelu": lambda x, y: F.prelu(x, y[0]),
+    "elu": lambda x, y: F.elu(x), "selu": lambda x, y: F.selu(x), "mish": lambda x, y: F.mish(x),
+    "celu": lambda x, y: F.celu(x, 2.0), "logsigmoid": lambda x, y: F.logsigmoid(x),
+    "hardsigmoid": lambda x, y: F.hardsigmoid(x), "hardswish": lambda x, y: F.hardswish(x),
+    "softsign": lambda x, y: F.softsign(x), "softshrink": lambda x, y: F.softshrink(x),
+    "hardshrink": lambda x, y: F.hardshrink(x), "threshold": lambda x, y: F.threshold(x, 0.1, 2.0),
+    "tanhshrink": lambda x, y: F.tanhshrink(x), "lerp": lambda x, y: torch.lerp(x, y, 0.3),
+    "lerp by a tensor": lambda x, y: torch.lerp(x, y, y + 0.5),
+    "addcmul": lambda x, y: torch.addcmul(x, y, y + 1, value=0.5),
+    "addcdiv": lambda x, y: torch.addcdiv(x, y, y + 1, value=0.5),
+    "addcmul by a line": lambda x, y: torch.addcmul(x, y, y[:1] + 1, value=0.5),
+    "batch_norm": lambda x, y: F.batch_norm(x, y[0], y[1].abs() + 0.1, y[2], y[3]),
+    "batch_norm alone": lambda x, y: F.batch_norm(x, y[0], y[1].abs() + 0.1),
+    "images": lambda x, y: F.batch_norm(
+        x.view(2, 30, 2, 5), y[0], y[1].abs() + 0.1, y[2], y[3]),
+    "smooth_l1": lambda x, y: F.smooth_l1_loss(x, y, reduction="none"),
+    "huber": lambda x, y: F.huber_loss(x, y, reduction="none", delta=0.7),
+    "nan_to_num": lambda x, y: x.nan_to_num(),
+}
+SPECIAL = [0.0, -0.0, float("nan"), float("inf"), -float("inf"), 1e-45, 3e38, 3.0, -3.0, 1e-40]
+
+
+def inputs(dtype=torch.float32):
+    torch.manual_seed(0)
+    x, y = torch.randn(20, 30), torch.randn(20, 30)
+    x.view(-1)[:30] = torch.tensor(SPECIAL * 3)
+    y[5] = torch.tensor(SPECIAL * 3).flip(0)
+    return x.to(dtype), y.to(dtype)
+
+
+def whole():
+    return [known for known in replayed._known.values() if known and known.whole is not None]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", CASES)
+def test_bits_are_the_operators(name, dtype, low):
+    x, y = inputs(dtype)
+    one_by_one = CASES[name](x, y)  # the first call is watched
+    assert whole()
+    for _ in range(2):
+        found = CASES[name](x, y)
+        assert found.dtype is one_by_one.dtype and found.stride() == one_by_one.stride()
+        a, b = found.double().numpy(), one_by_one.double().numpy()
+        np.testing.assert_array_equal(a, b)
+        np.testing.assert_array_equal(np.signbit(a), np.signbit(b))
+
+
+def test_turned_operands_keep_their_layout(low):
+    x, _ = inputs()
+    F.hardswish(x.t())
+    assert whole()
+    assert F.hardswish(x.t()).stride() == (1, 30)
+    np.testing.assert_array_equal(F.hardswish(x.t()).numpy(), F.hardswish(x).numpy().T)
+
+
+def test_one_code_serves_all_sizes_and_numbers(low):
+    from graphc.engine import eager_kernels
+
+    F.leaky_relu(torch.randn(11, 12), 0.1)
+    made = len(eager_kernels._codes)
+    for size, slope in ((300, 0.1), (1000, 0.25)):
+        x = torch.randn(size)
+        for _ in range(2):
+            np.testing.assert_array_equal(
+                F.leaky_relu(x, slope).numpy(),
+                np.where(x.numpy() > 0, x.numpy(), x.numpy() * np.float32(slope)),
+            )
+    assert len(eager_kernels._codes) == made and len(whole()) == 3
+
+
+def test_what_has_a_history_keeps_it(low):
+    x, _ = inputs()
+    x = x.nan_to_num(0.5, 1.0, -1.0)
+    for _ in range(3):
+        w = x.detach().clone().requires_grad_()
+        F.leaky_relu(w, 0.1).sum().backward()
+        np.testing.assert_array_equal(
+            w.grad.numpy(), np.where(x.numpy() > 0, 1, 0.1).astype(np.float32)
+        )
+    with torch.no_grad():
+        assert not F.leaky_relu(w, 0.1).requires_grad
+    assert F.leaky_relu(w, 0.1).requires_grad
+
+
+def test_few_numbers_and_none_stay_with_numpy():
+    replayed._known.clear()
+    for shape in ((3, 4), (0, 700), ()):
+        for _ in range(2):
+            assert F.hardswish(torch.ones(shape)).shape == shape
+    assert not whole()
+
+
+def test_results_are_fresh_memory(low):
+    x, _ = inputs()
+    F.hardswish(x)
+    a, b = F.hardswish(x), F.hardswish(x)
+    kept = b.clone()
+    a.zero_()
+    assert torch.equal(b.nan_to_num(), kept.nan_to_num())
+    assert a._version == 1 and b._version == 0
+
+
+def test_writing_over_the_input(low):
+    x, _ = inputs()
+    wanted = F.leaky_relu(x, 0.1).numpy()
+    for _ in range(2):
+        z = x.clone()
+        assert F.leaky_relu(z, 0.1, inplace=True) is z
+        np.testing.assert_array_equal(z.numpy(), wanted)
