@@ -37,7 +37,7 @@ def _row(event: Event, process: int) -> dict[str, Any]:
     begin, end = event.time_range
     return {
         "ph": "X", "name": event.key, "cat": "kernel" if on_gpu else category, "pid": process,
-        "tid": "GPU" if on_gpu else event.thread, "ts": begin, "dur": end - begin,
+        "tid": "GPU" if on_gpu else event.thread, "ts": begin, "dur": round(end - begin, 3),
         "args": _arguments(event),
     }
 

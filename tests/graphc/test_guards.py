@@ -32,7 +32,8 @@ def test_a_kind_says_what_asking_takes(kind: type[Guard]) -> None:
 
 
 def test_a_call_is_refused_by_guards_alone() -> None:
-    """Nothing but a record of the list, or a place that holds no tensor now, makes one stale."""
+    """Nothing but a record of the list, a place that holds no tensor now, or weights laid out once
+    that others can write to, makes one stale."""
     folder = Path(version.__file__).parent
     raising = {
         path.name for path in folder.rglob("*.py") for node in ast.walk(ast.parse(path.read_text()))
@@ -40,7 +41,7 @@ def test_a_call_is_refused_by_guards_alone() -> None:
         and ast.unparse(node.exc).startswith("Stale(")
         and "reason(call)" not in ast.unparse(node.exc)
     }
-    assert raising == {"sources.py"}
+    assert raising == {"sources.py", "version.py"}
 
 
 class Box:

@@ -152,3 +152,24 @@ def test_rewritten_code_is_told_from_other_code() -> None:
     made = calls.rewritten_code(function.__code__, function.__globals__)
     assert is_rewritten(made) and not is_rewritten(function.__code__)
     assert calls.rewritten_code(function.__code__, function.__globals__) is made
+
+
+def test_finders_of_imports_are_no_part_of_a_recording(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as pytest's own: graphc imports parts of itself when they are first asked for."""
+    sought = []
+
+    class Finder:
+        def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+            sought.append(name)
+
+    monkeypatch.setattr(sys, "meta_path", [Finder(), *sys.meta_path])
+    name = "graphc.signal.windows"
+    monkeypatch.delitem(sys.modules, name, raising=False)
+
+    def importing(x: Any) -> Any:
+        import graphc.signal.windows  # noqa: F401
+
+        return x + 1
+
+    assert graphc.compile(importing, fullgraph=True)(graphc.ones(2)).tolist() == [2.0, 2.0]
+    assert sought == [name]

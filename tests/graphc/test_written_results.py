@@ -189,3 +189,24 @@ def test_views_of_no_grad_mode_know_of_later_writes(inner: bool, cut: bool) -> N
 
     expected = script(torch, lambda f: f)
     assert script(graphc, lambda f: f) == expected == script(graphc, graphc.compile)
+
+
+@pytest.mark.parametrize("write", ["x.data.sub_(.25)", "x.view(-1).data.sub_(.25)"])
+def test_a_segment_reads_its_inputs_memory_though_it_is_out_of_order(write: str) -> None:
+    """Native code gets a copy in order of what a segment before made a view of."""
+    text = """def f(x):
+    a = x[:, :1].expand(2, 2)
+    b = x.t()
+    if float(a.detach().sum()) > 1e9:
+        a = a * 2
+    return [b], a * a + b * b
+"""
+    expected = outcomes(torch, lambda f: f, text, [write])
+
+    def always(f: Any) -> Any:
+        compiled = graphc.compile(f)
+        compiled.always_compiled = True
+        return compiled
+
+    found = outcomes(graphc, always, text, [write])
+    assert all(same(e, f) for e, f in zip(expected, found, strict=True))

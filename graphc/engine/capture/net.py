@@ -40,6 +40,7 @@ _TEXTS = frozenset((PurePath.__fspath__.__code__, PurePath.__str__.__code__))
 _HARMLESS = frozenset((
     ABCMeta.__instancecheck__.__code__, ABCMeta.__subclasscheck__.__code__,
 ))
+_IMPORTS = "<frozen importlib._bootstrap>"
 _LIMIT = 50_000
 _owners: dict[str, str] = {}  # by file
 
@@ -85,6 +86,8 @@ def is_stranger(code: CodeType, namespace: dict[str, Any], caller: FrameType | N
             return False
         if found == "own":
             return not library or is_rewritten(caller.f_code)
+        if caller.f_code.co_filename == _IMPORTS and caller.f_code.co_name == "_find_spec":
+            return False  # a finder in sys.meta_path: what an import runs is not observed
         library = library and _is_library(caller.f_code, caller.f_globals)
         if library and (caller.f_code in _TEXTS or caller.f_code.co_filename.startswith(_NUMPY)):
             return False  # a listed function of NumPy's imports something, say

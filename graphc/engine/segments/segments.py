@@ -479,6 +479,8 @@ class Segments:
         ]
         node = SegmentBackward(plan, edges, types, saved, dims)
         overwritten = set(mutated.values())
+        # the user's memory, not a copy in order: what is written there later concerns it
+        own = set(range(len(arrays))) - parts - overwritten if version.engine.place is None else ()
         recorded = Recorded(
             segment.trace, tuple([i.node for i in segment.inputs]),
             [edge(t) for t in segment.roots], [place for _, place in segment.entries],
@@ -486,7 +488,7 @@ class Segments:
         )
         node.remember(
             recorded,
-            [before.get(i, array) for i, array in enumerate(given)],
+            [before.get(i, arrays[i] if i in own else a) for i, a in enumerate(given)],
             {i: segment.owner(i)._storage for i in plan.replay.read if i not in overwritten
              and i < len(segment.inputs) and isinstance(segment.inputs[i], TensorInput)},
             overwritten - before.keys(),
