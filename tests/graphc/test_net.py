@@ -172,4 +172,4 @@ def test_finders_of_imports_are_no_part_of_a_recording(monkeypatch: pytest.Monke
         return x + 1
 
     assert graphc.compile(importing, fullgraph=True)(graphc.ones(2)).tolist() == [2.0, 2.0]
-    assert sought == [name]
+    assert sought[-1] == name
