@@ -187,4 +187,8 @@ def test_what_is_known_of_the_cpu_alone_is_watched_again(low, only_the_cpu, requ
     F.hardswish(x)
     request.getfixturevalue("beside_meta")
     F.hardswish(x)
-    assert len(whole()) == 2
+    alone, beside = whole()
+    ran, run = [], beside.whole
+    alone.whole, beside.whole = None, lambda arrays: ran.append(1) or run(arrays)
+    F.hardswish(x)
+    assert ran
