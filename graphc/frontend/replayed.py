@@ -7,7 +7,8 @@ Which operators a function applies follows from the types of its tensors and fro
 arguments, if it looks at no tensor's value, writes to none, and reads no state: such a one may be
 decorated. Its first call with arguments of a kind is watched; later ones parse, promote, infer and
 check nothing: they apply the same operators, whose signatures are known, too; on many numbers, and
-without history, as one loop, if they go element by element (`Eager.chain`).
+without history, as one loop, if they go element by element (`Eager.chain`). Where there are other
+devices, that is so of calls whose tensors a user has placed on the CPU.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from .context import local
 from .eager import Signature, _wrap, apply_known
 from .history import requires_grad
 from .nodes import OpNode, class_of
+from .placement import stays
 from .promote import Defaults
 from .storage import Storage
 from .tensor import Parameter, Tensor
@@ -247,7 +249,7 @@ class Watch:
         numbers = []
         for part in parts:
             found = [i for i, v in enumerate(self.values) if v is part]
-            if not found or found[0] < tensors or part._requires_grad:
+            if not found or found[0] < tensors or part._requires_grad or part._storage.away:
                 return None
             numbers.append(found[0])
         for step, made in self.made:
@@ -335,6 +337,14 @@ def _add(parts: list[Any], tensor: Tensor) -> None:
     )
 
 
+def _is_here(args: tuple[Any, ...]) -> bool:
+    """Whether a call may be of the CPU alone, though there are other devices."""
+    if not args or local.place is not None or local.making is not None:
+        return False
+    first = args[0]
+    return type(first) in _TENSORS and first._trace is None and stays(first)
+
+
 _known: dict[Any, Replay | None] = {}
 
 
@@ -344,14 +354,18 @@ def replayed(function: F) -> F:
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if (
-            local.trace is not None or local.counted is not None or Eager.elsewhere is not None
-            or Eager.prepare is None or local.autocast is not None
+            local.trace is not None or local.counted is not None or Eager.prepare is None
+            or local.autocast is not None or (Eager.elsewhere is not None and not _is_here(args))
         ):
             return function(*args, **kwargs)
         tensors: list[Tensor] = []
         key = _key(function, args, kwargs, tensors)
         if key is _UNKNOWN:
             return function(*args, **kwargs)
+        if Eager.elsewhere is not None:
+            if not all(map(stays, tensors)):
+                return function(*args, **kwargs)
+            key = key, "beside others"
         known = _known.get(key, _UNKNOWN)
         if known is None:
             return function(*args, **kwargs)

@@ -15,6 +15,7 @@ import graphc as torch
 from graphc.compat import often
 from graphc.engine.detour import original, redirect, restore, twin_of
 from graphc.frontend.context import local
+from graphc.frontend.values import Eager
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,6 +24,9 @@ ROOT = Path(__file__).parents[2]
 def watching(monkeypatch: pytest.MonkeyPatch) -> Iterator[often._Watching]:
     fresh = often._Watching()
     monkeypatch.setattr(often, "watching", fresh)
+    # tests before may have used another device: then no call is one of native code, and no trial
+    # of a function goes well
+    monkeypatch.setattr(Eager, "elsewhere", None)
     yield fresh
     if fresh._watch is not None:
         fresh._watch.stop()

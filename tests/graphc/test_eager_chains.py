@@ -7,7 +7,8 @@ import pytest
 
 import graphc as torch
 from graphc.engine import eager_forms
-from graphc.frontend import eager, replayed
+from graphc.frontend import device, eager, placement, replayed
+from graphc.frontend.values import Eager
 
 F = torch.nn.functional
 
@@ -21,6 +22,24 @@ def low(monkeypatch):
     yield
     eager._signatures.clear()
     replayed._known.clear()
+
+
+@pytest.fixture
+def only_the_cpu(monkeypatch):
+    """As where no test before has used another device."""
+    monkeypatch.setattr(Eager, "elsewhere", None)
+
+
+@pytest.fixture
+def beside_meta(monkeypatch):
+    """As where another device has been used, which tests behind do not see."""
+    monkeypatch.setattr(placement, "_places", dict(placement._places))
+    monkeypatch.setattr(device, "registered", set(device.registered))
+    monkeypatch.setattr(placement, "registered", device.registered)
+    monkeypatch.setattr(Eager, "elsewhere", None)
+    placement._places.pop("meta", None)
+    torch.empty(2, device="meta")
+    assert Eager.elsewhere is not None
 
 
 CASES = {
@@ -60,7 +79,16 @@ def whole():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("name", CASES)
-def test_bits_are_the_operators(name, dtype, low):
+def test_bits_are_the_operators(name, dtype, low, only_the_cpu):
+    compare(name, dtype)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_bits_are_the_operators_beside_another_device(name, low, beside_meta):
+    compare(name, torch.float32)
+
+
+def compare(name, dtype):
     x, y = inputs(dtype)
     one_by_one = CASES[name](x, y)  # the first call is watched
     assert whole()
@@ -72,7 +100,7 @@ def test_bits_are_the_operators(name, dtype, low):
         np.testing.assert_array_equal(np.signbit(a), np.signbit(b))
 
 
-def test_turned_operands_keep_their_layout(low):
+def test_turned_operands_keep_their_layout(low, only_the_cpu):
     x, _ = inputs()
     F.hardswish(x.t())
     assert whole()
@@ -80,7 +108,7 @@ def test_turned_operands_keep_their_layout(low):
     np.testing.assert_array_equal(F.hardswish(x.t()).numpy(), F.hardswish(x).numpy().T)
 
 
-def test_one_code_serves_all_sizes_and_numbers(low):
+def test_one_code_serves_all_sizes_and_numbers(low, only_the_cpu):
     from graphc.engine import eager_kernels
 
     F.leaky_relu(torch.randn(11, 12), 0.1)
@@ -95,7 +123,9 @@ def test_one_code_serves_all_sizes_and_numbers(low):
     assert len(eager_kernels._codes) == made and len(whole()) == 3
 
 
-def test_what_has_a_history_keeps_it(low):
+@pytest.mark.parametrize("where", ["only_the_cpu", "beside_meta"])
+def test_what_has_a_history_keeps_it(where, low, request):
+    request.getfixturevalue(where)
     x, _ = inputs()
     x = x.nan_to_num(0.5, 1.0, -1.0)
     for _ in range(3):
@@ -134,3 +164,31 @@ def test_writing_over_the_input(low):
         z = x.clone()
         assert F.leaky_relu(z, 0.1, inplace=True) is z
         np.testing.assert_array_equal(z.numpy(), wanted)
+
+
+def test_tensors_of_another_device_stay_there(low, beside_meta):
+    """Also where the same call has been seen on the CPU."""
+    x, y = inputs()
+    for _ in range(2):
+        assert F.hardswish(x).device.type == "cpu" and torch.lerp(x, y, 0.3).device.type == "cpu"
+    assert len(whole()) == 2
+    there = x.to("meta")
+    assert F.hardswish(there).device.type == "meta"
+    assert torch.lerp(there, y.to("meta"), 0.3).device.type == "meta"
+    with pytest.raises(RuntimeError, match="not on the expected device meta"):
+        torch.lerp(x, y.to("meta"), 0.3)
+    with torch.device("meta"):
+        assert F.hardswish(x).device.type == "cpu"
+
+
+def test_what_is_known_of_the_cpu_alone_is_watched_again(low, only_the_cpu, request):
+    """What a call gives may be loose where there is another device."""
+    x, _ = inputs()
+    F.hardswish(x)
+    request.getfixturevalue("beside_meta")
+    F.hardswish(x)
+    alone, beside = whole()
+    ran, run = [], beside.whole
+    alone.whole, beside.whole = None, lambda arrays: ran.append(1) or run(arrays)
+    F.hardswish(x)
+    assert ran
