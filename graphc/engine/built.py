@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -14,8 +15,10 @@ from ..backends import Backend, Executable
 from ..backends.host.watched import Steps
 from ..config import Config
 from ..frontend.placement import Place
+from ..frontend.random_state import turns_of
 from ..frontend.storage import Storage, readers
 from ..frontend.values import Eager
+from ..ir import dtypes
 from ..ir.dim import Guard, evaluate
 from ..ir.graph import Graph
 from ..ir.memory import contiguous, write
@@ -114,6 +117,11 @@ class Engine:
             (self.mutated.get(i, -1), type_, type_.dtype.numpy)
             for i, type_ in enumerate(output_types)
         ]
+        # inputs that are written to and may be the states of generators
+        self.states = [
+            target for target, type_, _ in self._outputs
+            if target >= 0 and type_.dtype is dtypes.i64 and len(type_.shape) == 1
+        ]
         self._fixed = None if dims else memory_for(self.output_types)
         self._calls = Calls(built, len(output_types))
 
@@ -165,6 +173,11 @@ class Engine:
         for real, value in scattered:
             write(real, value)
         return inputs, results
+
+    def turns(self, arrays: Sequence[Any]) -> AbstractContextManager[Any]:
+        """What is held while a call's inputs are read and written: threads that ran from one state
+        of a generator would draw the same numbers."""
+        return turns_of([arrays[i] for i in self.states])
 
     def _runner(self, inputs: int) -> Runner | None:
         """What runs the code on NumPy's arrays; None: `built` does."""

@@ -7,8 +7,10 @@ is captured and written like any other tensor, so a compiled function goes on wh
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -53,27 +55,39 @@ def _any_seed() -> int:
 
 
 class Generator:
-    """torch.Generator: a stream of random numbers. Unseeded, it starts anywhere."""
+    """torch.Generator: a stream of random numbers. Unseeded, it starts anywhere.
+
+    `turn`: held from reading the state to writing it, as threads that read one state would draw
+    the same numbers. By the same thread again: a finalizer may draw in the middle of a draw.
+    """
 
     def __init__(self, device: device | str = CPU) -> None:
         self._place = place_of(device)
         self._seed: int | None = None
         self._state: Tensor | None = None
+        self.turn = threading.RLock()
+        _generators.add(self)
 
     @property
     def state(self) -> Tensor:
         """The state as a Tensor i64[626], made at first use."""
-        if self._state is None:
-            if self._seed is None:
-                self._seed = _any_seed()
-            self._begin(self._seed)
-        assert self._state is not None
-        return self._state
+        found = self._state
+        if found is None:
+            with self.turn:
+                found = self._state
+                if found is None:
+                    if self._seed is None:
+                        self._seed = _any_seed()
+                    found = self._begin(self._seed)
+        return found
 
-    def _begin(self, seed: int) -> None:
+    def _begin(self, seed: int) -> Tensor:
         """The state's memory, which no recording makes: it was there before."""
         words = seed_words(seed)
-        self._state = from_array(words if self._place is None else self._place.put(words))
+        made = from_array(words if self._place is None else self._place.put(words))
+        self._state = made
+        _by_memory[id(made._array)] = self
+        return made
 
     @property
     def device(self) -> device:
@@ -87,10 +101,12 @@ class Generator:
             raise RuntimeError(f"Overflow when unpacking long: seed {seed} does not fit 64 bits")
         seed %= 2**64
         if local.trace is None:
-            if self._state is None:
-                self._begin(seed)
-            else:
-                inplace(self._state, from_array(seed_words(seed)))
+            with self.turn:
+                if self._state is None:
+                    self._begin(seed)
+                else:
+                    inplace(self._state, from_array(seed_words(seed)))
+                self._seed = seed
         else:
             before, trace = self._seed, local.trace
             trace.on_rollback(lambda: setattr(self, "_seed", before))
@@ -99,7 +115,7 @@ class Generator:
             inplace(self.state, constant(seed_words(seed)), overwrite=True)
             if local.trace.whole:  # each call has seeded it so
                 local.trace.deferred.append(partial(setattr, self, "_seed", seed))
-        self._seed = seed
+            self._seed = seed
         return self
 
     def seed(self) -> int:
@@ -123,6 +139,9 @@ class Generator:
 
     def get_state(self) -> Tensor:
         """The state as torch's byte tensor on the CPU, u8[5056], for set_state."""
+        if local.trace is None:
+            with self.turn:
+                return to_bytes(moved(self.state, None), self.initial_seed())
         seed = self.initial_seed()
         return to_bytes(moved(self.state, None), seed)
 
@@ -143,8 +162,12 @@ class Generator:
                 f"of shape {list(new_state.shape)}"
             ))
         if local.trace is None:
-            self._seed = int(new_state._array[:8].copy().view("<u8")[0])
-        inplace(self.state, from_bytes(new_state), overwrite=True)
+            words = from_bytes(new_state)
+            with self.turn:
+                self._seed = int(new_state._array[:8].copy().view("<u8")[0])
+                inplace(self.state, words, overwrite=True)
+        else:
+            inplace(self.state, from_bytes(new_state), overwrite=True)
         return self
 
     def copied_state(self) -> Tensor:
@@ -152,14 +175,18 @@ class Generator:
         trace = local.trace
         if trace is not None and trace.whole:  # a value of one graph is never written to
             return trace.wrap(trace.read(trace.shadow(self.state)))
-        copy: Tensor = apply(get_op("add"), self.state, constant(0, self.state.dtype))
+        with self.turn if trace is None else _NOBODY:
+            copy: Tensor = apply(get_op("add"), self.state, constant(0, self.state.dtype))
         return copy
 
     def clone_state(self) -> Generator:
         """A generator that goes on from the same state."""
         twin = Generator(self.device)
-        twin._seed = self.initial_seed()
-        twin._state = self.copied_state()
+        with self.turn if local.trace is None else _NOBODY:
+            twin._seed = self.initial_seed()
+            twin._state = self.copied_state()
+        if local.trace is None:
+            _by_memory[id(twin._state._array)] = twin
         return twin
 
     def __reduce__(self) -> Any:
@@ -172,7 +199,45 @@ class Generator:
 def _rebuild(seed: int | None, state: Tensor | None, device: device = CPU) -> Generator:
     generator = Generator(device)
     generator._seed, generator._state = seed, state
+    if state is not None:
+        # a shallow copy is of the same state
+        generator.turn = _by_memory.setdefault(id(state._array), generator).turn
     return generator
+
+
+_NOBODY: AbstractContextManager[None] = nullcontext()  # a recording reads no state
+_generators: weakref.WeakSet[Generator] = weakref.WeakSet()
+# by the id of the array that the state is
+_by_memory: weakref.WeakValueDictionary[int, Generator] = weakref.WeakValueDictionary()
+
+
+def turns_of(arrays: Sequence[Any]) -> AbstractContextManager[Any]:
+    """What compiled code holds while it reads and writes memory: the turns of the generators whose
+    states are among it."""
+    if not arrays:
+        return _NOBODY  # as nearly always
+    turns = {}
+    for array in arrays:
+        found = _by_memory.get(id(array))
+        if found is not None and found._state is not None and found._state._array is array:
+            turns[id(found.turn)] = found.turn
+    if len(turns) < 2:
+        return turns.popitem()[1] if turns else _NOBODY
+    all_of_them = ExitStack()
+    for _, turn in sorted(turns.items()):  # in one order, or threads could wait for each other
+        all_of_them.enter_context(turn)
+    return all_of_them
+
+
+def _after_fork() -> None:
+    """Whoever held a turn is not in this process."""
+    fresh: dict[Any, Any] = {}
+    for generator in _generators:
+        generator.turn = fresh.setdefault(generator.turn, threading.RLock())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 default_generator = Generator()
@@ -183,16 +248,17 @@ def generator_at(place: Place | None) -> Generator:
     if place is None:
         return default_generator
     if place.generator is None:
-        place.generator = Generator(place.device)
-        place.generator._seed = default_generator.initial_seed()
+        with default_generator.turn:
+            if place.generator is None:
+                made = Generator(place.device)
+                made._seed = default_generator.initial_seed()
+                place.generator = made
     found: Generator = place.generator
     return found
 
 
 def _drawn(op: Op, generator: Generator | None, *parameters: Tensor, **attrs: Any) -> Tensor:
-    """Draws on the host, as a device's arithmetic may lack what the algorithms need, unless the
-    device makes them of a counter; the state stays where the generator is. The meta device draws
-    nothing."""
+    """One thread at a time draws from a generator."""
     place = local.making[0] if local.making else None
     if generator is None:
         generator = generator_at(place)
@@ -202,11 +268,23 @@ def _drawn(op: Op, generator: Generator | None, *parameters: Tensor, **attrs: An
             f"Expected a '{wanted.type}' device type for generator but found "
             f"'{generator.device.type}'"
         ))
-    state = generator.state
-    if place is None and not parameters:
-        quick = _drawn_quickly(op, state, attrs)
-        if quick is not None:
-            return quick
+    # what a recording becomes runs in its turn (Engine.turns)
+    with generator.turn if local.trace is None else _NOBODY:
+        state = generator.state
+        if place is None and not parameters:
+            quick = _drawn_quickly(op, state, attrs)
+            if quick is not None:
+                return quick
+        return _drawn_slowly(op, state, place, parameters, attrs)
+
+
+def _drawn_slowly(
+    op: Op, state: Tensor, place: Place | None, parameters: tuple[Tensor, ...],
+    attrs: dict[str, Any],
+) -> Tensor:
+    """Draws on the host, as a device's arithmetic may lack what the algorithms need, unless the
+    device makes them of a counter; the state stays where the generator is. The meta device draws
+    nothing."""
     away = local.trace is None and state.device.type not in ("cpu", "meta")
     if away and place is not None and op.name in DRAWS:
         away = not place.by_counter()
@@ -317,16 +395,20 @@ class States:
             if here is False:
                 here = next(map(place_at, near), None)
             everywhere = [place for place in everywhere if place is here]
-        self._kept = [
-            (generator, generator._seed, _of_device(generator, generator.copied_state))
-            for generator in map(generator_at, everywhere)
-        ]
+        self._kept = [_seed_and_state(generator_at(place)) for place in everywhere]
 
     def restore(self) -> None:
         """All stand there again."""
         for generator, seed, state in self._kept:
-            _of_device(generator, partial(inplace, generator.state, state, overwrite=True))
-            generator._seed = seed
+            with generator.turn if local.trace is None else _NOBODY:
+                _of_device(generator, partial(inplace, generator.state, state, overwrite=True))
+                generator._seed = seed
+
+
+def _seed_and_state(generator: Generator) -> tuple[Generator, int | None, Tensor]:
+    """Both of one moment."""
+    with generator.turn if local.trace is None else _NOBODY:
+        return generator, generator._seed, _of_device(generator, generator.copied_state)
 
 
 def _of_device(generator: Generator, function: Callable[[], Tensor]) -> Tensor:

@@ -455,11 +455,10 @@ class Segments:
         arrays = [*segment.arrays(), *extra]
         plan, mutated = version.plan, version.engine.mutated
         edges: tuple[Edge, ...] = ()
-        before: dict[int, Any] = {}
+        read: list[int] = []
         if plan is not None:
             edges = tuple([edge(segment.entries[i][0]) for i in plan.entries])
             read = [i for kind, i in plan.saved if kind == "input"]
-            before = kept_for_backward(read, arrays, mutated)
         written = [
             (segment.owner(source.number)._storage, versions)
             for _, source, versions in segment.mutations
@@ -467,7 +466,9 @@ class Segments:
         before_write(written)
         parts = {part for part, _ in segment.trace.overlaps}
         started = time.perf_counter()
-        given, results = version.engine.call(arrays, dims, parts, segment.memory)
+        with version.engine.turns(arrays):
+            before = kept_for_backward(read, arrays, mutated)
+            given, results = version.engine.call(arrays, dims, parts, segment.memory)
         self._native.seconds += time.perf_counter() - started
         count_writes(written)
         types = tuple([t._traced.type for t in segment.roots])

@@ -23,6 +23,7 @@ from ...frontend.captured import NumberInput, TensorInput
 from ...frontend.context import _Local, local
 from ...frontend.history import gradient_kind
 from ...frontend.number_expr import is_late
+from ...frontend.random_state import turns_of
 from ...frontend.storage import readers
 from ...frontend.tensor import Parameter, Tensor
 from ...frontend.tree import LEAVES, Structure, flatten_call
@@ -93,6 +94,11 @@ class Shortcut:
             plain_results(version, call.dims) if gradients or not version.traced.grads else None
         )
         self.makes = None if version.rebuild.gives_its_leaf else version.rebuild.make
+        # as engine.states: (number of the argument or -1, tensor)
+        self.states: list[tuple[int, Any]] = [
+            (source.index, source.tensor) for source in [version.inputs[i] for i in engine.states]
+            if type(source) is TensorInput
+        ]
         self.unspared = 0  # calls in a row that found gradients in use
         self.allocate = engine.allocate
         self.config, self.stance = configuration.current(), Compilers.stance
@@ -138,7 +144,14 @@ class Shortcut:
             call.dims, call.graded = self.dims, answer is True
             if not self._holds(call, lease):
                 return MISSED
-            self._call(call, lease)
+            if self.states:
+                with turns_of([
+                    (call.arguments[index] if index >= 0 else tensor)._array
+                    for index, tensor in self.states
+                ]):
+                    self._call(call, lease)
+            else:
+                self._call(call, lease)
             ran = True
         finally:
             self.done(lease.address, ran)

@@ -297,16 +297,17 @@ class Specialisation:
             self.fetch(call)
             written = self.written(arguments)
             before_write(written)
-            if plan is not None:
-                before = kept_for_backward(plan.read, call.arrays, engine.mutated)
-            try:
-                _, call.results = engine.call(
-                    call.arrays, call.dims, self.forwarded,
-                    into=former_memory(overwriting(self, call.dims)),
-                )
-            except ERRORS as error:
-                mark(error)
-                raise
+            with engine.turns(call.arrays):
+                if plan is not None:
+                    before = kept_for_backward(plan.read, call.arrays, engine.mutated)
+                try:
+                    _, call.results = engine.call(
+                        call.arrays, call.dims, self.forwarded,
+                        into=former_memory(overwriting(self, call.dims)),
+                    )
+                except ERRORS as error:
+                    mark(error)
+                    raise
         except BaseException:
             forget(fresh)
             put_back(kept)

@@ -139,6 +139,13 @@ def _filled(self: Tensor, a: Any, b: Any, generator: Generator | None) -> bool:
     chosen = generator or default_generator
     if chosen.device.type != "cpu" or (local.making and local.making[0] is not None):
         return False
+    if local.trace is not None:
+        return _filled_in_turn(self, a, b, chosen)
+    with chosen.turn:
+        return _filled_in_turn(self, a, b, chosen)
+
+
+def _filled_in_turn(self: Tensor, a: Any, b: Any, chosen: Generator) -> bool:
     arrays = plain.arrays_of([self])
     state = None if arrays is None else plain.arrays_of([chosen.state], "l")
     if arrays is None or state is None:
