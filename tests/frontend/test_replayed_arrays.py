@@ -10,6 +10,7 @@ import pytest
 
 import graphc as torch
 from graphc.frontend import eager, replayed
+from graphc.frontend.values import Eager
 from graphc.nn import functional as F
 
 CALLS: dict[str, Callable[[Any], Any]] = {
@@ -49,6 +50,7 @@ def test_a_call_again_is_the_first(name: str, source: str) -> None:
 
 
 def test_the_steps_run_on_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Eager, "elsewhere", None)  # as if no test had used another device
     x, w = torch.rand(3), torch.rand(3, requires_grad=True)
     for one in (x, w):
         torch.stack([one, x])
