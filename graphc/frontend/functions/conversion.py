@@ -221,18 +221,19 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
     array: np.ndarray = held(self, "numpy()", _CURE)
     if isinstance(array, DeviceArray):
         return array.memory.read(array).copy() if force else np.asarray(array)
+    if not force:
+        if local.grad and self.requires_grad:
+            raise RuntimeError(located(_REQUIRES_GRAD))
+        if self.dtype is dtypes.bf16:
+            raise TypeError(located(
+                "Got unsupported ScalarType BFloat16. Use tensor.float().numpy()"
+            ))
     self._storage.expose()
-    if force:
-        return array.astype(np.float32) if self.dtype is dtypes.bf16 else array
-    if self.requires_grad:
-        raise RuntimeError(located(_REQUIRES_GRAD))
-    if self.dtype is dtypes.bf16:
-        raise TypeError(located("Got unsupported ScalarType BFloat16. Use tensor.float().numpy()"))
-    return array
+    return array.astype(np.float32) if self.dtype is dtypes.bf16 else array
 
 
 def _array(self: Tensor, dtype: Any = None, copy: Any = None) -> np.ndarray:
-    if self.requires_grad and local.trace is None:
+    if local.grad and self.requires_grad and local.trace is None:
         # asked by a library that plots: the line that helps is the one that called it
         raise RuntimeError(located(_REQUIRES_GRAD, user_location(beyond="site-packages")))
     array = numpy(self)
