@@ -7,7 +7,7 @@
     @graphc_pack_strided_<src>_<acc>   right operand, any strides
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -349,11 +349,29 @@ def emit_transpose(module: Module, tile: Tile) -> None:
     f.ret()
 
 
+def transpose_part(
+    f: Function, tile: Tile, buffers: Sequence[str], rows: Value, load: Callable[[Value], str],
+    count: Value, target: str, pitch: Value,
+) -> None:
+    """Transposes so many rows, each a register that `load` gives, through two buffers of a square;
+    so many of the results are stored, `pitch` elements apart."""
+    square = tile.lanes * tile.bytes
+    with f.loop(0, rows) as row:
+        value = load(row)
+        f.store(value, tile.vector, f.gep(buffers[0], row, tile.vector), tile.bytes)
+    arguments = (f"ptr {buffers[0]}", f"i64 {square}", f"ptr {buffers[1]}")
+    f.call("void", transpose_symbol(tile), *arguments, f"i64 {square}")
+    with f.loop(0, count) as row:
+        value = f.load(f.gep(buffers[1], row, tile.vector), tile.vector, tile.bytes)
+        at = f.gep(target, f.mul(row, pitch), tile.element)
+        f.store(value, tile.vector, at, tile.bytes)
+
+
 def _emit_pack_columns(module: Module, source: Source) -> None:
     """k has stride 1: squares are transposed, ragged or converted ones through a buffer."""
     f = module.function(f"void @graphc_pack_columns_{source.name}({RIGHT_PARAMETERS})")
     tile = source.tile
-    lanes, square = tile.lanes, tile.lanes * tile.bytes
+    lanes = tile.lanes
     d = Descriptor(f, "%d")
     stride = d[Word.RIGHT_N]
     stride_bytes = f.mul(stride, source.dtype.itemsize)
@@ -376,16 +394,12 @@ def _emit_pack_columns(module: Module, source: Source) -> None:
             f.br(done)
             f.block(slow)
             mask = first_lanes(f, tile, steps)
-            with f.loop(0, rows) as row:
+
+            def load(row: Value, place: str = place, mask: str = mask) -> str:
                 at = f.gep(place, f.mul(row, stride), source.element)
-                value = source.load_masked(f, at, mask)
-                f.store(value, tile.vector, f.gep(buffers[0], row, tile.vector), tile.bytes)
-            arguments = (f"ptr {buffers[0]}", f"i64 {square}", f"ptr {buffers[1]}")
-            f.call("void", transpose_symbol(tile), *arguments, f"i64 {square}")
-            with f.loop(0, steps) as row:
-                value = f.load(f.gep(buffers[1], row, tile.vector), tile.vector, tile.bytes)
-                at = f.gep(target, f.mul(row, pitch), tile.element)
-                f.store(value, tile.vector, at, tile.bytes)
+                return source.load_masked(f, at, mask)
+
+            transpose_part(f, tile, buffers, rows, load, steps, target, pitch)
             f.br(done)
             f.block(done)
     f.ret()

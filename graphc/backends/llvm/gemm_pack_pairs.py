@@ -13,6 +13,7 @@ from graphc.backends.llvm.gemm_pack import (
     first_values,
     left_tiles,
     packed_vectors,
+    transpose_part,
     transpose_symbol,
 )
 from graphc.backends.llvm.gemm_plan import choose
@@ -268,15 +269,12 @@ def _emit_pack_columns(module: Module, source: Source) -> None:
             f.br(done)
             f.block(slow)
             mask = first_values(f, tile, values)
-            with f.loop(0, rows) as row:
-                words = source.load_words(f, f.gep(place, f.mul(row, stride), source.element), mask)
-                f.store(words, tile.vector, f.gep(buffers[0], row, tile.vector), tile.bytes)
-            arguments = (f"ptr {buffers[0]}", f"i64 {square}", f"ptr {buffers[1]}")
-            f.call("void", transpose_symbol(tile), *arguments, f"i64 {square}")
-            with f.loop(0, count) as row:
-                words = f.load(f.gep(buffers[1], row, tile.vector), tile.vector, tile.bytes)
-                at = f.gep(target, f.mul(row, pitch), tile.element)
-                f.store(words, tile.vector, at, tile.bytes)
+
+            def load(row: Value, place: str = place, mask: str = mask) -> str:
+                at = f.gep(place, f.mul(row, stride), source.element)
+                return source.load_words(f, at, mask)
+
+            transpose_part(f, tile, buffers, rows, load, count, target, pitch)
             f.br(done)
             f.block(done)
     f.ret()
