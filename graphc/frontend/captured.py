@@ -102,6 +102,15 @@ class TensorInput:
         gradient: Tensor = self.tensor._grad
         return gradient if self.kind == "grad" else self.tensor
 
+    @property
+    def array(self) -> np.ndarray:
+        """What the memory holds now: the owner's numbers, or all of a "storage", flat."""
+        owner = self.owner
+        found: np.ndarray = (
+            owner._storage.root.flat() if self.kind == "storage" else owner._array
+        )
+        return found
+
 
 @record(eq=False, frozen=False)
 class NumberInput:

@@ -55,6 +55,9 @@ class OneGraph:
         """What stands for `tensor.numpy()` where it is only kept; None elsewhere."""
         return None
 
+    def exposed(self, tensor: Tensor) -> None:
+        """NumPy's code has got an array on the tensor's memory."""
+
     def refuse(self, what: str, cure: str) -> NoReturn:
         """Raise TraceError; the trace remembers it, should the user's code catch it."""
         self.refused = unsupported_in_trace(what, cure)

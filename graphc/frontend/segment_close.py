@@ -161,7 +161,7 @@ class Segment:
         """The memory of an input that is written to."""
         source = self.inputs[number]
         assert isinstance(source, TensorInput)
-        return _array(source)
+        return source.array
 
     # --- filling -----------------------------------------------------------------------------
 
@@ -264,7 +264,7 @@ class _Fill:
         if root.source is None:
             array, storage = self.bases[root]
         else:
-            array = _array(root.source)
+            array = root.source.array
             nearest = own.source if own.source is not None else root.source
             storage = nearest.owner._storage
         for op, attrs in path:
@@ -303,13 +303,5 @@ def input_arrays(trace: SegmentTrace) -> list[np.ndarray]:
         elif snapshot is not None:
             found.append(snapshot)
         else:
-            found.append(_array(source))
+            found.append(source.array)
     return found
-
-
-def _array(source: TensorInput) -> np.ndarray:
-    owner = source.owner
-    array: np.ndarray = (
-        owner._storage.root.flat() if source.kind == "storage" else owner._array
-    )
-    return array

@@ -25,6 +25,7 @@ from graphc.ir.dim import DimEnv
 from graphc.ir.graph import Builder, Loc, Node
 from graphc.ir.op import Attrs, Op
 
+from .captured import TensorInput
 from .context import local
 from .eager import apply, explain_inputs
 from .eager_count import EagerCount
@@ -313,13 +314,24 @@ class SegmentTrace(Trace):
             return False
         source = found[1]._storage.source
         snapshot = None if source is None else self.snapshots.get(source.number)
-        return snapshot is not None and snapshot.tobytes() != tensor._array.tobytes()
+        return snapshot is not None and snapshot.tobytes() != source.array.tobytes()
 
     def new_input(self, tensor: Tensor) -> TracedStorage:
         storage = Trace.new_input(self, tensor)
-        if tensor._storage.root.exposed:
-            self.snapshots[len(self.inputs) - 1] = tensor._array.copy()
+        source = storage.source
+        if tensor._storage.root.exposed and source is not None:
+            self._keep(source)
         return storage
+
+    def exposed(self, tensor: Tensor) -> None:
+        root = tensor._storage.root
+        for source in self.inputs:  # what was captured before NumPy's code got the memory
+            if isinstance(source, TensorInput) and source.owner._storage.root is root:
+                self._keep(source)
+
+    def _keep(self, source: TensorInput) -> None:
+        """Take the values of memory that NumPy's code may write to."""
+        self.snapshots.setdefault(source.number, source.array.copy())
 
     def shadow(self, tensor: Tensor) -> Tensor:
         found = self.shadows.get(id(tensor))

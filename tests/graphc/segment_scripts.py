@@ -316,6 +316,22 @@ def numpy_in_the_middle(torch: Any, compile: Any) -> Any:
 
 
 @script
+def numpy_after_a_question(torch: Any, compile: Any) -> Any:
+    """The tensor is captured by the question, before NumPy's code gets its memory."""
+    def f(x: Any) -> Any:
+        y = x + 1
+        total = float(y.sum())
+        asked = y.requires_grad
+        array = y.numpy()
+        z = y * 2
+        array[0] = 50.0
+        return z, total, asked, y
+
+    run = compile(f)
+    return [run(numbers(torch, 4, 3, seed=i)) for i in range(3)]
+
+
+@script
 def nested_and_methods(torch: Any, compile: Any) -> Any:
     inner = compile(lambda x: x * 2 if x.sum() > 0 else x * 3)
 

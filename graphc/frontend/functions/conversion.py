@@ -218,18 +218,21 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
         pending: np.ndarray | None = trace.pending_array(self)
         if pending is not None:
             return pending
+    if not force and local.grad and self.requires_grad:
+        raise RuntimeError(located(_REQUIRES_GRAD))
     array: np.ndarray = held(self, "numpy()", _CURE)
     if isinstance(array, DeviceArray):
         return array.memory.read(array).copy() if force else np.asarray(array)
-    if not force:
-        if local.grad and self.requires_grad:
-            raise RuntimeError(located(_REQUIRES_GRAD))
-        if self.dtype is dtypes.bf16:
-            raise TypeError(located(
-                "Got unsupported ScalarType BFloat16. Use tensor.float().numpy()"
-            ))
+    if self._type.dtype is dtypes.bf16:
+        if force:
+            return array.astype(np.float32)
+        raise TypeError(located(
+            "Got unsupported ScalarType BFloat16. Use tensor.float().numpy()"
+        ))
     self._storage.expose()
-    return array.astype(np.float32) if self.dtype is dtypes.bf16 else array
+    if trace is not None:
+        trace.exposed(self)
+    return array
 
 
 def _array(self: Tensor, dtype: Any = None, copy: Any = None) -> np.ndarray:
