@@ -160,7 +160,8 @@ def store_words_masked(f: Function, tile: Tile, words: str, place: str, mask: st
     callee = f"@llvm.masked.store.v{tile.values}{element}.p0"
     f.module.declare(f"declare void {callee}({kind}, ptr, i32, {bits})")
     words = f.let(f"bitcast {tile.vector} {words} to {kind}")
-    f.call("void", callee, f"{kind} {words}", f"ptr {place}", f"i32 {tile.value_bytes}", f"{bits} {mask}")
+    arguments = (f"{kind} {words}", f"ptr {place}", f"i32 {tile.value_bytes}", f"{bits} {mask}")
+    f.call("void", callee, *arguments)
 
 
 def first_lanes(f: Function, tile: Tile, count: Value) -> str:

@@ -6,7 +6,6 @@ from graphc.backends.host.machine import cpu
 from graphc.backends.llvm.binding import binding
 from graphc.ir.machine import Machine
 
-
 # The steps of k (ir/kernel/steps.py) that instructions multiply and add.
 _STEPS = {"avx512bf16": ("bf16",), "avx512vnni": ("i16", "u8i8", "i8u8", "i8i8")}
 

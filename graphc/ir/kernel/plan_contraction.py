@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from ..dim import evaluate, is_static, substitute
 from ..machine import Machine, Tiling
 from .blocking import Blocking, Number, Request, quotient_up, tiled
-from .steps import step_of
 from .plan_attention import AttentionBlocking, plan_attention
 from .plan_convolution import plan_convolution
 from .program import Launch, Program, leaves
+from .steps import step_of
 from .templates import Attention, Convolution, Product, SumTemplate, Template
 from .templates.operand import base_and_strides, panels_of
 

@@ -25,9 +25,9 @@ from .blocking import (
     quotient_up,
     tiled,
 )
-from .steps import step_of
 from .plan_last import plan_last
 from .plan_planes import by_planes, offsets_bytes, strips
+from .steps import step_of
 from .templates import Convolution
 
 DIRECT_POSITIONS = 96  # images at least this large are read in place by a weight's gradient

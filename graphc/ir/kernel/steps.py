@@ -1,5 +1,5 @@
-"""What a step of k is in a contraction: one value, or neighbours along k in a word as wide as a sum,
-for a machine that multiplies and adds so many at a time."""
+"""What a step of k is in a contraction: one value, or neighbours along k in a word as wide as a
+sum, for a machine that multiplies and adds so many at a time."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ class Step(NamedTuple):
     """One way to multiply and add: its name, what is summed in, what each operand's values are
     multiplied as (narrower integers are widened to it), and how many of them a word has.
 
-    Where `centred`, the left operand's bytes are multiplied as x + 128, which have no sign, and each
-    block of panels of the right operand begins with a row of what that adds too much, negative.
+    Where `centred`, the left operand's bytes are multiplied as x + 128, which have no sign, and
+    each panel of a block of the right operand begins with a row of what that adds too much,
+    negative.
     """
 
     name: str

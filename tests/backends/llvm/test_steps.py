@@ -1,5 +1,5 @@
-"""Products by several values along k at a time: of bfloat16 and of narrow integers, where the CPU has
-instructions for those (elsewhere the same results come of wider tiles)."""
+"""Products by several values along k at a time: of bfloat16 and of narrow integers, where the CPU
+has instructions for those (elsewhere the same results come of wider tiles)."""
 
 import itertools
 from dataclasses import replace
