@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -75,10 +74,7 @@ class Kept:
 
     def is_empty(self) -> bool:
         """See Keeper."""
-        directory = self.store.directory
-        return directory is None or not any(
-            name.endswith(SUFFIX) for name in os.listdir(directory)
-        )
+        return self.store.is_empty()
 
     def programs(self) -> Iterator[KeptProgram]:
         """See Keeper."""

@@ -145,7 +145,7 @@ def test_nothing_is_begun_where_programs_are_kept(
         assert pipeline.begins(settings, "llvm") is not None
         step = torch.compile(lambda x: x * 2)
         step(ones(3))
-        assert list((tmp_path / "cache").glob("*.program"))
+        assert list((tmp_path / "cache").rglob("*.program"))
         assert pipeline.begins(settings, "llvm") is None
     assert pipeline.begins(settings, "numpy") is None
 

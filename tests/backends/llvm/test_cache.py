@@ -15,7 +15,7 @@ TEXT = "define i64 @f() {\n  ret i64 7\n}\n"
 
 
 def stored(directory: Path) -> list[Path]:
-    return sorted(directory.iterdir())
+    return sorted(path for path in directory.rglob("*") if path.is_file())
 
 
 def test_second_request_compiles_nothing(tmp_path: Path) -> None:
