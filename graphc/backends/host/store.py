@@ -24,9 +24,9 @@ _FOLDER = re.compile(r"[a-z]+|[0-9a-f]{2}")  # of a kind; of a part
 
 
 class Store:
-    """Bytes by key (32 bytes of a digest), a file each, `directory/kind/3f/3f...kind`: `magic`, the
-    length (8 bytes, little-endian), the SHA-256 (32 bytes), the bytes. Safe to share between threads
-    and processes.
+    """Bytes by key (32 bytes of a digest), a file each, `directory/kind/3f/3f...kind`: `magic`,
+    the length (8 bytes, little-endian), the SHA-256 (32 bytes), the bytes. Safe to share between
+    threads and processes.
 
     directory None keeps nothing; so does a directory that others could write.
     """
