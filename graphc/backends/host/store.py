@@ -70,10 +70,6 @@ class Store:
             make_room(self.directory, path.parent.name)
         self._writes += 1
 
-    def is_empty(self) -> bool:
-        """Whether nothing of this kind was ever written there."""
-        return self.directory is None or not (self.directory / self._suffix[1:]).is_dir()
-
     def _path(self, key: bytes) -> Path | None:
         if self.directory is None:
             return None

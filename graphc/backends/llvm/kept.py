@@ -72,10 +72,6 @@ class Kept:
         if known and small and not frame.routines:
             self.store.write(self._key(key), _encode(executable))
 
-    def is_empty(self) -> bool:
-        """See Keeper."""
-        return self.store.is_empty()
-
     def programs(self) -> Iterator[KeptProgram]:
         """See Keeper."""
         directory = self.store.directory
