@@ -118,7 +118,7 @@ def computes(check: Callable[..., Any]) -> bool:
     sums = c.view(np.float32)
     sums[:] = 7
     check(*arguments)
-    return right and _is_product(sums[0], *halves, 2)
+    return right and _is_product(sums[0], halves[0], halves[1], 2)
 
 
 def _is_product(found: np.ndarray, left: np.ndarray, right: np.ndarray, group: int) -> bool:
