@@ -3,6 +3,7 @@ and run where this one is such."""
 
 import ctypes
 import itertools
+import mmap
 from dataclasses import replace
 from pathlib import Path
 
@@ -298,3 +299,31 @@ def test_a_layer_of_halves_and_its_gradients(
             run(x, weight).numpy(), step(x, weight).numpy(), rtol=0.02, atol=1
         )
     assert linked.count("gemm.bf16m") == 2
+
+
+def at_the_end_of_memory(x: np.ndarray) -> np.ndarray:
+    """A copy behind which there is a page that nobody may read."""
+    pages = -(-x.nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
+    memory = np.frombuffer(mmap.mmap(-1, pages + mmap.PAGESIZE), np.uint8)
+    protect = ctypes.CDLL(None).mprotect
+    protect.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+    assert protect(memory.ctypes.data + pages, mmap.PAGESIZE, 0) == 0
+    inside = memory[pages - x.nbytes : pages].view(x.dtype)
+    inside[:] = x.ravel()
+    return inside
+
+
+@pytest.mark.parametrize(
+    "target", [pytest.param(HOST._replace(matrix=""), id="registers"), *TARGETS]
+)
+@pytest.mark.parametrize("name", ["bf16", "i8"])
+def test_nothing_is_read_behind_an_operand(name: str, target: Target) -> None:
+    """Rows and words of k that fill no tile are read as far as they go."""
+    for (a_t, b_t), (m, k) in itertools.product(LAYOUTS, ((33, 36), (47, 7), (60, 100))):
+        case = gemm(name, m, 39, k, a_t=a_t, b_t=b_t)
+        a, b = case.operands(np.random.default_rng(5))
+        result = np.zeros((m, 39), case.acc_dtype.numpy)
+        operands = [at_the_end_of_memory(x) for x in case.in_memory(a, b)]
+        run(case.kernel(), [*operands, result], target=target)
+        want = a[0].astype(np.float32) @ b[0].astype(np.float32)
+        np.testing.assert_allclose(result, want, atol=1e-4)
