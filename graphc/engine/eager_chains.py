@@ -17,7 +17,8 @@ from ..ir.dtypes import from_numpy
 from ..ir.graph import Builder, Graph, attrs_key
 from ..ir.op import Attrs
 from ..ir.types import TensorType
-from .eager_forms import Form, Types, is_many, spread
+from .eager_form import Form, Types, is_many
+from .eager_forms import spread
 from .eager_kernels import Sized, code_for, pattern_of, sized
 
 # of which NumPy, which else runs them, and compiled code give the same bits

@@ -22,7 +22,8 @@ from ..ir.types import TensorType
 from . import pipeline
 from .built import Engine
 from .capture.observer import running
-from .eager_forms import Form, Shape, Types, form_of
+from .eager_form import Form, Shape, Types
+from .eager_forms import form_of
 
 Rule = Callable[[Any, Any, Any], list[Any]]
 

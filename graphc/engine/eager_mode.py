@@ -21,7 +21,8 @@ from ..ir.dtypes import from_numpy
 from ..ir.op import Attrs, Op
 from ..ir.types import TensorType
 from . import eager_rows
-from .eager_forms import FORMS, Types, is_large, is_many
+from .eager_form import Types, is_large, is_many
+from .eager_forms import FORMS
 from .eager_layouts import in_row_major
 
 # whose gradients are more than one pass of NumPy's over the numbers
@@ -60,6 +61,8 @@ def prepare(op: Op, types: Types, attrs: Attrs, results: Types) -> Callable[...,
     if code is None:
         return ready
     call, shape = code.call, code.results[0]
+    if op.family == "index" or (op.divides and types[0].dtype.is_integer):
+        call = _refusing(call, ready)
     if op.name == "pow" and not types[1].shape:
         call = _cubes_apart(call, ready)
 
@@ -81,6 +84,19 @@ def _cubes_apart(call: Callable[..., Any], ready: Callable[..., Any]) -> Callabl
         return ready(*arrays) if arrays[1] in (2, 3) else call(arrays)
 
     return power
+
+
+def _refusing(call: Callable[..., Any], ready: Callable[..., Any]) -> Callable[..., Any]:
+    """Of what code refuses (a position out of range, a division by 0), NumPy's backend says what is
+    wrong."""
+
+    def tried(arrays: Sequence[np.ndarray]) -> Any:
+        try:
+            return call(arrays)
+        except (IndexError, RuntimeError, ArithmeticError):
+            return ready(*arrays)
+
+    return tried
 
 
 def run(op: Op, arrays: list[np.ndarray], attrs: Attrs) -> Any:

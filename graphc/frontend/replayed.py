@@ -324,7 +324,15 @@ def _key(function: Any, args: tuple[Any, ...], kwargs: Any, tensors: list[Tensor
                     return _UNKNOWN
         else:
             return _UNKNOWN
+    if len(tensors) > 1 and (tensors[0] is tensors[1] or len(tensors) > 2):
+        parts.append(_repeated(tensors))
     return tuple(parts)
+
+
+def _repeated(tensors: list[Tensor]) -> Any:
+    """Which of the tensors are the same: a call that is watched does not say which it reads."""
+    ids = [id(t) for t in tensors]
+    return tuple(map(ids.index, ids)) if len(set(ids)) < len(ids) else None
 
 
 def _add(parts: list[Any], tensor: Tensor) -> None:
@@ -379,8 +387,6 @@ def replayed(function: F) -> F:
 def _watched(
     function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Tensor], key: Any
 ) -> Any:
-    if len({id(t) for t in tensors}) < len(tensors):  # which of the two is read is not seen
-        return function(*args, **kwargs)
     watch = local.counted = Watch(tensors)  # type: ignore[assignment]
     try:
         result = function(*args, **kwargs)

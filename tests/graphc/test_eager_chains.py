@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import graphc as torch
-from graphc.engine import eager_forms
+from graphc.engine import eager_form
 from graphc.frontend import device, eager, placement, replayed
 from graphc.frontend.values import Eager
 
@@ -16,7 +16,7 @@ F = torch.nn.functional
 @pytest.fixture
 def low(monkeypatch):
     """Compiled code from a hundred elements on."""
-    monkeypatch.setattr(eager_forms, "LARGE", 100)
+    monkeypatch.setattr(eager_form, "LARGE", 100)
     eager._signatures.clear()
     replayed._known.clear()
     yield

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import graphc as torch
-from graphc.engine import eager_forms, eager_kernels, eager_mode
+from graphc.engine import eager_form, eager_kernels, eager_mode
 from graphc.frontend import eager, replayed
 
 F = torch.nn.functional
@@ -15,7 +15,7 @@ F = torch.nn.functional
 @pytest.fixture
 def low(monkeypatch):
     """Compiled code from a hundred elements on, and none known yet; gives a way back to NumPy."""
-    monkeypatch.setattr(eager_forms, "LARGE", 100)
+    monkeypatch.setattr(eager_form, "LARGE", 100)
 
     def forget(wanted=True):
         eager._signatures.clear()

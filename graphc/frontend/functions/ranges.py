@@ -100,11 +100,10 @@ def _spaced(start: Any, end: Any, steps: int, kind: np.dtype) -> np.ndarray:
     if steps == 1:
         return np.array([low])
     step = kind.type((high - low) / kind.type(max(steps - 1, 1)))
-    index, half = np.arange(steps), steps // 2
-    upward = low + step * index.astype(kind)
-    found: np.ndarray = np.where(
-        index < half, upward, high - step * (steps - 1 - index).astype(kind)
-    )
+    half = steps // 2
+    found = np.empty(steps, kind)
+    found[:half] = low + step * np.arange(half).astype(kind)
+    found[half:] = high - step * np.arange(steps - half - 1, -1, -1).astype(kind)
     return found
 
 
