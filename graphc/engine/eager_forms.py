@@ -15,6 +15,7 @@ from ..ir.types import TensorType
 from .eager_form import Form, Shape, Types, elements, is_large
 from .eager_indexing import INDEXING
 
+
 def form_of(op: Op, types: Types, attrs: Attrs) -> Form | None:
     """How an operator is spelled for all sizes; None where NumPy does it."""
     make = FORMS.get(op.name)

@@ -119,8 +119,10 @@ def rule(
     return _kernels().rule(op, types, attrs, needs, given)
 
 
-def chain(types: Types, constants: Sequence[np.ndarray], links: Sequence[Link]) -> Any:
+def chain(
+    types: Types, constants: Sequence[np.ndarray], links: Sequence[Link], in_place: bool
+) -> Any:
     """See Eager.chain."""
     if not is_many(links[-1].result):
         return None
-    return _chains().chain(types, constants, links)
+    return _chains().chain(types, constants, links, in_place)
