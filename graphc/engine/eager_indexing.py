@@ -30,7 +30,8 @@ def _others(shape: Any, dim: int) -> tuple[Any, Any]:
 
 
 def _gather(types: Types, attrs: Attrs) -> Form | None:
-    x, index = (t.shape for t in types[:2])
+    x: Any = types[0].shape
+    index: Any = types[1].shape
     dim = attrs["dim"]
     if not x or not is_many(types[1]) or _others(x, dim) != _others(index, dim):
         return None

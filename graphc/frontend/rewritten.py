@@ -37,12 +37,12 @@ def write_whole(
     key = key_of(function, (x, *args), kwargs, tensors)
     if key is UNKNOWN or (local.grad and any(map(requires_grad, tensors))):
         return False
-    whole = _known.get(key, UNKNOWN)
-    if whole is UNKNOWN:
+    if key not in _known:
         if len(_known) >= _LIMIT:
             _known.clear()
         result, watch = watched(function, (x, *args), kwargs, tensors)
-        whole = _known[key] = watch.whole_in_place(result)
+        _known[key] = watch.whole_in_place(result)
+    whole = _known.get(key)
     if whole is None:
         return False
     arrays = [t._array for t in tensors]

@@ -82,7 +82,7 @@ CASES = {
     "scatter": (lambda x, y: x.scatter(1, torch.arange(600).view(20, 30) % 30, y),
                 (20, 31), (20, 30)),
     "scatter_add": (lambda x, y: x.scatter_add(1, places(20, 30, 9), y), (20, 9), (20, 30)),
-    "amax": (lambda x, y: x.scatter_reduce(0, places(40, 7, 20), y, "amax"), (20, 7), (40, 7)),
+    "most": (lambda x, y: x.scatter_reduce(0, places(40, 7, 20), y, "amax"), (20, 7), (40, 7)),
     "index_add": (lambda x, y: x.index_add(1, places(30, 1, 8).view(30), y, alpha=0.5),
                   (5, 8, 6), (5, 30, 6)),
     "embedding": (lambda w: F.embedding(places(9, 10, 30), w), (30, 7)),
