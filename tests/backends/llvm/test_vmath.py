@@ -267,7 +267,7 @@ def test_special_values_of_two_arguments(name: str, dtype: Dtype) -> None:
 
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 def test_fmod_is_exact(dtype: Dtype) -> None:
-    """Also where the quotient rounds up to an integer, and where it has more bits than there are."""
+    """Also where a quotient rounds up to an integer, and where it has more bits than there are."""
     rng, kind = np.random.default_rng(5), NUMPY[dtype]
     y = either_sign(rng, 1e-3, 1e3, 20000).astype(kind)
     wholes = np.concatenate([rng.integers(1, 100, 10000), 2 ** rng.integers(1, 60, 10000)])
