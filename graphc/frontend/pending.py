@@ -75,8 +75,8 @@ def _late() -> NoReturn:
     raise TypeError("the number is there once the function has returned")
 
 
-def _asked(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
-    raise self.ask()
+def _asked(self: Any, *args: Any, **kwargs: Any) -> Any:
+    return self.ask()
 
 
 def _operation(op: str, swap: bool) -> Callable[[Any, Any], Any]:
