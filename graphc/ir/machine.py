@@ -26,6 +26,7 @@ class Tiling:
     Where k is contiguous in both operands, up to `dot_rows` rows or `dot_columns` columns are
     computed as dot products. What a loop of at least `pack_steps` steps reads in each is packed
     before it; a product over all steps joins the loop's own where a step has `joint_rows` rows.
+    A constant that at most `packed_rows` rows meet in each call is packed before the first one.
 
     Products of bfloat16 in f32, or of integers in an int16 in i32, go by pairs along k where there
     are instructions for those (`kernel/pairs.py`).
@@ -47,6 +48,7 @@ class Tiling:
     dot_columns: int
     pack_steps: int
     joint_rows: int
+    packed_rows: int
     bf16_pairs: bool = False
     i16_pairs: bool = False
 
