@@ -26,6 +26,7 @@ class Tiling:
     Where k is contiguous in both operands, up to `dot_rows` rows or `dot_columns` columns are
     computed as dot products. What a loop of at least `pack_steps` steps reads in each is packed
     before it; a product over all steps joins the loop's own where a step has `joint_rows` rows.
+    A constant that at most `packed_rows` rows meet in each call is packed before the first one.
 
     `steps` names what there are instructions for that multiply and add several neighbours along k
     at a time (`kernel/steps.py`).
@@ -47,6 +48,7 @@ class Tiling:
     dot_columns: int
     pack_steps: int
     joint_rows: int
+    packed_rows: int
     steps: tuple[str, ...] = ()
 
     def lanes(self, itemsize: int) -> int:
