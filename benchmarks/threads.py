@@ -1,15 +1,15 @@
-"""What threads gain: each row of the suite on one thread and on several, beside what the machine does.
+"""What threads gain: rows of the suite on one thread and on several, beside the machine itself.
 
     python benchmarks/threads.py [--only gpt ...] [--threads 2] [--rounds 9] [--seconds 0.1]
                                  [--above 1] [--kernels 5] [--count-only] [--out FILE]
 
-A row has two processes. One keeps a log of the pool's regions (`counted_pool.py`) on one thread: what
-runs outside of any region (Python's share is told apart), and what the chunks come to when each
-thread claims the next one that is left; this needs no idle machine. The other takes turns: a call
-on one thread, a call on several, fused multiply-adds and copies of the machine on either, round by
-round; figures are medians of the rounds, and a call's gain is held against what the machine gained
-in the same rounds: in multiply-adds where these bound a kernel, else in copies, each kernel by its
-share of the time. Asked is 90% of that on every row above a millisecond.
+A row has two processes. One keeps a log of the pool's regions (`counted_pool.py`) on one thread:
+what runs outside of any region (Python's share is told apart), and what the chunks come to where
+each thread claims the next one that is left; this needs no idle machine. The other takes turns: a
+call on one thread, a call on several, fused multiply-adds and copies of the machine on either,
+round by round. A gain is that of the quickest round of each, and is held against what the machine
+gained in the same rounds: in multiply-adds where these bound a kernel, else in copies, each kernel
+by its share of the time. Asked is 90% of that on every row above a millisecond.
 """
 
 from __future__ import annotations
@@ -91,9 +91,8 @@ class Row:
 
 
 def _gain(times: Mapping[int, list[float]]) -> float:
-    """Rounds are pairs: their clock is the same, whatever the machine was at."""
-    one, several = (times[threads] for threads in sorted(times))
-    return median(a / b for a, b in zip(one, several, strict=True))
+    one, several = (min(times[threads]) for threads in sorted(times))
+    return one / several
 
 
 # --- in the processes -----------------------------------------------------------------------------
@@ -224,11 +223,11 @@ def _timed(name: str, threads: int, rounds: int, seconds: float) -> dict[str, An
             calls[many].append(called(many))
         for kind, run in work.items():
             for many in order:
-                machine[kind][many].append(run(many) / many)
+                machine[kind][many].append(min(run(many) for _ in range(3)) / many)
     return {"calls": calls, "machine": machine}
 
 
-# --- what is told -----------------------------------------------------------------------------------
+# --- what is told ---------------------------------------------------------------------------------
 
 
 def _ask(mode: str, row: str, args: argparse.Namespace, cache: str) -> dict[str, Any]:
@@ -319,7 +318,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=0.1, help="of a round's calls, each")
-    parser.add_argument("--above", type=float, default=1.0, metavar="MS", help="rows that take more")
+    parser.add_argument("--above", type=float, default=1.0, metavar="MS",
+                        help="rows that take more")
     parser.add_argument("--kernels", type=int, default=5, help="that lose most, of each row")
     parser.add_argument("--count-only", action="store_true", help="no times of several threads")
     parser.add_argument("--out", type=Path, help="the table, as Markdown")
