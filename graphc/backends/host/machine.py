@@ -20,6 +20,7 @@ _TILING = Tiling(
     stream_columns=4096,
     shared_bytes=32 << 20,
     row_tiles=4,
+    read_rows=8,
     dot_rows=32,
     dot_columns=16,
     pack_steps=8,  # packing costs as much as about 6 steps gain
