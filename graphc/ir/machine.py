@@ -27,9 +27,10 @@ class Tiling:
     Where k is contiguous in both operands, up to `dot_rows` rows or `dot_columns` columns are
     computed as dot products. What a loop of at least `pack_steps` steps reads in each is packed
     before it; a product over all steps joins the loop's own where a step has `joint_rows` rows.
+    A constant that at most `packed_rows` rows meet in each call is packed before the first one.
 
-    Products of bfloat16 in f32, or of integers in an int16 in i32, go by pairs along k where there
-    are instructions for those (`kernel/pairs.py`).
+    `steps` names what there are instructions for that multiply and add several neighbours along k
+    at a time (`kernel/steps.py`).
     """
 
     vector_bytes: int
@@ -49,8 +50,8 @@ class Tiling:
     dot_columns: int
     pack_steps: int
     joint_rows: int
-    bf16_pairs: bool = False
-    i16_pairs: bool = False
+    packed_rows: int
+    steps: tuple[str, ...] = ()
 
     def lanes(self, itemsize: int) -> int:
         """Elements of one register."""

@@ -25,6 +25,7 @@ _TILING = Tiling(
     dot_columns=16,
     pack_steps=8,  # packing costs as much as about 6 steps gain
     joint_rows=8,
+    packed_rows=1024,  # packing is as much work as multiplying by 20 rows
 )
 
 # A launch costs about 0.1 us, an element of light work 0.2 to 1 ns, a core's first cache 32 KiB.
@@ -65,15 +66,10 @@ CPU = Machine(
 
 
 @functools.cache
-def cpu(
-    vector_bytes: int, registers: int, bf16_pairs: bool = False, i16_pairs: bool = False
-) -> Machine:
-    """A CPU with so many vector registers of so many bytes, and instructions for pairs or without;
+def cpu(vector_bytes: int, registers: int, steps: tuple[str, ...] = ()) -> Machine:
+    """A CPU with so many vector registers of so many bytes, and instructions for such steps of k;
     only how templates are tiled asks, and which of them read halves."""
     # of 16 registers, 12 hold accumulators
     vectors = 4 if registers >= 32 else 2
-    tiling = replace(
-        _TILING, vector_bytes=vector_bytes, vectors=vectors, bf16_pairs=bf16_pairs,
-        i16_pairs=i16_pairs,
-    )
-    return replace(CPU, tiling=tiling, halves=bf16_pairs, integers=True)
+    tiling = replace(_TILING, vector_bytes=vector_bytes, vectors=vectors, steps=steps)
+    return replace(CPU, tiling=tiling, halves="bf16" in steps, integers=True)
