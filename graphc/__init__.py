@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import math
 import sys
+from types import ModuleType
 from typing import Any
 
 from .collecting import IMPORTING as _IMPORTING
@@ -134,7 +135,26 @@ def get_num_threads() -> int:
     return config.current().threads
 
 
+# public here and not in what `from torch import *` gives
+_NOT_IN_STAR = frozenset("""
+    BFloat16Tensor ComplexDoubleTensor ComplexFloatTensor HalfTensor PyTorchFileReader annotations
+    broadcast_shapes channels_last channels_last_3d contiguous_format expit from_dlpack
+    preserve_format set_default_dtype set_grad_enabled strided unique PerformanceWarning compare
+    MemoryLimitError explain Any ModuleType ops classes eig is_autocast_available lstsq lu
+    matrix_rank pca_lowrank solve svd_lowrank symeig while_loop
+""".split())
+
+
+def _star() -> list[str]:
+    """Names for `from graphc import *`: torch's, without modules."""
+    here = (n for n, v in globals().items() if n[0] != "_" and not isinstance(v, ModuleType))
+    found = {*here, *_LAZY, *_NN_FUNCTIONS, *_AUTOCAST, *_late_names.PLACES} - _NOT_IN_STAR
+    return sorted(name for name in found if name[0] != "_")
+
+
 def __getattr__(name: str) -> Any:
+    if name == "__all__":
+        return _star()
     if name in _LAZY:
         with _IMPORTING:
             found = getattr(importlib.import_module(_LAZY[name], __name__), name)

@@ -33,3 +33,22 @@ def __getattr__(name: str) -> Any:
         globals().update(gradcheck=module.gradcheck, gradgradcheck=module.gradgradcheck)
         return globals()[name]
     raise AttributeError(f"module 'graphc.autograd' has no attribute {name!r}")
+
+# what torch's module of this name gives to `import *`
+__all__ = [
+    "Function",
+    "Variable",
+    "backward",
+    "detect_anomaly",
+    "enable_grad",
+    "grad",
+    "grad_mode",
+    "gradcheck",
+    "gradgradcheck",
+    "inference_mode",
+    "no_grad",
+    "set_detect_anomaly",
+    "set_grad_enabled",
+    "set_multithreading_enabled",
+    "variable",
+]

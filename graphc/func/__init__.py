@@ -38,3 +38,21 @@ def functionalize(func: Function, *, remove: str = "mutations") -> Function:
 def debug_unwrap(tensor: Any, *, recurse: bool = True) -> Any:
     """torch.func.debug_unwrap: the tensor itself; transforms here do not wrap."""
     return tensor
+
+# what torch's module of this name gives to `import *`
+__all__ = [
+    "debug_unwrap",
+    "functional_call",
+    "functionalize",
+    "grad",
+    "grad_and_value",
+    "hessian",
+    "jacfwd",
+    "jacrev",
+    "jvp",
+    "linearize",
+    "replace_all_batch_norm_modules_",
+    "stack_module_state",
+    "vjp",
+    "vmap",
+]

@@ -27,8 +27,8 @@ class Tiling:
     computed as dot products. What a loop of at least `pack_steps` steps reads in each is packed
     before it; a product over all steps joins the loop's own where a step has `joint_rows` rows.
 
-    Products of bfloat16 in f32, or of integers in an int16 in i32, go by pairs along k where there
-    are instructions for those (`kernel/pairs.py`).
+    `steps` names what there are instructions for that multiply and add several neighbours along k
+    at a time (`kernel/steps.py`).
     """
 
     vector_bytes: int
@@ -47,8 +47,7 @@ class Tiling:
     dot_columns: int
     pack_steps: int
     joint_rows: int
-    bf16_pairs: bool = False
-    i16_pairs: bool = False
+    steps: tuple[str, ...] = ()
 
     def lanes(self, itemsize: int) -> int:
         """Elements of one register."""

@@ -214,3 +214,31 @@ globals().update(unsupported.table("torch.jit", _FILES, functions="save load"))
 globals().update(unsupported.table(
     "torch.jit", "write a Module class", kinds="CompilationUnit TopLevelTracedModule TracedModule"
 ))
+
+# what torch's module of this name gives to `import *`
+__all__ = [
+    "Attribute",
+    "CompilationUnit",
+    "Future",
+    "ScriptFunction",
+    "ScriptModule",
+    "annotate",
+    "enable_onednn_fusion",
+    "export",
+    "fork",
+    "freeze",
+    "ignore",
+    "interface",
+    "isinstance",
+    "load",
+    "onednn_fusion_enabled",
+    "optimize_for_inference",
+    "save",
+    "script",
+    "script_if_tracing",
+    "set_fusion_strategy",
+    "trace",
+    "trace_module",
+    "unused",
+    "wait",
+]

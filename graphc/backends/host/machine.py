@@ -64,15 +64,10 @@ CPU = Machine(
 
 
 @functools.cache
-def cpu(
-    vector_bytes: int, registers: int, bf16_pairs: bool = False, i16_pairs: bool = False
-) -> Machine:
-    """A CPU with so many vector registers of so many bytes, and instructions for pairs or without;
+def cpu(vector_bytes: int, registers: int, steps: tuple[str, ...] = ()) -> Machine:
+    """A CPU with so many vector registers of so many bytes, and instructions for such steps of k;
     only how templates are tiled asks, and which of them read halves."""
     # of 16 registers, 12 hold accumulators
     vectors = 4 if registers >= 32 else 2
-    tiling = replace(
-        _TILING, vector_bytes=vector_bytes, vectors=vectors, bf16_pairs=bf16_pairs,
-        i16_pairs=i16_pairs,
-    )
-    return replace(CPU, tiling=tiling, halves=bf16_pairs, integers=True)
+    tiling = replace(_TILING, vector_bytes=vector_bytes, vectors=vectors, steps=steps)
+    return replace(CPU, tiling=tiling, halves="bf16" in steps, integers=True)

@@ -22,15 +22,15 @@ from graphc.backends.llvm.gemm import emit_gemm
 from graphc.backends.llvm.gemm_dot import emit_dots
 from graphc.backends.llvm.gemm_kernel import emit_gemm_kernel
 from graphc.backends.llvm.gemm_pack import Source, emit_gemm_packs, emit_transpose
-from graphc.backends.llvm.gemm_pack_pairs import emit_pair_packs
+from graphc.backends.llvm.gemm_pack_words import emit_word_packs
 from graphc.backends.llvm.gemm_store import emit_store, plain_store
 from graphc.backends.llvm.microkernel import ACCUMULATORS, Tile
 from graphc.backends.llvm.target import Target
 from graphc.backends.llvm.text import Function, Module
 from graphc.ir import dtypes
 from graphc.ir.kernel import Attention, Convolution, Kernel, SumTemplate
-from graphc.ir.kernel.pairs import values_of
 from graphc.ir.kernel.plan_contraction import is_dot
+from graphc.ir.kernel.steps import step_of
 
 # Emits the body (all but `ret`) of an epilogue: void (ptr %args, i64 %b, i64 %m, i64 %rows, i64 %n,
 # i64 %columns, ptr %tile, i64 %pitch). The sum of (m + i, n + j) is %tile[i * pitch + j], of the
@@ -90,7 +90,7 @@ def emit_library(name: str, target: Target) -> Module:
         return module
     source = Source(dtypes.by_name(parts[0]), tile)
     if kind == "gemm_pack":
-        (emit_pair_packs if tile.group > 1 else emit_gemm_packs)(module, source)
+        (emit_word_packs if tile.group > 1 else emit_gemm_packs)(module, source)
     else:
         (emit_conv_pair_packs if tile.group > 1 else emit_conv_packs)(module, source)
     return module
@@ -109,7 +109,7 @@ def tile_of(template: SumTemplate, target: Target) -> Tile:
             raise ValueError(f"operand {operand.buffer} of {operand.dtype} summed in {acc}")
     tiling = target.machine.tiling
     assert tiling is not None
-    return Tile(values_of(template, tiling).name, target)
+    return Tile(step_of(template, tiling).name, target)
 
 
 def emit_contraction(

@@ -142,7 +142,7 @@ class _Direct:
     """One of the two functions."""
 
     def __init__(self, module: Module, tile: Tile, kind: str) -> None:
-        self.tile, self.bytes = tile, tile.value.itemsize
+        self.tile, self.bytes = tile, tile.value_bytes
         self.f = f = module.function(
             f"void {contract_symbol(kind, tile)}(ptr %request, ptr %window, ptr %d)", "internal"
         )

@@ -1,4 +1,4 @@
-"""Packing of windows where steps of k are pairs of values: see conv_pack and gemm_pack_pairs."""
+"""Packing of windows where steps of k are pairs of values: see conv_pack and gemm_pack_words."""
 
 from graphc.backends.llvm.conv_direct import emit_pad
 from graphc.backends.llvm.conv_geometry import DEPTH, HEIGHT, WIDTH, Window, Words
@@ -16,7 +16,7 @@ from graphc.backends.llvm.gemm_pack import (
     packed_vectors,
     transpose_symbol,
 )
-from graphc.backends.llvm.gemm_pack_pairs import Steps, pair
+from graphc.backends.llvm.gemm_pack_words import Steps, word
 from graphc.backends.llvm.gemm_plan import ceil_div, choose
 from graphc.backends.llvm.microkernel import MR
 from graphc.backends.llvm.text import Function, Module, Value
@@ -38,7 +38,7 @@ def _emit_pack_rows(module: Module, source: Source) -> None:
     """k = (channel, tap); n = position."""
     f = module.function(f"void @graphc_pack_window_rows_{source.name}({RIGHT_PARAMETERS})")
     tile = source.tile
-    steps = Steps(f, Descriptor(f, "%d"))
+    steps = Steps(f, Descriptor(f, "%d"), tile)
     g, _ = begin_pack(f, steps.first, steps.count)
     with packed_panels(f, tile, "%columns", "%steps") as (column, to, pitch):
         count = f.smin(f.sub("%columns", column), pitch)
@@ -63,7 +63,7 @@ def _emit_pack_columns(module: Module, source: Source) -> None:
     f = module.function(f"void @graphc_pack_window_columns_{source.name}({RIGHT_PARAMETERS})")
     tile = source.tile
     square = tile.lanes * tile.bytes
-    steps = Steps(f, Descriptor(f, "%d"))
+    steps = Steps(f, Descriptor(f, "%d"), tile)
     g, taps = begin_pack(f, "%n", "%columns")
     buffer = f.alloca(tile.vector, tile.lanes)
     rows = f.gep("%scratch", table_bytes(f, taps, window_sum(f, g), "%columns"), "i8")
@@ -82,7 +82,7 @@ def _emit_pack_columns(module: Module, source: Source) -> None:
         )
         with f.when(f.cmp("ne", f.mod(count, 2), 0)), f.loop(0, "%columns") as row:
             alone = f.gep(f.gep(rows, f.mul(row, square), "i8"), count, tile.value_element)
-            f.store(0, tile.value_element, alone, tile.value.itemsize)
+            f.store(0, tile.value_element, alone, tile.value_bytes)
         whole = f.cmp("eq", count, tile.values)
         some = ceil_div(f, count, 2)
         with packed_vectors(f, tile, "%columns", "%steps") as (column, to, pitch):
@@ -143,7 +143,7 @@ def _emit_pack_weights(module: Module, source: Source) -> None:
     """Left operand of an input gradient: weights by (row, channel, tap), any of the taps."""
     f = module.function(f"void @graphc_pack_weights_{source.name}({LEFT_PARAMETERS})")
     tile, d = source.tile, Descriptor(f, "%d")
-    steps, weights = Steps(f, d), _Weights(f, d)
+    steps, weights = Steps(f, d, tile), _Weights(f, d)
     base = f.gep("%base", weights.g.read(Window.WEIGHT_START), source.element)
     row_stride = weights.g.read(Window.WEIGHT_ROW)
     begin = [("i64", str(value)) for value in weights.at(steps.first)]
@@ -156,13 +156,13 @@ def _emit_pack_weights(module: Module, source: Source) -> None:
             for row, place in enumerate(rows):
                 first = source.load(f, f.gep(place, low, source.element))
                 second = "0.0" if alone else source.load(f, f.gep(place, other, source.element))
-                word = pair(f, tile, first, second, 1)
-                f.store(word, tile.element, f.gep(goal, row, tile.element), tile.bytes)
+                both = word(f, tile, [first, second], 1)
+                f.store(both, tile.element, f.gep(goal, row, tile.element), tile.bytes)
             return high
 
         loop = f.carry_loop(0, steps.whole, 1, begin)
         after = weights.after(store(loop.index, list(loop.values), alone=False))
         last = loop.close([str(value) for value in after])
-        with f.when(steps.odd):
+        with f.when(steps.ragged):
             store(steps.whole, list(last), alone=True)
     f.ret()

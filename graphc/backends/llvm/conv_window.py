@@ -12,7 +12,7 @@ from graphc.backends.llvm.conv_geometry import DEPTH, HEIGHT, WIDTH, Window, Wor
 from graphc.backends.llvm.conv_tables import TABLES, Tables
 from graphc.backends.llvm.gemm_descriptor import Descriptor, Word
 from graphc.backends.llvm.gemm_pack import Source, first_lanes, store_masked
-from graphc.backends.llvm.gemm_pack_pairs import narrow, pair
+from graphc.backends.llvm.gemm_pack_words import narrow, word
 from graphc.backends.llvm.gemm_plan import choose
 from graphc.backends.llvm.text import Function, Module, Value
 from graphc.backends.llvm.values import lane_numbers, shuffle_mask
@@ -51,7 +51,7 @@ class Rows:
         self.source, self.tile, self.kind = source, source.tile, kind
         self.element, self.bytes = self.tile.element, self.tile.bytes
         if kind == "values":
-            self.element, self.bytes = self.tile.value_element, self.tile.value.itemsize
+            self.element, self.bytes = self.tile.value_element, self.tile.value_bytes
         self.lanes = source.tile.lanes
         self.ints = f"<{self.lanes} x i32>"
         self.f = f = module.function(
@@ -204,12 +204,12 @@ class Rows:
         loop = f.carry_loop(0, whole, 1, [("ptr", target)])
         first = f.mul(loop.index, 2)
         low, high = (self._row(fetch, place, row) for row in (first, f.add(first, 1)))
-        self._store(pair(f, tile, low, high, tile.lanes), loop.values[0], mask)
+        self._store(word(f, tile, [low, high], tile.lanes), loop.values[0], mask)
         (end,) = loop.close([f.gep(loop.values[0], "%pitch", "i8")])
         last = f.mul(whole, 2)
         with f.when(f.cmp("slt", last, "%rows")):
             low = self._row(fetch, place, last)
-            self._store(pair(f, tile, low, tile.zero(), tile.lanes), end, mask)
+            self._store(word(f, tile, [low, tile.zero()], tile.lanes), end, mask)
 
     def _row(self, fetch: _Fetch, place: str, row: Value) -> str:
         """A register of a row."""

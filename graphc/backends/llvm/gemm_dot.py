@@ -145,7 +145,7 @@ class _Dot:
     ) -> list[str]:
         """Registers at `index` of all rows times those of all columns, under the mask if any."""
         f, tile = self.f, self.tile
-        source = Source(tile.value, tile)
+        source = Source(tile.step.left, tile)
 
         def load(place: str) -> str:
             return source.load_words(f, f.gep(place, index, source.element), mask)

@@ -36,7 +36,7 @@ def emit_gemm_kernel(
     arguments = Arguments(f, kernel)
     k, m, n = arguments.size(c.k), arguments.size(c.m), arguments.size(c.n)
     group = tile.group
-    if group > 1:  # pairs are read where they lie if there are whole ones
+    if group > 1:  # words are read where they lie if there are whole ones
         left_direct: Value = 0
         if left.same and left_k == 1:
             left_direct = f.let(f"zext i1 {f.cmp('eq', f.srem(k, group), 0)} to i64")

@@ -47,7 +47,9 @@ class Source:
     @property
     def same(self) -> bool:
         """True if no conversion is needed."""
-        return self.dtype is self.tile.value
+        if self.tile.value_bytes == 1:  # all bits of a word are used: there are no wider bytes
+            return True
+        return self.dtype is self.tile.step.left
 
     def _bits(self, lanes: int) -> str:
         """The type that memory is read as: half-width floats as integers, for any target."""
@@ -153,11 +155,13 @@ def store_words_masked(f: Function, tile: Tile, words: str, place: str, mask: st
     if tile.group == 1:
         store_masked(f, tile, words, place, mask)
         return
-    kind, bits = f"<{tile.values} x i16>", f"<{tile.values} x i1>"
-    callee = f"@llvm.masked.store.v{tile.values}i16.p0"
+    element = tile.value_element
+    kind, bits = f"<{tile.values} x {element}>", f"<{tile.values} x i1>"
+    callee = f"@llvm.masked.store.v{tile.values}{element}.p0"
     f.module.declare(f"declare void {callee}({kind}, ptr, i32, {bits})")
     words = f.let(f"bitcast {tile.vector} {words} to {kind}")
-    f.call("void", callee, f"{kind} {words}", f"ptr {place}", "i32 2", f"{bits} {mask}")
+    arguments = (f"{kind} {words}", f"ptr {place}", f"i32 {tile.value_bytes}", f"{bits} {mask}")
+    f.call("void", callee, *arguments)
 
 
 def first_lanes(f: Function, tile: Tile, count: Value) -> str:
@@ -184,9 +188,11 @@ def packed_vectors(
 ) -> Iterator[tuple[Value, str, Value]]:
     """A loop over a block's vectors of columns: yields (first column, address, elements per step).
 
-    The layout is that of `gemm.panels` for packed operands.
+    The layout is that of `gemm.panels` for packed operands. A panel's heads are written when the
+    block ends.
     """
-    wide = tile.vectors
+    wide, heads = tile.vectors, tile.step.heads
+    rows = f.add(steps, heads)
     vectors = f.floordiv(f.add(columns, tile.lanes - 1), tile.lanes)
     rest = f.mod(vectors, wide)
     whole = f.sub(vectors, rest)
@@ -198,12 +204,16 @@ def packed_vectors(
         width = choose(f, full, wide, choose(f, pair, 2, 1))
         start = choose(f, pair, whole, index)
         start = choose(f, full, f.sub(index, f.mod(index, wide)), start)
-        offset = f.add(f.mul(start, steps), f.sub(index, start))
-        yield (
-            f.mul(index, tile.lanes),
-            f.gep("%to", f.mul(offset, tile.lanes), tile.element),
-            f.mul(width, tile.lanes),
-        )
+        offset = f.add(f.mul(start, rows), f.sub(index, start))
+        to, pitch = f.gep("%to", f.mul(offset, tile.lanes), tile.element), f.mul(width, tile.lanes)
+        first = f.gep(to, f.mul(pitch, heads), tile.element)
+        yield f.mul(index, tile.lanes), first, pitch
+        if heads:
+            sums = f.carry_loop(0, steps, 1, [(tile.vector, tile.zero())])
+            at = f.gep(first, f.mul(sums.index, pitch), tile.element)
+            words = f.load(at, tile.vector, tile.bytes)
+            (total,) = sums.close([tile.head(f, words, sums.values[0])])
+            f.store(total, tile.vector, to, tile.bytes)
 
 
 @contextmanager

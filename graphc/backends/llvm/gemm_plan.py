@@ -143,7 +143,7 @@ def emit_plan(module: Module, tile: Tile) -> None:
         number(Word.K_QUANTUM), number(Word.MOST_STEPS),
         Condition(f, f.cmp("eq", d[Word.POINTER_COLUMNS], 0)), given(Word.PANEL),
         given(Word.GEOMETRY),
-        number(Word.PACK_SCRATCH), number(Word.PACK_SCRATCH_COLUMN),
+        number(Word.PACK_SCRATCH), number(Word.PACK_SCRATCH_COLUMN), tile.step.heads,
     )
     set_plan(d, tiled(request, tile.machine, tile.bytes))
     f.ret()

@@ -77,8 +77,8 @@ def free_slot(f: Function, place: str, bit: str) -> None:
 
 
 class Block:
-    """A block of k: its first step, its length, and its offset in an unpacked left operand, in
-    bytes."""
+    """A block of k: its first step, its length, the same in rows of the packed right operand, and
+    its offset in an unpacked left operand, in bytes."""
 
     def __init__(self, f: Function, d: Descriptor, tile: Tile, number: Value) -> None:
         per_segment, size, segment = d.read(
@@ -88,7 +88,9 @@ class Block:
         inside = f.mul(f.srem(number, per_segment), size)
         self.k = f.add(f.mul(index, segment), inside)
         self.steps = f.smin(f.sub(segment, inside), size)
-        segments = f.mul(f.mul(index, d[Word.LEFT_SEGMENT]), tile.value.itemsize)
+        heads = tile.step.heads
+        self.row, self.rows = f.add(self.k, f.mul(number, heads)), f.add(self.steps, heads)
+        segments = f.mul(f.mul(index, d[Word.LEFT_SEGMENT]), tile.value_bytes)
         self.left = f.add(segments, f.mul(inside, d[Word.LEFT_STEP]))
 
 
@@ -149,9 +151,9 @@ def emit_pack_right_stage(module: Module, tile: Tile) -> None:
     right = f.load(f.gep(bases, 1, "ptr"), "ptr", 8)
     packed, pack = d.pointer_at(Word.RIGHT_PACKED), d.pointer_at(Word.PACK_RIGHT)
     slot, scratch = take_slot(d)
-    row = f.mul(block.k, round_up(f, n_end, tile.lanes))
+    row = f.mul(block.row, round_up(f, n_end, tile.lanes))
     with f.loop(start, end, block_n) as n:
-        to = f.gep(packed, f.add(row, f.mul(n, block.steps)), tile.element)
+        to = f.gep(packed, f.add(row, f.mul(n, block.rows)), tile.element)
         columns = f.smin(f.sub(end, n), block_n)
         call_pack_right(f, pack, (right, n, columns, block.k, block.steps), to, scratch)
     give_slot(d, slot)

@@ -9,18 +9,21 @@ from typing import Literal, cast
 
 from graphc.backends.llvm.target import Target
 from graphc.backends.llvm.text import Function, Module
-from graphc.ir import dtypes
-from graphc.ir.dtypes import DType
+from graphc.ir.kernel.steps import STEPS, Step
 from graphc.ir.machine import Machine, Tiling
 
 Accumulator = Literal["f32", "f64", "i32", "i64"]
 
 ACCUMULATORS: tuple[Accumulator, ...] = ("f32", "f64", "i32", "i64")
 
-# Tiles whose steps of k are pairs of values in a word, multiplied and added by one instruction, and
-# what these are summed in.
-PAIRS: dict[str, Accumulator] = {"bf16": "f32", "i16": "i32"}
-_PAIR_PRODUCTS = {"bf16": ("avx512bf16.dpbf16ps", "bfloat"), "i16": ("avx512.vpdpwssd", "i16")}
+# Instructions that multiply and add words of several values, and what they take these for. That for
+# bytes has one operand without signs and one with them.
+_PRODUCTS = {
+    "bf16": ("avx512bf16.dpbf16ps", "bfloat"),
+    "i16": ("avx512.vpdpwssd", "i16"),
+    **dict.fromkeys(("u8i8", "i8u8", "i8i8"), ("avx512.vpdpbusd", "i8")),
+}
+_SIGNS = -0x7F7F7F80  # of the four bytes of a word
 
 MR = 6  # rows of the full tile
 ROW_CLASSES = (6, 4, 2, 1)  # a tile of 5 rows runs the kernel of 6, its last row computed twice
@@ -32,31 +35,36 @@ _ELEMENTS = {"f32": "float", "f64": "double", "i32": "i32", "i64": "i64"}
 class Tile:
     """The shape of the register tile for one type of values on one target.
 
-    Its operands are words as wide as a sum: a value each, or a pair of neighbours along k.
+    Its operands are words as wide as a sum: a value each, or neighbours along k.
     """
 
-    name: str  # of the values: an accumulator, or one of PAIRS
+    name: str  # of a Step
     target: Target
 
     @property
     def accumulator(self) -> Accumulator:
         """What is summed in."""
-        return PAIRS[self.name] if self.name in PAIRS else cast(Accumulator, self.name)
+        return cast(Accumulator, self.step.sums.name)
+
+    @property
+    def step(self) -> Step:
+        """A step of k."""
+        return STEPS[self.name]
 
     @property
     def group(self) -> int:
         """Values of a word, neighbours along k: a step of k."""
-        return 2 if self.name in PAIRS else 1
+        return self.step.group
 
     @property
-    def value(self) -> DType:
-        """The dtype of a value."""
-        return dtypes.by_name(self.name)
+    def value_bytes(self) -> int:
+        """Bytes of one value, of either operand."""
+        return self.bytes // self.group
 
     @property
     def value_element(self) -> str:
         """LLVM's type of a value in memory."""
-        return self.element if self.group == 1 else "i16"
+        return self.element if self.group == 1 else f"i{8 * self.value_bytes}"
 
     @property
     def values(self) -> int:
@@ -122,7 +130,7 @@ class Tile:
         """a * b + c on vectors; rounded once where the target can."""
         kind = self.vector
         if self.group > 1:
-            return self._multiply_add_pairs(f, a, b, c)
+            return self._multiply_add_words(f, a, b, c)
         if self.accumulator[0] == "i":
             return f.let(f"add {kind} {f.let(f'mul {kind} {a}, {b}')}, {c}")
         name = "fma" if self.target.has_fma else "fmuladd"
@@ -130,14 +138,30 @@ class Tile:
         f.module.declare(f"declare {kind} {callee}({kind}, {kind}, {kind})")
         return f.call(kind, callee, f"{kind} {a}", f"{kind} {b}", f"{kind} {c}")
 
-    def _multiply_add_pairs(self, f: Function, a: str, b: str, c: str) -> str:
-        """c + a[0] * b[0] + a[1] * b[1] for each lane's pairs. Of bfloat16, the instruction rounds
-        to nearest even and takes and gives 0 for what is denormal, whatever MXCSR says."""
-        name, element = _PAIR_PRODUCTS[self.name]
-        pairs, callee = f"<{2 * self.lanes} x {element}>", f"@llvm.x86.{name}.512"
-        f.module.declare(f"declare {self.vector} {callee}({self.vector}, {pairs}, {pairs})")
-        a, b = (f.let(f"bitcast {self.vector} {x} to {pairs}") for x in (a, b))
-        return f.call(self.vector, callee, f"{self.vector} {c}", f"{pairs} {a}", f"{pairs} {b}")
+    def _multiply_add_words(self, f: Function, a: str, b: str, c: str) -> str:
+        """c + a[0] * b[0] + a[1] * b[1] ... for each lane's words. Of bfloat16, the instruction
+        rounds to nearest even and takes and gives 0 for what is denormal, whatever MXCSR says."""
+        name, element = _PRODUCTS[self.name]
+        words, callee = f"<{self.values} x {element}>", f"@llvm.x86.{name}.512"
+        f.module.declare(f"declare {self.vector} {callee}({self.vector}, {words}, {words})")
+        a, b = (f.let(f"bitcast {self.vector} {x} to {words}") for x in (a, b))
+        if self.name == "i8u8":
+            a, b = b, a
+        return f.call(self.vector, callee, f"{self.vector} {c}", f"{words} {a}", f"{words} {b}")
+
+    def of_left(self, f: Function, words: str) -> str:
+        """A register of the left operand's words as they are multiplied: a byte x as x + 128 where
+        the step is centred."""
+        if not self.step.centred:
+            return words
+        return f.let(f"xor {self.vector} {words}, splat (i32 {_SIGNS})")
+
+    def head(self, f: Function, words: str, sums: str) -> str:
+        """Less what `of_left` adds too much to a register of sums, for these words of the right
+        operand."""
+        ones = f"splat (i32 {_SIGNS})"
+        added = self.multiply_add(f, ones, words, "zeroinitializer")
+        return f.let(f"sub {self.vector} {sums}, {added}")
 
     def splat(self, f: Function, scalar: str) -> str:
         """A scalar in every lane."""
@@ -149,6 +173,7 @@ class Tile:
 def kernel_parameters() -> str:
     """Parameters of a tile kernel; strides are in bytes.
 
+    b begins with the heads of its panel, if it has any.
     c is a dense block of `pitch` columns, of which `columns` are wanted, and as many rows as the
     kernel's class. If `accumulate` is not 0 the product is added to c, else it replaces c.
     """
@@ -186,13 +211,18 @@ def _emit_kernel(module: Module, tile: Tile, rows: int, width: int, by_pointers:
     symbol = f"@graphc_{kind}_{rows}x{width}_{tile.name}"
     f = module.function(f"void {symbol}({kernel_parameters()})", "internal")
     places = row_addresses(f, rows)
-    zeros = [(tile.vector, tile.zero())] * (rows * width)
+    b, starts = "%b", [tile.zero()] * width
+    if tile.step.heads and not by_pointers:
+        places_ = [f.gep("%b", index * tile.lanes, tile.element) for index in range(width)]
+        starts = [f.load(place, tile.vector, tile.bytes) for place in places_]
+        b = f.let("getelementptr i8, ptr %b, i64 %b_step")
+    begin = [(tile.vector, start) for start in starts] * rows
     pointers, table = [], ""
     if by_pointers:
         pointers = [f.load(f.gep("%b", index, "ptr"), "ptr", 8) for index in range(width)]
         table = f.let("inttoptr i64 %b_step to ptr")
     # Not unrolled: 24 multiply-adds hide the loop's few instructions; code size is compile time.
-    loop = f.carry_loop(0, "%steps", 1, [("i64", "0"), ("ptr", "%b"), *zeros])
+    loop = f.carry_loop(0, "%steps", 1, [("i64", "0"), ("ptr", b), *begin])
     offset, b, *sums = loop.values
     if by_pointers:
         shift = f.load(f.gep(table, loop.index, "i64"), "i64", 8)
@@ -274,8 +304,9 @@ def _multiply(
     result = []
     for row, place in enumerate(places):
         address = f.let(f"getelementptr i8, ptr {place}, i64 {offset}")
-        # a pair that is read where it lies begins at any value
-        scalar = tile.splat(f, f.load(address, tile.element, tile.value.itemsize))
+        # a word that is read where it lies begins at any value
+        scalar = tile.splat(f, f.load(address, tile.element, tile.value_bytes))
+        scalar = tile.of_left(f, scalar)
         for index, column in enumerate(columns):
             total = sums[row * len(columns) + index]
             result.append(tile.multiply_add(f, scalar, column, total))

@@ -6,6 +6,9 @@ from graphc.backends.host.machine import cpu
 from graphc.backends.llvm.binding import binding
 from graphc.ir.machine import Machine
 
+# The steps of k (ir/kernel/steps.py) that instructions multiply and add.
+_STEPS = {"avx512bf16": ("bf16",), "avx512vnni": ("i16", "u8i8", "i8u8", "i8i8")}
+
 
 class Target(NamedTuple):
     """Triple, CPU and features as LLVM spells them, and the facts that emitters ask for."""
@@ -31,8 +34,11 @@ class Target(NamedTuple):
         """What the shared passes may know of it."""
         many = self.vector_bytes == 64 or self.arch == "aarch64"
         wide = self.vector_bytes == 64
-        bf16, vnni = (wide and self._has(name) for name in ("avx512bf16", "avx512vnni"))
-        return cpu(self.vector_bytes, 32 if many else 16, bf16, vnni)
+        steps = [
+            step for feature, steps in _STEPS.items() if wide and self._has(feature)
+            for step in steps
+        ]
+        return cpu(self.vector_bytes, 32 if many else 16, tuple(steps))
 
     def _has(self, feature: str) -> bool:
         return f"+{feature}" in self.features.split(",")

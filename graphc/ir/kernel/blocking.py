@@ -41,6 +41,7 @@ class Request:
     window: Condition  # the right operand is a window (a convolution's)
     pack_scratch: Number  # bytes that packing the right operand works in,
     pack_scratch_column: Number  # and bytes per column on top
+    heads: int = 0  # rows of a packed panel before its steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +203,8 @@ def tiled(r: Request, machine: Machine, itemsize: int) -> Blocking:
     right_packed = equal(choose(in_place | r.panels, 0, choose(shared, 1, 0)), 1)
     tail = choose(equal(r.n % lanes, 0), 0, lanes)
     pack_columns = choose(in_place, tail, choose(right_packed | r.panels, 0, wide))
-    pack = choose(r.dense, block_k * pack_columns * itemsize, wide * POINTER_BYTES)
+    rows = block_k + r.heads
+    pack = choose(r.dense, rows * pack_columns * itemsize, wide * POINTER_BYTES)
     pack_scratch_at = pack_at + multiple(pack, ALIGN)
     pack_scratch = r.pack_scratch + r.pack_scratch_column * wide
     work = choose(pack_columns > 0, pack_scratch, 0)
@@ -211,7 +213,7 @@ def tiled(r: Request, machine: Machine, itemsize: int) -> Blocking:
     left_packed = equal(choose(r.left_direct, 0, 1), 1)
     left = r.batch * multiple(r.m, t.rows) * r.k * itemsize
     right_at = multiple(choose(left_packed, left, 0), ALIGN)
-    right = r.k * multiple(r.n, lanes) * itemsize
+    right = (r.k + blocks * r.heads) * multiple(r.n, lanes) * itemsize
     partial_at = right_at + multiple(choose(right_packed, right, 0), ALIGN)
     chunks_at = partial_at + multiple(choose(split, area * chunks, 0), ALIGN)
     slots = least(chunks, MOST_SLOTS)

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from ..dim import evaluate, is_static, substitute
 from ..machine import Machine, Tiling
 from .blocking import Blocking, Number, Request, quotient_up, tiled
-from .pairs import values_a_step, values_of
 from .plan_attention import AttentionBlocking, plan_attention
 from .plan_convolution import plan_convolution
 from .program import Launch, Program, leaves
+from .steps import step_of
 from .templates import Attention, Convolution, Product, SumTemplate, Template
 from .templates.operand import base_and_strides, panels_of
 
@@ -65,16 +65,16 @@ def request_of(product: Product, tiling: Tiling, sizes: list[Number]) -> Request
     _, left_m, left_k = base_and_strides(product.left, "m", "k")
     panels = panels_of(product.right.index)
     _, _, right_n = (0, 0, 0) if panels else base_and_strides(product.right, "k", "n")
-    values, group = values_of(product, tiling), values_a_step(product, tiling)
-    left, right = (x.dtype is values for x in (product.left, product.right))
-    if group > 1:  # panels have pairs side by side; the left operand may, where it lies
-        left, right, left_m = left and k % group == 0, False, 0
-    steps = quotient_up(k, group)
+    step = step_of(product, tiling)
+    left, right = product.left.dtype is step.left, product.right.dtype is step.right
+    if step.group > 1:  # panels have words side by side; the left operand may, where it lies
+        left, right, left_m = left and k % step.group == 0, False, 0
+    steps = quotient_up(k, step.group)
     plain = Request(
         batch, m, n, steps, terms=k, left_direct=left and 1 in (left_m, left_k),
         right_direct=right and right_n == 1, segment=steps, quantum=1, most_steps=tiling.block_k,
         dense=True, panels=panels is not None, window=False, pack_scratch=0,
-        pack_scratch_column=0,
+        pack_scratch_column=0, heads=step.heads,
     )
     if not (is_dot(product, tiling) and (m <= tiling.dot_rows or n <= tiling.dot_columns)):
         return plain
@@ -91,6 +91,6 @@ def is_dot(product: Product, tiling: Tiling) -> bool:
         return False
     _, _, left_k = base_and_strides(product.left, "m", "k")
     _, right_k, _ = base_and_strides(product.right, "k", "n")
-    values = values_of(product, tiling)
-    same = product.left.dtype is values and product.right.dtype is values
-    return same and left_k == 1 and right_k == 1
+    step = step_of(product, tiling)
+    same = product.left.dtype is step.left and product.right.dtype is step.right
+    return same and left_k == 1 and right_k == 1 and not step.centred

@@ -25,9 +25,9 @@ from .blocking import (
     quotient_up,
     tiled,
 )
-from .pairs import values_a_step, values_of
 from .plan_last import plan_last
 from .plan_planes import by_planes, offsets_bytes, strips
+from .steps import step_of
 from .templates import Convolution
 
 DIRECT_POSITIONS = 96  # images at least this large are read in place by a weight's gradient
@@ -113,13 +113,13 @@ class _Planner:
         assert machine.tiling is not None
         self.itemsize = c.acc_dtype.itemsize
         self.tiling, self.lanes = machine.tiling, machine.tiling.lanes(self.itemsize)
-        values = values_of(c, machine.tiling)
-        self.value_bytes, self.group = values.itemsize, values_a_step(c, machine.tiling)
+        step = step_of(c, machine.tiling)
+        self.value_bytes, self.group = step.left.itemsize, step.group
         self.images = evaluate(g.batch, dims)
         self.groups = g.groups
         self.channels, self.outputs = g.in_channels // g.groups, g.out_channels // g.groups
-        self.left_same = c.left.dtype is values
-        self.right_same = c.right.dtype is values
+        self.left_same = c.left.dtype is step.left
+        self.right_same = c.right.dtype is step.right
 
         def triple(sizes: tuple[int, ...], missing: int) -> Triple:
             depth, height, width = (*(missing,) * (3 - len(sizes)), *sizes)

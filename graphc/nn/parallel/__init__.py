@@ -8,3 +8,14 @@ from .replicate import replicate as replicate
 from .scatter_gather import gather as gather
 from .scatter_gather import scatter as scatter
 from .scatter_gather import scatter_kwargs as scatter_kwargs
+
+# what torch's module of this name gives to `import *`
+__all__ = [
+    "DataParallel",
+    "DistributedDataParallel",
+    "data_parallel",
+    "gather",
+    "parallel_apply",
+    "replicate",
+    "scatter",
+]

@@ -109,10 +109,16 @@ class Gemm:
     b_t: bool = False
     dtype: DType = dtypes.f32
     acc: DType | None = None
+    b_dtype: DType | None = None  # of the right operand, if another one
 
     @property
     def acc_dtype(self) -> DType:
         return self.acc or self.dtype
+
+    @property
+    def dtypes(self) -> tuple[DType, DType]:
+        """Of both operands."""
+        return self.dtype, self.b_dtype or self.dtype
 
     def kernel(self, epilogue: tuple[Stmt, ...] = (), params: tuple[Param, ...] = ()) -> Kernel:
         """Parameters A, B, C and `params`; by default the sums are stored in C."""
@@ -122,12 +128,12 @@ class Gemm:
         acc = self.acc_dtype
         store = (Store("C", B * (m * n) + M * n + N, Var("acc", acc)),)
         template = Product(
-            batch, m, n, k, Operand("A", left, self.dtype), Operand("B", right, self.dtype), acc,
-            epilogue or store,
+            batch, m, n, k, Operand("A", left, self.dtypes[0]),
+            Operand("B", right, self.dtypes[1]), acc, epilogue or store,
         )
         buffers = (
-            Param("A", self.dtype, batch * m * k, "in"),
-            Param("B", self.dtype, batch * k * n, "in"),
+            Param("A", self.dtypes[0], batch * m * k, "in"),
+            Param("B", self.dtypes[1], batch * k * n, "in"),
             Param("C", acc, batch * m * n, "out"),
         )
         kernel = Kernel("gemm", buffers + params, (), (), template)
@@ -142,7 +148,7 @@ class Gemm:
             a, b = (rng.standard_normal(shape) for shape in shapes)
         else:
             a, b = (rng.integers(0, 100, shape) for shape in shapes)
-        return a.astype(self.dtype.numpy), b.astype(self.dtype.numpy)
+        return a.astype(self.dtypes[0].numpy), b.astype(self.dtypes[1].numpy)
 
     def in_memory(self, a: Array, b: Array) -> tuple[Array, Array]:
         """The operands as they lie in memory."""

@@ -13,7 +13,7 @@ from graphc.backends.llvm.executable import build
 from graphc.backends.llvm.gemm_descriptor import PLAN, WORDS, Word
 from graphc.backends.llvm.gemm_plan import emit_plan
 from graphc.backends.llvm.library import Library
-from graphc.backends.llvm.microkernel import ACCUMULATORS, MR, PAIRS, Tile
+from graphc.backends.llvm.microkernel import MR, Tile
 from graphc.backends.llvm.pool import Pool
 from graphc.backends.llvm.target import Target, host_target
 from graphc.backends.llvm.text import Module
@@ -22,6 +22,7 @@ from graphc.ir.dim import Dim
 from graphc.ir.kernel import BufferRef, Launch, Product, Program
 from graphc.ir.kernel.blocking import Blocking, Request, tiled
 from graphc.ir.kernel.plan_contraction import plan_contraction
+from graphc.ir.kernel.steps import STEPS
 from graphc.ir.types import TensorType
 
 from .contractions import Gemm, narrow_targets
@@ -53,7 +54,7 @@ def random_request(rng: random.Random) -> Request:
 
 @pytest.mark.parametrize("target", [host_target(), *narrow_targets()], ids=lambda t: t.cpu)
 def test_the_plan_made_in_the_call_is_the_one_made_in_python(target: Target) -> None:
-    for name in (*ACCUMULATORS, *PAIRS):
+    for name, step in STEPS.items():
         module, tile = Module(), Tile(name, target)
         emit_plan(module, tile)
         f = module.function("void @plan(ptr %d)")
@@ -63,7 +64,7 @@ def test_the_plan_made_in_the_call_is_the_one_made_in_python(target: Target) -> 
         plan = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(library.address("plan"))
         rng = random.Random(0)
         for _ in range(2000):
-            request = random_request(rng)
+            request = replace(random_request(rng), heads=step.heads)
             words = (ctypes.c_int64 * WORDS)()
             for field, word in WORD_OF.items():
                 words[word] = int(getattr(request, field))

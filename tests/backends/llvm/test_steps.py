@@ -1,5 +1,5 @@
-"""Products by pairs along k: of bfloat16 and of narrow integers, where the CPU has instructions for
-those (elsewhere the same results come of wider tiles)."""
+"""Products by several values along k at a time: of bfloat16 and of narrow integers, where the CPU
+has instructions for those (elsewhere the same results come of wider tiles)."""
 
 import itertools
 from dataclasses import replace
@@ -27,10 +27,13 @@ LINUX = "x86_64-unknown-linux-gnu"
 WITH = make_target(LINUX, "znver4", f"{AVX512},+avx512bf16,+avx512vnni")
 WITHOUT = make_target(LINUX, "skylake-avx512", AVX512)
 KINDS = {
-    "bf16": (dtypes.bf16, dtypes.f32, "vdpbf16ps"),
-    "u8": (dtypes.u8, dtypes.i32, "vpdpwssd"),
-    "i8": (dtypes.i8, dtypes.i32, "vpdpwssd"),
-    "i16": (dtypes.i16, dtypes.i32, "vpdpwssd"),
+    "bf16": (dtypes.bf16, dtypes.bf16, "vdpbf16ps"),
+    "i8": (dtypes.i8, dtypes.i8, "vpdpbusd"),
+    "u8 by i8": (dtypes.u8, dtypes.i8, "vpdpbusd"),
+    "i8 by u8": (dtypes.i8, dtypes.u8, "vpdpbusd"),
+    "u8": (dtypes.u8, dtypes.u8, "vpdpwssd"),
+    "i8 by i16": (dtypes.i8, dtypes.i16, "vpdpwssd"),
+    "i16": (dtypes.i16, dtypes.i16, "vpdpwssd"),
 }
 SHAPES = [
     (1, 1, 1, 1),
@@ -47,18 +50,24 @@ SHAPES = [
 ]
 
 
+def gemm(name: str, *sizes: int, **rest: bool) -> Gemm:
+    """A product of one of KINDS."""
+    left, right, _ = KINDS[name]
+    acc = dtypes.f32 if left.is_float else dtypes.i32
+    return Gemm(*sizes, dtype=left, b_dtype=right, acc=acc, **rest)
+
+
 @pytest.mark.parametrize("name", ["bf16", "i8"])
 def test_every_layout_of_every_shape(name: str) -> None:
-    dtype, acc, _ = KINDS[name]
     for shape, (a_t, b_t) in itertools.product(SHAPES, LAYOUTS):
-        product(Gemm(*shape, a_t=a_t, b_t=b_t, dtype=dtype, acc=acc))
+        product(gemm(name, *shape, a_t=a_t, b_t=b_t))
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_the_inner_loop_is_made_of_pairs_where_there_are_instructions(name: str) -> None:
-    dtype, acc, instruction = KINDS[name]
+def test_the_inner_loop_is_made_of_words_where_there_are_instructions(name: str) -> None:
+    instruction = KINDS[name][-1]
     for target in (WITH, WITHOUT):
-        kernel = Gemm(96, 256, 128, dtype=dtype, acc=acc).kernel()
+        kernel = gemm(name, 96, 256, 128).kernel()
         texts = [emit_library(each, target).text() for each in template_libraries(kernel, target)]
         bodies = [body for text in texts for body in loops(compile_assembly(text, target))]
         most = max(bodies, key=lambda body: sum(instruction in line for line in body))
@@ -68,24 +77,51 @@ def test_the_inner_loop_is_made_of_pairs_where_there_are_instructions(name: str)
             continue
         assert len(products) == 24 and all("zmm" in line for line in products)
         assert not [line for line in most if "(%rsp" in line or "(%rbp" in line], most
-        assert len(products) > 0.6 * len(most)
+        assert len(products) >= 0.6 * len(most)
 
 
-@pytest.mark.parametrize("dtype", [dtypes.i8, dtypes.u8, dtypes.i16], ids=str)
-def test_integers_are_exact_at_their_extremes(dtype: DType) -> None:
-    """Sums wrap as int32 do."""
-    info = np.iinfo(dtype.numpy)
-    for a_t, b_t in LAYOUTS:
-        case = Gemm(19, 37, 4003, a_t=a_t, b_t=b_t, dtype=dtype, acc=dtypes.i32)
-        rng = np.random.default_rng(1)
-        a, b = (
-            rng.choice(np.array([info.min, info.max, info.min + 1, 0], dtype.numpy), shape)
-            for shape in ((1, 19, 4003), (1, 4003, 37))
-        )
+@pytest.mark.parametrize("name", [name for name in KINDS if name != "bf16"])
+def test_integers_are_exact_at_their_extremes(name: str) -> None:
+    """Sums wrap as int32 do. The last word of k has one value, two or three."""
+    rng = np.random.default_rng(1)
+
+    def extremes(dtype: DType, *shape: int) -> np.ndarray:
+        info = np.iinfo(dtype.numpy)
+        return rng.choice(np.array([info.min, info.max, info.min + 1, 0], dtype.numpy), shape)
+
+    for (a_t, b_t), k in zip(LAYOUTS, (4003, 801, 802, 65536), strict=True):
+        case = gemm(name, 19, 37, k, a_t=a_t, b_t=b_t)
+        a, b = extremes(case.dtypes[0], 1, 19, k), extremes(case.dtypes[1], 1, k, 37)
+        a[0, 0], b[0, :, 0] = (np.iinfo(x.numpy).min or 255 for x in case.dtypes)  # the largest sum
         memory, result = guarded(19 * 37, np.dtype(np.int32))
         run(case.kernel(), [*case.in_memory(a, b), result])
         want = (a[0].astype(np.int64) @ b[0].astype(np.int64)).astype(np.int32)
         assert (result.reshape(19, 37) == want).all() and unharmed(memory)
+
+
+@pytest.mark.parametrize("name", ["i8", "u8 by i8", "i8 by u8"])
+def test_last_words_of_any_length_in_operands_of_any_strides(name: str) -> None:
+    """Neither operand has a stride of one; what lies between and behind is not multiplied."""
+    left, right, _ = KINDS[name]
+    rng = np.random.default_rng(2)
+    for k in range(1, 9):
+        a, b = (
+            rng.integers(np.iinfo(x.numpy).min, np.iinfo(x.numpy).max, shape, x.numpy, True)
+            for x, shape in ((left, (7, 3 * k)), (right, (3 * k, 80)))
+        )
+        template = Product(
+            1, 7, 40, k, Operand("A", M * 3 * k + K * 3, left),
+            Operand("B", K * 3 * 80 + N * 2, right), dtypes.i32,
+            (Store("C", M * 40 + N, Var("acc", dtypes.i32)),),
+        )
+        params = (
+            Param("A", left, a.size, "in"), Param("B", right, b.size, "in"),
+            Param("C", dtypes.i32, 280, "out"),
+        )
+        memory, result = guarded(280, np.dtype(np.int32))
+        run(Kernel("strided", params, (), (), template), [a, b, result])
+        want = a[:, ::3].astype(np.int32) @ b[::3, ::2].astype(np.int32)
+        assert (result.reshape(7, 40) == want).all() and unharmed(memory)
 
 
 @pytest.mark.parametrize("k", [20, 21])
@@ -141,6 +177,7 @@ def test_same_bits_for_any_number_of_threads() -> None:
         Gemm(300, 200, 301, dtype=dtypes.bf16, acc=dtypes.f32),
         Gemm(10, 12, 40001, dtype=dtypes.bf16, acc=dtypes.f32),
         Gemm(3, 700, 4097, b_t=True, dtype=dtypes.bf16, acc=dtypes.f32),
+        gemm("i8", 300, 200, 3001, b_t=True),
     ):
         one, two, five = (product(case, threads=threads) for threads in (1, 2, 5))
         assert one.tobytes() == two.tobytes() == five.tobytes()
@@ -225,4 +262,4 @@ def test_denormal_values_are_zero_in_pairs() -> None:
     run(case.kernel(), [*case.in_memory(a, b), result])
     tiling = host_target().machine.tiling
     assert tiling is not None
-    assert (result == (0 if tiling.bf16_pairs else 2 * small * np.float32(2.0**20))).all()
+    assert (result == (0 if "bf16" in tiling.steps else 2 * small * np.float32(2.0**20))).all()

@@ -1,7 +1,9 @@
-"""Packing of operands whose steps of k are pairs: neighbours along k meet in a word.
+"""Packing of operands whose steps of k are several values: neighbours along k meet in a word.
 
-The packers are those of gemm_pack. Where the last pair has one value, the other one is 0.
+The packers are those of gemm_pack. What the last word of k has no value for is 0.
 """
+
+from collections.abc import Callable, Sequence
 
 from graphc.backends.llvm.gemm_descriptor import Descriptor, Word
 from graphc.backends.llvm.gemm_pack import (
@@ -20,9 +22,10 @@ from graphc.backends.llvm.gemm_plan import choose
 from graphc.backends.llvm.microkernel import MR, Tile
 from graphc.backends.llvm.text import Function, Module, Value
 from graphc.backends.llvm.values import shuffle_mask
+from graphc.ir import dtypes
 
 
-def emit_pair_packs(module: Module, source: Source) -> None:
+def emit_word_packs(module: Module, source: Source) -> None:
     """Defines the four packers for one source dtype."""
     declare_transpose(module, source.tile)
     _emit_pack_left(module, source)
@@ -31,8 +34,8 @@ def emit_pair_packs(module: Module, source: Source) -> None:
     _emit_pack_strided(module, source)
 
 
-def pair(f: Function, tile: Tile, low: str, high: str, lanes: int) -> str:
-    """Words of two values each, as Source reads them: bfloat16 as the upper half of an f32."""
+def word(f: Function, tile: Tile, values: Sequence[str], lanes: int) -> str:
+    """Words of some values each, as Source reads them: bfloat16 as the upper half of an f32."""
     ints, kind = "i32", tile.element
     if lanes > 1:
         ints, kind = f"<{lanes} x i32>", f"<{lanes} x {tile.element}>"
@@ -40,36 +43,61 @@ def pair(f: Function, tile: Tile, low: str, high: str, lanes: int) -> str:
     def number(value: int) -> str:
         return str(value) if lanes == 1 else f"splat (i32 {value})"
 
-    low, high = (f.let(f"bitcast {kind} {value} to {ints}") for value in (low, high))
-    if tile.name == "bf16":
-        low = f.let(f"lshr {ints} {low}, {number(16)}")
+    parts = [f.let(f"bitcast {kind} {value} to {ints}") for value in values]
+    bits = 8 * tile.value_bytes
+    if tile.step.left is dtypes.bf16:
+        parts[0] = f.let(f"lshr {ints} {parts[0]}, {number(16)}")
     else:
-        low = f.let(f"and {ints} {low}, {number(0xFFFF)}")
-        high = f.let(f"shl {ints} {high}, {number(16)}")
-    return f.let(f"bitcast {ints} {f.let(f'or {ints} {low}, {high}')} to {kind}")
+        mask, last = number((1 << bits) - 1), len(parts) - 1
+        for index, part in enumerate(parts):
+            part = part if index == last else f.let(f"and {ints} {part}, {mask}")
+            parts[index] = f.let(f"shl {ints} {part}, {number(bits * index)}")
+    total, *others = parts
+    for part in others:
+        total = f.let(f"or {ints} {total}, {part}")
+    return f.let(f"bitcast {ints} {total} to {kind}")
 
 
 def narrow(f: Function, tile: Tile, value: str) -> str:
     """A register of single values, 16 bits each, of one as Source reads them."""
     ints = f"<{tile.lanes} x i32>"
     bits = f.let(f"bitcast {tile.vector} {value} to {ints}")
-    if tile.name == "bf16":
+    if tile.step.left is dtypes.bf16:
         bits = f.let(f"lshr {ints} {bits}, splat (i32 16)")
     return f.let(f"trunc {ints} {bits} to <{tile.lanes} x {tile.value_element}>")
 
 
 class Steps:
-    """The steps of a packed block: the first value, how many there are, and how many whole pairs.
+    """The steps of a packed block: the first value, how many there are, and how many whole words.
 
-    A packer goes along `whole` steps and then, if `odd`, along one that has a single value.
+    A packer goes along `whole` steps and then, if the last is `ragged`, along one of fewer values.
     """
 
-    def __init__(self, f: Function, d: Descriptor) -> None:
-        self.f = f
-        self.first = f.mul("%k", 2)
-        self.count = f.smin(f.mul("%steps", 2), f.sub(d[Word.VALUES], self.first))
-        self.whole = f.floordiv(self.count, 2)
-        self.odd = f.cmp("slt", self.whole, "%steps")
+    def __init__(self, f: Function, d: Descriptor, tile: Tile) -> None:
+        self.f, self.tile = f, tile
+        self.first = f.mul("%k", tile.group)
+        self.count = f.smin(f.mul("%steps", tile.group), f.sub(d[Word.VALUES], self.first))
+        self.whole = f.floordiv(self.count, tile.group)
+        self.ragged = f.cmp("slt", self.whole, "%steps")
+
+    def word(self, step: Value, load: Callable[[Value], str], lanes: int) -> str:
+        """A whole word; load(value) gives values from the first on."""
+        first = self.f.mul(step, self.tile.group)
+        values = [load(self.f.add(first, index)) for index in range(self.tile.group)]
+        return word(self.f, self.tile, values, lanes)
+
+    def last(self, load: Callable[[Value], str], lanes: int) -> str:
+        """The ragged word. Its first value stands in for those that are missing where they would be
+        read, and is then taken away."""
+        f, tile = self.f, self.tile
+        first = f.mul(self.whole, tile.group)
+        kind, zero = (tile.vector, tile.zero()) if lanes > 1 else (tile.element, _zero(tile))
+        values = [load(first)]
+        for index in range(1, tile.group - 1):
+            there = f.cmp("slt", f.add(first, index), self.count)
+            value = load(f.add(first, choose(f, there, index, 0)))
+            values.append(f.let(f"select i1 {there}, {kind} {value}, {kind} {zero}"))
+        return word(f, tile, [*values, zero], lanes)
 
 
 def _emit_pack_left(module: Module, source: Source) -> None:
@@ -78,7 +106,7 @@ def _emit_pack_left(module: Module, source: Source) -> None:
     d = Descriptor(f, "%d")
     row_stride, stride, segment = d.read(Word.LEFT_M, Word.LEFT_K, Word.SEGMENT)
     d.read(Word.LEFT_SEGMENT, Word.VALUES)
-    steps = Steps(f, d)
+    steps = Steps(f, d, source.tile)
     single = f.cmp("sge", segment, d[Word.VALUES])
     along_k = f.let(f"and i1 {single}, {f.cmp('eq', stride, 1)}")
     along_m = f.let(f"and i1 {single}, {f.cmp('eq', row_stride, 1)}")
@@ -95,22 +123,23 @@ def _emit_pack_left(module: Module, source: Source) -> None:
 
 
 def _left_words(f: Function, source: Source, d: Descriptor, steps: Steps) -> None:
-    """Pairs as they lie."""
+    """Words as they lie."""
     tile = source.tile
     with left_tiles(f, source, "%base", d[Word.LEFT_M]) as (rows, to):
         starts = [f.gep(place, steps.first, source.element) for place in rows]
         with f.loop(0, steps.whole) as step:
             at = f.gep(to, f.mul(step, MR), tile.element)
             for row, place in enumerate(starts):
-                word = f.load(f.gep(place, step, tile.element), tile.element, tile.value.itemsize)
-                f.store(word, tile.element, f.gep(at, row, tile.element), tile.bytes)
-        with f.when(steps.odd):
+                whole = f.load(f.gep(place, step, tile.element), tile.element, tile.value_bytes)
+                f.store(whole, tile.element, f.gep(at, row, tile.element), tile.bytes)
+        with f.when(steps.ragged):
             at = f.gep(to, f.mul(steps.whole, MR), tile.element)
-            last = f.mul(steps.whole, 2)
             for row, place in enumerate(starts):
-                low = source.load(f, f.gep(place, last, source.element))
-                word = pair(f, tile, low, _zero(tile), 1)
-                f.store(word, tile.element, f.gep(at, row, tile.element), tile.bytes)
+
+                def load(value: Value, place: str = place) -> str:
+                    return source.load(f, f.gep(place, value, source.element))
+
+                f.store(steps.last(load, 1), tile.element, f.gep(at, row, tile.element), tile.bytes)
 
 
 def _left_widened(f: Function, source: Source, d: Descriptor, steps: Steps) -> None:
@@ -122,7 +151,7 @@ def _left_widened(f: Function, source: Source, d: Descriptor, steps: Steps) -> N
         left_tiles(f, source, "%base", d[Word.LEFT_M]) as (rows, to),
         f.loop(0, "%steps", tile.lanes) as step,
     ):
-        value = f.mul(step, 2)
+        value = f.mul(step, tile.group)
         mask = first_values(f, tile, f.sub(steps.count, value))
         at = f.add(steps.first, value)
         for row, place in enumerate(rows):
@@ -147,24 +176,23 @@ def _store_rows(f: Function, tile: Tile, words: str, to: str) -> None:
 
 
 def _left_registers(f: Function, source: Source, d: Descriptor, steps: Steps) -> None:
-    """The rows of a tile are neighbours: a register of each of two values of k."""
+    """The rows of a tile are neighbours: a register of each value of k."""
     tile, stride = source.tile, d[Word.LEFT_K]
     with f.loop(0, "%rows", MR) as row:
         to = f.gep("%to", f.mul(row, "%steps"), tile.element)
         mask = first_lanes(f, tile, f.smin(f.sub("%rows", row), MR))
         base = f.gep("%base", f.add(f.add("%m", row), f.mul(steps.first, stride)), source.element)
 
-        def store(step: Value, low: str, high: str, to: str = to) -> None:
-            words = pair(f, tile, low, high, tile.lanes)
-            _store_rows(f, tile, words, f.gep(to, f.mul(step, MR), tile.element))
+        def load(value: Value, base: str = base, mask: str = mask) -> str:
+            at = f.gep(base, f.mul(value, stride), source.element)
+            return source.load_masked(f, at, mask)
 
         with f.loop(0, steps.whole) as step:
-            at = f.gep(base, f.mul(f.mul(step, 2), stride), source.element)
-            low = source.load_masked(f, at, mask)
-            store(step, low, source.load_masked(f, f.gep(at, stride, source.element), mask))
-        with f.when(steps.odd):
-            at = f.gep(base, f.mul(f.mul(steps.whole, 2), stride), source.element)
-            store(steps.whole, source.load_masked(f, at, mask), tile.zero())
+            words = steps.word(step, load, tile.lanes)
+            _store_rows(f, tile, words, f.gep(to, f.mul(step, MR), tile.element))
+        with f.when(steps.ragged):
+            words = steps.last(load, tile.lanes)
+            _store_rows(f, tile, words, f.gep(to, f.mul(steps.whole, MR), tile.element))
 
 
 def _left_values(f: Function, source: Source, d: Descriptor, steps: Steps) -> None:
@@ -180,20 +208,22 @@ def _left_values(f: Function, source: Source, d: Descriptor, steps: Steps) -> No
 
     with left_tiles(f, source, "%base", d[Word.LEFT_M]) as (rows, to):
         with f.loop(0, steps.whole) as step:
-            first = f.add(steps.first, f.mul(step, 2))
-            places = [offset(first), offset(f.add(first, 1))]
+            first = f.add(steps.first, f.mul(step, tile.group))
+            places = [offset(f.add(first, index)) for index in range(tile.group)]
             at = f.gep(to, f.mul(step, MR), tile.element)
             for row, place in enumerate(rows):
-                low, high = (source.load(f, f.gep(place, p, source.element)) for p in places)
-                word = pair(f, tile, low, high, 1)
-                f.store(word, tile.element, f.gep(at, row, tile.element), tile.bytes)
-        with f.when(steps.odd):
-            last = offset(f.add(steps.first, f.mul(steps.whole, 2)))
+                values = [source.load(f, f.gep(place, p, source.element)) for p in places]
+                whole = word(f, tile, values, 1)
+                f.store(whole, tile.element, f.gep(at, row, tile.element), tile.bytes)
+        with f.when(steps.ragged):
             at = f.gep(to, f.mul(steps.whole, MR), tile.element)
             for row, place in enumerate(rows):
-                low = source.load(f, f.gep(place, last, source.element))
-                word = pair(f, tile, low, _zero(tile), 1)
-                f.store(word, tile.element, f.gep(at, row, tile.element), tile.bytes)
+
+                def load(value: Value, place: str = place) -> str:
+                    at = offset(f.add(steps.first, value))
+                    return source.load(f, f.gep(place, at, source.element))
+
+                f.store(steps.last(load, 1), tile.element, f.gep(at, row, tile.element), tile.bytes)
 
 
 def _zero(tile: Tile) -> str:
@@ -201,11 +231,11 @@ def _zero(tile: Tile) -> str:
 
 
 def _emit_pack_rows(module: Module, source: Source) -> None:
-    """n has stride 1: two rows at a time."""
+    """n has stride 1: the rows of a step at a time."""
     f = module.function(f"void @graphc_pack_rows_{source.name}({RIGHT_PARAMETERS})")
     tile = source.tile
     d = Descriptor(f, "%d")
-    stride, steps = d[Word.RIGHT_K], Steps(f, d)
+    stride, steps = d[Word.RIGHT_K], Steps(f, d, tile)
     base = f.gep("%base", f.add(f.mul(steps.first, stride), "%n"), source.element)
     with packed_vectors(f, tile, "%columns", "%steps") as (column, to, pitch):
         place = f.gep(base, column, source.element)
@@ -215,18 +245,16 @@ def _emit_pack_rows(module: Module, source: Source) -> None:
         f.cond_br(f.cmp("sge", left, tile.lanes), whole, part)
         for label in (whole, part):
 
-            def load(at: str, masked: bool = label == part) -> str:
+            def load(value: Value, masked: bool = label == part) -> str:
+                at = f.gep(place, f.mul(value, stride), source.element)
                 return source.load_masked(f, at, mask) if masked else source.load_vector(f, at)
 
             f.block(label)
             with f.loop(0, steps.whole) as step:
-                at = f.gep(place, f.mul(f.mul(step, 2), stride), source.element)
-                low, high = load(at), load(f.gep(at, stride, source.element))
-                words = pair(f, tile, low, high, tile.lanes)
+                words = steps.word(step, load, tile.lanes)
                 f.store(words, tile.vector, f.gep(to, f.mul(step, pitch), tile.element), tile.bytes)
-            with f.when(steps.odd):
-                at = f.gep(place, f.mul(f.mul(steps.whole, 2), stride), source.element)
-                words = pair(f, tile, load(at), tile.zero(), tile.lanes)
+            with f.when(steps.ragged):
+                words = steps.last(load, tile.lanes)
                 goal = f.gep(to, f.mul(steps.whole, pitch), tile.element)
                 f.store(words, tile.vector, goal, tile.bytes)
             f.br(done)
@@ -240,7 +268,7 @@ def _emit_pack_columns(module: Module, source: Source) -> None:
     tile = source.tile
     lanes, square = tile.lanes, tile.lanes * tile.bytes
     d = Descriptor(f, "%d")
-    stride, steps = d[Word.RIGHT_N], Steps(f, d)
+    stride, steps = d[Word.RIGHT_N], Steps(f, d, tile)
     stride_bytes = f.mul(stride, source.dtype.itemsize)
     buffers = [f.alloca(tile.vector, lanes) for _ in range(2)]
     base = f.gep("%base", f.add(f.mul("%n", stride), steps.first), source.element)
@@ -249,12 +277,12 @@ def _emit_pack_columns(module: Module, source: Source) -> None:
         rows = f.smin(f.sub("%columns", column), lanes)
         pitch_bytes = f.mul(pitch, tile.bytes)
         with f.loop(0, "%steps", lanes) as step:
-            value = f.mul(step, 2)
+            value = f.mul(step, tile.group)
             place = f.gep(first, value, source.element)
             target = f.gep(to, f.mul(step, pitch), tile.element)
             count = f.smin(f.sub("%steps", step), lanes)
-            values = f.smin(f.sub(steps.count, value), 2 * lanes)
-            whole = f.cmp("eq", f.add(rows, values), 3 * lanes)
+            values = f.smin(f.sub(steps.count, value), tile.values)
+            whole = f.cmp("eq", f.add(rows, values), lanes + tile.values)
             fast, slow, done = f.label("fast"), f.label("slow"), f.label("done")
             f.cond_br(whole, fast, slow)
             f.block(fast)
@@ -286,7 +314,7 @@ def _emit_pack_strided(module: Module, source: Source) -> None:
     tile = source.tile
     d = Descriptor(f, "%d")
     k_stride, n_stride = d.read(Word.RIGHT_K, Word.RIGHT_N)
-    steps = Steps(f, d)
+    steps = Steps(f, d, tile)
     start = f.add(f.mul(steps.first, k_stride), f.mul("%n", n_stride))
     base = f.gep("%base", start, source.element)
     with packed_vectors(f, tile, "%columns", "%steps") as (column, to, pitch):
@@ -295,15 +323,14 @@ def _emit_pack_strided(module: Module, source: Source) -> None:
         with f.loop(0, rows) as lane:
             place = f.gep(first, f.mul(lane, n_stride), source.element)
             target = f.gep(to, lane, tile.element)
-            with f.loop(0, "%steps") as step:
-                value = f.mul(step, 2)
-                low = source.load(f, f.gep(place, f.mul(value, k_stride), source.element))
-                # the value before stands in for one that is missing, and is then taken away
-                there = f.cmp("slt", f.add(value, 1), steps.count)
-                other = f.add(value, choose(f, there, 1, 0))
-                high = source.load(f, f.gep(place, f.mul(other, k_stride), source.element))
-                zero = f"{tile.element} {_zero(tile)}"
-                high = f.let(f"select i1 {there}, {tile.element} {high}, {zero}")
+
+            def load(value: Value, place: str = place) -> str:
+                return source.load(f, f.gep(place, f.mul(value, k_stride), source.element))
+
+            with f.loop(0, steps.whole) as step:
                 at = f.gep(target, f.mul(step, pitch), tile.element)
-                f.store(pair(f, tile, low, high, 1), tile.element, at, tile.bytes)
+                f.store(steps.word(step, load, 1), tile.element, at, tile.bytes)
+            with f.when(steps.ragged):
+                at = f.gep(target, f.mul(steps.whole, pitch), tile.element)
+                f.store(steps.last(load, 1), tile.element, at, tile.bytes)
     f.ret()
