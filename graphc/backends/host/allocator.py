@@ -108,7 +108,7 @@ class Allocator:
         return _allocate(size)
 
     def _give_back(self, memory: Allocation | Chunk) -> None:
-        if type(memory) is Chunk:
+        if not isinstance(memory, Allocation):
             self._regions.give_back(memory)
             return
         with self._lock:

@@ -217,6 +217,7 @@ class Regions:
     def _drop(self, region: Region) -> None:
         if region.last is not None:
             self._remove(region.last)
+            region.last = None  # no cycle: the memory goes now, not when Python collects
         self.regions.remove(region)
 
     def _add(self, chunk: Chunk) -> None:

@@ -4,6 +4,7 @@ import gc
 import os
 import random
 import threading
+import weakref
 from typing import Any
 
 import numpy as np
@@ -116,7 +117,14 @@ def test_idle_regions_are_bounded_and_released() -> None:
     for chunk in chunks:
         all_.give_back(chunk)
     assert all_.kept == 2 * SHARED and len(all_.regions) == 2
-    all_.release()
+    memory = weakref.ref(all_.regions[0].memory)
+    del chunks, chunk
+    gc.disable()
+    try:
+        all_.release()
+        assert memory() is None  # at once
+    finally:
+        gc.enable()
     assert all_.kept == 0 and not all_.regions
 
 
