@@ -136,6 +136,8 @@ def frozen(
         and id(source.tensor) not in _restless
         and source.tensor._storage.root not in written
     ]
+    if not numbers:  # a training step, which writes to its weights: no reason to wake the compiler
+        return None
     found = freeze(traced.graph, numbers, backends.get(backend).machine)
     if found is None:
         return None
