@@ -1,9 +1,16 @@
 """What the generated code may assume of the machine: a plain value, passed to every emitter."""
 
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
 from typing import NamedTuple
 
 from graphc.backends.host.machine import cpu
+from graphc.backends.host.store import Store
 from graphc.backends.llvm.binding import binding
+from graphc.backends.llvm.identity import identity
 from graphc.ir.machine import Machine
 
 # The steps of k (ir/kernel/steps.py) that instructions multiply and add.
@@ -75,6 +82,22 @@ def host_target() -> Target:
         )
         _host = make_target(llvm.get_process_triple(), llvm.get_host_cpu_name(), ",".join(names))
     return _host
+
+
+def known_target(directory: Path) -> Target:
+    """host_target(), told by what an earlier process has kept there, without LLVM."""
+    global _host
+    told = identity()
+    if _host is not None or told is None:
+        return host_target()
+    store = Store(directory, b"graphc target 1\n", ".target")
+    key = hashlib.sha256(b"target" + told).digest()
+    found = store.read(key)
+    if found is not None:
+        _host = Target(*json.loads(found))
+    else:
+        store.write(key, json.dumps(host_target()).encode())
+    return host_target()
 
 
 # What the CPU names that are not a machine's own imply, in features.

@@ -114,8 +114,6 @@ def frozen(
     differentiated = traced.backward is not None and traced.backward.outputs
     if differentiated or config.check or not _is_wanted(traced.graph):
         return None
-    from ...ir.passes.freeze import freeze
-
     written = _written(traced)
     numbers = [
         source.number for source in traced.inputs
@@ -123,7 +121,11 @@ def frozen(
         and source.number not in places and not is_shared(source.tensor)
         and source.tensor._storage.root not in written
     ]
-    found = freeze(traced.graph, numbers, backends.get(backend).machine)
+    if not numbers:  # a training step: it writes to its weights
+        return None
+    from ...ir.passes.freeze import freeze
+
+    found = freeze(traced.graph, numbers, pipeline.machine(config, backends.get(backend)))
     if found is None:
         return None
     prologue = pipeline.build(
