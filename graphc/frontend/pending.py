@@ -3,9 +3,10 @@ are only kept: `log.append(weights.numpy())`, `self.losses.append(loss.item())`.
 
 The value is fetched after the run. Whether it is only returned is read off the bytecode: from the
 call of item() straight on, nothing may touch it but the building of the tuple, list or dict that
-is returned; a local variable in between is one whose every use is such. Where a device tells what
-failed when it is waited for, item() is where the host waits: inside a `try` that is there, and not
-behind the run.
+is returned; a local variable in between is one whose every use is such. Arithmetic on it is done in
+the graph: `total += loss.item()`, `y = x * scale.item()` (pending_numbers.py). Where a device tells
+what failed when it is waited for, item() is where the host waits: inside a `try` that is there, and
+not behind the run.
 """
 
 from __future__ import annotations
@@ -15,42 +16,71 @@ import functools
 import sys
 from collections.abc import Callable
 from types import CodeType, FrameType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 _PUSH = frozenset("LOAD_FAST LOAD_DEREF LOAD_CONST PUSH_NULL LOAD_GLOBAL".split())
 _NOTHING = frozenset("PRECALL RESUME NOP KW_NAMES CACHE".split())
 # methods that put what they are given into something, and ask it nothing
 _KEEP = frozenset({"append", "appendleft"})
 # what puts a value below so many operands into something
-_KEEPERS = {0: "LIST_APPEND", 1: "STORE_ATTR", 2: "STORE_SUBSCR"}
+_KEEPERS = {0: ("LIST_APPEND", "STORE_GLOBAL"), 1: ("STORE_ATTR",), 2: ("STORE_SUBSCR",)}
 _TWO = frozenset("COMPARE_OP BINARY_OP BINARY_SUBSCR".split())
+_ARITHMETIC = frozenset("+ - * / += -= *= /=".split())
+_DROPS = frozenset({"STORE_FAST", "POP_TOP", "STORE_GLOBAL"})  # one operand
+# what asks a number, or a tensor, for its value, or is seldom done with a tensor
+_ASKS = frozenset("""
+    COMPARE_OP CONTAINS_OP FORMAT_VALUE FORMAT_SIMPLE FORMAT_WITH_SPEC CONVERT_VALUE TO_BOOL
+""".split())
+_ASKING = frozenset("bool float format int print repr round str".split())
 
 
 class PendingItem:
     """Stands for `tensor.item()`, or another `method` of it, where Python does nothing with it but
-    to hand it on.
+    to hand it on, and to compute with it what the graph can compute.
 
-    Whoever asks it for anything ends the recording (`_asked`): it is none of the values that
+    Whoever asks it for anything else ends the recording (`ask`): it is none of the values that
     Python knows, and has none of their methods.
     """
 
-    __slots__ = ("_asked", "method", "tensor")
+    __slots__ = ("_combine", "ask", "method", "tensor")
 
     def __init__(
-        self, tensor: Any, method: str = "item", asked: Callable[[], NoReturn] | None = None
+        self, tensor: Any, method: str = "item", asked: Callable[[], NoReturn] | None = None,
+        combine: Combine | None = None,
     ) -> None:
-        self.tensor, self.method, self._asked = tensor, method, asked
+        """`combine`: what arithmetic gives; without one, or where it gives None: nothing."""
+        self.tensor, self.method, self._combine = tensor, method, combine
+        self.ask: Callable[[], NoReturn] = asked or _late
 
     def __getattr__(self, name: str) -> Any:
-        if self._asked is None:
+        if self.ask is _late:
             raise AttributeError(name)
-        return self._asked()
+        return self.ask()
+
+    def computed(self, op: str, other: Any = None, swap: bool = False) -> Any:
+        """The result of an operation on it, and on another number behind it (`swap`: before)."""
+        found = None if self._combine is None else self._combine(op, self, other, swap)
+        return self.ask() if found is None else found
 
 
-def _asked(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
-    if self._asked is not None:
-        self._asked()
+def is_pending(value: Any) -> bool:
+    """Whether it is a number that is there once the graph has run."""
+    return type(value) is PendingItem and value.method == "item"
+
+
+Combine: TypeAlias = Callable[[str, PendingItem, Any, bool], Any]
+
+
+def _late() -> NoReturn:
     raise TypeError("the number is there once the function has returned")
+
+
+def _asked(self: Any, *args: Any, **kwargs: Any) -> Any:
+    return self.ask()
+
+
+def _operation(op: str, swap: bool) -> Callable[[Any, Any], Any]:
+    return lambda self, other: self.computed(op, other, swap)
 
 
 _BINARY = "add sub mul matmul truediv floordiv mod divmod pow lshift rshift and xor or".split()
@@ -66,6 +96,12 @@ for _name in (
     """.split(),
 ):
     setattr(PendingItem, _name, _asked)
+for _name, _op in {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div"}.items():
+    setattr(PendingItem, f"__{_name}__", _operation(_op, False))
+    setattr(PendingItem, f"__r{_name}__", _operation(_op, True))
+    delattr(PendingItem, f"__i{_name}__")  # Python takes the first of these
+for _name in ("neg", "abs"):
+    setattr(PendingItem, f"__{_name}__", lambda self, op=_name: self.computed(op))
 
 
 def only_returned(entry: CodeType | None, site: Any, late: bool = False) -> bool:
@@ -105,15 +141,23 @@ def is_handled(code: CodeType, offset: int) -> bool:
     return any(entry.start <= offset < entry.end for entry in entries)
 
 
-# what flow() says of a number that need not be known
-PENDING = frozenset({"returned", "kept"})
+# what flow() says of a number that need not be known, as far as can be told
+PENDING = frozenset({"returned", "kept", "computed"})
 
 
 @functools.lru_cache(maxsize=1024)
 def flow(code: CodeType, offset: int) -> str:
     """What becomes of what the call at `offset` gives: "returned", straight as a part of the
     function's result; "kept", likewise put into a list by its method, or as an item or attribute;
-    "given" to some method, or function, whose own result is dropped; else ""."""
+    "computed", an operand of arithmetic, whose result may be a tensor; "given" to some method, or
+    function, whose own result is dropped; else ""."""
+    return _flow(code, offset)
+
+
+def _flow(
+    code: CodeType, offset: int, variables: frozenset[str] = frozenset(), computed: str = ""
+) -> str:
+    """flow(), where these variables hold such values. `computed`: so is the value already."""
     above = 0  # operands that lie above the value on the stack
     given = ""  # to a call, whose result is where the value was
     steps = list(dis.get_instructions(code))
@@ -124,19 +168,37 @@ def flow(code: CodeType, offset: int) -> str:
         if name in _NOTHING:
             continue
         if given:  # None, of list.append
-            return given if name == "POP_TOP" else ""
+            return given if name == "POP_TOP" else computed
         if name == "RETURN_VALUE":
-            return "returned" if above == 0 else ""
-        if name == _KEEPERS.get(above):
-            return "kept"
+            return computed or ("returned" if above == 0 else "")
+        if name in _KEEPERS.get(above, ()) or (name == "STORE_DEREF" and above == 0 and (
+            step.argval in code.co_freevars
+        )):
+            return computed or "kept"
+        if name in _DROPS and (above or (computed and name == "POP_TOP")):
+            if not above:
+                return computed
+            above -= 1
+            continue
         if name == "STORE_FAST" and above == 0:
-            return _of_variable(code, step.argval)
+            return _of_variable(code, step.argval, variables, computed)
         if name == "CALL" and count > above == 0:  # it is the last argument
-            given = "kept" if _callee(steps[:i], count) in _KEEP else "given"
+            callee = _callee(steps[:i], count)
+            if callee in _ASKING:
+                return ""
+            if callee == "abs" or callee.endswith("_"):  # x.add_(number)
+                computed = "computed"
+            else:
+                given = "kept" if callee in _KEEP else "given"
+            continue
+        if (name == "BINARY_OP" and above < 2 and step.argrepr in _ARITHMETIC) or (
+            name == "UNARY_NEGATIVE" and above == 0
+        ):
+            computed, above = "computed", 0
             continue
         change = _change(name, count, above)
         if change is None:
-            return ""
+            return "" if name in _ASKS or "JUMP" in name else computed
         above += change
     return ""
 
@@ -146,6 +208,10 @@ def _change(name: str, count: int, above: int) -> int | None:
     value."""
     if name in _PUSH:
         return 2 if name == "LOAD_GLOBAL" and count & 1 else 1
+    if name == "SWAP":
+        return count - 1 if above == 0 else -above if above == count - 1 else 0
+    if name == "COPY":
+        return None if above == count - 1 else 1
     if name in ("BUILD_TUPLE", "BUILD_LIST", "BUILD_MAP", "BUILD_CONST_KEY_MAP"):
         taken = {"BUILD_MAP": 2 * count, "BUILD_CONST_KEY_MAP": count + 1}.get(name, count)
         return -above if taken > above else 1 - taken
@@ -167,22 +233,26 @@ def _callee(steps: list[dis.Instruction], count: int) -> str:
         if step.opname in _NOTHING:
             continue
         if count <= 0:
-            return str(step.argval) if step.opname in ("LOAD_METHOD", "LOAD_ATTR") else ""
+            loads = ("LOAD_METHOD", "LOAD_ATTR", "LOAD_GLOBAL")
+            return str(step.argval) if step.opname in loads else ""
         count -= dis.stack_effect(step.opcode, step.arg)
     return ""
 
 
-def _of_variable(code: CodeType, name: str) -> str:
-    """What becomes of the value of a local variable that is stored in one place."""
+def _of_variable(code: CodeType, name: str, variables: frozenset[str], computed: str) -> str:
+    """What becomes of the value of a local variable, as far as its uses tell."""
+    if name in variables:
+        return computed or "kept"  # its uses are being looked at
     if name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]:
         return ""
-    stores = 0
+    what = computed or "kept"
     for step in dis.get_instructions(code):
         names = step.argval if type(step.argval) is tuple else (step.argval,)
-        if "_FAST" not in step.opname or name not in names:
+        if "_FAST" not in step.opname or name not in names or step.opname == "STORE_FAST":
             continue
-        if step.opname == "STORE_FAST":
-            stores += 1
-        elif step.opname != "LOAD_FAST" or flow(code, step.offset) not in PENDING:
+        found = _flow(code, step.offset, variables | {name}, computed)
+        if step.opname != "LOAD_FAST" or found not in PENDING:
             return ""
-    return "kept" if stores == 1 else ""
+        if found == "computed":
+            what = found
+    return what

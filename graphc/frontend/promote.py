@@ -26,6 +26,7 @@ from .context import local
 from .eager import apply, apply_cast, apply_one, apply_two
 from .errors import located
 from .numbers import is_traced_number
+from .pending import is_pending
 from .placement import Place
 from .storage import LOOSE
 from .tensor import Tensor, from_array
@@ -55,7 +56,7 @@ def set_default_dtype(dtype: DType) -> None:
 def is_number(value: Any) -> bool:
     """True for Python and NumPy numbers and for the numbers of a trace."""
     plain = isinstance(value, (bool, int, float, complex, np.number, np.bool_))
-    return plain or is_traced_number(value)
+    return plain or is_traced_number(value) or is_pending(value)
 
 
 def number_dtype(value: Number) -> DType:
@@ -69,6 +70,11 @@ def number_dtype(value: Number) -> DType:
         return Defaults.dtype
     if is_traced_number(value):
         return dtypes.i64 if value.is_integer_number else Defaults.dtype
+    if is_pending(value):
+        dtype: DType = value.tensor.dtype
+        if dtype.is_complex:
+            value.ask()
+        return Defaults.dtype if dtype.is_float else dtypes.i64 if dtype.is_integer else dtype
     if isinstance(value, (bool, np.bool_)):
         return dtypes.bool_
     if isinstance(value, (int, np.integer)):
@@ -137,6 +143,11 @@ def operand(value: Tensor | Number, dtype: DType) -> Tensor:
             found: Tensor = value.as_operand(dtype)
             return found
         value = value.decided()
+    elif is_pending(value):
+        number: Tensor = value.tensor
+        if number._trace is not local.trace or (number.dtype.is_float and dtype.is_integer):
+            value.ask()
+        return cast(number.reshape(()), dtype)
     if local.trace is not None:
         if type(value) in _AMONG_FLOATS:
             return local.trace.number(value, dtype, _scalar)
@@ -189,11 +200,11 @@ def binary(op: str | Op, a: Tensor | Number, b: Tensor | Number, *, to_float: bo
         if isinstance(b, Tensor):
             if dtype is b.dtype and (dtype.kind == "float" or not to_float):
                 return apply_two(op, a, b)
-        elif type(b) in _AMONG_FLOATS and dtype.kind == "float":
+        elif dtype.kind == "float" and _is_real(b):
             if dtype.bits == 16 and op.name in _IN_FLOAT32:
                 return cast(apply(op, cast(a, dtypes.f32), operand(b, dtypes.f32)), dtype)
             return apply_two(op, a, operand(b, dtype))
-    elif op.name == "mul" and type(a) in _AMONG_FLOATS and b.dtype.bits == 16:
+    elif op.name == "mul" and b.dtype.bits == 16 and b.dtype.is_float and _is_real(a):
         return binary(op, b, a, to_float=to_float)
     dtype = result_type(a, b)
     if to_float and not dtype.differentiable:
@@ -205,6 +216,13 @@ def binary(op: str | Op, a: Tensor | Number, b: Tensor | Number, *, to_float: bo
 _IN_FLOAT32 = frozenset({"mul", "div"})
 # numbers that never change the dtype of a float tensor
 _AMONG_FLOATS = frozenset({int, float, bool})
+
+
+def _is_real(value: Number) -> bool:
+    """Whether it is a number that never changes the dtype of a float tensor."""
+    if type(value) in _AMONG_FLOATS:
+        return True
+    return is_traced_number(value) or (is_pending(value) and not value.tensor.dtype.is_complex)
 
 
 def compare(op: str | Op, a: Tensor | Number, b: Tensor | Number) -> Any:

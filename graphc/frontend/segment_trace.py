@@ -35,6 +35,7 @@ from .nodes import AccumulateGrad
 from .nodes import Node as GradNode
 from .outside_history import goes_on, reachable
 from .pending import PendingItem, number_is_kept, only_kept, only_returned
+from .pending_numbers import combined
 from .placement import TWO_DEVICES
 from .scoped import InsideModule
 from .segment_again import operation_again
@@ -152,7 +153,8 @@ class SegmentTrace(Trace):
                 return None
             asked = self._when_asked("a number that item() gives")
         state = tensor if tensor._trace is self else self.shadow(tensor)
-        return PendingItem(self.wrap(self.read(state)), "item", asked)
+        number = self.wrap(self.read(state))
+        return PendingItem(number, "item", asked, None if asked is None else combined)
 
     def pending_array(self, tensor: Tensor) -> Any:
         if not self.whole or self.strict or tensor._trace is not self or (

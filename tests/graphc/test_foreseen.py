@@ -60,7 +60,7 @@ def test_a_step_that_logs_its_loss_is_not_recorded_first(recordings: list[str]) 
 
 def test_what_needs_no_tensors_value_is_one_graph_from_the_second_call() -> None:
     def scaled(x: Any, factors: Any) -> Any:
-        return x * factors.sum().item()
+        return x * round(factors.sum().item(), 3)
 
     compiled = graphc.compile(scaled)
     x, factors = graphc.ones(3), np.full(2, 1.5)
@@ -72,7 +72,7 @@ def test_what_needs_no_tensors_value_is_one_graph_from_the_second_call() -> None
 def test_what_eager_mode_looks_at_by_itself_is_no_demand() -> None:
     def loss_of(x: Any, y: Any, factors: Any) -> Any:
         loss = graphc.nn.functional.binary_cross_entropy(x, y)
-        return loss * factors.sum().item()
+        return loss * round(factors.sum().item(), 3)
 
     compiled = graphc.compile(loss_of)
     for versions in (0, 1):
@@ -215,7 +215,7 @@ def test_a_value_asked_for_over_several_lines_is_found(recordings: list[str]) ->
         log.append(
             (
                 x.sum()
-                .item() + 1,
+                .item() ** 2,
                 "sum",
             )
         )

@@ -120,13 +120,6 @@ def given_to_print(x: Any) -> Any:
     return x * LOG.table["y"]
 
 
-def stored_twice(x: Any) -> Any:
-    value = 0.0
-    for i in range(2):
-        value = value + (x * i).sum().item()
-    return value
-
-
 def in_a_cell(x: Any) -> Any:
     value = x.sum().item()
 
@@ -136,7 +129,7 @@ def in_a_cell(x: Any) -> Any:
     return more()
 
 
-ASKED = (asked_later, asked_through_a_call, given_to_print, stored_twice, in_a_cell)
+ASKED = (asked_later, asked_through_a_call, given_to_print, in_a_cell)
 
 
 @pytest.mark.parametrize("function", ASKED, ids=lambda f: f.__name__)

@@ -341,3 +341,15 @@ def test_a_set_that_holds_a_length_is_put_back() -> None:
     for _ in range(4):
         compiled(graphc.ones(3))
     assert seen == {1, 3, 4} and len(best) == 4
+
+
+def test_run_time_numbers_among_halves_are_not_rounded_to_them() -> None:
+    def scaled(x: Any, s: float) -> Any:
+        return x * s, s * x, x / s, x + s, s - x
+
+    compiled = graphc.compile(scaled)
+    for dtype in (graphc.bfloat16, graphc.float16):
+        x = graphc.linspace(-3, 3, 9).to(dtype)
+        for s in (0.1, 0.3, 0.7, 1.1):
+            for own, expected in zip(compiled(x, s), scaled(x, s), strict=True):
+                assert own.tolist() == expected.tolist()

@@ -20,7 +20,7 @@ from ...frontend.captured import TensorInput
 from ...frontend.context import local
 from ...frontend.errors import TraceError, located
 from ...frontend.grad_mode import grad_mode, set_grad_mode
-from ...frontend.pending import PendingItem
+from ...frontend.pending import PendingItem, is_pending
 from ...frontend.segment_trace import SegmentTrace
 from ...frontend.tensor import Tensor
 from ...frontend.texts import is_traced_value
@@ -333,7 +333,7 @@ class Recording:
                 if isinstance(tensor, Tensor) and tensor._trace is None:
                     self.trace.shadow(tensor)  # fetched from where it is then
             self.stored[place] = now
-        elif is_traced_value(now):
+        elif is_traced_value(now) or is_pending(now):
             self.stored[place] = now
         elif is_plain(now) or observer.is_known(now) or now is MISSING:
             if isinstance(old, Tensor) and old._trace is None:
@@ -362,7 +362,7 @@ class Recording:
         if isinstance(place, Contents):
             for item in items:
                 if not (isinstance(item, Tensor) or is_plain(item) or is_traced_value(item)
-                        or self.observer.is_known(item)):
+                        or is_pending(item) or self.observer.is_known(item)):
                     raise self._renewed(place, item, FirstUse if not old else TraceError)
         self.stored[place] = now
 

@@ -372,7 +372,7 @@ class Versions:
         """Places of numbers that an earlier version's own Python has changed, and lengths."""
         for table in (self._exact, self._symbolic):
             for version in chain.from_iterable(table.values()):
-                changed = {place for place, _ in version.replay}
+                changed = {*version.stored, *(place for place, _ in version.replay)}
                 for guard in version.guards.all_broken():
                     if isinstance(guard, Entry) and guard.place in changed and (
                         type(guard.place.get()) in (int, float)
