@@ -1,10 +1,17 @@
 """What the generated code may assume of the machine: a plain value, passed to every emitter."""
 
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
 from typing import NamedTuple
 
 from graphc.backends.host import matrix_unit
 from graphc.backends.host.machine import cpu
+from graphc.backends.host.store import Store
 from graphc.backends.llvm.binding import binding
+from graphc.backends.llvm.identity import identity
 from graphc.ir.kernel.steps import MATRIX_STEPS
 from graphc.ir.machine import Machine
 
@@ -81,10 +88,32 @@ def host_target() -> Target:
         names = sorted(
             ("+" if on else "-") + name for name, on in features.items() if name != "prefer-256-bit"
         )
-        host = make_target(llvm.get_process_triple(), llvm.get_host_cpu_name(), ",".join(names))
-        has_unit = all(map(host._has, _UNIT)) and matrix_unit.usable()
-        _host = host._replace(matrix="amx" if has_unit else "")
+        _host = _asked(
+            make_target(llvm.get_process_triple(), llvm.get_host_cpu_name(), ",".join(names))
+        )
     return _host
+
+
+def _asked(host: Target) -> Target:
+    """With the matrix unit, if it has one that this process may use: each has to ask."""
+    has_unit = all(map(host._has, _UNIT)) and matrix_unit.usable()
+    return host._replace(matrix="amx" if has_unit else "")
+
+
+def known_target(directory: Path) -> Target:
+    """host_target(), told by what an earlier process has kept there, without LLVM."""
+    global _host
+    told = identity()
+    if _host is not None or told is None:
+        return host_target()
+    store = Store(directory, b"graphc target 1\n", ".target")
+    key = hashlib.sha256(b"target" + told).digest()
+    found = store.read(key)
+    if found is not None:
+        _host = _asked(Target(*json.loads(found)))
+    else:
+        store.write(key, json.dumps(host_target()).encode())
+    return host_target()
 
 
 # What the CPU names that are not a machine's own imply, in features.
