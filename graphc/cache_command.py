@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from graphc import backends, config
-from graphc.backends.host.store import Stored, remove, stored
+from graphc.backends.host.store import Stored, clear, stored
 from graphc.engine import pipeline
 
 ACTIONS = {
@@ -30,12 +30,11 @@ def main(action: str) -> int:
     if directory is None:
         print("nothing is kept: GRAPHC_CACHE_DIR=off, or there is no home")
         return 0
-    files = stored(directory)
     if action == "clear":
-        count, size = remove(files)
+        count, size = clear(directory)
         print(f"removed {count} files, {_bytes(size)}, from {directory}")
         return 0
-    for line in _explained() if action == "explain" else _listed(directory, files):
+    for line in _explained() if action == "explain" else _listed(directory, stored(directory)):
         print(line)
     return 0
 

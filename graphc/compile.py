@@ -30,7 +30,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from . import backends
 from . import config as configuration
 from .collecting import FEWER
-from .engine import pipeline
 from .engine.built import CompileCounter
 from .engine.capture.exits import Constants
 from .engine.capture.places import Place
@@ -324,7 +323,6 @@ class CompiledFunction:
             else self._trial(terms.symbolic)
         )
         trace.renewed = {id(tensor): dims for tensor, dims in terms.renewed}
-        trace.announce = pipeline.begins(self.mode.config(), self.backend)
         trace.names = Names(lambda: reached(self.function, *call))
         trace.argument_names = argument_names(self.function, call[0], call[1], structure)
         recording = Recording(self.name, trace, leaves, terms.constants.again())

@@ -101,9 +101,6 @@ class Keeper(Protocol):
     def keep(self, key: bytes, executable: Executable) -> None:
         """Keep it, if it can be kept; a full disk is no error."""
 
-    def is_empty(self) -> bool:
-        """Whether nothing is kept at all."""
-
     def programs(self) -> Iterator[KeptProgram]:
         """All that is kept, stale ones too."""
 
@@ -115,9 +112,7 @@ class Backend(Protocol):
     that it does not claim is decomposed; what kernels compute is fused into them; the rest the
     host runs with NumPy, on what it reads from the backend's memory.
 
-    One that keeps programs has a method `keeper(host)` besides, which gives a Keeper, or None; one
-    with code that many programs share has `ahead(host)`: what to call with the name of an operator
-    and of its dtype, when a program that has it is about to be built; or None.
+    One that keeps programs has a method `keeper(host)` besides, which gives a Keeper, or None.
     """
 
     @property

@@ -126,10 +126,11 @@ class Engine:
         self._calls = Calls(built, len(output_types))
 
     @classmethod
-    def of(cls, built: Any) -> Engine:
+    def of(cls, built: Any, mutated: Mapping[int, int] | None = None) -> Engine:
         """A whole graph by itself, in its backend's memory."""
         types = [node.tensor_type for node in built.graph.outputs]
-        return cls(built, types, tuple(built.graph.env.hints), built.backend.memory.allocate)
+        dims = tuple(built.graph.env.hints)
+        return cls(built, types, dims, built.backend.memory.allocate, mutated=mutated)
 
     def call(
         self, arrays: Sequence[np.ndarray], dims: Mapping[str, int],

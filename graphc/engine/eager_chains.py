@@ -17,7 +17,8 @@ from ..ir.dtypes import from_numpy
 from ..ir.graph import Builder, Graph, attrs_key
 from ..ir.op import Attrs
 from ..ir.types import TensorType
-from .eager_forms import Form, Types, is_many, spread
+from .eager_form import Form, Types, is_many
+from .eager_forms import spread
 from .eager_kernels import Sized, code_for, pattern_of, sized
 
 # of which NumPy, which else runs them, and compiled code give the same bits
@@ -28,7 +29,8 @@ _EXACT = frozenset(
 _COMPILED = frozenset(
     "neg abs sign square relu exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal "
     "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc sigmoid "
-    "gelu silu softplus add sub mul div maximum minimum atan2 eq ne lt le gt ge".split()
+    "gelu silu softplus add sub mul div fmod remainder floor_divide trunc_divide maximum minimum "
+    "fmax fmin atan2 eq ne lt le gt ge".split()
 )
 _KNOWN = _EXACT | _COMPILED
 
@@ -56,15 +58,19 @@ class Chain(Sized):
         return self.run(inputs)[0].reshape(self._shape)
 
 
-def chain(types: Types, constants: Sequence[np.ndarray], links: Sequence[Link]) -> Chain | None:
-    """The last link's result on inputs of these types, behind which the constants are; None where
-    the operators had better run one by one."""
+def chain(
+    types: Types, constants: Sequence[np.ndarray], links: Sequence[Link], in_place: bool = False
+) -> Chain | None:
+    """The last link's result on inputs of these types, behind which the constants are, written to
+    the first, if `in_place`; None where the operators had better run one by one."""
     shape: Any = links[-1].result.shape
     if not is_many(links[-1].result) or config.current().eager_kernels == "0":
         return None
     for link in links:  # what NumPy does to fewer numbers has its bits
         known = _KNOWN if link.result.shape == shape else _EXACT
-        if link.op.name not in known:
+        if link.op.name not in known or (
+            link.op.divides and link.result.dtype.is_integer  # what divides by 0 is NumPy's to say
+        ):
             return None
     inputs = [*types, *[TensorType(from_numpy(c.dtype), ()) for c in constants]]
     if any(t.dtype.is_complex for t in [*inputs, *[link.result for link in links]]):
@@ -73,8 +79,12 @@ def chain(types: Types, constants: Sequence[np.ndarray], links: Sequence[Link]) 
     if form is None or np.broadcast_shapes(*[t.shape for t in inputs]) != shape:  # type: ignore[arg-type]
         return None
     described = [(link.op.name, attrs_key(_attrs(link)), link.sources) for link in links]
-    key = "chain", pattern_of(form.inputs), tuple([t.dtype for t in inputs]), tuple(described)
-    engine = code_for(key, form, lambda: _graph(form, inputs, links))
+    key = (
+        "chain", in_place, pattern_of(form.inputs), tuple([t.dtype for t in inputs]),
+        tuple(described),
+    )
+    mutated = {0: 0} if in_place else None
+    engine = code_for(key, form, lambda: _graph(form, inputs, links), mutated)
     return None if engine is None else Chain(engine, form, constants, shape)
 
 

@@ -8,25 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..ir.op import Attrs, Op
 from ..ir.types import TensorType
-
-LARGE = 1 << 16  # elements of an operand from which on the code is worth a call
-
-Shape = tuple[tuple[str, int], ...]  # a name and a size of each dim; sizes of 1 stay as they are
-Types = Sequence[TensorType]
-
-
-class Form(NamedTuple):
-    """The shapes of an operator's inputs, and its attributes for those."""
-
-    inputs: tuple[Shape, ...]
-    attrs: Attrs
-    # of the gradient of a convolution's input: that input, from which the first operand's sizes
-    # follow
-    image: Shape | None = None
+from .eager_form import Form, Shape, Types, elements, is_large
+from .eager_indexing import INDEXING
 
 
 def form_of(op: Op, types: Types, attrs: Attrs) -> Form | None:
@@ -37,36 +24,6 @@ def form_of(op: Op, types: Types, attrs: Attrs) -> Form | None:
     if any(0 in t.shape or not _computed(t) for t in types):
         return None
     return make(types, attrs)
-
-
-def is_large(op: Op, types: Types, attrs: Attrs) -> bool:
-    """Whether there is much to do: many numbers, or products of a convolution."""
-    if any(is_many(t) for t in types):
-        return True
-    return op.name in _CONVOLUTIONS and _products(op, types, attrs) >= _PRODUCTS_OF_ONE * LARGE
-
-
-def is_many(type_: TensorType) -> bool:
-    """Whether it has so many numbers that a call of compiled code is nothing beside them."""
-    return elements(type_) >= LARGE
-
-
-_PRODUCTS_OF_ONE = 64  # products that take as long as a number of what is elementwise
-_CONVOLUTIONS = frozenset({"conv", "conv_input_grad"})
-
-
-def _products(op: Op, types: Types, attrs: Attrs) -> int:
-    """About how many a convolution makes: each weight meets each place of an image that the window
-    stops at, or each of the image's gradient."""
-    image, steps = elements(types[0]), 1
-    if op.name == "conv":
-        steps = math.prod(attrs["stride"])
-    channels: Any = types[0].shape[1]
-    return image // max(channels, 1) // steps * elements(types[1])
-
-
-def elements(type_: TensorType) -> int:
-    return math.prod(type_.shape)  # type: ignore[arg-type]
 
 
 def _computed(type_: TensorType) -> bool:
@@ -217,11 +174,12 @@ def _cross_entropy(types: Types, attrs: Attrs) -> Form | None:
 
 def _max_pool(types: Types, attrs: Attrs) -> Form | None:
     shape: Any = types[0].shape
-    if len(attrs["window"]) != 2 or not _floats(types):
+    rank = len(attrs["window"])
+    if not _floats(types):
         return None
-    planes = math.prod(shape[:-2])
+    planes = math.prod(shape[:-rank])
     # the size of a plane decides how many windows there are: it is known
-    return Form(((("n", planes), ("", shape[-2]), ("", shape[-1])),), attrs)
+    return Form(((("n", planes), *_known(shape[-rank:])),), attrs)
 
 
 def _image(sizes: Sequence[Any]) -> Shape:
@@ -253,6 +211,7 @@ FORMS: dict[str, Callable[[Types, Attrs], Form | None]] = {
         "neg abs sign square relu exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal "
         "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc sigmoid "
         "gelu silu softplus add sub mul div pow maximum minimum atan2 "
+        "fmod remainder floor_divide trunc_divide fmax fmin copysign hypot erfinv lgamma digamma "
         "eq ne lt le gt ge where".split(),
         _flat,
     ),
@@ -263,4 +222,5 @@ FORMS: dict[str, Callable[[Types, Attrs], Form | None]] = {
     **dict.fromkeys("sum prod amax amin".split(), _reduced),
     "layer_norm": _layer_norm, "batch_norm": _batch_norm, "cross_entropy": _cross_entropy,
     "max_pool": _max_pool, "conv": _conv, "conv_input_grad": _conv_input_grad,
+    **INDEXING,
 }

@@ -7,7 +7,7 @@ eager_mode.py says what is asked for.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
@@ -22,7 +22,8 @@ from ..ir.types import TensorType
 from . import pipeline
 from .built import Engine
 from .capture.observer import running
-from .eager_forms import Form, Shape, Types, form_of
+from .eager_form import Form, Shape, Types
+from .eager_forms import form_of
 
 Rule = Callable[[Any, Any, Any], list[Any]]
 
@@ -190,29 +191,33 @@ def _result_shapes(op: Op, form: Form, types: Types) -> list[Shape]:
     return [tuple([("", size) for size in t.shape]) for t in results]  # type: ignore[misc]
 
 
-def code_for(key: Any, form: Form, make: Callable[[], Graph]) -> Any:
-    """The Engine of a graph; None where there is none that serves such sizes."""
+def code_for(
+    key: Any, form: Form, make: Callable[[], Graph], mutated: Mapping[int, int] | None = None
+) -> Any:
+    """The Engine of a graph; None where there is none that serves such sizes. `mutated`: which
+    output is written to which input."""
     found = _codes.get(key, _codes)
     if found is _codes:
         with _lock:
             if key not in _codes:
-                _codes[key] = _built(make)
+                _codes[key] = _built(make, mutated)
             found = _codes[key]
     if found is None or not all(guard.check(_dims(form)) for guard in found.guards):
         return None
     return found.engine
 
 
-def _built(make: Callable[[], Graph]) -> _Code | None:
+def _built(make: Callable[[], Graph], mutated: Mapping[int, int] | None) -> _Code | None:
     observer = running.observer
     with nullcontext() if observer is None else observer.unobserved():
         graph = make()
         try:
             built = pipeline.build(
-                graph, config=config.current(), name=f"eager_{graph.name}", any_size=True
+                graph, config=config.current(), name=f"eager_{graph.name}", any_size=True,
+                mutated=mutated,
             )
         except (ImportError, OSError):  # no compiler for this machine
             return None
     if built.assumed:
         return None
-    return _Code(Engine.of(built), tuple(graph.env.guards))
+    return _Code(Engine.of(built, mutated), tuple(graph.env.guards))

@@ -21,7 +21,8 @@ from ..ir.dtypes import from_numpy
 from ..ir.op import Attrs, Op
 from ..ir.types import TensorType
 from . import eager_rows
-from .eager_forms import FORMS, Types, is_large, is_many
+from .eager_form import Types, is_large, is_many
+from .eager_forms import FORMS
 from .eager_layouts import in_row_major
 
 # whose gradients are more than one pass of NumPy's over the numbers
@@ -60,6 +61,8 @@ def prepare(op: Op, types: Types, attrs: Attrs, results: Types) -> Callable[...,
     if code is None:
         return ready
     call, shape = code.call, code.results[0]
+    if op.family == "index" or (op.divides and types[0].dtype.is_integer):
+        call = _refusing(call, ready)
     if op.name == "pow" and not types[1].shape:
         call = _cubes_apart(call, ready)
 
@@ -83,6 +86,19 @@ def _cubes_apart(call: Callable[..., Any], ready: Callable[..., Any]) -> Callabl
     return power
 
 
+def _refusing(call: Callable[..., Any], ready: Callable[..., Any]) -> Callable[..., Any]:
+    """Of what code refuses (a position out of range, a division by 0), NumPy's backend says what is
+    wrong."""
+
+    def tried(arrays: Sequence[np.ndarray]) -> Any:
+        try:
+            return call(arrays)
+        except (IndexError, RuntimeError, ArithmeticError):
+            return ready(*arrays)
+
+    return tried
+
+
 def run(op: Op, arrays: list[np.ndarray], attrs: Attrs) -> Any:
     """See Eager.run: the same for who knows no types."""
     if op.name in FORMS:
@@ -103,8 +119,10 @@ def rule(
     return _kernels().rule(op, types, attrs, needs, given)
 
 
-def chain(types: Types, constants: Sequence[np.ndarray], links: Sequence[Link]) -> Any:
+def chain(
+    types: Types, constants: Sequence[np.ndarray], links: Sequence[Link], in_place: bool
+) -> Any:
     """See Eager.chain."""
     if not is_many(links[-1].result):
         return None
-    return _chains().chain(types, constants, links)
+    return _chains().chain(types, constants, links, in_place)

@@ -10,7 +10,7 @@ import functools
 import hashlib
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -24,7 +24,6 @@ from graphc.engine.built import Built, Stages
 from graphc.engine.multiplier import is_tuned, multiplier
 from graphc.ir.digest import UndigestedError, graph_digest
 from graphc.ir.graph import Graph
-from graphc.ir.types import TensorType
 
 if TYPE_CHECKING:
     from graphc.engine.limit import Limit
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 Writes: TypeAlias = Mapping[int, int]
-Tell: TypeAlias = Callable[[str, str], None]  # of an operator, and the dtype that it is of
 # (an optimised graph, its name, its writes, what compiles it, within which memory)
 Kept: TypeAlias = "Callable[[Graph, str, Writes, Callable[[], Built], Limit | None], Built]"
 
@@ -148,38 +146,6 @@ def _key(
     room = None if limit is None else (limit.room, config.threads)  # each has scratch memory
     parts = graph_digest(graph), optimised, config.random, list(mutated.items()), room
     return hashlib.sha256(repr(parts).encode()).digest()
-
-
-# --- what is begun before it is needed ----------------------------------------------------------
-
-
-def begin(graph: Graph, config: Config, backend: Backend) -> None:
-    """A graph is about to be compiled: code that it will share with others is begun."""
-    tell = _ahead(config, backend)
-    if tell is not None:
-        for operator, dtype in dict.fromkeys(_operators(graph)):
-            tell(operator, dtype)
-
-
-def begins(config: Config, name: str) -> Tell | None:
-    """What is told of the operators of a program while it is recorded. None where an earlier
-    process may have kept the whole program."""
-    backend = backends.get(name)
-    keeper = _keeper(config, backend)
-    return None if keeper is not None and not keeper.is_empty() else _ahead(config, backend)
-
-
-def _ahead(config: Config, backend: Backend) -> Tell | None:
-    found: Tell | None = getattr(backend, "ahead", lambda _: None)(host(config))
-    return found
-
-
-def _operators(graph: Graph) -> Iterator[tuple[str, str]]:
-    for node in graph.nodes:
-        for body in node.graphs:
-            yield from _operators(body)
-        if node.inputs and isinstance(node.inputs[0].type, TensorType):
-            yield node.op.name, node.inputs[0].dtype.name
 
 
 # --- what a Config means to backends -----------------------------------------------------------

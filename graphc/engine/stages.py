@@ -23,7 +23,7 @@ from graphc.config import AGAIN, Config
 from graphc.doubt.checked import Checked, case_of
 from graphc.engine.built import Built, Stages
 from graphc.engine.limit import Limit
-from graphc.engine.pipeline import Kept, as_drawn, begin, by_counter, host
+from graphc.engine.pipeline import Kept, as_drawn, by_counter, host
 from graphc.engine.within import plan_within, split_within
 from graphc.inspect.observer import Observer
 from graphc.inspect.value_check import ValueChangedError
@@ -86,7 +86,6 @@ def build(
     example: Sequence[Array] | None, limit: Limit | None = None,
 ) -> Built:
     """See pipeline.build."""
-    begin(graph, config, backend)
     observer = Observer(config, name, TABLE, example)
     specialised = specialise(apart(graph))
     times: dict[str, float] = {}
@@ -119,7 +118,6 @@ def build_pair(
 ) -> tuple[Built, Built | None, Split]:
     """See pipeline.build_pair. `kept`: code of an optimised graph that an earlier process has made,
     or that of this one, to be kept."""
-    begin(graph, config, backend)
     observer = Observer(config, name, TABLE, example)
     specialised = specialise(apart(graph))
     times: dict[str, float] = {}

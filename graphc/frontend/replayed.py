@@ -38,7 +38,7 @@ _LIMIT = 10_000
 _MOST_STEPS = 12
 _TENSORS = frozenset({Tensor, Parameter})
 _PLAIN = frozenset({int, bool, str, type(None), DType})
-_UNKNOWN = object()  # instead of a key: the function has to see to such arguments
+UNKNOWN = object()  # instead of a key: the function has to see to such arguments
 
 
 class Step:
@@ -195,6 +195,7 @@ class Watch:
 
     def __init__(self, tensors: list[Tensor]) -> None:
         self.values: list[Tensor] = list(tensors)
+        self.tensors = len(tensors)
         self.steps: list[Step] = []
         self.made: list[tuple[Step, Tensor]] = []
         self.fails = False
@@ -269,12 +270,24 @@ class Watch:
             replay.whole = _whole(self.steps, numbers, self.values[:tensors], self.values)
         return replay
 
+    def whole_in_place(self, result: Tensor) -> Any:
+        """What the call came to, written to the memory of the first tensor; None: not as one
+        function."""
+        first, given = self.values[0], self.tensors
+        if self.fails or not self.steps or len(self.steps) > _MOST_STEPS or any(
+            step.op.view for step in self.steps
+        ) or result is not self.values[-1] or result._type != first._type:
+            return None
+        return _whole(self.steps, [len(self.values) - 1], self.values[:given], self.values, True)
+
 
 def _whole(
-    steps: list[Step], results: list[int], tensors: list[Tensor], values: list[Tensor]
+    steps: list[Step], results: list[int], tensors: list[Tensor], values: list[Tensor],
+    in_place: bool = False,
 ) -> Any:
-    """The steps as one function of the tensors' arrays; None: they are better done one by one."""
-    if Eager.chain is None or len(steps) < 2 or results != [len(values) - 1] or any(
+    """The steps as one function of the tensors' arrays, the first of which it writes to, if
+    `in_place`; None: they are better done one by one."""
+    if Eager.chain is None or len(steps) < 2 - in_place or results != [len(values) - 1] or any(
         len(step.signature.results) != 1 for step in steps
     ):
         return None
@@ -293,17 +306,17 @@ def _whole(
                 sources.append(s if s < here else s + between)
         links.append(Link(step.op, step.attrs, tuple(sources), step.signature.results[0]))
     types = [TensorType(from_numpy(t._array.dtype), t._array.shape) for t in tensors]
-    return Eager.chain(types, [c._array for c in constants], links)
+    return Eager.chain(types, [c._array for c in constants], links, in_place)
 
 
-def _key(function: Any, args: tuple[Any, ...], kwargs: Any, tensors: list[Tensor]) -> Any:
+def key_of(function: Any, args: tuple[Any, ...], kwargs: Any, tensors: list[Tensor]) -> Any:
     """What tells such a call from others; the tensors among its arguments are put into a list."""
     parts: list[Any] = [function, Defaults.dtype, local.grad]
     for value in (*args, *kwargs, *kwargs.values()) if kwargs else args:
         kind = type(value)
         if kind in _TENSORS:
             if value._trace is not None:
-                return _UNKNOWN
+                return UNKNOWN
             _add(parts, value)
             tensors.append(value)
         elif kind in _PLAIN:
@@ -321,10 +334,18 @@ def _key(function: Any, args: tuple[Any, ...], kwargs: Any, tensors: list[Tensor
                     _add(parts, item)
                     tensors.append(item)
                 else:
-                    return _UNKNOWN
+                    return UNKNOWN
         else:
-            return _UNKNOWN
+            return UNKNOWN
+    if len(tensors) > 1 and (tensors[0] is tensors[1] or len(tensors) > 2):
+        parts.append(_repeated(tensors))
     return tuple(parts)
+
+
+def _repeated(tensors: list[Tensor]) -> Any:
+    """Which of the tensors are the same: a call that is watched does not say which it reads."""
+    ids = [id(t) for t in tensors]
+    return tuple(map(ids.index, ids)) if len(set(ids)) < len(ids) else None
 
 
 def _add(parts: list[Any], tensor: Tensor) -> None:
@@ -359,17 +380,17 @@ def replayed(function: F) -> F:
         ):
             return function(*args, **kwargs)
         tensors: list[Tensor] = []
-        key = _key(function, args, kwargs, tensors)
-        if key is _UNKNOWN:
+        key = key_of(function, args, kwargs, tensors)
+        if key is UNKNOWN:
             return function(*args, **kwargs)
         if Eager.elsewhere is not None:
             if not all(map(stays, tensors)):
                 return function(*args, **kwargs)
             key = key, "beside others"
-        known = _known.get(key, _UNKNOWN)
+        known = _known.get(key, UNKNOWN)
         if known is None:
             return function(*args, **kwargs)
-        if known is not _UNKNOWN:
+        if known is not UNKNOWN:
             return known.run(tensors)  # type: ignore[attr-defined]
         return _watched(function, args, kwargs, tensors, key)
 
@@ -379,14 +400,19 @@ def replayed(function: F) -> F:
 def _watched(
     function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Tensor], key: Any
 ) -> Any:
-    if len({id(t) for t in tensors}) < len(tensors):  # which of the two is read is not seen
-        return function(*args, **kwargs)
-    watch = local.counted = Watch(tensors)  # type: ignore[assignment]
-    try:
-        result = function(*args, **kwargs)
-    finally:
-        local.counted = None
+    result, watch = watched(function, args, kwargs, tensors)
     if len(_known) >= _LIMIT:
         _known.clear()
     _known[key] = watch.replay(len(tensors), result)
     return result
+
+
+def watched(
+    function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Tensor]
+) -> tuple[Any, Watch]:
+    """A call whose operators are noted, and the notes."""
+    watch = local.counted = Watch(tensors)  # type: ignore[assignment]
+    try:
+        return function(*args, **kwargs), watch
+    finally:
+        local.counted = None

@@ -76,7 +76,6 @@ class Trace(OneDevice, Scoped):
         self.site: Any = None  # the call that the user's rewritten code makes
         self.existed: Callable[[Any], Any] | None = None  # told of a captured leaf's hooks
         self.hashed: Callable[[Tensor], None] | None = None  # told of a tensor that is hashed
-        self.announce: Callable[[str, str], None] | None = None  # of new operators, with a dtype
         self.deferred: list[Callable[[], None]] = []  # done at the end of each call, not traced
         self.late = Late(self)  # the steps of schedules among these
         self.written_numbers: set[tuple[int, str]] = set()  # by the call: (id of the group, key)
@@ -388,8 +387,6 @@ class Trace(OneDevice, Scoped):
             attrs = plain_attrs(attrs)
         node = self.builder.known(op, nodes, attrs)
         if node is None:
-            if self.announce is not None and nodes:
-                self.announce(op.name, nodes[0].dtype.name)
             self.builder.loc = self.here()
             try:
                 node = self.builder.emit(op, *nodes, **attrs)

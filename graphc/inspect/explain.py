@@ -34,6 +34,7 @@ from graphc.ir.kernel.text import print_kernel
 
 if TYPE_CHECKING:
     # compile.py imports the pipeline, which is watched by this package
+    from graphc.engine.version.frozen import Constants
     from graphc.engine.version.guards import Guard
     from graphc.engine.version.version import Specialisation
 
@@ -56,8 +57,10 @@ class Explanation:
     def __init__(
         self, name: str, builts: Iterable[Built], guards: Sequence[Guard] = (),
         seconds: float | None = None, versions: int = 1, memory: Footprint | None = None,
+        constants: Constants | None = None,
     ) -> None:
         self.name = name
+        self._constants = None if constants is None else _constants_line(constants)
         self.memory = memory  # of a call and its backward pass; None: of an exported program
         self.parts = [
             Part(b, steps_of(b), memory_of(b, b.graph.env.hints)) for b in builts
@@ -149,6 +152,8 @@ class Explanation:
             yield ""
             yield f"memory of a call: peak {bytes_text(self.memory.peak)}"
             yield from self.memory.lines()
+        if self._constants is not None:
+            yield self._constants
         yield ""
         yield "compile time, ms: " + ", ".join(f"{k} {1e3 * v:.1f}" for k, v in self.times.items())
         kernels = {s.symbol: s.cached for s in self.steps if s.cached is not None}
@@ -164,6 +169,17 @@ class Explanation:
                 f"  (each of the {len(self.guards)} by itself: the explanation's .guards; asking "
                 f"takes {always} steps of Python{more})"
             )
+
+
+def _constants_line(constants: Constants) -> str:
+    """What is kept beside weights: computed of them, or the same numbers in another order."""
+    size = bytes_text(sum(tensor._array.nbytes for tensor in constants.made))
+    runs = f"{constants.runs} time{'s' if constants.runs != 1 else ''}"
+    return (
+        f"computed or laid out of {len(constants.sources)} captured tensors, and kept beside them: "
+        f"{len(constants.made)} values, {size}; done {runs}, whenever these were written to "
+        "(with max_memory=, at every call)"
+    )
 
 
 def _picture(part: Part) -> str:
@@ -276,7 +292,7 @@ def explain(
         return SegmentsExplanation(compiled.name, [], list(lines), places)
     return Explanation(
         compiled.name, _builts(version), version.guards.records,
-        version.compile_seconds, compiled.compile_count, footprint_of(version),
+        version.compile_seconds, compiled.compile_count, footprint_of(version), version.constants,
     )
 
 

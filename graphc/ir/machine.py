@@ -22,10 +22,12 @@ class Tiling:
     at most `in_place_rows` rows meet, is read where it lies; one of up to `shared_bytes` may be
     packed once for all chunks. A larger one that few rows meet is a stream, which memory gives
     fastest in long runs: `stream_steps` rows of it at a time, in chunks of `stream_columns`
-    columns. Chunks that split the rows are at least `row_tiles` tiles high.
+    columns. Chunks that split the rows are at least `row_tiles` tiles high. Reading the right
+    operand takes as long as what `read_rows` rows do with it.
     Where k is contiguous in both operands, up to `dot_rows` rows or `dot_columns` columns are
     computed as dot products. What a loop of at least `pack_steps` steps reads in each is packed
     before it; a product over all steps joins the loop's own where a step has `joint_rows` rows.
+    A constant that at most `packed_rows` rows meet in each call is packed before the first one.
 
     `steps` names what there are instructions for that multiply and add several neighbours along k
     at a time (`kernel/steps.py`).
@@ -43,10 +45,12 @@ class Tiling:
     stream_columns: int
     shared_bytes: int
     row_tiles: int
+    read_rows: int
     dot_rows: int
     dot_columns: int
     pack_steps: int
     joint_rows: int
+    packed_rows: int
     steps: tuple[str, ...] = ()
 
     def lanes(self, itemsize: int) -> int:

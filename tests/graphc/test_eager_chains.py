@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import graphc as torch
-from graphc.engine import eager_forms
-from graphc.frontend import device, eager, placement, replayed
+from graphc.engine import eager_form
+from graphc.frontend import device, eager, placement, replayed, rewritten
 from graphc.frontend.values import Eager
 
 F = torch.nn.functional
@@ -16,12 +16,13 @@ F = torch.nn.functional
 @pytest.fixture
 def low(monkeypatch):
     """Compiled code from a hundred elements on."""
-    monkeypatch.setattr(eager_forms, "LARGE", 100)
-    eager._signatures.clear()
-    replayed._known.clear()
+    monkeypatch.setattr(eager_form, "LARGE", 100)
+    monkeypatch.setattr(rewritten, "_FEW", 100)
+    for known in (eager._signatures, replayed._known, rewritten._known):
+        known.clear()
     yield
-    eager._signatures.clear()
-    replayed._known.clear()
+    for known in (eager._signatures, replayed._known, rewritten._known):
+        known.clear()
 
 
 @pytest.fixture
@@ -164,6 +165,65 @@ def test_writing_over_the_input(low):
         z = x.clone()
         assert F.leaky_relu(z, 0.1, inplace=True) is z
         np.testing.assert_array_equal(z.numpy(), wanted)
+
+
+def test_one_tensor_given_twice(low, only_the_cpu):
+    x, y = torch.randn(20, 30), torch.randn(20, 30)
+    for a, b in ((x, x), (x, y), (y, x), (y, y)):
+        wanted = a.numpy() + np.float32(0.25) * (b.numpy() - a.numpy())
+        for _ in range(2):
+            np.testing.assert_array_equal(torch.lerp(a, b, 0.25).numpy(), wanted)
+    assert len(whole()) == 2
+
+
+IN_PLACE = {
+    "clamp_": lambda x, y: x.clamp_(-1, 0.5), "relu_": lambda x, y: x.relu_(),
+    "addcmul_": lambda x, y: x.addcmul_(y, y, value=0.3), "lerp_": lambda x, y: x.lerp_(y, 0.3),
+    "by a line": lambda x, y: x.addcmul_(y, y[0], value=0.3), "sigmoid_": lambda x, y: x.sigmoid_(),
+    "fmod_": lambda x, y: x.fmod_(0.3), "itself": lambda x, y: x.addcdiv_(x, y),
+    "a part": lambda x, y: x[3:9].addcmul_(y[3:9], y[2:8], value=2),
+    "gaps": lambda x, y: x[:, ::2].clamp_(-1, 1),
+    "integers": lambda x, y: x.nan_to_num(0).clamp(-9, 9).int().clamp_(-2, 1),
+}
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_in_place_as_out_of_place(name, low, only_the_cpu, monkeypatch):
+    x, y = inputs()
+    found = []
+    for _ in range(3):
+        z = x.clone()
+        view = z.view(-1)
+        IN_PLACE[name](z, y)
+        assert name == "integers" or z._version == 1
+        found.append(view.numpy().copy())
+    assert name in ("gaps", "itself") or any(rewritten._known.values())
+    monkeypatch.setattr(rewritten, "_FEW", 10**9)
+    z = x.clone()
+    IN_PLACE[name](z, y)
+    for a in found:
+        np.testing.assert_array_equal(a, z.view(-1).numpy())
+
+
+def test_in_place_with_a_history_and_by_mistake(low, only_the_cpu):
+    x, y = inputs()
+    for _ in range(3):
+        w = torch.ones(20, 30, requires_grad=True)
+        z = w * 2
+        z.clamp_(0, 1.5).mul_(3)
+        z.sum().backward()
+        assert w.grad.unique().tolist() == [0.0]
+        with pytest.raises(RuntimeError, match="leaf"):
+            w.clamp_(0, 1)
+        with torch.no_grad():
+            w.clamp_(0, 0.5)
+        assert w.unique().tolist() == [0.5] and w._version == 1
+        n = torch.arange(600)
+        with pytest.raises(RuntimeError, match="can't be cast"):
+            n.sigmoid_()
+        assert n.tolist() == list(range(600))
+        with pytest.raises(RuntimeError, match="broadcast"):
+            y[:1].addcmul_(x, x)
 
 
 def test_tensors_of_another_device_stay_there(low, beside_meta):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import graphc as torch
-from graphc.engine import eager_forms, eager_kernels, eager_mode
+from graphc.engine import eager_form, eager_kernels, eager_mode
 from graphc.frontend import eager, replayed
 
 F = torch.nn.functional
@@ -15,7 +15,7 @@ F = torch.nn.functional
 @pytest.fixture
 def low(monkeypatch):
     """Compiled code from a hundred elements on, and none known yet; gives a way back to NumPy."""
-    monkeypatch.setattr(eager_forms, "LARGE", 100)
+    monkeypatch.setattr(eager_form, "LARGE", 100)
 
     def forget(wanted=True):
         eager._signatures.clear()
@@ -77,9 +77,34 @@ CASES = {
                    (2, 4, 6, 7), (4, 5, 3, 3), (5,)),
     "transposed1d": (lambda x, w: F.conv_transpose1d(x, w, stride=3, groups=2), (3, 4, 20),
                      (4, 3, 5)),
+    "gather": (lambda x: x.gather(1, places(20, 17, 30)), (20, 30)),
+    "gather rows": (lambda x: x.gather(0, places(40, 30, 20)), (20, 30)),
+    "scatter": (lambda x, y: x.scatter(1, torch.arange(600).view(20, 30) % 30, y),
+                (20, 31), (20, 30)),
+    "scatter_add": (lambda x, y: x.scatter_add(1, places(20, 30, 9), y), (20, 9), (20, 30)),
+    "most": (lambda x, y: x.scatter_reduce(0, places(40, 7, 20), y, "amax"), (20, 7), (40, 7)),
+    "index_add": (lambda x, y: x.index_add(1, places(30, 1, 8).view(30), y, alpha=0.5),
+                  (5, 8, 6), (5, 30, 6)),
+    "embedding": (lambda w: F.embedding(places(9, 10, 30), w), (30, 7)),
+    "pairs": (lambda x: x[places(9, 20, 20), places(9, 20, 30)], (20, 30)),
+    "pairs between": (lambda x: x[:, places(9, 2, 6), places(9, 2, 7)], (5, 6, 7, 3)),
+    "max_pool1d": (lambda x: F.max_pool1d(x, 3, 2, 1), (4, 5, 31)),
+    "max_pool3d": (lambda x: F.max_pool3d(x, 2), (2, 3, 4, 6, 8)),
+    "fmod": (lambda x, y: torch.fmod(x * 100, y), (20, 30), (30,)),
+    "remainder": (lambda x: x % 0.3, (20, 30)),
 }
+
+
+def places(rows, columns, size):
+    """Positions below `size`, some of which occur often."""
+    return (torch.arange(rows * columns) ** 2 % 97 % size).view(rows, columns)
+
+
 # each operation rounds by itself, in one order
-EXACT = frozenset("relu amax max_pool column line outer number where clamp sign steps".split())
+EXACT = frozenset(
+    "relu amax max_pool column line outer number where clamp sign steps gather scatter "
+    "fmod remainder max_pool1d max_pool3d".split()
+)
 
 
 def outcome(function, shapes):
@@ -136,6 +161,23 @@ def test_errors_and_empty_tensors(low):
         _ = torch.randn(20, 30) + torch.randn(20, 31)
     assert F.softmax(torch.randn(0, 300), 1).shape == (0, 300)
     assert torch.sum(torch.randn(0, 300), 0).tolist() == [0.0] * 300
+
+
+def test_positions_out_of_range(low):
+    x, y = torch.randn(20, 30), torch.randn(20, 30)
+    places = torch.arange(600).view(20, 30) % 30
+    for wrong in (30, -1):
+        places[7, 8] = wrong
+        before = y.clone()
+        with pytest.raises(RuntimeError, match=f"index {wrong} is out of bounds for dimension 1"):
+            x.gather(1, places)
+        with pytest.raises(RuntimeError, match=f"index {wrong} is out of bounds for dimension 1"):
+            y.scatter_add_(1, places, x)
+        assert torch.equal(y, before)
+    with pytest.raises(IndexError, match="index 20 is out of bounds for dimension 0"):
+        x.index_add(0, torch.full((20,), 20), y)
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        _ = places // 0
 
 
 def test_arithmetic_of_integers_stays_with_numpy(low):

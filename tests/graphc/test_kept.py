@@ -62,7 +62,7 @@ def found(given: Graph) -> bool:
 
 
 def programs(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*.program"))
+    return sorted(folder.rglob("*.program"))
 
 
 def test_a_second_build_finds_it_and_says_the_same(folder: Path) -> None:

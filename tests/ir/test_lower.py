@@ -153,6 +153,21 @@ def test_collective_operators(name: str) -> None:
     only_kernel(function, *inputs)
 
 
+@pytest.mark.parametrize(("shape", "window", "shared"), [
+    ((16, 9, 300), (3, 3), [16]), ((1, 40, 40, 24), (3, 3, 1), [38]),
+    ((2, 3, 41, 200), (1, 5, 3), [2 * 3 * 37]), ((1, 9000), (9,), []),
+])
+def test_planes_are_shared_and_where_they_are_few_their_rows(
+    shape: tuple[int, ...], window: tuple[int, ...], shared: list[int]
+) -> None:
+    """With the channels last a batch of one image is one plane; what is one row, nobody shares."""
+    each = {key: (1,) * len(window) for key in ("stride", "dilation")}
+    none = {key: (0,) * len(window) for key in ("pad_low", "pad_high")}
+    kernel = only_kernel(lambda x: ops.window_sum(x, window=window, **each, **none), shape)
+    found = [s.extent for s in statements(kernel) if isinstance(s, Loop) and s.kind == "parallel"]
+    assert found == shared
+
+
 @pytest.mark.parametrize("machine", [TINY, WIDE, CUTTING], ids=["tiny", "wide", "cutting"])
 @pytest.mark.parametrize("name", COLLECTIVE)
 def test_collective_operators_on_another_machine(name: str, machine: Machine) -> None:

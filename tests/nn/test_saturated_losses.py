@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -65,3 +66,25 @@ def test_a_second_derivative_of_bce() -> None:
         (second,) = s.torch.autograd.grad(first.sum(), x)
         found.append(second.numpy())
     np.testing.assert_allclose(found[1], found[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("bad", [2.0, -0.5, float("nan")])
+def test_compiled_bce_refuses_what_is_no_probability(bad: float) -> None:
+    weight = graphc.zeros(3, requires_grad=True)
+
+    def step(x: graphc.Tensor) -> graphc.Tensor:
+        loss = graphc.nn.functional.binary_cross_entropy(x + weight, graphc.ones(3))
+        loss.backward()
+        return loss
+
+    compiled = graphc.compile(step, fullgraph=True)
+    x = graphc.tensor([0.25, 0.5, 1.0])
+    first = compiled(x).item()
+    assert first == pytest.approx((math.log(4) + math.log(2)) / 3)
+    before = weight.grad.clone()
+    x[1] = bad
+    with pytest.raises(RuntimeError, match="between 0 and 1"):
+        compiled(x)
+    assert graphc.equal(weight.grad, before)  # nothing was added by the call that was refused
+    x[1] = 0.5
+    assert compiled(x).item() == first

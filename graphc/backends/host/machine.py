@@ -20,10 +20,12 @@ _TILING = Tiling(
     stream_columns=4096,
     shared_bytes=32 << 20,
     row_tiles=4,
+    read_rows=8,
     dot_rows=32,
     dot_columns=16,
     pack_steps=8,  # packing costs as much as about 6 steps gain
     joint_rows=8,
+    packed_rows=1024,  # packing is as much work as multiplying by 20 rows
 )
 
 # A launch costs about 0.1 us, an element of light work 0.2 to 1 ns, a core's first cache 32 KiB.

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import os
 import re
 import stat
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 MOST = 1 << 30  # bytes that a directory holds; then what was not used for longest goes
-_EVERY = 64  # writes after which it is looked at
+COUNT = 1 << 17  # files likewise
+_PARTS = 256  # of a directory, by the first two digits of keys, which are digests: all alike
+_EVERY = 64  # writes after which a part is looked at
+_FORMER = 1024  # files of the former layout, without parts, that are removed at once
 _FRESH = 3600.0  # seconds for which a use is not noted again
 _NAME = re.compile(r"[0-9a-f]{64}(\.[a-z]+)|\.new-[0-9a-f]+")
+_FOLDER = re.compile(r"[a-z]+|[0-9a-f]{2}")  # of a kind; of a part
 
 
 class Store:
-    """Bytes by key, a file each: `magic`, the length (8 bytes, little-endian), the SHA-256
-    (32 bytes), the bytes. Safe to share between threads and processes.
+    """Bytes by key (32 bytes of a digest), a file each, `directory/kind/3f/3f...kind`: `magic`,
+    the length (8 bytes, little-endian), the SHA-256 (32 bytes), the bytes. Safe to share between
+    threads and processes.
 
     directory None keeps nothing; so does a directory that others could write.
     """
@@ -52,23 +58,23 @@ class Store:
         path = self._path(key)
         if path is None:
             return
+        data = self._header(body) + body
         with contextlib.suppress(OSError):
-            temporary = path.with_name(f".new-{os.urandom(8).hex()}")
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-            descriptor = os.open(temporary, flags, 0o600)
             try:
-                with os.fdopen(descriptor, "wb") as file:
-                    file.write(self._header(body) + body)
-                os.replace(temporary, path)
-            except OSError:
-                os.unlink(temporary)
-                raise
-        if self._writes % _EVERY == 0:
-            make_room(path.parent)
+                _put(path, data)
+            except FileNotFoundError:  # the first of its part, or somebody clears the directory
+                for folder in (path.parent.parent, path.parent):
+                    folder.mkdir(mode=0o700, exist_ok=True)
+                _put(path, data)
+        if self._writes % _EVERY == 0 and self.directory is not None:
+            make_room(self.directory, path.parent.name)
         self._writes += 1
 
     def _path(self, key: bytes) -> Path | None:
-        return self.directory / f"{key.hex()}{self._suffix}" if self.directory else None
+        if self.directory is None:
+            return None
+        name = f"{key.hex()}{self._suffix}"
+        return self.directory / self._suffix[1:] / name[:2] / name
 
     def _header(self, body: bytes) -> bytes:
         digest = hashlib.sha256(body).digest()
@@ -85,16 +91,11 @@ class Stored(NamedTuple):
 
 
 def stored(directory: Path) -> list[Stored]:
-    """What Stores have put there; other files are none of theirs."""
-    found: list[Stored] = []
-    with contextlib.suppress(OSError):
-        for entry in os.scandir(directory):
-            match = _NAME.fullmatch(entry.name)
-            if match is not None:
-                with contextlib.suppress(OSError):  # another process has removed it
-                    status = entry.stat(follow_symlinks=False)
-                    path = Path(entry.path)
-                    found.append(Stored(path, match[1] or "", status.st_size, status.st_mtime))
+    """What Stores have put there, of the former layout, too; other files are none of theirs."""
+    found = _files(directory)
+    for kind in _folders(directory):
+        for part in _folders(kind):
+            found += _files(part)
     return found
 
 
@@ -108,20 +109,85 @@ def remove(files: Iterable[Stored]) -> tuple[int, int]:
     return count, size
 
 
-def make_room(directory: Path, most: int = MOST) -> None:
-    """Remove what was not used for longest where there is more than `most`: down to three quarters
-    of it; and what a process has left that ended while it wrote."""
-    files = stored(directory)
+def clear(directory: Path) -> tuple[int, int]:
+    """Remove all that Stores have put there: how many files, and their bytes."""
+    removed = remove(stored(directory))
+    for kind in _folders(directory):
+        parts = _folders(kind)
+        for folder in (*parts, kind) if parts else ():
+            with contextlib.suppress(OSError):  # somebody writes there
+                folder.rmdir()
+    return removed
+
+
+def make_room(directory: Path, part: str, most: int = MOST, count: int = COUNT) -> None:
+    """Look at the part that has just grown, of all kinds: listing a whole directory may take
+    seconds. Where it holds more than its share of `count` files, those not used for longest go;
+    where it holds more than its share of `most` bytes, the whole directory is looked at: if that is
+    more than `most`, too (as it is in time: some part then is), the same, wherever they are, down
+    to three quarters. So does what a process has left that ended while it wrote."""
     left = time.time() - _FRESH
+    former = itertools.islice(_scanned(directory), _FORMER)
+    remove(each for each in former if each.used < left)
+    files = [each for kind in _folders(directory) for each in _files(kind / part)]
     remove(each for each in files if not each.kind and each.used < left)
+    if len(files) > count // _PARTS:
+        remove(sorted(files, key=_use)[: len(files) - count // _PARTS * 3 // 4])
+    if sum(each.size for each in files) <= most // _PARTS:
+        return
+    files = stored(directory)
     total = sum(each.size for each in files)
     if total <= most:
         return
-    for each in sorted(files, key=lambda each: each.used):
+    for each in sorted(files, key=_use):
         if total <= most * 3 // 4:
             break
         remove([each])
         total -= each.size
+
+
+def _use(file: Stored) -> float:
+    return file.used
+
+
+def _put(path: Path, data: bytes) -> None:
+    """Writes a file; readers see all of it or nothing."""
+    temporary = path.with_name(f".new-{os.urandom(8).hex()}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(temporary, flags, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except OSError:
+        os.unlink(temporary)
+        raise
+
+
+def _folders(directory: Path) -> list[Path]:
+    """Those that a Store may have made."""
+    with contextlib.suppress(OSError), os.scandir(directory) as entries:
+        return [
+            Path(entry.path) for entry in entries
+            if _FOLDER.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False)
+        ]
+    return []
+
+
+def _files(folder: Path) -> list[Stored]:
+    return list(_scanned(folder))
+
+
+def _scanned(folder: Path) -> Iterator[Stored]:
+    """A Store's files, one after the other."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            match = _NAME.fullmatch(entry.name)
+            if match is not None:
+                with contextlib.suppress(OSError):  # another process has removed it
+                    status = entry.stat(follow_symlinks=False)
+                    path = Path(entry.path)
+                    yield Stored(path, match[1] or "", status.st_size, status.st_mtime)
 
 
 def _note_use(path: Path) -> None:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from graphc.backends import Backend, Finding, Host
-    from graphc.backends.llvm.ahead import Ahead
     from graphc.backends.llvm.cache import ObjectCache
     from graphc.backends.llvm.ceilings import Ceilings
     from graphc.backends.llvm.executable import Executable
@@ -45,7 +44,6 @@ class LlvmBackend:
         self._caches: dict[Path | None, ObjectCache] = {}
         self._kept: dict[Path | None, Kept] = {}
         self._pool: Pool | None = None
-        self._ahead: dict[Path | None, Ahead] = {}
 
     @functools.cached_property
     def target(self) -> Target:
@@ -126,18 +124,6 @@ class LlvmBackend:
             if found is None:
                 found = self._kept[host.cache_dir] = Kept(host.cache_dir, pool)
             return found
-
-    def ahead(self, host: Host) -> Callable[[str, str], None] | None:
-        """What compiles the libraries of programs with an operator: see ahead.py."""
-        from graphc.backends.llvm.ahead import Ahead
-
-        if self._target is not None:
-            return None
-        with self._lock:
-            found = self._ahead.get(host.cache_dir)
-            if found is None:
-                found = self._ahead[host.cache_dir] = Ahead(self.cache(host))
-            return found.begin
 
     def adapt(self, host: Host) -> None:
         """Starts or ends workers of the pool, if there is one."""

@@ -87,12 +87,6 @@ class ObjectCache:
                 self.misses += not hit
         return found
 
-    def is_begun(
-        self, text: str, target: Target, opt_level: int = 1, passes: Passes = "none"
-    ) -> bool:
-        """Whether another thread compiles it right now."""
-        return cache_key(text, target, opt_level, passes) in self._begun
-
     @contextlib.contextmanager
     def _alone(self, key: bytes) -> Iterator[None]:
         """One thread compiles a text; others wait for what it makes."""

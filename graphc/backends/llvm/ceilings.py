@@ -11,7 +11,7 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,17 +42,40 @@ def measured(threads: int, directory: Path | None = None) -> Ceilings:
     kept = store.read(key)
     if kept is not None:
         return Ceilings(*json.loads(kept))
-    found = Ceilings(_copied(threads), _flops(target, threads))
+    limits = Limits(threads)
+    copying = min(limits.copying(threads) for _ in range(_ROUNDS))
+    adding = min(limits.adding(threads) for _ in range(_ROUNDS))
+    found = Ceilings(limits.bytes * threads / copying, limits.flops * threads / adding)
     store.write(key, json.dumps(found).encode())
     return found
 
 
-def _flops(target: Target, threads: int) -> float:
-    run, library = _chains(target)
-    results = [(ctypes.c_float * 16)() for _ in range(threads)]
-    seconds = _together([functools.partial(run, _STEPS, result) for result in results])
-    del library
-    return 2.0 * target.lanes(4) * _CHAINS * _STEPS * threads / seconds
+class Limits:
+    """Seconds in which each of some threads, `most` or fewer, does the same work at once: copies of
+    `bytes`, read and written, or `flops` of multiply-adds. The first is slower: pages, caches."""
+
+    bytes = 2.0 * _COPIED
+
+    def __init__(self, most: int) -> None:
+        target = host_target()
+        self.flops = 2.0 * target.lanes(4) * _CHAINS * _STEPS
+        run, self._library = _chains(target)
+        results = [(ctypes.c_float * 16)() for _ in range(most)]
+        pairs = [(ctypes.create_string_buffer(_COPIED), ctypes.create_string_buffer(_COPIED))
+                 for _ in range(most)]
+        for pair in pairs:
+            for buffer in pair:
+                ctypes.memset(buffer, 1, _COPIED)  # pages that are there
+        self._adding = [functools.partial(run, _STEPS, result) for result in results]
+        self._copying = [functools.partial(ctypes.memmove, a, b, _COPIED) for a, b in pairs]
+
+    def adding(self, threads: int) -> float:
+        """Multiply-adds in registers."""
+        return _together(self._adding[:threads])
+
+    def copying(self, threads: int) -> float:
+        """Beyond the caches."""
+        return _together(self._copying[:threads])
 
 
 def _chains(target: Target) -> tuple[Callable[..., None], Library]:
@@ -86,37 +109,22 @@ def _chains(target: Target) -> tuple[Callable[..., None], Library]:
     return kind(library.address("chains")), library
 
 
-def _copied(threads: int) -> float:
-    pairs = [(ctypes.create_string_buffer(_COPIED), ctypes.create_string_buffer(_COPIED))
-             for _ in range(threads)]
-    for pair in pairs:
-        for buffer in pair:
-            ctypes.memset(buffer, 1, _COPIED)  # pages that are there
-    work: list[Callable[[], object]] = [
-        functools.partial(ctypes.memmove, a, b, _COPIED) for a, b in pairs
-    ]
-    return 2.0 * _COPIED * threads / _together(work)
-
-
-def _together(work: list[Callable[[], object]]) -> float:
+def _together(work: Sequence[Callable[[], object]]) -> float:
     """Seconds in which all of it is done, a thread each (ctypes lets go of the GIL)."""
-    def once() -> float:
-        gate = threading.Barrier(len(work) + 1)
+    gate = threading.Barrier(len(work) + 1)
 
-        def run(job: Callable[[], object]) -> None:
-            gate.wait()
-            job()
-            gate.wait()
-
-        threads = [threading.Thread(target=run, args=(job,)) for job in work]
-        for thread in threads:
-            thread.start()
+    def run(job: Callable[[], object]) -> None:
         gate.wait()
-        begin = time.perf_counter()
+        job()
         gate.wait()
-        seconds = time.perf_counter() - begin
-        for thread in threads:
-            thread.join()
-        return seconds
 
-    return min(once() for _ in range(_ROUNDS))
+    threads = [threading.Thread(target=run, args=(job,)) for job in work]
+    for thread in threads:
+        thread.start()
+    gate.wait()
+    begin = time.perf_counter()
+    gate.wait()
+    seconds = time.perf_counter() - begin
+    for thread in threads:
+        thread.join()
+    return seconds

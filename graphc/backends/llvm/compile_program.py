@@ -135,17 +135,6 @@ def _scratch(steps: Sequence[Leaf], target: Target) -> tuple[Scratch, ...] | Non
     return tuple(found)
 
 
-def _library_key(name: str) -> str:
-    return f"library {name}"
-
-
-def library_object(name: str, target: Target, cache: ObjectCache) -> bytes:
-    """The object of one of contraction.template_libraries."""
-    return cache.compile(
-        _library_key(name), target, make=lambda: emit_library(name, target).text()
-    )
-
-
 class _Compiler:
     """Objects of a program's kernels, by symbol, and of the libraries they need, by name."""
 
@@ -164,11 +153,8 @@ class _Compiler:
                     libraries.update(dict.fromkeys(template_libraries(kernel, target)))
         jobs = {name: partial(self._compile, kernel, name) for name, kernel in distinct.items()}
         jobs |= {name: partial(self._library, name) for name in libraries}
-        # libraries first: they take longest, and no core is to wait for the last one; but at the
-        # end those that another thread is at already (ahead.py)
-        begun = {name for name in libraries if cache.is_begun(_library_key(name), target)}
+        # libraries first: they take longest, and no core is to wait for the last one
         order = [*reversed(jobs)]
-        order.sort(key=begun.__contains__)
         start = time.perf_counter()
         made = dict(zip(order, side_by_side([jobs[name] for name in order]), strict=True))
         wall = time.perf_counter() - start
@@ -189,7 +175,7 @@ class _Compiler:
         return self._made(text, lambda: emit(kernel, self.target, symbol))
 
     def _library(self, name: str) -> _Made:
-        return self._made(_library_key(name), lambda: emit_library(name, self.target).text())
+        return self._made(f"library {name}", lambda: emit_library(name, self.target).text())
 
     def _made(self, key: str, make: Callable[[], str]) -> _Made:
         emitting = 0.0

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -72,13 +71,6 @@ class Kept:
         small = sum(constant.nbytes for constant in frame.constants) <= MOST_CONSTANTS
         if known and small and not frame.routines:
             self.store.write(self._key(key), _encode(executable))
-
-    def is_empty(self) -> bool:
-        """See Keeper."""
-        directory = self.store.directory
-        return directory is None or not any(
-            name.endswith(SUFFIX) for name in os.listdir(directory)
-        )
 
     def programs(self) -> Iterator[KeptProgram]:
         """See Keeper."""

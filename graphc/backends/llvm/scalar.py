@@ -145,7 +145,7 @@ def _truth(op: str) -> Emit:
 
 def fmod(o: Operations, dtype: DType, a: str, b: str) -> str:
     """C's fmod: exact, the sign of a."""
-    return o.math(dtype).libm("fmod", a, b)
+    return o.math(dtype).fmod(a, b)
 
 
 def _remainder(o: Operations, dtype: DType, a: str, b: str) -> str:

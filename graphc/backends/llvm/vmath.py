@@ -27,6 +27,7 @@ ULP_BOUNDS: dict[str, tuple[float, float]] = {
     "atan": (2.0, 1.5),
     "atan2": (3.0, 3.0),
     "pow": (1.0, 1.0),
+    "fmod": (0.0, 0.0),
     "erf": (1.0, 1.0),
     "erfc": (1.0, 4.0),
     "erfinv": (2.5, 3.0),

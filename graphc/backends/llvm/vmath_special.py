@@ -3,6 +3,7 @@
 import math
 
 from graphc.backends.llvm import coefficients as fits
+from graphc.backends.llvm.lanes import MANTISSA
 from graphc.backends.llvm.shared import shared
 from graphc.backends.llvm.vmath_trig import Trig
 
@@ -141,6 +142,28 @@ class Special(Trig):
             "and", self.cmp("oeq", x, -1.0), self.cmp("oeq", self.fabs(y), math.inf)
         )
         return self.select(self.logic("or", one, minus_one), 1.0, magnitude)
+
+    @shared
+    def fmod(self, x: str, y: str) -> str:
+        """What is left of x by a division that truncates, exactly, with the sign of x."""
+        if not self.fused:
+            return self.libm("fmod", x, y)
+        fn = self.fn
+        t, s = self.fabs(x), self.fabs(y)
+        # rounding may lift a quotient to the next integer, but never lets it fall below one
+        quotient = self.div(t, s)
+        rest = self.fma(self.neg(self.trunc(quotient)), s, t)
+        rest = self.select(self.cmp("olt", rest, 0.0), self.add(rest, s), rest)
+        result = self.copysign(self.select(self.cmp("olt", t, s), t, rest), x)
+        # beyond that it may be wrong by more than one; so are infinities, NaN and division by 0
+        far = self.cmp("uge", quotient, 2.0 ** (MANTISSA[self.dtype] - 1))
+        before, slow, done = fn.current, fn.label("far"), fn.label("divided")
+        fn.cond_br(self.any(far), slow, done)
+        fn.block(slow)
+        answer = self.select(far, self.libm("fmod", x, y), result)
+        fn.br(done)
+        fn.block(done)
+        return fn.phi(self.vtype, ((result, before), (answer, slow)))
 
     def _pow_sign(self, x: str, y: str, magnitude: str) -> str:
         """Negative for a negative base and an odd y; NaN for a negative base and a fraction."""

@@ -3,12 +3,14 @@
 Captured tensors that nobody differentiates (weights and statistics of a model that answers) hardly
 ever change. What hangs on them alone is computed before the first call, and again when their
 memory was written to: each Storage counts writes, `.data`'s siblings their own. A tensor whose
-memory others can write to without that count (NumPy's arrays, other processes) is no constant.
+memory others can write to without that count (NumPy's arrays, other processes) is no constant; nor
+is one that is written to between most calls.
 """
 
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -23,6 +25,12 @@ from ...ir.graph import Graph
 from ...ir.record import replaced
 from .. import pipeline
 from ..built import Built, Engine
+
+RESTLESS = 8  # runs of a prologue, from which on they are to be few beside the calls
+_CALLS = 4  # for each run, at least
+
+# tensors that turned out to be written to between most calls, by their id
+_restless: weakref.WeakValueDictionary[int, Tensor] = weakref.WeakValueDictionary()
 
 
 class _Seen(NamedTuple):
@@ -43,7 +51,7 @@ class Constants:
         self.sources: list[Any] = [source.tensor for source in sources]
         self.types = [(source.type.static_shape, source.type.dtype.numpy) for source in sources]
         self.prologue, self._engine = prologue, Engine.of(prologue)
-        self.runs = 0
+        self.runs, self.calls = 0, 0
         self._lock = threading.Lock()
         self._seen: _Seen | None = None  # None: to be looked at by the next call
         outputs = self._engine.output_types
@@ -51,9 +59,10 @@ class Constants:
         self.renew()
 
     def renew(self) -> bool:
-        """Compute all of it again if what it hangs on has changed; every call asks. False: others
-        can write to it uncounted now, so that it is no constant any more."""
+        """Compute all of it again if what it hangs on has changed; every call asks. False: it is no
+        constant any more, as others can write to it uncounted now, or every call does."""
         seen = self._seen
+        self.calls += 1
         if (
             seen is not None and (Shared.changes, Shared.rewound) == seen.shared
             and [tensor._storage for tensor in self.sources] == seen.storages
@@ -73,6 +82,9 @@ class Constants:
         ):
             self._seen = now  # what was shared is something else
             return True
+        if self.runs >= RESTLESS and self.calls < _CALLS * self.runs:
+            _restless.update({id(tensor): tensor for tensor in self.sources})
+            return False
         arrays = [tensor._array for tensor in self.sources]
         if any(
             (array.shape, array.dtype) != type_
@@ -121,6 +133,7 @@ def frozen(
         source.number for source in traced.inputs
         if type(source) is TensorInput and source.kind == "tensor" and source.tensor is not None
         and source.number not in places and not is_shared(source.tensor)
+        and id(source.tensor) not in _restless
         and source.tensor._storage.root not in written
     ]
     found = freeze(traced.graph, numbers, backends.get(backend).machine)
@@ -143,8 +156,8 @@ def frozen(
 
 
 def _is_wanted(graph: Graph) -> bool:
-    """Whether there may be something to gain: convolutions, whose weights can be laid out."""
-    return any(node.op.name == "conv" for node in graph.nodes)
+    """Whether there may be something to gain: sums of products, whose weights can be laid out."""
+    return any(node.op.name in ("conv", "dot_general") for node in graph.nodes)
 
 
 def _written(traced: TracedGraph) -> set[Storage]:

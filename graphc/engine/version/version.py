@@ -202,7 +202,7 @@ class Specialisation:
 
         Gives the tensors whose missing `.grad` it made zeros (forget() undoes it)."""
         if self.constants is not None and not self.constants.renew():
-            raise Stale("NumPy, or another process, can write to the memory of a weight now")
+            raise Stale("a weight is written to between calls, or may be by NumPy or others")
         broken = self.guards.broken()
         if broken is not None:
             raise Stale(broken.reason(call))

@@ -147,11 +147,11 @@ _FUNCTIONS = {
         typename use_deterministic_algorithms
     """,
     creation: """
-        as_tensor asarray empty empty_like empty_permuted empty_strided eye from_numpy
+        as_tensor asarray empty empty_like empty_permuted empty_strided from_numpy
         frombuffer full full_like ones ones_like scalar_tensor tensor tril_indices triu_indices
         zeros zeros_like
     """,
-    ranges: "arange linspace logspace range",
+    ranges: "arange eye linspace logspace range",
     reduction: "std_mean var_mean",
     cumulative: "trapezoid trapz",
     parts: "split_with_sizes",

@@ -406,23 +406,6 @@ def new_tensor(self: Tensor, data: Any, *, dtype: Any = None, **kwargs: Any) -> 
 
 
 @makes
-def eye(
-    n: int, m: int | None = None, *, dtype: Any = None, device: Any = None,
-    requires_grad: bool = False, out: Any = None,
-) -> Tensor:
-    """The identity matrix [n, m]."""
-    dtype = check_dtype(dtype) or (get_default_dtype() if out is None else out.dtype)
-    shape = (n, n if m is None else m)
-    non_negative(shape)
-    rows = apply(ops.iota, shape=shape, dim=0, dtype=dtypes.i64)
-    columns = apply(ops.iota, shape=shape, dim=1, dtype=dtypes.i64)
-    result = promote.cast(apply(ops.eq, rows, columns), dtype)
-    if out is not None:
-        return write_out(out, result)
-    return finish(result, requires_grad)
-
-
-@makes
 def scalar_tensor(
     s: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
     layout: Any = None, pin_memory: bool = False,

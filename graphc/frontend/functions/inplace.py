@@ -19,6 +19,7 @@ from ..errors import kind_name, located
 from ..history import requires_grad
 from ..overlap import check_apart
 from ..placement import Pinned
+from ..rewritten import write_whole
 from ..tensor import Tensor
 from . import (
     cumulative,
@@ -55,6 +56,12 @@ _COMPUTED = {"f": dtypes.f32, "d": dtypes.f64, "l": dtypes.i64}
 _DIRECT = {"add": ops.add, "sub": ops.sub, "mul": ops.mul, "div": ops.div}
 
 
+# which say by types and numbers alone what they come to, and go element by element
+_WHOLE = frozenset(
+    "abs add addcdiv addcmul ceil clamp clamp_max clamp_min div exp floor fmod lerp log mul neg "
+    "pow reciprocal relu remainder round rsqrt sigmoid sign sqrt square sub tanh".split()
+)
+
 # made of several operators, some of which keep the tensor's former contents for their gradients
 _KEEPS_SELF = frozenset(
     "xlogy sinc logit logaddexp float_power renorm nan_to_num index_reduce".split()
@@ -64,8 +71,11 @@ _KEEPS_SELF = frozenset(
 def _written(function: Callable[..., Tensor], check: bool) -> Callable[..., Tensor]:
     keeps = function.__name__ in _KEEPS_SELF
     apart = function.__name__ != "masked_scatter"  # torch looks at its mask alone
+    whole = function.__name__ in _WHOLE
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if whole and write_whole(function, self, args, kwargs):
+            return self
         for operand in (*args, *kwargs.values()) if apart else ():
             if isinstance(operand, Tensor) and operand is not self:
                 check_apart(self, operand)
@@ -165,6 +175,8 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
 
 def clamp_(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """clamp(), written into the tensor."""
+    if write_whole(pointwise.clamp, self, (min, max), {}):
+        return self
     for bound in (min, max):
         if isinstance(bound, Tensor):
             check_apart(self, bound)

@@ -237,8 +237,8 @@ def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
 
 def triangle_mask(rows: Any, columns: Any, diagonal: int, lower: bool) -> Tensor:
     """bool [rows, columns]: at or below (above) the diagonal."""
-    i = apply(ops.iota, shape=(rows, columns), dim=0, dtype=dtypes.i64)
-    j = apply(ops.iota, shape=(rows, columns), dim=1, dtype=dtypes.i64)
+    i = apply(ops.iota, shape=(rows, 1), dim=0, dtype=dtypes.i64)
+    j = apply(ops.iota, shape=(1, columns), dim=1, dtype=dtypes.i64)
     if diagonal:
         i = apply(ops.add, i, promote.operand(diagonal, dtypes.i64))
     result: Tensor = apply(ops.le if lower else ops.ge, j, i)

@@ -27,10 +27,10 @@ from .arguments import (
     wrap_dim,
     write_out,
 )
-from .creation import eye
 from .dtype_names import CPP_NAMES
 from .joining import stack
 from .norms import vector_norm
+from .ranges import eye
 
 
 def _same_dtype(a: Tensor, b: Tensor) -> None:

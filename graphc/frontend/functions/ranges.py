@@ -1,4 +1,4 @@
-"""arange, linspace, logspace and range."""
+"""arange, linspace, logspace, range and eye."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from graphc.ir import dtypes, ops
 from graphc.ir.dtypes import DType
 
 from .. import promote
+from ..context import local
 from ..dispatch import apply, constant
 from ..errors import located
 from ..numbers import is_traced_number, plain_size
@@ -18,7 +19,7 @@ from ..placement import makes
 from ..promote import get_default_dtype
 from ..replayed import replayed
 from ..tensor import Tensor
-from .arguments import check_dtype, write_out
+from .arguments import check_dtype, non_negative, write_out
 from .creation import finish
 
 
@@ -100,11 +101,10 @@ def _spaced(start: Any, end: Any, steps: int, kind: np.dtype) -> np.ndarray:
     if steps == 1:
         return np.array([low])
     step = kind.type((high - low) / kind.type(max(steps - 1, 1)))
-    index, half = np.arange(steps), steps // 2
-    upward = low + step * index.astype(kind)
-    found: np.ndarray = np.where(
-        index < half, upward, high - step * (steps - 1 - index).astype(kind)
-    )
+    half = steps // 2
+    found = np.empty(steps, kind)
+    found[:half] = low + step * np.arange(half).astype(kind)
+    found[half:] = high - step * np.arange(steps - half - 1, -1, -1).astype(kind)
     return found
 
 
@@ -145,3 +145,25 @@ def range(
     array = start + step * np.arange(count, dtype=np.float64)
     result = constant(array.astype(kind.numpy))
     return write_out(out, result) if out is not None else finish(result, requires_grad)
+
+
+@makes
+def eye(
+    n: int, m: int | None = None, *, dtype: Any = None, device: Any = None,
+    requires_grad: bool = False, out: Any = None,
+) -> Tensor:
+    """The identity matrix [n, m]."""
+    dtype = check_dtype(dtype) or (get_default_dtype() if out is None else out.dtype)
+    shape = (n, n if m is None else m)
+    non_negative(shape)
+    if local.trace is None and local.counted is None and out is None:
+        result = apply(ops.full, shape=shape, value=0, dtype=dtype)
+        if type(result._array) is np.ndarray:
+            result._array.reshape(-1)[: min(shape) * (shape[1] + 1) : shape[1] + 1] = 1
+            return finish(result, requires_grad)
+    rows = apply(ops.iota, shape=(shape[0], 1), dim=0, dtype=dtypes.i64)
+    columns = apply(ops.iota, shape=(1, shape[1]), dim=1, dtype=dtypes.i64)
+    result = promote.cast(apply(ops.eq, rows, columns), dtype)
+    if out is not None:
+        return write_out(out, result)
+    return finish(result, requires_grad)

@@ -171,7 +171,7 @@ def tiled(r: Request, machine: Machine, itemsize: int) -> Blocking:
     # chunks: first batches, then columns; then rows and parts of k, the cheaper of the two first:
     # splitting rows packs the right operand again (unless it is packed for all), splitting k adds
     # partial sums
-    flops = r.batch * 2 * r.m * r.n * r.terms
+    flops = r.batch * 2 * most(r.m, t.read_rows) * r.n * r.terms
     most_chunks = choose(streams, machine.parallelism, machine.template_chunks)
     want = clamp(flops // machine.template_flops, 1, most_chunks)  # Machine.pieces
     chunk_batch = most(quotient_up(r.batch, want), 1)

@@ -15,6 +15,7 @@ from ...frontend.errors import located, warn_user
 from ...frontend.functions.arguments import named, recorded_as
 from ...frontend.ownership import owns_result
 from ...frontend.replayed import replayed
+from ...frontend.required import require
 from ...frontend.tensor import Tensor
 from ...ir import ops
 from .activation import log_softmax, logsigmoid
@@ -278,10 +279,12 @@ def binary_cross_entropy(
             f"Found dtype {promote._name(target.dtype)} but expected {promote._name(input.dtype)}. "
             "Cure: target.to(input.dtype)"
         ))
-    if local.trace is None and input.numel() and (
-        not bool(((input >= 0) & (input <= 1)).all())
-    ):
-        raise RuntimeError("all elements of input should be between 0 and 1")
+    if input.numel():
+        known = ((input >= 0) & (input <= 1)).all()
+        if local.trace is not None:
+            require(known)  # where it cannot be checked in the graph, it is not checked
+        elif not known:
+            raise RuntimeError(located("all elements of input should be between 0 and 1"))
     # Next to 0 and 1 the logs' slopes overflow; there the gradient is (p - t) / 1e-12, as in torch.
     fixed = input.detach()
     inside = fixed * (1 - fixed) >= 1e-12

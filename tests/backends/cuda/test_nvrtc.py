@@ -86,13 +86,13 @@ def test_cubins_are_kept(compiler: nvrtc.Nvrtc, tmp_path: Path) -> None:
     second = CubinCache(tmp_path)
     assert second.compile(compiler, PLAIN, "sm_80") == made and made.uses.keys() == {"add"}
     assert (second.hits, second.misses) == (1, 0)
-    (path,) = tmp_path.iterdir()
+    (path,) = tmp_path.rglob("*.cubin")
     path.write_bytes(path.read_bytes()[:-3])
     third = CubinCache(tmp_path)
     assert third.compile(compiler, PLAIN, "sm_80").cubin == made.cubin and third.misses == 1
     with pytest.raises(NvrtcError):
         third.compile(compiler, "nonsense", "sm_80")
-    assert len(list(tmp_path.iterdir())) == 1
+    assert len(list(tmp_path.rglob("*.cubin"))) == 1
 
 
 def test_the_key_depends_on_everything() -> None:

@@ -140,7 +140,7 @@ def test_the_quickest_is_taken_and_kept(here: CudaBackend, tmp_path: Path) -> No
         said, right = product()
         assert right and "threads, 2 stages; k in 1 pieces of 128 in 0.1 ms | " in said, said
         assert said.endswith("k in 2 pieces of 64: 1.01 ms") and clock.timed
-        (file,) = tmp_path.glob("*.timed")
+        (file,) = tmp_path.rglob("*.timed")
         # another process: what is in memory is gone, what is on disk is not
         here.__dict__.pop("tuner")
         clock.timed, clock.cost = 0, split(cheaper=True)

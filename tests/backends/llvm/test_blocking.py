@@ -111,6 +111,20 @@ def test_few_rows_of_operands_along_k_are_dot_products() -> None:
         assert found.block_k == steps and not found.right_in_place
 
 
+def test_what_few_rows_meet_is_shared_by_its_bytes() -> None:
+    """Half a million multiply-adds of one row take as long as a megabyte takes to come."""
+    machine = host_target().machine
+    for along, m in ((True, 1), (False, 1), (True, 4)):
+        template = Gemm(m, 512, 512, b_t=along).kernel().template
+        assert template is not None
+        found = plan_contraction(template, machine)
+        assert found is not None and found.chunks == 8 and found.split_k == 1
+    template = Gemm(1, 64, 128, b_t=True).kernel().template
+    assert template is not None
+    found = plan_contraction(template, machine)
+    assert found is not None and found.chunks == 1
+
+
 def test_the_machine_of_a_target_has_its_registers() -> None:
     for target in (host_target(), *narrow_targets()):
         tiling = target.machine.tiling

@@ -3,11 +3,13 @@
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from graphc.backends.llvm import cache as module
 from graphc.backends.llvm.cache import MAGIC, ObjectCache, cache_key
+from graphc.backends.llvm.library import LLVMError
 from graphc.backends.llvm.target import host_target
 
 TARGET = host_target()
@@ -15,7 +17,7 @@ TEXT = "define i64 @f() {\n  ret i64 7\n}\n"
 
 
 def stored(directory: Path) -> list[Path]:
-    return sorted(directory.iterdir())
+    return sorted(path for path in directory.rglob("*") if path.is_file())
 
 
 def test_second_request_compiles_nothing(tmp_path: Path) -> None:
@@ -142,3 +144,51 @@ def test_several_threads(tmp_path: Path) -> None:
         thread.join()
     assert len(results) == 4 and all(result == results[0] for result in results)
     assert len(stored(tmp_path)) == 5
+
+
+def test_who_needs_it_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    inside, leave = threading.Event(), threading.Event()
+    calls: list[str] = []
+
+    def compile_object(text: str, *rest: Any) -> bytes:
+        calls.append(text)
+        inside.set()
+        leave.wait(20)
+        return b"object"
+
+    monkeypatch.setattr(module, "compile_object", compile_object)
+    cache, results = ObjectCache(), []
+    threads = [
+        threading.Thread(target=lambda: results.append(cache.compile(TEXT, TARGET)))
+        for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    assert inside.wait(20)
+    leave.set()
+    for thread in threads:
+        thread.join()
+    assert results == [b"object"] * 3 and calls == [TEXT]
+
+
+def test_an_error_is_everybodys_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*given: Any) -> bytes:
+        raise LLVMError("no")
+
+    monkeypatch.setattr(module, "compile_object", fails)
+    cache = ObjectCache()
+    for _ in range(2):
+        with pytest.raises(LLVMError, match="no"):
+            cache.compile(TEXT, TARGET)
+    monkeypatch.undo()
+    assert cache.compile(TEXT, TARGET) and cache.misses == 1
+
+
+def test_a_thread_that_is_gone_keeps_nobody_waiting() -> None:
+    cache = ObjectCache()
+    gone = threading.Thread(target=lambda: None)
+    gone.start()
+    gone.join()
+    key = module.cache_key(TEXT, TARGET, 1, "none")
+    cache._begun[key] = module._Begun(gone, threading.Event())  # as a forked child finds it
+    assert cache.compile(TEXT, TARGET)

@@ -19,7 +19,7 @@ from graphc.backends.llvm.vmath import ULP_BOUNDS, VectorMath
 
 Array = np.ndarray
 NUMPY = {"f32": np.float32, "f64": np.float64}
-BINARY = {"pow": np.power, "atan2": np.arctan2}
+BINARY = {"pow": np.power, "atan2": np.arctan2, "fmod": np.fmod}
 
 
 def by_torch(name: str) -> Callable[[Array], Array]:
@@ -263,6 +263,18 @@ def test_special_values_of_two_arguments(name: str, dtype: Dtype) -> None:
     pairs = list(zip(x.tolist(), y.tolist(), strict=True))
     bound = ULP_BOUNDS[name][dtype == "f64"] + (1.0 if dtype == "f64" else 0.0)
     assert_same(build(name, dtype, 8)(x, y), expected, dtype, bound, pairs)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_fmod_is_exact(dtype: Dtype) -> None:
+    """Also where a quotient rounds up to an integer, and where it has more bits than there are."""
+    rng, kind = np.random.default_rng(5), NUMPY[dtype]
+    y = either_sign(rng, 1e-3, 1e3, 20000).astype(kind)
+    wholes = np.concatenate([rng.integers(1, 100, 10000), 2 ** rng.integers(1, 60, 10000)])
+    near = np.nextafter((y * wholes.astype(kind)).astype(kind), kind(0))
+    for x in (either_sign(rng, 1e-3, 1e9, 20000).astype(kind), near):
+        actual = build("fmod", dtype, 8)(x.astype(np.float64), y.astype(np.float64))
+        np.testing.assert_array_equal(actual, np.fmod(x, y))
 
 
 @pytest.mark.parametrize(

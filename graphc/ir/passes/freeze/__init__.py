@@ -16,6 +16,7 @@ from ...rewrite import apart, rebuilt, with_inputs
 from ...types import TensorType
 from .norms import fold_norms
 from .panels import lay_out
+from .products import pack_products
 
 LEAST = 1 << 16  # elements that a prologue makes; fewer are made sooner than they are asked about
 
@@ -41,7 +42,13 @@ def freeze(graph: Graph, constants: Collection[int], machine: Machine) -> Frozen
         return None
     whole = fold_norms(apart(graph), lambda graph: constant_nodes(graph, given))
     whole = lay_out(whole, constant_nodes(whole, given), machine)
-    return _split(whole, {whole.inputs[node.attrs["index"]] for node in given})
+    whole, laid_out = pack_products(whole, constant_nodes(whole, _same(whole, given)), machine)
+    return _split(whole, _same(whole, given), laid_out)
+
+
+def _same(graph: Graph, given: Collection[Node]) -> set[Node]:
+    """The inputs of a rewritten graph that were these."""
+    return {graph.inputs[node.attrs["index"]] for node in given}
 
 
 def is_static(node: Node) -> bool:
@@ -68,10 +75,11 @@ def constant_nodes(graph: Graph, given: Collection[Node]) -> set[Node]:
     return found
 
 
-def _split(graph: Graph, given: Collection[Node]) -> Frozen | None:
-    constant = constant_nodes(graph, given)
-    made = _made(graph, constant)
-    work = sum(_elements(node) for node in _behind(made))
+def _split(graph: Graph, given: Collection[Node], laid_out: Collection[Node]) -> Frozen | None:
+    """`laid_out`: values of their own, though they are views of others."""
+    filters = {node.inputs[1] for node in graph.nodes if node.op.name == "conv_last"}
+    made = _made(graph, constant_nodes(graph, given), {*laid_out, *filters})
+    work = sum(_elements(node) for node in _behind(made) if node in made or not _is_view(node))
     if work < LEAST and not any(node.op.name == "conv_last" for node in graph.nodes):
         return None
     builder = Builder(graph.env)
@@ -88,27 +96,35 @@ def _split(graph: Graph, given: Collection[Node]) -> Frozen | None:
     return Frozen(_prologue(graph, made, reads), main, tuple(reads))
 
 
-def _made(graph: Graph, constant: Collection[Node]) -> dict[Node, None]:
+def _made(
+    graph: Graph, constant: Collection[Node], laid_out: Collection[Node]
+) -> dict[Node, None]:
     """The constant values that others are computed of. A view is no value; and what leaves the
     program belongs to whoever gets it."""
-    leaves = {_source(output) for output in graph.outputs}
+    leaves = {_source(output, laid_out) for output in graph.outputs}
     found: dict[Node, None] = {}
     for node in graph.nodes:
         if node in constant:
             continue
-        for i, x in enumerate(node.inputs):
-            laid_out = node.op.name == "conv_last" and i == 1
-            value = x if laid_out else _source(x)
+        for x in node.inputs:
+            value = _source(x, laid_out)
             if value in constant and value.inputs and value not in leaves and _hangs(value):
                 found[value] = None
     return found
 
 
-def _source(node: Node) -> Node:
-    """What a view is a view of."""
-    while node.op.name in _VIEWS:
+def _source(node: Node, laid_out: Collection[Node]) -> Node:
+    """What a view is a view of. What is widened is kept as narrow as it is."""
+    while node not in laid_out and _is_view(node):
         node = node.inputs[0]
     return node
+
+
+def _is_view(node: Node) -> bool:
+    """Whether a value is another one seen differently: what is widened is kept as it is."""
+    if node.op.name == "cast":
+        return node.inputs[0].dtype.itemsize < node.dtype.itemsize
+    return node.op.name in _VIEWS
 
 
 def _hangs(node: Node) -> bool:
@@ -130,7 +146,7 @@ def _behind(made: Collection[Node], inputs: bool = False) -> set[Node]:
 
 def _elements(node: Node) -> int:
     size = unwrap(product(node.shape))
-    return size if isinstance(size, int) and node.op.name not in _VIEWS else 0
+    return size if isinstance(size, int) else 0
 
 
 def _prologue(graph: Graph, made: Collection[Node], reads: Collection[int]) -> Graph:

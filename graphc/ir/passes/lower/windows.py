@@ -39,16 +39,24 @@ def lower_window(body: Body, node: Node) -> Kernel:
 def _open_rows(
     body: Body, node: Node, writer: Writer, shape: tuple[Size, ...]
 ) -> Coordinates:
-    """A plane for each worker, which goes along it row by row."""
+    """A plane for each worker, which goes along it row by row; of few planes, so many rows of one
+    axis, or of several, that there are enough."""
     lead = len(shape) - len(node.attrs["window"])
     planes = unwrap(product(shape[:lead]))
     window = int(product(node.attrs["window"]))  # type: ignore[arg-type]
-    plane = hint(body, unwrap(product(shape[lead:])))
     outer = [Axis(planes), *(Axis(s) for s in shape[lead:-1])]
-    roots = open_outer(writer, body, outer[:1], plane * window, 1)
+    shared = 1
+    while shared < len(outer) and (
+        hint(body, unwrap(product(a.size for a in outer[:shared]))) < body.machine.parallelism
+    ):
+        shared += 1
+    alone = [*(a.size for a in outer[shared:]), shape[-1]]
+    roots = open_outer(
+        writer, body, outer[:shared], hint(body, unwrap(product(alone))) * window, 1
+    )
     roots += [
         0 if a.size == 1 else writer.open("serial", f"y{i}", a.size)
-        for i, a in enumerate(outer[1:])
+        for i, a in enumerate(outer[shared:])
     ]
     roots.append(writer.open("vector", "v", shape[-1]))
     return (

@@ -1,0 +1,55 @@
+"""The shape that an operator on many numbers is spelled in, so that one kernel serves all sizes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ..ir.op import Attrs, Op
+from ..ir.types import TensorType
+
+LARGE = 1 << 16  # elements of an operand from which on the code is worth a call
+
+Shape = tuple[tuple[str, int], ...]  # a name and a size of each dim; sizes of 1 stay as they are
+Types = Sequence[TensorType]
+
+
+class Form(NamedTuple):
+    """The shapes of an operator's inputs, and its attributes for those."""
+
+    inputs: tuple[Shape, ...]
+    attrs: Attrs
+    # of the gradient of a convolution's input: that input, from which the first operand's sizes
+    # follow
+    image: Shape | None = None
+
+
+def elements(type_: TensorType) -> int:
+    return math.prod(type_.shape)  # type: ignore[arg-type]
+
+
+def is_many(type_: TensorType) -> bool:
+    """Whether it has so many numbers that a call of compiled code is nothing beside them."""
+    return elements(type_) >= LARGE
+
+
+def is_large(op: Op, types: Types, attrs: Attrs) -> bool:
+    """Whether there is much to do: many numbers, or products of a convolution."""
+    if any(is_many(t) for t in types):
+        return True
+    return op.name in _CONVOLUTIONS and _products(op, types, attrs) >= _PRODUCTS_OF_ONE * LARGE
+
+
+_PRODUCTS_OF_ONE = 64  # products that take as long as a number of what is elementwise
+_CONVOLUTIONS = frozenset({"conv", "conv_input_grad"})
+
+
+def _products(op: Op, types: Types, attrs: Attrs) -> int:
+    """About how many a convolution makes: each weight meets each place of an image that the window
+    stops at, or each of the image's gradient."""
+    image, steps = elements(types[0]), 1
+    if op.name == "conv":
+        steps = math.prod(attrs["stride"])
+    channels: Any = types[0].shape[1]
+    return image // max(channels, 1) // steps * elements(types[1])
