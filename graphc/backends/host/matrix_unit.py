@@ -73,7 +73,7 @@ def _leave() -> bool:
     """Asks the system. It refuses where it does not know the unit, or where a thread has a stack
     for signals that is too small for the unit's registers."""
     call = ctypes.CDLL(None).syscall
-    call.restype = ctypes.c_long
+    call.argtypes, call.restype = (ctypes.c_long,) * 3, ctypes.c_long
     return bool(call(_ARCH_PRCTL, _ASK, _TILES) == 0)
 
 

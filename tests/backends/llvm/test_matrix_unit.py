@@ -93,7 +93,7 @@ def test_integers_are_exact_at_their_extremes(name: str, target: Target) -> None
         info = np.iinfo(dtype.numpy)
         return rng.choice(np.array([info.min, info.max, info.min + 1, 0], dtype.numpy), shape)
 
-    for (a_t, b_t), k in zip(LAYOUTS, (4003, 801, 802, 65536), strict=True):
+    for (a_t, b_t), k in zip(LAYOUTS, (1203, 401, 402, 5000), strict=True):
         case = gemm(name, 35, 37, k, a_t=a_t, b_t=b_t)
         a, b = extremes(case.dtypes[0], 1, 35, k), extremes(case.dtypes[1], 1, k, 37)
         memory, result = guarded(35 * 37, np.dtype(np.int32))
@@ -130,7 +130,7 @@ def test_what_lies_around_operands_reaches_no_sum(k: int, target: Target) -> Non
 def test_same_bits_for_any_number_of_threads(target: Target) -> None:
     """Each thread that works configures its own unit."""
     for case in (
-        gemm("bf16", 300, 200, 301), gemm("bf16", 33, 40, 20001), gemm("i8", 100, 300, 801, 3),
+        gemm("bf16", 300, 200, 301), gemm("bf16", 33, 40, 9001), gemm("i8", 100, 300, 801, 3),
     ):
         one, two, five = (product(case, target, threads) for threads in (1, 2, 5))
         assert one.tobytes() == two.tobytes() == five.tobytes()
