@@ -9,7 +9,6 @@ is one that is written to between most calls.
 
 from __future__ import annotations
 
-import math
 import threading
 import weakref
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ from ...config import Config
 from ...frontend.captured import TensorInput, TracedGraph
 from ...frontend.storage import Shared, Storage, contiguous_strides, siblings
 from ...frontend.tensor import Tensor, from_array
+from ...ir.dim import product, unwrap
 from ...ir.graph import Graph
 from ...ir.record import replaced
 from .. import pipeline
@@ -164,8 +164,8 @@ def _is_wanted(graph: Graph, numbers: Sequence[int]) -> bool:
     few, that is less than it takes to find out in a process that needs no compiler."""
     if any(node.op.name == "conv" for node in graph.nodes):
         return bool(numbers)
-    shapes = [graph.inputs[number].tensor_type.shape for number in numbers]
-    weights = sum(math.prod(s) for s in shapes if all(type(size) is int for size in s))
+    sizes = [unwrap(product(graph.inputs[number].tensor_type.shape)) for number in numbers]
+    weights = sum(size for size in sizes if isinstance(size, int))
     return weights >= LEAST and any(node.op.name == "dot_general" for node in graph.nodes)
 
 
