@@ -9,6 +9,7 @@ is one that is written to between most calls.
 
 from __future__ import annotations
 
+import math
 import threading
 import weakref
 from collections.abc import Sequence
@@ -21,7 +22,6 @@ from ...config import Config
 from ...frontend.captured import TensorInput, TracedGraph
 from ...frontend.storage import Shared, Storage, contiguous_strides, siblings
 from ...frontend.tensor import Tensor, from_array
-from ...ir.dim import product, unwrap
 from ...ir.graph import Graph
 from ...ir.record import replaced
 from .. import pipeline
@@ -140,7 +140,7 @@ def frozen(
         return None
     from ...ir.passes.freeze import freeze
 
-    found = freeze(traced.graph, numbers, backends.get(backend).machine)
+    found = freeze(traced.graph, numbers, pipeline.machine(config, backends.get(backend)))
     if found is None:
         return None
     prologue = pipeline.build(
@@ -164,8 +164,11 @@ def _is_wanted(graph: Graph, numbers: Sequence[int]) -> bool:
     few, that is less than it takes to find out in a process that needs no compiler."""
     if any(node.op.name == "conv" for node in graph.nodes):
         return bool(numbers)
-    sizes = [unwrap(product(graph.inputs[number].tensor_type.shape)) for number in numbers]
-    weights = sum(size for size in sizes if isinstance(size, int))
+    weights = 0
+    for number in numbers:
+        sizes = [size for size in graph.inputs[number].tensor_type.shape if isinstance(size, int)]
+        if len(sizes) == len(graph.inputs[number].tensor_type.shape):
+            weights += math.prod(sizes)
     return weights >= LEAST and any(node.op.name == "dot_general" for node in graph.nodes)
 
 
