@@ -48,6 +48,14 @@ SAME: dict[str, Callable[[Any], Any]] = {
     "narrow": lambda t: t.zeros(5).narrow(0, 3, 4),
     "select": lambda t: t.zeros(5).select(0, 7),
     "squeeze dim": lambda t: t.zeros(5).squeeze(3),
+    "gelu positional": lambda t: t.nn.functional.gelu(t.zeros(2), "tanh"),
+    "nll_loss of one": lambda t: t.nn.functional.nll_loss(t.zeros(5), t.tensor([1, 2])),
+    "nll_loss of one, range": lambda t: t.nn.functional.nll_loss(t.zeros(5), t.tensor([7])),
+    "cross_entropy of one": lambda t: t.nn.functional.cross_entropy(t.zeros(5), t.tensor([1, 2])),
+    "bce logits of ints": lambda t: t.nn.functional.binary_cross_entropy_with_logits(
+        t.ones(2, dtype=t.int64), t.ones(2)),
+    "bce logits, target of ints": lambda t: t.nn.functional.binary_cross_entropy_with_logits(
+        t.ones(2), t.ones(2, dtype=t.int32)),
     "unsqueeze dim": lambda t: t.zeros(5).unsqueeze(3),
     "unflatten": lambda t: t.zeros(5).unflatten(0, (2, 2)),
     "flatten": lambda t: t.zeros(5, 5).flatten(1, 0),

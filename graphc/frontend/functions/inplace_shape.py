@@ -25,9 +25,15 @@ from ..placement import device_of
 from ..storage import Storage, contiguous_strides, offset_of
 from ..tensor import Tensor, current, held
 from ..views import check_bounds, strided
-from .arguments import shape, shape_of
+from .arguments import named, shape, shape_of
 from .storages import UntypedStorage
 
+# grad_fn's name has a number for each form of an operator, those that write behind the others
+_NAMES = {
+    "t": "TBackward1", "transpose": "TransposeBackward1", "swapaxes": "TransposeBackward1",
+    "swapdims": "TransposeBackward1", "unsqueeze": "UnsqueezeBackward1",
+    "as_strided": "AsStridedBackward1",
+}
 _INHERITED = ("_array", "_storage", "_trace", "_traced", "_node", "_output", "_no_grad_view")
 
 
@@ -47,7 +53,8 @@ def _reshaping(name: str) -> Callable[..., Tensor]:
         local.grad = saved or state._node is not None
         try:
             source = state if state._base is not None else _as_it_was(state)
-            _take_place(state, getattr(source, name)(*args, **kwargs))
+            seen = getattr(source, name)(*args, **kwargs)
+            _take_place(state, named(seen, _NAMES.get(name) or _squeezed(*args, **kwargs)))
         finally:
             local.grad = saved
         return self
@@ -55,6 +62,11 @@ def _reshaping(name: str) -> Callable[..., Tensor]:
     method.__name__ = f"{name}_"
     method.__doc__ = f"{name}() of the tensor itself, on the same memory."
     return method
+
+
+def _squeezed(dim: Any = None) -> str:
+    form = 3 if dim is None else 5 if isinstance(dim, (tuple, list)) else 4
+    return f"SqueezeBackward{form}"
 
 
 def _as_it_was(state: Tensor) -> Tensor:

@@ -180,7 +180,8 @@ def squeeze(input: Tensor, dim: Any = None) -> Tensor:
         size for i, size in enumerate(sizes) if i not in chosen or not env.equal(size, 1)
     )
     result = _reshape(input, kept)
-    return named(result, "SqueezeBackward0" if dim is None else "SqueezeBackward1")
+    form = 0 if dim is None else 2 if isinstance(dim, (tuple, list)) else 1
+    return named(result, f"SqueezeBackward{form}")
 
 
 @recalled

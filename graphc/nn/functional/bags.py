@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ...frontend import functions as T
+from ...frontend.functions.arguments import recorded_as
 from ...frontend.tensor import Tensor
 from .sparse import check_indices, embedding
 
 
+@recorded_as("EmbeddingBagBackward0")
 def embedding_bag(
     input: Tensor, weight: Tensor, offsets: Tensor | None = None, max_norm: float | None = None,
     norm_type: float = 2, scale_grad_by_freq: bool = False, mode: str = "mean",

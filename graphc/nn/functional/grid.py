@@ -9,7 +9,7 @@ from typing import Any
 
 from ...frontend import functions as T
 from ...frontend.autocast import listed
-from ...frontend.functions.arguments import recorded_as
+from ...frontend.functions.arguments import named, recorded_as
 from ...frontend.functions.zero_gradient import flat_in
 from ...frontend.tensor import Tensor
 from .resize import cubic_weights
@@ -70,6 +70,11 @@ def grid_sample(
     """Values of [N, C, (D,) H, W] at positions [N, *, 2 or 3] in [-1, 1], x first."""
     align = _default_corners("grid_sample", align_corners)
     _check(input, grid, mode, padding_mode)
+    result = _sampled(input, grid, mode, padding_mode, align)
+    return named(result, f"GridSampler{input.dim() - 2}DBackward0")
+
+
+def _sampled(input: Tensor, grid: Tensor, mode: str, padding_mode: str, align: bool) -> Tensor:
     sizes = [int(s) for s in tuple(input.shape)[2:]]
     # positions in elements, in the order of the input's dims
     places = [

@@ -100,7 +100,7 @@ def cross_entropy(
         return _soft_cross_entropy(input, target, weight, reduction, label_smoothing)
     unbatched = input.dim() == 1
     if unbatched:
-        input, target = input.unsqueeze(0), target.unsqueeze(0)
+        input, target = _as_batch(input, target)
     _check_classes(input, target)
     if weight is not None and weight.dtype is not input.dtype:
         raise RuntimeError(located(
@@ -117,6 +117,16 @@ def cross_entropy(
     elif input.dim() > 2:
         named(loss, "NllLoss2DBackward0")
     return loss.squeeze(0) if unbatched and reduction == "none" else loss
+
+
+def _as_batch(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """One sample's scores and its class as a batch of one."""
+    if target.dim() == 1 and target.shape[0] != 1:
+        raise ValueError(located(
+            f"For 1D input, 1D target must have size 1, but got target size: {target.shape[0]}. "
+            "Cure: one class, or a row of scores for each"
+        ))
+    return input.unsqueeze(0), target if target.dim() == 1 else target.unsqueeze(0)
 
 
 def _check_class_dtype(target: Tensor) -> None:
@@ -176,7 +186,7 @@ def nll_loss(
     _check_class_dtype(target)
     unbatched = input.dim() == 1
     if unbatched:
-        input, target = input.unsqueeze(0), target.unsqueeze(0)
+        input, target = _as_batch(input, target)
     _check_classes(input, target)
     inputs = (input, target.long()) if weight is None else (input, target.long(), weight)
     loss: Tensor = apply(
@@ -310,6 +320,16 @@ def binary_cross_entropy_with_logits(
         raise ValueError(
             f"Target size ({target.shape}) must be the same as input size ({input.shape})"
         )
+    if not input.is_floating_point():
+        raise NotImplementedError(located(
+            f"\"log_sigmoid_cpu\" not implemented for '{promote._name(input.dtype)}'. "
+            "Cure: input.float()"
+        ))
+    if not target.is_floating_point():
+        raise RuntimeError(located(
+            f"result type {promote._name(input.dtype)} can't be cast to the desired output type "
+            f"{promote._name(target.dtype)}. Cure: target.to(input.dtype)"
+        ))
     if pos_weight is None:
         loss = (1 - target) * input - logsigmoid(input)
     else:

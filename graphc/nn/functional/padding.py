@@ -41,7 +41,7 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
             "  - 4D or 5D input: padding size = 6 (pads last 3 dimensions)"
         ))
     if mode == "circular":
-        return _around(input, pairs, mode)
+        return named(_around(input, pairs, mode), "CopySlices")
     padded = _LISTED[mode, len(pairs)](input, pairs, mode)
     kind = "Reflection" if mode == "reflect" else "Replication"
     return named(padded, f"{kind}Pad{len(pairs)}DBackward0")
