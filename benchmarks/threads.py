@@ -7,9 +7,10 @@ A row has two processes. One keeps a log of the pool's regions (`counted_pool.py
 what runs outside of any region (Python's share is told apart), and what the chunks come to where
 each thread claims the next one that is left; this needs no idle machine. The other takes turns: a
 call on one thread, a call on several, fused multiply-adds and copies of the machine on either,
-round by round. A gain is that of the quickest round of each, and is held against what the machine
-gained in the same rounds: in multiply-adds where these bound a kernel, else in copies, each kernel
-by its share of the time. Asked is 90% of that on every row above a millisecond.
+round by round. A gain is that of the quickest of each (others may have the cores now and then), and
+is held against what the machine gained in the same rounds: in multiply-adds where these bound a
+kernel, else in copies, each kernel by its share of the time. Asked is 90% of that on every row
+above a millisecond.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 HERE = Path(__file__).parent
@@ -213,7 +213,7 @@ def _timed(name: str, threads: int, rounds: int, seconds: float) -> dict[str, An
             begin = time.perf_counter()
             turn()
             spent.append(time.perf_counter() - begin)
-        return median(spent)
+        return min(spent)
 
     calls: dict[int, list[float]] = {1: [], threads: []}
     machine: dict[str, dict[int, list[float]]] = {kind: {1: [], threads: []} for kind in work}

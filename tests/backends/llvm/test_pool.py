@@ -15,11 +15,14 @@ import pytest
 
 from graphc.backends.llvm.jit import compile_object
 from graphc.backends.llvm.library import Library
-from graphc.backends.llvm.pool import MAX_THREADS, Pool, pool_text
+from graphc.backends.llvm.pool import MAX_THREADS, Pool
+from graphc.backends.llvm.pool_text import pool_text
 from graphc.backends.llvm.target import host_target, make_target
 
 # mark: counts[chunk] += 1 after some work that grows with the chunk's number modulo 8.
 # nested: runs mark over 16 counters of its own, from inside a chunk.
+# meet: of 8 chunks: counts[chunk] = the number of chunks begun by then; chunk 0 waits until chunk 4
+# has begun, which waits for the last (for some seconds: what waits in vain is seen by the numbers).
 # regions: n times graphc_par.
 KERNELS = """
 declare void @graphc_par(ptr, ptr, i64)
@@ -43,6 +46,32 @@ define void @nested(ptr %counts, i64 %chunk) {
   %offset = shl i64 %chunk, 4
   %own = getelementptr i32, ptr %counts, i64 %offset
   call void @graphc_par(ptr @mark, ptr %own, i64 16)
+  ret void
+}
+declare i32 @sched_yield()
+define void @meet(ptr %counts, i64 %chunk) {
+entry:
+  %all = getelementptr i32, ptr %counts, i64 8
+  %before = atomicrmw add ptr %all, i32 1 seq_cst
+  %number = add i32 %before, 1
+  %own = getelementptr i32, ptr %counts, i64 %chunk
+  store atomic i32 %number, ptr %own seq_cst, align 4
+  %first = icmp eq i64 %chunk, 0
+  %middle = icmp eq i64 %chunk, 4
+  %later = select i1 %middle, i64 7, i64 %chunk
+  %other = select i1 %first, i64 4, i64 %later
+  %place = getelementptr i32, ptr %counts, i64 %other
+  br label %wait
+wait:
+  %i = phi i64 [ 0, %entry ], [ %next, %wait ]
+  %yielded = call i32 @sched_yield()
+  %seen = load atomic i32, ptr %place seq_cst, align 4
+  %next = add i64 %i, 1
+  %absent = icmp eq i32 %seen, 0
+  %patient = icmp ult i64 %next, 20000000
+  %more = and i1 %absent, %patient
+  br i1 %more, label %wait, label %exit
+exit:
   ret void
 }
 define void @regions(i64 %n, ptr %fn, ptr %arg, i64 %chunks) {
@@ -97,10 +126,18 @@ def threads(request: pytest.FixtureRequest) -> int:
     return count
 
 
-@pytest.mark.parametrize("chunks", [0, 1, 2, 3, 64, 1000])
+@pytest.mark.parametrize("chunks", [0, 1, 2, 3, 4, 5, 6, 43, 64, 1000])
 def test_every_chunk_once(chunks: int) -> None:
     counts = regions(1, "mark", chunks, chunks + 1)
     assert counts[:chunks].tolist() == [1] * chunks and counts[chunks] == 0
+
+
+@pytest.mark.parametrize("threads", [2], indirect=True)
+def test_each_thread_goes_along_a_range_and_then_helps_the_others() -> None:
+    """Two that took turns would share the memory of neighbouring chunks."""
+    *order, begun = regions(1, "meet", 8, 9).tolist()
+    assert begun == 8
+    assert order in ([1, 3, 4, 5, 2, 6, 7, 8], [2, 3, 4, 5, 1, 6, 7, 8])
 
 
 def test_thousands_of_regions() -> None:
