@@ -14,8 +14,9 @@ from ..dispatch import apply, constant, filled_beside
 from ..errors import located
 from ..history import requires_grad
 from ..meta import concrete_or_zeros
+from ..near import is_near
 from ..ownership import owns_result
-from ..placement import beside, is_near
+from ..placement import beside
 from ..tensor import Tensor, concrete, current, from_array
 from . import pointwise as P
 from . import return_types
