@@ -22,8 +22,9 @@ from .anomaly import Anomaly
 from .context import local
 from .errors import INFERENCE_SAVED, located, raise_op_error, user_location
 from .history import edge, requires_grad
+from .near import are_near, is_near, stays
 from .nodes import OpNode, class_of
-from .placement import ON_CPU, are_near, gathered, is_near, stays
+from .placement import ON_CPU, gathered
 from .programs import GradientPlan
 from .saved_hooks import hooks, pack_node
 from .storage import LOOSE, Storage, readers

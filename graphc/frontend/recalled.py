@@ -25,8 +25,8 @@ from .anomaly import Anomaly
 from .context import local
 from .eager import Signature
 from .history import edge, requires_grad
+from .near import is_near
 from .nodes import OpNode
-from .placement import is_near
 from .programs import GradientPlan
 from .tensor import Tensor
 from .views import Chain, Step

@@ -25,8 +25,8 @@ from . import views
 from .context import local
 from .eager import Signature, _wrap, apply_known
 from .history import requires_grad
+from .near import is_near
 from .nodes import OpNode, class_of
-from .placement import is_near
 from .promote import Defaults
 from .storage import Storage
 from .tensor import Parameter, Tensor

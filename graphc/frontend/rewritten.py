@@ -14,7 +14,7 @@ import numpy as np
 from .context import local
 from .eager import is_plain
 from .history import requires_grad
-from .placement import is_near
+from .near import is_near
 from .replayed import UNKNOWN, key_of, watched
 from .tensor import Tensor
 from .values import Eager

@@ -15,7 +15,7 @@ from . import return_types
 from .arguments import check_dtype, numpy_names, recorded_as, shape, with_out, wrap_dim
 from .joining import cat, stack, triangle_mask
 from .parts import slice_dim, unbind
-from .pointwise_composed import complex_logaddexp
+from .pointwise_composed import complex_logaddexp, logaddexp
 
 
 def _running(name: str, doc: str) -> Any:
@@ -82,6 +82,37 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
         return input.clone()  # type: ignore[no-any-return]
     if input.dtype.is_complex:
         return _complex_logcumsumexp(input, along)
+    return _running_logsumexp(input, along)
+
+
+_SQUARE = 64  # numbers up to which each place's sum is added up by itself
+
+
+def _running_logsumexp(x: Tensor, along: int) -> Tensor:
+    """Of many, by pairs: the running sums of the pairs' sums are every other result."""
+    size = shape(x)[along]
+    if not isinstance(size, int) or size <= _SQUARE or not x.dtype.is_float:
+        return _squared_logsumexp(x, along)
+    if x.dtype.bits == 16:
+        return promote.cast(_running_logsumexp(promote.cast(x, dtypes.f32), along), x.dtype)
+    even, odd = (slice_dim(x, along, start, size, 2) for start in (0, 1))
+    pairs = size // 2
+    odd_results = _running_logsumexp(
+        logaddexp(slice_dim(even, along, 0, pairs), odd), along
+    )
+    later = slice_dim(even, along, 1, (size + 1) // 2)
+    before = slice_dim(odd_results, along, 0, (size + 1) // 2 - 1)
+    first = slice_dim(x, along, 0, 1)
+    even_results = cat([first, logaddexp(before, later)], along)
+    woven = stack([slice_dim(even_results, along, 0, pairs), odd_results], along + 1)
+    result: Tensor = woven.flatten(along, along + 1)
+    if size % 2:
+        result = cat([result, slice_dim(even_results, along, pairs, pairs + 1)], along)
+    return result
+
+
+def _squared_logsumexp(input: Tensor, along: int) -> Tensor:
+    """Each place's sum by itself, scaled by its running maximum."""
     tops = apply(ops.cummax, input.detach(), dim=along)[0]
     size = shape(input)[along]
     # row i holds exp(x[j] - top[i]) for j <= i

@@ -19,9 +19,10 @@ from ..dispatch import apply, constant, inplace
 from ..eager import is_plain
 from ..errors import located
 from ..known import values
+from ..near import are_near, is_near
 from ..numbers import is_traced_number, plain_size
 from ..overlap import check_apart
-from ..placement import are_near, is_loose, is_near, place_at, selected
+from ..placement import is_loose, place_at, selected
 from ..recalled import note, recall
 from ..tensor import Tensor, concrete
 from ..transfer import moved

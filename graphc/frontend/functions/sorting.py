@@ -14,9 +14,10 @@ from ..dispatch import apply, constant, filled_beside
 from ..errors import located
 from ..history import requires_grad
 from ..meta import concrete_or_zeros
+from ..near import is_near
 from ..ownership import owns_result
 from ..placement import beside
-from ..tensor import Tensor, concrete, current
+from ..tensor import Tensor, concrete, current, from_array
 from . import pointwise as P
 from . import return_types
 from .arguments import (
@@ -309,6 +310,9 @@ def searchsorted(
     edges = sorted_sequence if sorter is None else sorted_sequence.gather(-1, sorter)
     values = input if isinstance(input, Tensor) else promote.operand(input, edges.dtype)
     edges, values = promote.operands(edges.detach(), values.detach())
+    known = _searched(edges, values, right)
+    if known is not None:
+        return promote.cast(known, dtypes.i32) if out_int32 else known
     if edges.ndim > 1:
         if values.ndim != edges.ndim:
             raise RuntimeError(located(
@@ -325,6 +329,21 @@ def searchsorted(
         ops.sum, promote.cast(below, dtypes.i64), dims=(below.ndim - 1,), keepdim=False
     )
     return promote.cast(count, dtypes.i32) if out_int32 else count
+
+
+def _searched(edges: Tensor, values: Tensor, right: bool) -> Tensor | None:
+    """Eagerly on the CPU, by bisection; None: elsewhere, or NaN is among the edges."""
+    if local.trace is not None or local.counted is not None or edges.ndim != 1:
+        return None
+    if not (is_near(edges) and is_near(values)):
+        return None
+    of, found = edges._array, values._array
+    if of.dtype.kind not in "iufb":  # bfloat16
+        of, found = of.astype(np.float32), found.astype(np.float32)
+    if np.isnan(of).any():
+        return None
+    places = np.searchsorted(of, found, "right" if right else "left")
+    return from_array(np.asarray(places, np.int64))
 
 
 @with_out

@@ -13,8 +13,9 @@ from ...frontend.dispatch import apply
 from ...frontend.errors import located
 from ...frontend.functions.arguments import named, recorded_as
 from ...frontend.grad_mode import no_grad
+from ...frontend.near import is_near
 from ...frontend.ownership import owns_result
-from ...frontend.placement import is_near, selected
+from ...frontend.placement import selected
 from ...frontend.random_state import draw
 from ...frontend.replayed import replayed
 from ...frontend.tensor import Tensor
