@@ -23,6 +23,7 @@ from ..nn.modules.linear import Linear
 from ..nn.modules.loss import _Loss
 from ..nn.modules.module import Module
 from ..nn.modules.sparse import Embedding
+from .debugged import debugged
 from .often import watching
 
 # Compiled Modules are kept alive, and so are their parameters: a script that makes a new model per
@@ -178,6 +179,7 @@ _backward: Callable[..., Any] = vars(Tensor)["backward"]
 def compile_functions() -> None:
     """From now on functions that run operators at each call, and are called often, are compiled."""
     register_methods({"backward": _pass})
+    debugged.listen()
 
 
 def _pass(self: Tensor, *args: Any, **kwargs: Any) -> None:

@@ -18,11 +18,12 @@ from typing import Any
 from .. import backends
 from ..compile import CompiledFunction, _Ran
 from ..engine.capture.reached import code_names
-from ..engine.detour import redirect, restore, twin_of
+from ..engine.detour import restore, twin_of
 from ..engine.marks import Compilers, marks
 from ..engine.segments.segments import Segments
 from ..frontend.context import local
 from ..frontend.errors import TraceError
+from .debugged import debugged
 from .watch import Count, Watch
 
 _WARM = 24  # calls of Modules and losses, and backward passes, before the first watch
@@ -116,7 +117,7 @@ class _Watching:
             found = [f for f in gc.get_referrers(code) if _runs(f, code)]
             if len(found) <= _ALIKE:
                 for function in found:
-                    redirect(function, _Trial(function))
+                    debugged.add(_Trial(function))
 
 
 def _runs(function: Any, code: CodeType) -> bool:
@@ -152,6 +153,7 @@ class _Trial:
 
     def __init__(self, function: FunctionType) -> None:
         self.function, self._calls = function, 0
+        self.target: Any = self
         self._twin = twin_of(function)
         self._compiled = _Often(self._twin, self)
         self.ended = self.passed = False
@@ -174,7 +176,8 @@ class _Trial:
         elif self._calls >= _TRIAL:
             if compiled.is_quick:
                 self.passed = True
-                redirect(self.function, compiled)
+                self.target = compiled
+                debugged.add(self)
             else:
                 self.fail()
         return result

@@ -142,7 +142,7 @@ class Engine:
         of an input which is written to, where that is another than what is read. `into`: what some
         outputs are written to, which then need no new memory."""
         inputs: list[Any] = [a if a.flags.c_contiguous else contiguous(a) for a in arrays]
-        runner = self._runner(len(inputs))
+        runner = self._runner(inputs)
         known: Mapping[int, np.ndarray] = {}
         if self.place is not None:
             known = self._known_on_host(inputs)
@@ -180,12 +180,12 @@ class Engine:
         of a generator would draw the same numbers."""
         return turns_of([arrays[i] for i in self.states])
 
-    def _runner(self, inputs: int) -> Runner | None:
+    def _runner(self, inputs: list[Any]) -> Runner | None:
         """What runs the code on NumPy's arrays; None: `built` does."""
-        runner = self._calls.runner(inputs)
-        if runner is None or self.place is not None or Eager.elsewhere is not None or (
-            Steps.watch is not None
-        ):
+        runner = self._calls.runner(len(inputs))
+        if runner is None or self.place is not None or Steps.watch is not None:
+            return None
+        if Eager.elsewhere is not None and not all(type(a) is np.ndarray for a in inputs):
             return None
         return runner
 

@@ -27,6 +27,7 @@ from graphc.ir.graph import Graph
 
 if TYPE_CHECKING:
     from graphc.engine.limit import Limit
+    from graphc.ir.machine import Machine
     from graphc.ir.passes.partition import Split
 
 Array = np.ndarray[Any, Any]
@@ -157,6 +158,12 @@ def host(config: Config) -> Host:
         config.threads, config.cache_dir, HOST, config.cuda_graphs, multiplier(config),
         is_tuned(config),
     )
+
+
+def machine(config: Config, backend: Backend) -> Machine:
+    """The backend's Machine. Who keeps code keeps it, too: no compiler is asked for it then."""
+    _keeper(config, backend)
+    return backend.machine
 
 
 def draws(config: Config) -> Mapping[str, Callable[..., Any]]:

@@ -23,7 +23,7 @@ from .context import local
 from .errors import INFERENCE_SAVED, located, raise_op_error, user_location
 from .history import edge, requires_grad
 from .nodes import OpNode, class_of
-from .placement import ON_CPU, gathered, stays
+from .placement import ON_CPU, are_near, gathered, is_near, stays
 from .programs import GradientPlan
 from .saved_hooks import hooks, pack_node
 from .storage import LOOSE, Storage, readers
@@ -48,16 +48,16 @@ def apply(op: Op, *inputs: Tensor, **attrs: Any) -> Any:
 
 def apply_one(op: Op, x: Tensor) -> Any:
     """apply() of an operator with one input, no attributes and one result."""
-    if local.trace is None and local.counted is None and (
-        Eager.elsewhere is None and Eager.prepare is not None
-    ):
+    if local.trace is None and local.counted is None and Eager.prepare is not None:
         try:
             a = x._array
         except AttributeError:
             explain_inputs(op, (x,))
             raise
         signature = _signatures.get((op, a.dtype, a.shape))
-        if signature is not None and signature.ready is not None:
+        if signature is not None and signature.ready is not None and (
+            Eager.elsewhere is None or is_near(x)
+        ):
             out = signature.ready(a)
             result: Tensor = _new(Tensor)
             result._array = out
@@ -72,16 +72,16 @@ def apply_one(op: Op, x: Tensor) -> Any:
 
 def apply_two(op: Op, x: Tensor, y: Tensor) -> Any:
     """apply() of an operator with two inputs, no attributes and one result."""
-    if local.trace is None and local.counted is None and (
-        Eager.elsewhere is None and Eager.prepare is not None
-    ):
+    if local.trace is None and local.counted is None and Eager.prepare is not None:
         try:
             a, b = x._array, y._array
         except AttributeError:
             explain_inputs(op, (x, y))
             raise
         signature = _signatures.get((op, a.dtype, a.shape, b.dtype, b.shape))
-        if signature is not None and signature.ready is not None:
+        if signature is not None and signature.ready is not None and (
+            Eager.elsewhere is None or are_near(x, y)
+        ):
             out = signature.ready(a, b)
             result: Tensor = _new(Tensor)
             result._array = out
@@ -98,7 +98,7 @@ def apply_two(op: Op, x: Tensor, y: Tensor) -> Any:
 def apply_cast(op: Op, x: Tensor, dtype: dtypes.DType) -> Any:
     """apply() of the cast to a dtype."""
     if local.trace is None and local.counted is None and (
-        Eager.elsewhere is None and Eager.prepare is not None and x._trace is None
+        Eager.prepare is not None and x._trace is None and is_near(x)
     ):
         a = x._array
         signature = _signatures.get((op, (dtype,), (a.dtype, a.shape)))
@@ -110,9 +110,7 @@ def apply_cast(op: Op, x: Tensor, dtype: dtypes.DType) -> Any:
 def write_two(op: Op, x: Tensor, y: Tensor) -> bool:
     """x = op(x, y) in x's memory; whether that was done: where nobody records, counts or watches,
     the signature is known, and neither history nor memory that others see is in question."""
-    if local.trace is not None or local.counted is not None or Eager.elsewhere is not None or (
-        Eager.prepare is None or readers
-    ):
+    if local.trace is not None or local.counted is not None or Eager.prepare is None or readers:
         return False
     try:
         a, b = x._array, y._array
@@ -120,6 +118,8 @@ def write_two(op: Op, x: Tensor, y: Tensor) -> bool:
         return False
     signature = _signatures.get((op, a.dtype, a.shape, b.dtype, b.shape))
     if signature is None or signature.into is None or not is_writable(x):
+        return False
+    if x._storage.away or not are_near(x, y):
         return False
     if local.grad and (requires_grad(x) or requires_grad(y)):
         return False
@@ -133,8 +133,8 @@ def write_two(op: Op, x: Tensor, y: Tensor) -> bool:
 def is_plain(x: Tensor) -> bool:
     """Whether all that a write to a tensor means is new numbers and a higher version."""
     return (
-        local.trace is None and local.counted is None and Eager.elsewhere is None
-        and not readers and x._trace is None and is_writable(x)
+        local.trace is None and local.counted is None and not readers
+        and x._trace is None and is_near(x) and is_writable(x)
         and not (local.grad and requires_grad(x))
     )
 

@@ -340,6 +340,19 @@ def stays(tensor: Any) -> bool:
     return not tensor._storage.away and tensor._array.ndim > 0
 
 
+def is_near(x: Any) -> bool:
+    """Whether what is done to a tensor alone is done on the CPU, and its result lies there."""
+    return Eager.elsewhere is None or not x._storage.away
+
+
+def are_near(x: Any, y: Any) -> bool:
+    """The same of two tensors, one of which may be a number that graphc's own code made."""
+    if Eager.elsewhere is None:
+        return True
+    away = x._storage.away | y._storage.away
+    return not away or (away == LOOSE and (stays(x) or stays(y)))
+
+
 class DeviceTable(Mapping[str, Callable[..., Any]]):
     """What an operator does to buffers, wherever they lie, by its name (ir/interpret.py)."""
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from graphc.ir.autodiff import VjpProgram, vjp_program
+from graphc.ir.device_array import DeviceArray
 from graphc.ir.graph import get_
 from graphc.ir.op import Attrs, Op, OpError
 from graphc.ir.slots import Slots, steps_of
@@ -48,7 +49,10 @@ class ArrayProgram(Slots):
         saved_out: Sequence[np.ndarray | None],
     ) -> list[np.ndarray | None]:
         """The gradient of each input; None where there is none."""
-        near = Eager.elsewhere is None and Eager.prepare is not None
+        near = Eager.prepare is not None and (
+            Eager.elsewhere is None
+            or DeviceArray not in map(type, (*grads, *saved_in, *saved_out))
+        )
         if near and self.whole is not None:
             found: list[np.ndarray | None] = self.whole(grads, saved_in, saved_out)
             return found

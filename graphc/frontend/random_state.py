@@ -26,7 +26,7 @@ from .device import CPU, device
 from .dispatch import apply, constant, inplace
 from .eager import is_writable
 from .errors import TraceError, located
-from .placement import TWO_DEVICES, Place, place_at, place_of, places
+from .placement import ON_CPU, TWO_DEVICES, Place, place_at, place_of, places
 from .random_state_bytes import SIZE, from_bytes, to_bytes
 from .storage import LOOSE, readers
 from .tensor import Tensor, from_array
@@ -303,8 +303,10 @@ def _drawn_quickly(op: Op, state: Tensor, attrs: dict[str, Any]) -> Tensor | Non
     """Few numbers, where drawing them comes to filling memory and writing to the state's; None:
     it does not."""
     if (
-        local.trace is not None or local.counted is not None or Eager.elsewhere is not None
-        or Eager.prepare is None or readers
+        local.trace is not None or local.counted is not None or Eager.prepare is None or readers
+        or (Eager.elsewhere is not None and (
+            local.making is not ON_CPU or type(state._array) is not np.ndarray
+        ))
     ):
         return None
     fill = Eager.drawer(op.name, attrs)

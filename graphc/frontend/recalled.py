@@ -26,9 +26,9 @@ from .context import local
 from .eager import Signature
 from .history import edge, requires_grad
 from .nodes import OpNode
+from .placement import is_near
 from .programs import GradientPlan
 from .tensor import Tensor
-from .values import Eager
 from .views import Chain, Step
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -223,7 +223,7 @@ def _all_integers(values: tuple[Any, ...]) -> bool:
 
 def recall(key: Any, source: Tensor) -> Tensor | None:
     """The view that `note` has noted under a key; the caller has seen that nobody records or
-    counts operators, and that there are no other devices."""
+    counts operators, and that the tensor lies on the CPU."""
     found = _known.get(key)
     return None if found is None else found.of(source)
 
@@ -257,7 +257,6 @@ def recalled(function: F) -> F:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if (
             local.trace is not None or kwargs or not args or local.counted is not None
-            or Eager.elsewhere is not None
         ):
             return function(*args, **kwargs)
         source, *rest = args
@@ -269,6 +268,8 @@ def recalled(function: F) -> F:
         try:
             key = (function, source._array.shape, *rest)
         except AttributeError:  # no tensor of now
+            return function(*args)
+        if not is_near(source):
             return function(*args)
         known = _known.get(key)
         if known is not None:

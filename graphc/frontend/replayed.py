@@ -26,7 +26,7 @@ from .context import local
 from .eager import Signature, _wrap, apply_known
 from .history import requires_grad
 from .nodes import OpNode, class_of
-from .placement import stays
+from .placement import is_near
 from .promote import Defaults
 from .storage import Storage
 from .tensor import Parameter, Tensor
@@ -358,12 +358,12 @@ def _add(parts: list[Any], tensor: Tensor) -> None:
     )
 
 
-def _is_here(args: tuple[Any, ...]) -> bool:
+def _may_be_here(args: tuple[Any, ...]) -> bool:
     """Whether a call may be of the CPU alone, though there are other devices."""
     if not args or local.place is not None or local.making is not None:
         return False
     first = args[0]
-    return type(first) in _TENSORS and first._trace is None and stays(first)
+    return type(first) not in _TENSORS or (first._trace is None and is_near(first))
 
 
 _known: dict[Any, Replay | None] = {}
@@ -376,7 +376,8 @@ def replayed(function: F) -> F:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if (
             local.trace is not None or local.counted is not None or Eager.prepare is None
-            or local.autocast is not None or (Eager.elsewhere is not None and not _is_here(args))
+            or local.autocast is not None
+            or (Eager.elsewhere is not None and not _may_be_here(args))
         ):
             return function(*args, **kwargs)
         tensors: list[Tensor] = []
@@ -384,7 +385,7 @@ def replayed(function: F) -> F:
         if key is UNKNOWN:
             return function(*args, **kwargs)
         if Eager.elsewhere is not None:
-            if not all(map(stays, tensors)):
+            if not tensors or not all(map(is_near, tensors)):
                 return function(*args, **kwargs)
             key = key, "beside others"
         known = _known.get(key, UNKNOWN)

@@ -14,6 +14,7 @@ import numpy as np
 from .context import local
 from .eager import is_plain
 from .history import requires_grad
+from .placement import is_near
 from .replayed import UNKNOWN, key_of, watched
 from .tensor import Tensor
 from .values import Eager
@@ -35,7 +36,9 @@ def write_whole(
         return False
     tensors: list[Tensor] = []
     key = key_of(function, (x, *args), kwargs, tensors)
-    if key is UNKNOWN or (local.grad and any(map(requires_grad, tensors))):
+    if key is UNKNOWN or not all(map(is_near, tensors)):
+        return False
+    if local.grad and any(map(requires_grad, tensors)):
         return False
     if key not in _known:
         if len(_known) >= _LIMIT:

@@ -27,6 +27,12 @@ DRAWS: tuple[Callable[[], Any], ...] = (
     lambda: F.dropout(torch.ones(4, 4), 0.3), lambda: torch.bernoulli(torch.full((3,), 0.4)),
     lambda: torch.ones(3).uniform_(1, 2), lambda: torch.ones(3).normal_(),
     lambda: torch.randn(4, dtype=torch.bfloat16), lambda: torch.randn_like(torch.ones(2, 3).t()),
+    lambda: torch.empty(3).exponential_(), lambda: torch.empty(2, 4).double().exponential_(0.5),
+    lambda: torch.empty(0).exponential_(), lambda: torch.empty(512).exponential_(),
+    lambda: torch.empty(513).exponential_(), lambda: torch.empty(3).half().exponential_(),
+    lambda: torch.multinomial(torch.tensor([0.2, 0.5, 0.3]), 1),
+    lambda: torch.multinomial(torch.tensor([[0.2, 0.5], [3.0, 4.0]]).double(), 2),
+    lambda: torch.distributions.Categorical(torch.tensor([[0.2, 0.8]])).sample(),
     lambda: torch.empty(6).bernoulli_(0.25), lambda: torch.randn(3, generator=OWN),
 )
 OWN = torch.Generator()
@@ -105,3 +111,10 @@ def test_threads_draw_different_numbers() -> None:
     for thread in threads:
         thread.join()
     assert len(set(found)) == 1600
+
+
+def test_exponential_numbers_are_drawn_in_native_code() -> None:
+    for dtype in (torch.float32, torch.float64):
+        assert _native.drawer("rng_exponential", {"shape": (2, 3), "dtype": dtype}) is not None
+    assert _native.drawer("rng_exponential", {"shape": (3,), "dtype": torch.float16}) is None
+    assert _native.drawer("rng_exponential", {"shape": (513,), "dtype": torch.float32}) is None

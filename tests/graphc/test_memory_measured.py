@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 # Prints predicted bytes that are not there before the first call, and by how much the resident
 # memory was larger at its most.
 SCRIPT = """
-import gc, json, sys
+import ctypes, gc, json, sys
 import numpy as np
 import graphc as torch
 import graphc.nn as nn
@@ -25,6 +25,12 @@ from graphc.backends.host import allocator
 def now(what):
     with open("/proc/self/status") as file:
         return next(int(line.split()[1]) for line in file if line.startswith(what)) * 1024
+
+def tidy():  # what nobody uses is none of a later call's
+    gc.collect()
+    allocator._shared.release()
+    if hasattr(ctypes.CDLL(None), "malloc_trim"):
+        ctypes.CDLL(None).malloc_trim(0)
 
 class Block(nn.Module):
     def __init__(self, width):
@@ -106,12 +112,11 @@ def warm_up():  # the compiler's own memory, and that of Python modules, is none
 warm_up()
 if limit != "0":  # what graphc imports while it records is imported
     torch.compile(lambda x: net(x).sum())(x)
-gc.collect()
+tidy()
 before = now("VmRSS")
 for _ in range(4):
     run(x, y)
-# what an optimizer's first step, operator by operator, has made is none of a later call's
-allocator._shared.release()
+tidy()  # what recording has made, and an optimizer's first step, operator by operator
 with open("/proc/self/clear_refs", "w") as file:
     file.write("5")
 for _ in range(3):

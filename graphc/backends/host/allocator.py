@@ -6,7 +6,6 @@ of them is collected. Touching fresh memory costs more than computing on it, so 
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import math
 import mmap
@@ -18,9 +17,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from graphc.backends.host.regions import Chunk, Regions, own_pages
+
 ALIGNMENT = 64
-LARGE = 1 << 22  # from here on memory is mapped by itself, in huge pages where there are any
-IDLE = 256  # large blocks handed out since one came back: a step of a program takes fewer
+LARGE = 1 << 20  # from here on memory is a chunk of a region; below, of the C library
 
 Array = np.ndarray[Any, Any]
 _BYTE = np.dtype(np.uint8)
@@ -39,7 +39,7 @@ class _Block(np.ndarray[Any, Any]):
     """A lease of one allocation: bytes that go back to their allocator when nothing uses them."""
 
     allocator: Allocator
-    memory: Allocation
+    memory: Allocation | Chunk
 
     def __del__(self, ends: Callable[[], bool] = sys.is_finalizing) -> None:
         allocator = getattr(self, "allocator", None)
@@ -50,26 +50,29 @@ class _Block(np.ndarray[Any, Any]):
 
 
 class Allocator:
-    """Hands out arrays; keeps at most `limit` bytes of unused memory. Where a large block has to be
-    made, large ones that have long lain unused make room for it: what sizes that vary leave behind
-    would otherwise add up."""
+    """Hands out arrays; keeps at most `limit` bytes of unused small blocks, and as much of regions
+    (regions.py) of which nothing is used."""
 
     def __init__(self, limit: int = 1 << 30) -> None:
         self.limit = limit
-        self.kept = 0  # bytes on the shelves
+        self._regions = Regions(limit)
+        self._small = 0  # bytes on the shelves
         self._shelves: dict[int, list[Allocation]] = {}
-        self._returned: dict[int, list[int]] = {}  # large ones: when each block came back
-        self._taken = 0  # large blocks handed out so far: the clock of _returned
         # Re-entrant: a collection inside the lock may run __del__ and come back here.
         self._lock = threading.RLock()
+
+    @property
+    def kept(self) -> int:
+        """Unused bytes."""
+        return self._small + self._regions.kept
 
     def empty(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
         """An uninitialised C-contiguous array, aligned to 64 bytes."""
         if shape and min(shape) < 0:  # np.ndarray would take -1 for "as many as there are"
             raise ValueError(f"negative dimensions are not allowed: {list(shape)}")
-        size = _size_class(math.prod(shape) * dtype.itemsize)
-        memory = self._take(size)
-        block = _Block((size,), _BYTE, memory.owner, memory.start)
+        size = math.prod(shape) * dtype.itemsize
+        memory = self._regions.take(size) if size >= LARGE else self._take(_size_class(size))
+        block = _Block((memory.size,), _BYTE, memory.owner, memory.start)
         block.allocator = self
         block.memory = memory
         return np.ndarray(shape, dtype, buffer=block)
@@ -78,53 +81,48 @@ class Allocator:
         """Gives all unused memory back to the system."""
         with self._lock:
             self._shelves.clear()
-            self._returned.clear()
-            self.kept = 0
+            self._small = 0
+        self._regions.release()
+
+    def before_fork(self) -> None:
+        """No other thread is in the middle of anything while the process is copied."""
+        self._lock.acquire()
+        self._regions.lock.acquire()
 
     def after_fork(self) -> None:
-        """In a child: whoever had the lock is not in this process."""
+        """In the parent: others go on."""
+        self._regions.lock.release()
+        self._lock.release()
+
+    def in_child(self) -> None:
+        """In the child: its one thread may have another name than the one that has the locks."""
         self._lock = threading.RLock()
+        self._regions.lock = threading.RLock()
 
     def _take(self, size: int) -> Allocation:
         with self._lock:
             shelf = self._shelves.get(size)
-            if size >= LARGE:
-                self._taken += 1
-                if shelf:
-                    self._returned[size].pop()
-                else:
-                    self._make_room(size)
             if shelf:
-                self.kept -= size
+                self._small -= size
                 return shelf.pop()
         return _allocate(size)
 
-    def _give_back(self, memory: Allocation) -> None:
-        size = memory.size
+    def _give_back(self, memory: Allocation | Chunk) -> None:
+        if not isinstance(memory, Allocation):
+            self._regions.give_back(memory)
+            return
         with self._lock:
-            if self.kept + size <= self.limit:
-                self.kept += size
-                self._shelves.setdefault(size, []).append(memory)
-                if size >= LARGE:
-                    self._returned.setdefault(size, []).append(self._taken)
-
-    def _make_room(self, size: int) -> None:
-        """Give so many bytes of blocks back to the system, if they are older than IDLE."""
-        while size > 0:
-            # a shelf is a stack: its oldest block is its first
-            ages = [(returned[0], large) for large, returned in self._returned.items() if returned]
-            when, large = min(ages, default=(self._taken, 0))
-            if self._taken - when <= IDLE:
-                return
-            self._returned[large].pop(0)
-            self._shelves[large].pop(0)
-            self.kept -= large
-            size -= large
+            if self._small + memory.size <= self.limit:
+                self._small += memory.size
+                self._shelves.setdefault(memory.size, []).append(memory)
 
 
 _shared = Allocator()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_shared.after_fork)
+    os.register_at_fork(
+        before=_shared.before_fork, after_in_parent=_shared.after_fork,
+        after_in_child=_shared.in_child,
+    )
 
 
 def empty(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
@@ -134,28 +132,16 @@ def empty(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
 
 def alone(size: int) -> Array:
     """Bytes of its own, which go back to the system with the array where there are many."""
+    if size >= LARGE:
+        return np.ndarray((size,), _BYTE, own_pages(size), 0)
     memory = _allocate(size)
     return np.ndarray((size,), _BYTE, memory.owner, memory.start)
 
 
 def _allocate(size: int) -> Allocation:
-    if size >= LARGE:
-        mapped = _own_pages(size)
-        if hasattr(mmap, "MADV_HUGEPAGE"):
-            with contextlib.suppress(OSError):  # a kernel without huge pages
-                mapped.madvise(mmap.MADV_HUGEPAGE)
-        return Allocation(mapped, 0, size)
     owner = bytearray(size + ALIGNMENT)
     start = -_interface_address(np.ndarray((1,), _BYTE, owner)) % ALIGNMENT
     return Allocation(owner, start, size)
-
-
-def _own_pages(size: int) -> mmap.mmap:
-    """Memory of this process alone. Python's default is memory that children of fork share, which
-    then see each other's writes, and which has no huge pages."""
-    if not hasattr(mmap, "MAP_PRIVATE"):  # Windows
-        return mmap.mmap(-1, size)
-    return mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
 def _interface_address(array: Array) -> int:

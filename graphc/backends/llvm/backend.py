@@ -48,9 +48,13 @@ class LlvmBackend:
     @functools.cached_property
     def target(self) -> Target:
         """What code is emitted for."""
-        from graphc.backends.llvm.target import host_target
+        from graphc.backends.llvm.target import host_target, known_target
 
-        return self._target or host_target()
+        if self._target is not None:
+            return self._target
+        with self._lock:
+            directory = next(iter(self._kept), None)
+        return host_target() if directory is None else known_target(directory)
 
     @functools.cached_property
     def machine(self) -> Machine:

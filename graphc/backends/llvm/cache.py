@@ -78,7 +78,9 @@ class ObjectCache:
             hit = found is not None
             if found is None:
                 source = text if make is None else make()
-                make_object = compile_object if target == host_target() else compile_apart
+                host = host_target()
+                here = target._replace(matrix=host.matrix) == host  # an emulated unit is plain code
+                make_object = compile_object if here else compile_apart
                 found = make_object(source, target, opt_level, passes, verify)
                 self._store.write(key, found)
             with self._lock:

@@ -16,8 +16,8 @@ from graphc.backends.llvm.gemm_pack import (
     packed_vectors,
     transpose_symbol,
 )
-from graphc.backends.llvm.gemm_pack_words import Steps, word
 from graphc.backends.llvm.gemm_plan import ceil_div, choose
+from graphc.backends.llvm.gemm_words import Steps, word
 from graphc.backends.llvm.microkernel import MR
 from graphc.backends.llvm.text import Function, Module, Value
 

@@ -12,8 +12,8 @@ from graphc.backends.llvm.conv_geometry import DEPTH, HEIGHT, WIDTH, Window, Wor
 from graphc.backends.llvm.conv_tables import TABLES, Tables
 from graphc.backends.llvm.gemm_descriptor import Descriptor, Word
 from graphc.backends.llvm.gemm_pack import Source, first_lanes, store_masked
-from graphc.backends.llvm.gemm_pack_words import narrow, word
 from graphc.backends.llvm.gemm_plan import choose
+from graphc.backends.llvm.gemm_words import narrow, word
 from graphc.backends.llvm.text import Function, Module, Value
 from graphc.backends.llvm.values import lane_numbers, shuffle_mask
 

@@ -30,6 +30,8 @@ def findings(cache: Path | None) -> Sequence[Finding]:
 def _cpu(target: Target) -> Finding:
     features = set(target.features.split(","))
     told = " ".join(name for name in _TOLD if f"+{name}" in features)
+    if "amx-bf16" in features and not target.matrix:
+        told += " (AMX is not used: this process may not, or it computes wrong)"
     said = f"{target.cpu or target.arch}: vectors of {target.vector_bytes} bytes; {told}"
     return Finding("CPU", said.rstrip("; "), needed=True)
 

@@ -21,8 +21,9 @@ from graphc.backends.llvm.gemm_stages import (
     run_symbol,
     take_slot,
 )
+from graphc.backends.llvm.matrix_kernel import emit_matrix_kernels
+from graphc.backends.llvm.matrix_unit import UNIT_PARAMETER, MatrixUnit, allocate_unit
 from graphc.backends.llvm.microkernel import (
-    MR,
     Tile,
     emit_kernel_table,
     emit_microkernels,
@@ -45,9 +46,13 @@ def declare_contract(module: Module, tile: Tile) -> str:
 
 def emit_gemm(module: Module, tile: Tile) -> None:
     """Defines the driver, its plan and its microkernels."""
-    emit_microkernels(module, tile)
+    if tile.step.matrix:
+        emit_matrix_kernels(module, tile)
+    else:
+        emit_microkernels(module, tile)
     emit_kernel_table(module, tile, "@graphc_tiles", "tile", "internal")
-    emit_run_kernels(module, tile)
+    if tile.group == 1:
+        emit_run_kernels(module, tile)
     emit_plan(module, tile)
     _emit_finish_tile(module, tile)
     _emit_product(module, tile)
@@ -62,7 +67,7 @@ def _emit_contract(module: Module, tile: Tile) -> None:
     f = module.function(f"void {contract_symbol(tile)}(ptr %d)")
     acc, run = tile.name, run_symbol(module)
     d = Descriptor(f, "%d")
-    tiles = f.sdiv(f.add(d[Word.M], MR - 1), MR)
+    tiles = f.sdiv(f.add(d[Word.M], tile.rows - 1), tile.rows)
     batch, split_k, chunks = d.read(Word.BATCH, Word.SPLIT_K, Word.CHUNKS)
     pieces = f.mul(d[Word.SPLIT_N], d[Word.BLOCKS])
     left, right = d.read(Word.LEFT_PACKED, Word.RIGHT_PACKED)
@@ -115,6 +120,9 @@ def _emit_chunk(module: Module, tile: Tile) -> None:
     part = f.gep(partial, f.mul("%number", area), "i8")
     sums = f.let(f"select i1 {split}, ptr {part}, ptr {scratch}")
     finish = f.let(f"zext i1 {f.cmp('eq', split_k, 1)} to i64")
+    unit = MatrixUnit(f, tile, allocate_unit(f, tile)) if tile.step.matrix else None
+    if unit:
+        unit.configure_whole()
     with f.loop(chunk.batch, chunk.batch_end) as batch:
         f.call(
             "void",
@@ -126,7 +134,10 @@ def _emit_chunk(module: Module, tile: Tile) -> None:
             f"ptr {scratch}",
             f"ptr {sums}",
             f"i64 {finish}",
+            *([f"ptr {unit.state}"] if unit else ()),
         )
+    if unit:
+        unit.release()
     give_slot(d, slot)
     f.ret()
 
@@ -163,10 +174,11 @@ def panels(
         yield f.mul(start, tile.lanes), width, kind, is_tail
 
 
-def _row_class(f: Function, rows: Value) -> Value:
-    """0 for 5 and 6 rows, 1 for 3 and 4, 2 for 2, 3 for 1."""
-    kind: Value = 3
-    for index, least in ((2, 2), (1, 3), (0, 5)):
+def _row_class(f: Function, tile: Tile, rows: Value) -> Value:
+    """0 for 5 and 6 rows, 1 for 3 and 4, 2 for 2, 3 for 1. Of a matrix unit, 0 for 32 rows, 1 for
+    17 and more, 2 for less."""
+    kind: Value = len(tile.row_classes) - 1
+    for index, least in ((1, 17), (0, 32)) if tile.step.matrix else ((2, 2), (1, 3), (0, 5)):
         kind = choose(f, f.cmp("sge", rows, least), index, kind)
     return kind
 
@@ -175,12 +187,13 @@ def _emit_product(module: Module, tile: Tile) -> None:
     """One batch of a chunk: for columns, for blocks of k: pack B, then all rows against it."""
     f = module.function(
         f"void @graphc_product_{tile.name}(ptr %d, i64 %b, i64 %m, i64 %m_end, i64 %n, "
-        "i64 %n_end, i64 %block, i64 %block_end, ptr %scratch, ptr %sums, i64 %finish)",
+        "i64 %n_end, i64 %block, i64 %block_end, ptr %scratch, ptr %sums, i64 %finish"
+        f"{UNIT_PARAMETER if tile.step.matrix else ''})",
         "internal",
     )
     d = Descriptor(f, "%d")
     bases = f.alloca("ptr", 2, 16)
-    spare = f.alloca(tile.vector, MR * tile.vectors)
+    spare = f.alloca(tile.vector, tile.rows * tile.vectors)
     operands = d.pointer_at(Word.OPERANDS)
     f.call("void", d.pointer_at(Word.BASES), f"ptr {operands}", "i64 %b", f"ptr {bases}")
     left = f.load(bases, "ptr", 8)
@@ -227,17 +240,21 @@ class _ProductContext:
 
     def _left_layout(self) -> tuple[Value, Value, str]:
         """Byte strides of the left operand and where its rows begin, packed or in place."""
-        f, d, size = self.f, self.d, self.tile.bytes
+        f, d, size, most = self.f, self.d, self.tile.bytes, self.tile.rows
         packed = d.pointer_at(Word.LEFT_PACKED)
         self.left_in_place = in_place = f.let(f"icmp eq ptr {packed}, null")
-        tiles = f.sdiv(f.add(d[Word.M], MR - 1), MR)
-        batch = f.mul(f.mul("%b", tiles), f.mul(d[Word.K], MR * size))
+        tiles = f.sdiv(f.add(d[Word.M], most - 1), most)
+        batch = f.mul(f.mul("%b", tiles), f.mul(d[Word.K], most * size))
         start = f.gep(packed, batch, "i8")
         row_bytes = f.mul(d[Word.LEFT_M], self.tile.value_bytes)
-        row = choose(f, in_place, row_bytes, size)
-        step = choose(f, in_place, d[Word.LEFT_STEP], MR * size)
+        packed_row: Value = size
+        self.packed_step = most * size
+        if self.tile.step.matrix:  # whose rows are packed one after the other
+            packed_row, self.packed_step = f.mul(d[Word.K], size), size
+        row = choose(f, in_place, row_bytes, packed_row)
+        step = choose(f, in_place, d[Word.LEFT_STEP], self.packed_step)
         step = choose(f, f.cmp("ne", d[Word.A_STEP], 0), d[Word.A_STEP], step)
-        # rows of packed A come in tiles of MR, each [k][MR]: row m begins at m * K elements
+        # rows of packed A come in tiles, each [k][rows]: row m begins at m * K elements
         self.tile_row = choose(f, in_place, row_bytes, f.mul(d[Word.K], size))
         return row, step, f.let(f"select i1 {in_place}, ptr {self.left}, ptr {start}")
 
@@ -246,7 +263,7 @@ class _ProductContext:
         f, tile = self.f, self.tile
         block = Block(f, self.d, tile, number)
         base, tail = self._prepare_right(n, columns, block)
-        packed_k = f.mul(block.k, MR * tile.bytes)
+        packed_k = f.mul(block.k, self.packed_step)
         offset = choose(f, self.left_in_place, block.left, packed_k)
         left = f.gep(self.left_start, offset, "i8")
         more = f.let(f"zext i1 {f.cmp('sgt', number, '%block')} to i64")
@@ -254,29 +271,18 @@ class _ProductContext:
         last = f.let(f"and i1 {last}, {f.cmp('ne', '%finish', 0)}")
         padded = round_up(f, columns, tile.lanes)
         runs = self._panels_in_a_run(columns, last)
-        with f.loop("%m", "%m_end", MR) as m:
-            rows = f.smin(f.sub("%m_end", m), MR)
+        with f.loop("%m", "%m_end", tile.rows) as m:
+            rows = f.smin(f.sub("%m_end", m), tile.rows)
             a = f.gep(left, f.mul(m, self.tile_row), "i8")
-            row_class = _row_class(f, rows)
+            row_class = _row_class(f, tile, rows)
             row_kind = f.mul(row_class, len(tile.widths))
             area_row = f.mul(f.sub(m, "%m"), padded)
-            with f.when(f.cmp("sgt", runs, 0)):
-                f.call(
-                    "void",
-                    f.load(f.gep("@graphc_runs", row_class, "ptr"), "ptr", 8),
-                    *(f"i64 {v}" for v in (runs, block.steps)),
-                    f"ptr {a}",
-                    f"i64 {self.row_bytes}",
-                    f"i64 {self.step_bytes}",
-                    f"ptr {base}",
-                    f"i64 {f.mul(self.d[Word.RIGHT_K], tile.bytes)}",
-                    f"ptr {f.gep('%sums', area_row, tile.element)}",
-                    *(f"i64 {v}" for v in (rows, more)),
-                )
+            if tile.group == 1:
+                self._emit_runs(block, runs, (a, base, area_row), (row_class, rows, more))
             with panels(f, tile, columns, self.in_place, runs) as (j, width, kind, is_tail):
                 pitch = f.mul(width, tile.lanes)
                 b, b_step = self._panel(base, tail, block, (n, j, pitch, is_tail))
-                c = f.gep("%sums", f.add(area_row, f.mul(j, MR)), tile.element)
+                c = f.gep("%sums", f.add(area_row, f.mul(j, tile.rows)), tile.element)
                 c = f.let(f"select i1 {self.waits}, ptr {c}, ptr {self.spare}")
                 count = f.smin(pitch, f.sub(columns, j))
                 f.call(
@@ -290,6 +296,7 @@ class _ProductContext:
                     f"i64 {b_step}",
                     f"ptr {c}",
                     *(f"i64 {v}" for v in (rows, more, count, pitch)),
+                    *(["ptr %unit"] if tile.step.matrix else ()),
                 )
                 with f.when(last):
                     values = ("%b", m, rows, f.add(n, j), count)
@@ -302,10 +309,33 @@ class _ProductContext:
                         f"i64 {pitch}",
                     )
 
+    def _emit_runs(
+        self, block: Block, runs: Value, places: tuple[str, str, Value],
+        rows: tuple[Value, Value, Value],
+    ) -> None:
+        """Multiplies the panels of full width that one call does."""
+        f, tile = self.f, self.tile
+        (a, base, area_row), (row_class, count, more) = places, rows
+        with f.when(f.cmp("sgt", runs, 0)):
+            f.call(
+                "void",
+                f.load(f.gep("@graphc_runs", row_class, "ptr"), "ptr", 8),
+                *(f"i64 {v}" for v in (runs, block.steps)),
+                f"ptr {a}",
+                f"i64 {self.row_bytes}",
+                f"i64 {self.step_bytes}",
+                f"ptr {base}",
+                f"i64 {f.mul(self.d[Word.RIGHT_K], tile.bytes)}",
+                f"ptr {f.gep('%sums', area_row, tile.element)}",
+                *(f"i64 {v}" for v in (count, more)),
+            )
+
     def _panels_in_a_run(self, columns: Value, last: str) -> Value:
         """How many panels, from the first on, one call multiplies: all of full width, where B is
         read in place, and the sums wait for further blocks."""
         f = self.f
+        if self.tile.group > 1:
+            return 0
         dense = f.let(f"and i1 {self.in_place}, {f.cmp('eq', self.d[Word.POINTER_COLUMNS], 0)}")
         waits = f.let(f"and i1 {self.waits}, {f.let(f'xor i1 {last}, true')}")
         whole = f.floordiv(columns, self.tile.columns)
@@ -410,11 +440,11 @@ def _emit_combine(module: Module, tile: Tile) -> None:
     parts = f.gep(d.pointer_at(Word.PARTIAL), f.mul(f.mul("%number", split_k), area), "i8")
     columns = f.sub(chunk.n_end, chunk.n)
     padded = round_up(f, columns, tile.lanes)
-    spare = f.alloca(tile.vector, MR * tile.vectors)
-    with f.loop(chunk.m, chunk.m_end, MR) as m:
-        rows = f.smin(f.sub(chunk.m_end, m), MR)
+    spare = f.alloca(tile.vector, tile.rows * tile.vectors)
+    with f.loop(chunk.m, chunk.m_end, tile.rows) as m:
+        rows = f.smin(f.sub(chunk.m_end, m), tile.rows)
         with panels(f, tile, columns, in_place) as (j, width, _, _):
-            offset = f.add(f.mul(f.sub(m, chunk.m), padded), f.mul(j, MR))
+            offset = f.add(f.mul(f.sub(m, chunk.m), padded), f.mul(j, tile.rows))
             first = f.gep(parts, offset, tile.element)
             with f.loop(0, f.mul(rows, width)) as index:
                 place = f.gep(first, index, tile.vector)

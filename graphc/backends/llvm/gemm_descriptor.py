@@ -96,7 +96,7 @@ PLAN = {field.name: Word[field.name.upper()] for field in fields(Blocking)}
 # bases(operands, b, out): out[0], out[1] = where batch b of left and right begins
 BASES = "void (ptr, i64, ptr)"
 # pack_left(descriptor, base, m, rows, k, steps, destination): tiles of [steps][MR], missing rows
-# of the last tile arbitrary
+# of the last tile arbitrary; for a matrix unit [rows][steps]
 PACK_LEFT = "void (ptr, ptr, i64, i64, i64, i64, ptr)"
 # pack_right(descriptor, base, n, columns, k, steps, destination, scratch): panels of
 # [steps][width * lanes], one after the other, columns beyond the last arbitrary

@@ -59,7 +59,7 @@ def emit_gemm_kernel(
         ),
         Word.RIGHT_K: arguments.size(right_k),
         Word.RIGHT_N: arguments.size(right_n),
-        Word.K_QUANTUM: 1,
+        Word.K_QUANTUM: tile.step.quantum,
         Word.POSITIONS: n,
         Word.TERMS: k,
         Word.MOST_STEPS: tile.tiling.block_k,

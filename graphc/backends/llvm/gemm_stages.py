@@ -2,7 +2,7 @@
 
 from graphc.backends.llvm.gemm_descriptor import Descriptor, Word
 from graphc.backends.llvm.gemm_plan import round_up
-from graphc.backends.llvm.microkernel import MR, Tile
+from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Function, Module, Value
 
 PARALLEL = "@graphc_par"
@@ -111,13 +111,13 @@ def call_pack_right(
 
 
 def emit_pack_left_stage(module: Module, tile: Tile) -> None:
-    """Packs some tiles of rows of the left operand, all of k: [batch][tile][k][MR]."""
+    """Packs some tiles of rows of the left operand, all of k: [batch][tile][k][row], or by rows."""
     f = module.function(
         f"void @graphc_pack_left_{tile.name}(ptr %d, i64 %number)", "internal"
     )
     d = Descriptor(f, "%d")
     m_end, k = d.read(Word.M, Word.K)
-    tiles = f.sdiv(f.add(m_end, MR - 1), MR)
+    tiles = f.sdiv(f.add(m_end, tile.rows - 1), tile.rows)
     groups = f.sdiv(f.add(tiles, PACK_TILES - 1), PACK_TILES)
     batch, group = f.sdiv("%number", groups), f.srem("%number", groups)
     bases = f.alloca("ptr", 2, 16)
@@ -125,9 +125,9 @@ def emit_pack_left_stage(module: Module, tile: Tile) -> None:
     f.call("void", d.pointer_at(Word.BASES), f"ptr {operands}", f"i64 {batch}", f"ptr {bases}")
     left, packed = f.load(bases, "ptr", 8), d.pointer_at(Word.LEFT_PACKED)
     first = f.mul(group, PACK_TILES)
-    m = f.mul(first, MR)
-    rows = f.smin(f.sub(m_end, m), MR * PACK_TILES)
-    offset = f.mul(f.mul(f.add(f.mul(batch, tiles), first), k), MR)
+    m = f.mul(first, tile.rows)
+    rows = f.smin(f.sub(m_end, m), tile.rows * PACK_TILES)
+    offset = f.mul(f.mul(f.add(f.mul(batch, tiles), first), k), tile.rows)
     to = f.gep(packed, offset, tile.element)
     values = (f"i64 {v}" for v in (m, rows, 0, k))
     f.call("void", pack, "ptr %d", f"ptr {left}", *values, f"ptr {to}")

@@ -13,6 +13,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 
+from graphc.backends.host.matrix_unit import usable
 from graphc.backends.llvm.library import MAPS_IMAGES
 
 # what decides what a graph is compiled to, and how that is called
@@ -25,8 +26,9 @@ _FIRST = 1 << 14  # bytes of that file: the first CPU is among them
 
 @functools.cache
 def identity() -> bytes | None:
-    """A digest of the CPU, the compiler, this package's sources, NumPy and Python; None where
-    something of it cannot be told, or images are not made: then nothing is kept.
+    """A digest of the CPU and what of it may be used, the compiler, this package's sources, NumPy
+    and Python; None where something of it cannot be told, or images are not made: then nothing is
+    kept.
 
     Files are told by their sizes and times, the time at which the system wrote them included,
     which nobody can set: to read all of them would take longer than to load what is kept.
@@ -37,6 +39,7 @@ def identity() -> bytes | None:
         parts = [*_cpu(), *_compiler(), *_sources()]
     except (OSError, ValueError):
         return None
+    parts.append(f"matrix unit {usable()}")
     parts += [sys.version, np.__version__, ml_dtypes.__version__]
     return hashlib.sha256("\n".join(parts).encode()).digest()
 

@@ -9,7 +9,7 @@ from typing import Literal, cast
 
 from graphc.backends.llvm.target import Target
 from graphc.backends.llvm.text import Function, Module
-from graphc.ir.kernel.steps import STEPS, Step
+from graphc.ir.kernel.steps import STEPS, Step, machine_of
 from graphc.ir.machine import Machine, Tiling
 
 Accumulator = Literal["f32", "f64", "i32", "i64"]
@@ -27,6 +27,7 @@ _SIGNS = -0x7F7F7F80  # of the four bytes of a word
 
 MR = 6  # rows of the full tile
 ROW_CLASSES = (6, 4, 2, 1)  # a tile of 5 rows runs the kernel of 6, its last row computed twice
+MATRIX_CLASSES = (32, 31, 16)  # a matrix unit's: all rows, 17 at least, 16 at most
 
 _ELEMENTS = {"f32": "float", "f64": "double", "i32": "i32", "i64": "i64"}
 
@@ -94,13 +95,23 @@ class Tile:
     @property
     def machine(self) -> Machine:
         """What contractions are planned for."""
-        return self.target.machine
+        return machine_of(self.target.machine, self.step)
 
     @property
     def tiling(self) -> Tiling:
         """Its part on templates."""
         assert self.machine.tiling is not None
         return self.machine.tiling
+
+    @property
+    def rows(self) -> int:
+        """Rows of the full tile."""
+        return self.tiling.rows
+
+    @property
+    def row_classes(self) -> tuple[int, ...]:
+        """Kernels by their rows, the full one first."""
+        return MATRIX_CLASSES if self.step.matrix else ROW_CLASSES
 
     @property
     def vectors(self) -> int:
@@ -188,7 +199,7 @@ def emit_kernel_table(module: Module, tile: Tile, symbol: str, kind: str, linkag
     """A constant array of kernels @graphc_<kind>_<rows>x<width>_<acc> by [row class][width]."""
     names = [
         f"ptr @graphc_{kind}_{rows}x{width}_{tile.name}"
-        for rows in ROW_CLASSES
+        for rows in tile.row_classes
         for width in tile.widths
     ]
     array = f"[{len(names)} x ptr] [{', '.join(names)}]"

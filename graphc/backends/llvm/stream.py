@@ -166,6 +166,8 @@ def _spelled(name: str, attrs: Mapping[str, Any]) -> stream_few.Spelled | None:
         return None
     if name == "rng_uniform":
         return f"unit{bits}", bits // 32, ()
+    if name == "rng_exponential":
+        return "exponential32" if bits == 32 else "exponential", 2, ()
     return (f"kept{bits}", 2, (_limit(attrs["p"]),)) if name == "rng_bernoulli" else None
 
 

@@ -143,6 +143,28 @@ end:
 }}
 """
 
+# the f64 numbers of stream_text.py, rounded
+_EXPONENTIALS = f"""
+define void @graphc_stream_exponential32(ptr %words, ptr %out, i64 %count, i64 %u, i64 %v) {{
+  %wide = alloca [{ROOM // 2} x double], align 16
+  call void @graphc_stream_exponential(ptr %words, ptr %wide, i64 %count)
+  %some = icmp sgt i64 %count, 0
+  br i1 %some, label %next, label %end
+next:
+  %i = phi i64 [ 0, %0 ], [ %i.next, %next ]
+  %at = getelementptr double, ptr %wide, i64 %i
+  %double = load double, ptr %at
+  %value = fptrunc double %double to float
+  %to = getelementptr float, ptr %out, i64 %i
+  store float %value, ptr %to
+  %i.next = add i64 %i, 1
+  %more = icmp slt i64 %i.next, %count
+  br i1 %more, label %next, label %end
+end:
+  ret void
+}}
+"""
+
 # fewer than 16 come by pairs, of which the state keeps the second; more by blocks of 16, the last
 # of which are drawn again where the count is no multiple
 _NORMALS = """
@@ -225,7 +247,7 @@ new:
 
 def text(declared: str) -> str:
     """What joins a module that has the functions of stream_text.py and says `declared`."""
-    parts = [_PAIR, _DRAW]
+    parts = [_PAIR, _DRAW, _EXPONENTIALS]
     for bits, kind, each, rounded in (
         (32, "float", 1, "fptrunc double %double to float"),
         (64, "double", 2, "fadd double %double, -0.0"),

@@ -1,13 +1,25 @@
 """What the generated code may assume of the machine: a plain value, passed to every emitter."""
 
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
 from typing import NamedTuple
 
+from graphc.backends.host import matrix_unit
 from graphc.backends.host.machine import cpu
+from graphc.backends.host.store import Store
 from graphc.backends.llvm.binding import binding
+from graphc.backends.llvm.identity import identity
+from graphc.ir.kernel.steps import MATRIX_STEPS
 from graphc.ir.machine import Machine
 
 # The steps of k (ir/kernel/steps.py) that instructions multiply and add.
 _STEPS = {"avx512bf16": ("bf16",), "avx512vnni": ("i16", "u8i8", "i8u8", "i8i8")}
+
+
+_UNIT = "amx-tile", "amx-bf16", "amx-int8"
 
 
 class Target(NamedTuple):
@@ -18,6 +30,7 @@ class Target(NamedTuple):
     features: str
     vector_bytes: int  # of the widest register worth using: 64 AVX-512, 32 AVX2, 16 SSE and NEON
     has_fma: bool
+    matrix: str = ""  # its matrix unit, if code may use one: "amx", or "emulated" (matrix_unit.py)
 
     @property
     def arch(self) -> str:
@@ -38,6 +51,8 @@ class Target(NamedTuple):
             step for feature, steps in _STEPS.items() if wide and self._has(feature)
             for step in steps
         ]
+        if self.matrix and wide:
+            steps += MATRIX_STEPS
         return cpu(self.vector_bytes, 32 if many else 16, tuple(steps))
 
     def _has(self, feature: str) -> bool:
@@ -73,8 +88,32 @@ def host_target() -> Target:
         names = sorted(
             ("+" if on else "-") + name for name, on in features.items() if name != "prefer-256-bit"
         )
-        _host = make_target(llvm.get_process_triple(), llvm.get_host_cpu_name(), ",".join(names))
+        _host = _asked(
+            make_target(llvm.get_process_triple(), llvm.get_host_cpu_name(), ",".join(names))
+        )
     return _host
+
+
+def _asked(host: Target) -> Target:
+    """With the matrix unit, if it has one that this process may use: each has to ask."""
+    has_unit = all(map(host._has, _UNIT)) and matrix_unit.usable()
+    return host._replace(matrix="amx" if has_unit else "")
+
+
+def known_target(directory: Path) -> Target:
+    """host_target(), told by what an earlier process has kept there, without LLVM."""
+    global _host
+    told = identity()
+    if _host is not None or told is None:
+        return host_target()
+    store = Store(directory, b"graphc target 1\n", ".target")
+    key = hashlib.sha256(b"target" + told).digest()
+    found = store.read(key)
+    if found is not None:
+        _host = _asked(Target(*json.loads(found)))
+    else:
+        store.write(key, json.dumps(host_target()).encode())
+    return host_target()
 
 
 # What the CPU names that are not a machine's own imply, in features.
@@ -98,6 +137,8 @@ def require_runnable(target: Target) -> None:
             f"{where}: this machine is {host.cpu!r}, and what {target.cpu!r} implies is not known. "
             "Cure: name a level, such as x86-64-v3, and spell out the features"
         )
+    if target.matrix == "amx" != host.matrix:
+        raise ValueError(f"{where}: this process may not use a matrix unit (AMX)")
     wanted = {f[1:] for f in target.features.split(",") if f.startswith("+")}
     has = {f[1:] for f in host.features.split(",") if f.startswith("+")}
     missing = sorted((wanted | set(_LEVELS.get(target.cpu, ()))) - has)

@@ -33,6 +33,7 @@ from . import calls
 from . import recorded_sites as _sites  # noqa: F401  (fills calls.SITES)
 from .argument_writes import ArgumentWrites, apart, may_be_given
 from .array_memory import is_captured
+from .collecting import keep_apart
 from .copies import memory_of
 from .exits import Constants
 from .kinds import is_plain
@@ -191,6 +192,7 @@ class Recording:
         trace.late.allowed, trace.late.trying = True, functools.partial(trying, observer)
         trace.existed = functools.partial(calls.existed, observer)
         trace.hashed = observer.hashed
+        keep_apart()
         outer, running.observer = running.observer, observer
         entered, local.enter = local.enter, observer.entry
         nested, local.nested = local.nested, None

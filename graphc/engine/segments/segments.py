@@ -47,6 +47,7 @@ from ..built import (
     count_writes,
     kept_for_backward,
 )
+from ..capture.collecting import keep_apart
 from ..capture.reached import given, reached
 from ..devices import backend_at
 from ..mode import USUAL, Mode
@@ -160,6 +161,7 @@ class Segments:
 
     def go_on(self, trace: SegmentTrace, rest: Callable[[], Any]) -> Any:
         """Run Python under a segmented trace to its end."""
+        keep_apart()
         outer, local.trace = local.trace, trace
         started, native = time.perf_counter(), self._native.seconds
         try:

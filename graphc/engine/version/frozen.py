@@ -9,6 +9,7 @@ is one that is written to between most calls.
 
 from __future__ import annotations
 
+import math
 import threading
 import weakref
 from collections.abc import Sequence
@@ -26,6 +27,7 @@ from ...ir.record import replaced
 from .. import pipeline
 from ..built import Built, Engine
 
+LEAST = 1 << 18  # elements of weights, of a program that does not convolve
 RESTLESS = 8  # runs of a prologue, from which on they are to be few beside the calls
 _CALLS = 4  # for each run, at least
 
@@ -124,10 +126,8 @@ def frozen(
     """A recording whose graph reads constants that are computed apart; None where that gains
     nothing. `places`: inputs that the function itself renews."""
     differentiated = traced.backward is not None and traced.backward.outputs
-    if differentiated or config.check or not _is_wanted(traced.graph):
+    if differentiated or config.check:
         return None
-    from ...ir.passes.freeze import freeze
-
     written = _written(traced)
     numbers = [
         source.number for source in traced.inputs
@@ -136,7 +136,11 @@ def frozen(
         and id(source.tensor) not in _restless
         and source.tensor._storage.root not in written
     ]
-    found = freeze(traced.graph, numbers, backends.get(backend).machine)
+    if not _is_wanted(traced.graph, numbers):
+        return None
+    from ...ir.passes.freeze import freeze
+
+    found = freeze(traced.graph, numbers, pipeline.machine(config, backends.get(backend)))
     if found is None:
         return None
     prologue = pipeline.build(
@@ -155,9 +159,17 @@ def frozen(
     return replaced(traced, graph=found.main, inputs=(*traced.inputs, *inputs)), constants
 
 
-def _is_wanted(graph: Graph) -> bool:
-    """Whether there may be something to gain: sums of products, whose weights can be laid out."""
-    return any(node.op.name in ("conv", "dot_general") for node in graph.nodes)
+def _is_wanted(graph: Graph, numbers: Sequence[int]) -> bool:
+    """Whether there may be something to gain: sums of products, whose weights can be laid out. Of
+    few, that is less than it takes to find out in a process that needs no compiler."""
+    if any(node.op.name == "conv" for node in graph.nodes):
+        return bool(numbers)
+    weights = 0
+    for number in numbers:
+        sizes = [size for size in graph.inputs[number].tensor_type.shape if isinstance(size, int)]
+        if len(sizes) == len(graph.inputs[number].tensor_type.shape):
+            weights += math.prod(sizes)
+    return weights >= LEAST and any(node.op.name == "dot_general" for node in graph.nodes)
 
 
 def _written(traced: TracedGraph) -> set[Storage]:

@@ -117,8 +117,8 @@ class Shortcut:
         version = self.version
         if (
             Compilers.stance is not self.stance or promote.Defaults.dtype is not self.dtype
-            or configuration.current() is not self.config or Eager.elsewhere is not None
-            or Steps.watch is not None
+            or configuration.current() is not self.config or Steps.watch is not None
+            or (Eager.elsewhere is not None and local.place is not None)
         ):
             return MISSED
         if self.flat:
@@ -363,7 +363,7 @@ def _can_be_asked(version: Specialisation) -> bool:
     traced, built = version.traced, version.engine.built
     return (
         type(built) is Built and can_be_borrowed(built.executable)
-        and version.engine.place is None and Eager.elsewhere is None
+        and version.engine.place is None and (Eager.elsewhere is None or local.place is None)
         and not (version.made or version.forwarded or version.places or version.said)
         and not (version.draws or traced.deferred or traced.input_aliases)
         and not any(type(s) is Draw or is_late(s) for s, _ in version.sources)

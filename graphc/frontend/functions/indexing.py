@@ -21,7 +21,7 @@ from ..errors import located
 from ..known import values
 from ..numbers import is_traced_number, plain_size
 from ..overlap import check_apart
-from ..placement import is_loose, place_at, selected
+from ..placement import are_near, is_loose, is_near, place_at, selected
 from ..recalled import note, recall
 from ..tensor import Tensor, concrete
 from ..transfer import moved
@@ -290,8 +290,8 @@ def read_index(x: Tensor, index: Any) -> Selection:
 
 def _recall_key(x: Tensor, index: Any) -> Any:
     """What tells which view an index gives (recalled.py); None where that is not known."""
-    if local.trace is not None or local.counted is not None or (
-        Eager.elsewhere is not None or x._trace is not None
+    if local.trace is not None or local.counted is not None or x._trace is not None or (
+        not is_near(x)
     ):
         return None
     if type(index) is int:
@@ -328,8 +328,8 @@ def getitem(self: Tensor, index: Any) -> Tensor:
         known = recall(key, self)
         if known is not None:
             return known
-    if type(index) is Tensor and local.trace is None and Eager.elsewhere is None and (
-        index._trace is None and self._trace is None and index._array.dtype.char == "l"
+    if type(index) is Tensor and local.trace is None and index._trace is None and (
+        self._trace is None and are_near(self, index) and index._array.dtype.char == "l"
         and index._array.ndim and self._array.ndim
     ):
         return take(self, [index], 0)  # rows at positions, as the rest comes to

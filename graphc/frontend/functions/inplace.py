@@ -160,7 +160,7 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
         ))
     if is_plain(self) and src._trace is None:
         to, of = self._array, src._array
-        if to.dtype is of.dtype and to.shape == of.shape and not (
+        if type(of) is np.ndarray and to.dtype is of.dtype and to.shape == of.shape and not (
             np.may_share_memory(to, of) or (local.grad and requires_grad(src))
         ):
             np.copyto(to, of)

@@ -10,7 +10,7 @@ from .blocking import Blocking, Number, Request, quotient_up, tiled
 from .plan_attention import AttentionBlocking, plan_attention
 from .plan_convolution import plan_convolution
 from .program import Launch, Program, leaves
-from .steps import step_of
+from .steps import machine_of, step_of
 from .templates import Attention, Convolution, Product, SumTemplate, Template
 from .templates.operand import base_and_strides, panels_of
 
@@ -38,6 +38,7 @@ def plan_contraction(
         return plan_convolution(template, machine, dims)
     sizes = [evaluate(size, dims) for size in template.sizes]
     request = request_of(template, machine.tiling, sizes)
+    machine = machine_of(machine, step_of(template, machine.tiling))
     return tiled(request, machine, template.acc_dtype.itemsize)
 
 
@@ -72,9 +73,9 @@ def request_of(product: Product, tiling: Tiling, sizes: list[Number]) -> Request
     steps = quotient_up(k, step.group)
     plain = Request(
         batch, m, n, steps, terms=k, left_direct=left and 1 in (left_m, left_k),
-        right_direct=right and right_n == 1, segment=steps, quantum=1, most_steps=tiling.block_k,
-        dense=True, panels=panels is not None, window=False, pack_scratch=0,
-        pack_scratch_column=0, heads=step.heads,
+        right_direct=right and right_n == 1, segment=steps, quantum=step.quantum,
+        most_steps=tiling.block_k, dense=True, panels=panels is not None, window=False,
+        pack_scratch=0, pack_scratch_column=0, heads=step.heads,
     )
     if not (is_dot(product, tiling) and (m <= tiling.dot_rows or n <= tiling.dot_columns)):
         return plain
@@ -93,4 +94,5 @@ def is_dot(product: Product, tiling: Tiling) -> bool:
     _, right_k, _ = base_and_strides(product.right, "k", "n")
     step = step_of(product, tiling)
     same = product.left.dtype is step.left and product.right.dtype is step.right
-    return same and left_k == 1 and right_k == 1 and not step.centred
+    dots = not step.centred and not step.matrix
+    return dots and same and left_k == 1 and right_k == 1

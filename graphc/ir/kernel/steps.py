@@ -3,13 +3,19 @@ sum, for a machine that multiplies and adds so many at a time."""
 
 from __future__ import annotations
 
+import functools
+from dataclasses import replace
 from typing import NamedTuple
 
 from .. import dtypes
 from ..dtypes import DType
-from ..machine import Tiling
+from ..machine import Machine, Tiling
 from .templates import Product, SumTemplate
-from .templates.operand import panels_of
+from .templates.operand import base_and_strides, panels_of
+
+# The tile of a matrix unit: rows, registers of columns (two by two of its own tiles), and the words
+# of k that it goes along at a time.
+MATRIX_ROWS, MATRIX_VECTORS, MATRIX_WORDS = 32, 2, 16
 
 
 class Step(NamedTuple):
@@ -18,7 +24,7 @@ class Step(NamedTuple):
 
     Where `centred`, the left operand's bytes are multiplied as x + 128, which have no sign, and
     each panel of a block of the right operand begins with a row of what that adds too much,
-    negative.
+    negative. Those of a `matrix` unit are multiplied by its tiles, not by registers.
     """
 
     name: str
@@ -27,11 +33,17 @@ class Step(NamedTuple):
     right: DType
     group: int = 1
     centred: bool = False
+    matrix: bool = False
 
     @property
     def heads(self) -> int:
         """Rows of a packed panel before its steps."""
         return int(self.centred)
+
+    @property
+    def quantum(self) -> int:
+        """Blocks of k are multiples of this, where there are several."""
+        return MATRIX_WORDS if self.matrix else 1
 
 
 # By their names. Those of several values are for machines whose Tiling lists them.
@@ -47,8 +59,14 @@ STEPS = {
         Step("u8i8", dtypes.i32, dtypes.u8, dtypes.i8, 4),
         Step("i8u8", dtypes.i32, dtypes.i8, dtypes.u8, 4),
         Step("i8i8", dtypes.i32, dtypes.i8, dtypes.i8, 4, centred=True),
+        Step("bf16m", dtypes.f32, dtypes.bf16, dtypes.bf16, 2, matrix=True),
+        Step("i8i8m", dtypes.i32, dtypes.i8, dtypes.i8, 4, matrix=True),
+        Step("i8u8m", dtypes.i32, dtypes.i8, dtypes.u8, 4, matrix=True),
+        Step("u8i8m", dtypes.i32, dtypes.u8, dtypes.i8, 4, matrix=True),
+        Step("u8u8m", dtypes.i32, dtypes.u8, dtypes.u8, 4, matrix=True),
     )
 }
+MATRIX_STEPS = tuple(name for name, step in STEPS.items() if step.matrix)
 
 _IN_AN_I16 = (dtypes.i8, dtypes.u8, dtypes.i16)
 
@@ -56,9 +74,20 @@ _IN_AN_I16 = (dtypes.i8, dtypes.u8, dtypes.i16)
 def step_of(template: SumTemplate, tiling: Tiling) -> Step:
     """How a template's operands are multiplied: by the first of those ways that the machine has."""
     for name in _ways(template):
+        if f"{name}m" in tiling.steps and _fills_tiles(template, tiling):
+            return STEPS[f"{name}m"]
         if name in tiling.steps:
             return STEPS[name]
     return STEPS[template.acc_dtype.name]
+
+
+@functools.lru_cache(maxsize=64)
+def machine_of(machine: Machine, step: Step) -> Machine:
+    """What products by a step are planned for: a machine with its tiles."""
+    if not step.matrix or machine.tiling is None:
+        return machine
+    tiling = replace(machine.tiling, rows=MATRIX_ROWS, vectors=MATRIX_VECTORS)
+    return replace(machine, tiling=tiling)
 
 
 def _ways(template: SumTemplate) -> tuple[str, ...]:
@@ -72,3 +101,18 @@ def _ways(template: SumTemplate) -> tuple[str, ...]:
     elif template.geometry.in_channels == template.geometry.groups:  # few terms of many sums
         return ()
     return ("bf16",) if acc is dtypes.f32 and set(operands) == {dtypes.bf16} else ()
+
+
+def _fills_tiles(template: SumTemplate, tiling: Tiling) -> bool:
+    """Whether tiles of many rows and columns gain: few of either are dot products, or wait for the
+    right operand. Where sizes are a call's, operands along k may be either."""
+    if not isinstance(template, Product):
+        return False
+    few = (template.m, tiling.dot_rows), (template.n, tiling.dot_columns)
+    if any(isinstance(size, int) and size <= most for size, most in few):
+        return False
+    if all(isinstance(size, int) for size, _ in few):
+        return True
+    _, _, left_k = base_and_strides(template.left, "m", "k")
+    _, right_k, _ = base_and_strides(template.right, "k", "n")
+    return not (left_k == 1 and right_k == 1)

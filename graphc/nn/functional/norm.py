@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 from ...frontend import functions as T
@@ -13,6 +14,7 @@ from ...frontend.errors import located
 from ...frontend.functions.arguments import named, recorded_as
 from ...frontend.grad_mode import no_grad
 from ...frontend.ownership import owns_result
+from ...frontend.placement import is_near, selected
 from ...frontend.random_state import draw
 from ...frontend.replayed import replayed
 from ...frontend.tensor import Tensor
@@ -294,10 +296,11 @@ def _check_probability(p: float) -> None:
 
 def _kept(input: Tensor, p: float) -> Tensor:
     """1 with probability 1 - p, else 0, drawn in the order of the input's memory as torch does."""
-    if local.trace is None and Eager.elsewhere is None and input.is_contiguous():
-        drawn: Tensor = draw(
-            "bernoulli", shape=tuple(input.shape), p=float(1 - p), dtype=input.dtype
-        )
+    if local.trace is None and is_near(input) and input.is_contiguous():
+        with nullcontext() if Eager.elsewhere is None else selected(None):
+            drawn: Tensor = draw(
+                "bernoulli", shape=tuple(input.shape), p=float(1 - p), dtype=input.dtype
+            )
         return drawn
     shape, order = tuple(input.shape), list(range(input.dim()))
     if not input.is_contiguous():

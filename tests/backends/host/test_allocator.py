@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from graphc.backends.host.allocator import ALIGNMENT, IDLE, LARGE, Allocator, address_of
+from graphc.backends.host.allocator import ALIGNMENT, LARGE, Allocator, address_of
 
 F4 = np.dtype(np.float32)
 
@@ -105,37 +105,6 @@ def test_a_child_of_fork_does_not_write_into_its_parents_memory() -> None:
         os._exit(0)
     os.waitpid(child, 0)
     assert large[0] == 1 and large[-1] == 1
-
-
-def test_large_memory_that_lies_long_unused_makes_room_for_other_sizes() -> None:
-    allocator = Allocator()
-    sizes = [LARGE + i * (LARGE // 4) for i in range(4)]
-
-    def take(size: int) -> None:
-        allocator.empty((size,), np.dtype(np.uint8))
-
-    for size in sizes:
-        take(size)
-    assert allocator.kept == sum(sizes)  # none is old
-    for _ in range(IDLE):
-        take(sizes[0])
-    assert allocator.kept == sum(sizes)  # nothing was missing
-    take(2 * LARGE)  # sizes[1] and sizes[2] are the oldest: either alone is less than is wanted
-    assert allocator.kept == sizes[0] + sizes[3] + 2 * LARGE
-    take(sizes[0])
-    take(100)
-    assert allocator.kept == sizes[0] + sizes[3] + 2 * LARGE + 128
-
-
-def test_a_loop_keeps_all_the_memory_that_it_uses() -> None:
-    allocator = Allocator()
-    step = [LARGE + i * (LARGE // 4) for i in range(4)] * 3
-    made: set[int] = set()
-    for _ in range(2 * IDLE // len(step)):
-        held = [allocator.empty((size,), np.dtype(np.uint8)) for size in step]
-        made.update(array.ctypes.data for array in held)
-        del held
-    assert len(made) == len(step)
 
 
 def test_at_the_end_of_the_interpreter_nothing_is_given_back() -> None:

@@ -71,7 +71,7 @@ def test_the_plan_made_in_the_call_is_the_one_made_in_python(target: Target) -> 
             words[Word.SEGMENT] *= tile.group  # in values
             words[Word.POINTER_COLUMNS] = int(not request.dense)
             plan(ctypes.addressof(words))
-            want = tiled(request, target.machine, tile.bytes)
+            want = tiled(request, tile.machine, tile.bytes)
             assert [words[w] for w in PLAN.values()] == [int(getattr(want, x)) for x in PLAN]
 
 
