@@ -47,6 +47,15 @@ def test_eager(repository: Path) -> None:
     assert "(w * y).sum().backward()" in text and "step " in text
 
 
+def test_threads(repository: Path) -> None:
+    """A row's counts, and its gain beside the machine's."""
+    text = run(repository, "threads.py", "--only", "softmax 4096", "--rounds", "2", "--above", "0")
+    (line,) = [line for line in text.splitlines() if line.startswith("| softmax 4096x1024 |")]
+    cells = [cell.strip() for cell in line.strip("|").split("|")]
+    assert cells[2] == "0.0%" and 1.5 < float(cells[4]) <= 2.0
+    assert all(0.2 < float(cell) < 4.0 for cell in cells[5:9]) and len(cells) == 10
+
+
 SUITE = ("suite", "--engines", "torch", "graphc", "--seconds", "0.05", "--rows")
 
 
