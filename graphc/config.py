@@ -159,6 +159,13 @@ class Config(NamedTuple):
         "their gradients) as code compiled for any size; `0`: NumPy computes all.",
         _one_of("0", "1"),
     )
+    amx: str = env(
+        "GRAPHC_AMX",
+        "1",
+        "Products of bfloat16 and int8 go by the CPU's matrix unit (AMX) where there is one, the "
+        "system gives leave and a trial product comes out right; `0`: by vector registers.",
+        _one_of("0", "1"),
+    )
     cuda_graphs: str = env(
         "GRAPHC_CUDA_GRAPHS",
         "auto",

@@ -33,14 +33,15 @@ def test_values_come_from_the_environment(repository: Path, tmp_path: Path) -> N
         GRAPHC_RANDOM="counter",
         GRAPHC_STEPS="1",
         GRAPHC_EAGER_KERNELS="0",
+        GRAPHC_AMX="0",
         GRAPHC_CUDA_GRAPHS="0",
         CUDA_LAUNCH_BLOCKING="1",
         GRAPHC_CUDA_LIBRARIES="1",
         GRAPHC_MAX_AUTOTUNE="1",
     )
     assert result.stdout.split() == [
-        "3", "5", "None", "2", str(tmp_path), "7", "counter", "1", "0", "0", "1", "1",
-        "1",
+        "3", "5", "None", "2", str(tmp_path), "7", "counter", "1", "0", "0", "0", "1",
+        "1", "1",
     ]
 
 

@@ -17,9 +17,10 @@ import numpy as np
 
 from graphc import backends
 from graphc.backends import Backend, Host, Keeper
+from graphc.backends.host.matrix_unit import Wanted
 from graphc.backends.numpy.ops import HOST
 from graphc.collecting import FEWER
-from graphc.config import Config
+from graphc.config import Config, current
 from graphc.engine.built import Built, Stages
 from graphc.engine.multiplier import is_tuned, multiplier
 from graphc.ir.digest import UndigestedError, graph_digest
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from graphc.engine.limit import Limit
     from graphc.ir.machine import Machine
     from graphc.ir.passes.partition import Split
+
+Wanted.unit = current().amx == "1"
 
 Array = np.ndarray[Any, Any]
 Writes: TypeAlias = Mapping[int, int]

@@ -38,11 +38,19 @@ CHECK = bytes.fromhex(
 SHAPE = 5, 9, 11  # of the product tried: rows, words of k, columns; no tile is whole
 
 
+class Wanted:
+    """Whether it is to be used at all (GRAPHC_AMX); said before anything is compiled."""
+
+    unit = True
+
+
 @functools.cache
 def usable(root: Path = Path("/")) -> bool:
     """Whether this process may; it has been given leave then, and so have all its threads and the
     processes that it forks. Asked before any code with such instructions is made, or run."""
-    if not sys.platform.startswith("linux") or _FLAGS - _flags(root) or not _leave():
+    if not Wanted.unit or not sys.platform.startswith("linux"):
+        return False
+    if _FLAGS - _flags(root) or not _leave():
         return False
     code = _mapped()
     if code is None:

@@ -327,3 +327,21 @@ def test_nothing_is_read_behind_an_operand(name: str, target: Target) -> None:
         run(case.kernel(), [*operands, result], target=target)
         want = a[0].astype(np.float32) @ b[0].astype(np.float32)
         np.testing.assert_allclose(result, want, atol=1e-4)
+
+
+def test_nobody_is_asked_where_it_is_not_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/cpuinfo").write_text("flags : amx_tile amx_bf16 amx_int8\n")
+    asked = []
+
+    def leave() -> bool:
+        asked.append(True)
+        return False
+
+    monkeypatch.setattr(matrix_unit, "_leave", leave)
+    find = matrix_unit.usable.__wrapped__
+    assert not find(tmp_path) and asked == [True]
+    monkeypatch.setattr(matrix_unit.Wanted, "unit", False)
+    assert not find(tmp_path) and asked == [True]
