@@ -12,7 +12,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "masked_select": lambda x: x.masked_select(x > 0.5) * 2,
     "mode": lambda x: graphc.mode(x)[0] + x,
     "bool": lambda x: x * 2 if x.sum() > 1 else x - 1,
-    "item": lambda x: x * x.max().item() + x.shape[0],
+    "item": lambda x: x * max(x.max().item(), -1.0) + x.shape[0],
     "list": lambda x: graphc.cat([x, graphc.tensor(x.tolist())]).sum(),
 }
 

@@ -54,10 +54,9 @@ class Limits:
     """Seconds in which each of some threads, `most` or fewer, does the same work at once: copies of
     `bytes`, read and written, or `flops` of multiply-adds. The first is slower: pages, caches."""
 
-    bytes = 2.0 * _COPIED
-
     def __init__(self, most: int) -> None:
         target = host_target()
+        self.bytes = 2.0 * _COPIED
         self.flops = 2.0 * target.lanes(4) * _CHAINS * _STEPS
         run, self._library = _chains(target)
         results = [(ctypes.c_float * 16)() for _ in range(most)]

@@ -12,7 +12,7 @@ def test_measured_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(ceilings, "_STEPS", 4000)
     found = ceilings.measured(2, tmp_path)
     assert found.flops > 1e9 and found.bytes > 1e8  # a tenth of the slowest machine's
-    monkeypatch.setattr(ceilings, "_flops", None)
+    monkeypatch.setattr(ceilings, "_together", None)
     assert ceilings.measured(2, tmp_path) == found
     with pytest.raises(TypeError):
         ceilings.measured(1, tmp_path)  # another question: it would have to measure
