@@ -8,29 +8,14 @@ import pytest
 
 import graphc as torch
 from graphc.engine.version.shortcut import Shortcut
-from graphc.frontend import device, eager, placement
+from graphc.frontend import eager
 from graphc.frontend.functions import indexing
-from graphc.frontend.storage import readers
 from graphc.frontend.values import Eager
 
 F = torch.nn.functional
 
 
-@pytest.fixture(autouse=True)
-def beside_meta(monkeypatch):
-    """As where another device has been used, which tests behind do not see."""
-    monkeypatch.setattr(placement, "_places", dict(placement._places))
-    monkeypatch.setattr(device, "registered", set(device.registered))
-    monkeypatch.setattr(placement, "registered", device.registered)
-    monkeypatch.setattr(Eager, "elsewhere", None)
-    placement._places.pop("meta", None)
-    torch.empty(2, device="meta")
-    assert Eager.elsewhere is not None
-    outer = dict(readers)  # backwards of other tests that have not run: writes ask them
-    readers.clear()
-    yield
-    readers.update(outer)
-
+pytestmark = pytest.mark.usefixtures("beside_meta")
 
 CALLS = {
     "x + y": lambda x, y: x + y, "x + 1": lambda x, y: x + 1, "2 - x": lambda x, y: 2 - x,

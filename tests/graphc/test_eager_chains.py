@@ -7,7 +7,7 @@ import pytest
 
 import graphc as torch
 from graphc.engine import eager_form
-from graphc.frontend import device, eager, placement, replayed, rewritten
+from graphc.frontend import eager, replayed, rewritten
 from graphc.frontend.values import Eager
 
 F = torch.nn.functional
@@ -29,18 +29,6 @@ def low(monkeypatch):
 def only_the_cpu(monkeypatch):
     """As where no test before has used another device."""
     monkeypatch.setattr(Eager, "elsewhere", None)
-
-
-@pytest.fixture
-def beside_meta(monkeypatch):
-    """As where another device has been used, which tests behind do not see."""
-    monkeypatch.setattr(placement, "_places", dict(placement._places))
-    monkeypatch.setattr(device, "registered", set(device.registered))
-    monkeypatch.setattr(placement, "registered", device.registered)
-    monkeypatch.setattr(Eager, "elsewhere", None)
-    placement._places.pop("meta", None)
-    torch.empty(2, device="meta")
-    assert Eager.elsewhere is not None
 
 
 CASES = {
