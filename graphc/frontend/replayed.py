@@ -56,7 +56,7 @@ class Step:
 class Replay:
     """What a call came to: `steps` on the tensors among its arguments, and its results."""
 
-    __slots__ = ("alone", "arrays", "make", "owned", "results", "steps", "whole")
+    __slots__ = ("alone", "arrays", "make", "owned", "results", "single", "steps", "whole")
 
     def __init__(
         self, steps: list[Step], results: list[int], make: Callable[..., Any] | None,
@@ -68,6 +68,8 @@ class Replay:
         self.whole: Any = None  # all of the steps as a function of arrays
         # without history, what is between the tensors that are given and the results is arrays
         self.arrays = None if recorded else Arrays.of(steps, results, tensors, owned)
+        # one operator on the tensors' arrays in their order, which has one result
+        self.single = None if self.arrays is None or make is not None else self.arrays.single
         first = steps[0] if len(steps) == 1 else None
         # one operator on the tensors in their order, whose one result it is
         self.alone = first is not None and make is None and results == [tensors] and (
@@ -111,16 +113,17 @@ class Replay:
 class Arrays:
     """Steps on arrays, and the results as tensors."""
 
-    __slots__ = ("_codes", "_results", "_simple")
+    __slots__ = ("_codes", "_results", "single")
 
     def __init__(self, codes: list[tuple[Step, View | None]], results: list[int]) -> None:
         """`codes`: each with what makes the view that it may be."""
         self._codes, self._results = codes, results
         step, view = codes[0]
         # one operator on all that is given, in order, which has one result
-        self._simple = len(codes) == 1 and view is None and len(results) == 1 and (
+        simple = len(codes) == 1 and view is None and len(results) == 1 and (
             len(step.signature.results) == 1 and step.sources == tuple(range(results[0]))
         )
+        self.single = step if simple else None
 
     @classmethod
     def of(
@@ -149,14 +152,6 @@ class Arrays:
     def run(self, tensors: list[Tensor]) -> list[Tensor]:
         """The results."""
         values: list[Any] = [t._array for t in tensors]
-        if self._simple:
-            step = self._codes[0][0]
-            ready = step.signature.ready or _prepared(step)
-            array = ready(*values)
-            result: Tensor = _new(Tensor)
-            result._array = array
-            result._storage = Storage(array)
-            return [result]
         memory = list(values)
         for step, view in self._codes:
             inputs = [values[s] if type(s) is int else s._array for s in step.sources]
@@ -175,7 +170,7 @@ class Arrays:
                 memory.append(out)
         found = []
         for i in self._results:
-            result = _new(Tensor)
+            result: Tensor = _new(Tensor)
             result._array = values[i]
             result._storage = Storage(memory[i])
             found.append(result)
@@ -317,21 +312,23 @@ def key_of(function: Any, args: tuple[Any, ...], kwargs: Any, tensors: list[Tens
         if kind in _TENSORS:
             if value._trace is not None:
                 return UNKNOWN
-            _add(parts, value)
+            array = value._array
+            parts += (array.dtype, array.shape, (
+                value._node is not None or value._requires_grad or value._base is not None
+            ) and requires_grad(value))
             tensors.append(value)
         elif kind in _PLAIN:
-            parts.append(kind)
-            parts.append(value)
+            parts += (kind, value)
         elif kind is float:
             parts.append(value.hex())
         elif kind is tuple or kind is list:
-            parts.append(kind)
-            parts.append(len(value))
+            parts += (kind, len(value))
             for item in value:
                 if type(item) is int:
                     parts.append(item)
                 elif type(item) in _TENSORS and item._trace is None:
-                    _add(parts, item)
+                    array = item._array
+                    parts += (array.dtype, array.shape, requires_grad(item))
                     tensors.append(item)
                 else:
                     return UNKNOWN
@@ -346,16 +343,6 @@ def _repeated(tensors: list[Tensor]) -> Any:
     """Which of the tensors are the same: a call that is watched does not say which it reads."""
     ids = [id(t) for t in tensors]
     return tuple(map(ids.index, ids)) if len(set(ids)) < len(ids) else None
-
-
-def _add(parts: list[Any], tensor: Tensor) -> None:
-    array = tensor._array
-    parts.append(array.dtype)
-    parts.append(array.shape)
-    parts.append(
-        (tensor._node is not None or tensor._requires_grad or tensor._base is not None)
-        and requires_grad(tensor)
-    )
 
 
 def _may_be_here(args: tuple[Any, ...]) -> bool:
@@ -392,7 +379,11 @@ def replayed(function: F) -> F:
         if known is None:
             return function(*args, **kwargs)
         if known is not UNKNOWN:
-            return known.run(tensors)  # type: ignore[attr-defined]
+            step = known.single  # type: ignore[attr-defined]
+            if step is None:
+                return known.run(tensors)  # type: ignore[attr-defined]
+            ready = step.signature.ready or _prepared(step)
+            return _wrap(ready(*[t._array for t in tensors]))
         return _watched(function, args, kwargs, tensors, key)
 
     return cast(F, wrapper)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from graphc.ir.types import TensorType
 
 from . import bound_losses, bound_windows
 from .common import I64, Array, Function
+from .elementwise import TABLE as ELEMENTWISE
 from .indexing import TABLE as INDEXING
 
 Types = Sequence[TensorType]
@@ -95,9 +97,12 @@ def _sigmoid(types: Types) -> Function:
 
 
 def _cast(types: Types, *, dtype: DType) -> Function | None:
-    """Between real dtypes to a float that is not of half precision."""
+    """A copy; or between real dtypes to a float that is not of half precision."""
     kind, source = dtype.numpy, types[0].dtype.numpy
-    if kind.char not in "fd" or source == kind or types[0].dtype.is_complex:
+    if source == kind:
+        with_strides = partial(ELEMENTWISE["cast"], dtype=dtype)
+        return lambda x: x.copy() if x.flags.c_contiguous else with_strides(x)
+    if kind.char not in "fd" or types[0].dtype.is_complex:
         return None
     return operator.methodcaller("astype", kind)
 
@@ -107,11 +112,15 @@ def _full(types: Types, *, shape: Sequence[int], value: Any, dtype: DType) -> Fu
     if dtype.is_complex:
         return None
     if value == 0 and not (dtype.is_float and math.copysign(1.0, value) < 0):
-        return lambda: np.zeros(sizes, kind)
+        return partial(np.zeros, sizes, kind)
+    with np.errstate(all="ignore"):
+        number = np.empty((), kind)
+        number.fill(value)
+    empty = np.empty
 
     def run() -> Array:
-        found = np.empty(sizes, kind)
-        found.fill(value)
+        found = empty(sizes, kind)
+        found.fill(number)
         return found
 
     return run

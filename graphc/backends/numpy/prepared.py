@@ -42,7 +42,7 @@ def prepare(
         function = partial(function, **attrs)
     elif isinstance(function, np.ufunc) and not results[0].shape and op.elementwise:
         function = _without_scalars(function, results[0].dtype.numpy)
-    silent = op.family in SILENT or _is_exact(op, types)
+    silent = op.family in SILENT or _is_exact(op, types, results)
     flat = len(results) == 1 and len(results[0].shape) < 2 and not op.view
     if op.elementwise and len(types) == 2:
         ready = (_quiet_two if silent else _two)(function, flat)
@@ -55,7 +55,7 @@ def prepare(
     if order is laid_out and len(types) == 1 and len(results) == 1:
         return _one(function, False)
     left = op.family in AS_LEFT and not op.in_its_order
-    if op.name == "concat" and tight is not None:
+    if op.name in ("concat", "full", "iota") and tight is not None:
         return tight  # it has an order, and nothing to warn of
     if left or (flat and order is row_major):
         return _unordered(function)
@@ -68,9 +68,16 @@ _EXACT = frozenset(
 )
 
 
-def _is_exact(op: Op, types: Sequence[TensorType]) -> bool:
+_SILENT_FLOATS = frozenset("neg abs where".split())  # which look at bits alone
+
+
+def _is_exact(op: Op, types: Sequence[TensorType], results: Sequence[TensorType]) -> bool:
     """Whether NumPy has nothing to warn of: integers wrap silently, but in divisions."""
-    return op.name in _EXACT and not any(t.dtype.differentiable for t in types)
+    if op.name == "cast":
+        return types[0].dtype is results[0].dtype
+    return op.name in _EXACT and not any(
+        t.dtype.is_complex or (t.dtype.is_float and op.name not in _SILENT_FLOATS) for t in types
+    )
 
 
 def _without_scalars(function: np.ufunc, dtype: np.dtype[Any]) -> Function:
