@@ -124,7 +124,9 @@ def write_two(op: Op, x: Tensor, y: Tensor) -> bool:
         return False
     if local.grad and (requires_grad(x) or requires_grad(y)):
         return False
-    if x is not y and b.ndim and np.may_share_memory(a, b):
+    if x is not y and b.ndim and not (a.flags.owndata and b.flags.owndata) and (
+        np.may_share_memory(a, b)
+    ):
         return False
     signature.into(a, b, a)
     x._storage.version += 1

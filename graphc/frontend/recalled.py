@@ -198,11 +198,16 @@ def _expanded(attrs: Attrs, shape: Shape) -> Callable[[Any], Any]:
     added = len(new) - len(shape)
     repeated = [n != m for n, m in zip(shape, new[added:], strict=True)]
 
+    strides: dict[Any, tuple[int, ...]] = {}  # of the view, by the array's
+
     def take(array: Any) -> Any:
         if not array.flags.c_contiguous or not array.size:
             return expand(array, attrs)
-        own = [0 if r else s for r, s in zip(repeated, array.strides, strict=True)]
-        return np.ndarray(new, array.dtype, array, 0, (*[0] * added, *own))
+        known = strides.get(array.strides)
+        if known is None:
+            own = [0 if r else s for r, s in zip(repeated, array.strides, strict=True)]
+            known = strides[array.strides] = (*[0] * added, *own)
+        return np.ndarray(new, array.dtype, array, 0, known)
 
     return take
 

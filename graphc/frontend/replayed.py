@@ -27,6 +27,7 @@ from .eager import Signature, _wrap, apply_known
 from .history import requires_grad
 from .near import is_near
 from .nodes import OpNode, class_of
+from .placement import ON_CPU
 from .promote import Defaults
 from .storage import Storage
 from .tensor import Parameter, Tensor
@@ -113,11 +114,14 @@ class Replay:
 class Arrays:
     """Steps on arrays, and the results as tensors."""
 
-    __slots__ = ("_codes", "_results", "single")
+    __slots__ = ("_codes", "_results", "_shared", "single")
 
-    def __init__(self, codes: list[tuple[Step, View | None]], results: list[int]) -> None:
-        """`codes`: each with what makes the view that it may be."""
-        self._codes, self._results = codes, results
+    def __init__(
+        self, codes: list[tuple[Step, View | None]], results: list[int], shared: bool
+    ) -> None:
+        """`codes`: each with what makes the view that it may be; `shared`: a result may be a view
+        of memory that is made on the way."""
+        self._codes, self._results, self._shared = codes, results, shared
         step, view = codes[0]
         # one operator on all that is given, in order, which has one result
         simple = len(codes) == 1 and view is None and len(results) == 1 and (
@@ -147,27 +151,27 @@ class Arrays:
             owners != results and not owned
         ):
             return None
-        return cls(codes, results)
+        return cls(codes, results, owners != results)
 
     def run(self, tensors: list[Tensor]) -> list[Tensor]:
         """The results."""
         values: list[Any] = [t._array for t in tensors]
-        memory = list(values)
+        memory = list(values) if self._shared else values
         for step, view in self._codes:
-            inputs = [values[s] if type(s) is int else s._array for s in step.sources]
             if view is not None:
-                array = view(inputs[0], step.attrs)
+                source = step.sources[0]
+                array = view(values[source], step.attrs)
                 if array is not None:
                     values.append(array)
-                    memory.append(memory[step.sources[0]])
+                    if memory is not values:
+                        memory.append(memory[source])
                     continue
+            inputs = [values[s] if type(s) is int else s._array for s in step.sources]
             out = (step.signature.ready or _prepared(step))(*inputs)
-            if type(out) is tuple:
-                values += out
-                memory += out
-            else:
-                values.append(out)
-                memory.append(out)
+            made = out if type(out) is tuple else (out,)
+            values += made
+            if memory is not values:
+                memory += made
         found = []
         for i in self._results:
             result: Tensor = _new(Tensor)
@@ -346,8 +350,9 @@ def _repeated(tensors: list[Tensor]) -> Any:
 
 
 def _may_be_here(args: tuple[Any, ...]) -> bool:
-    """Whether a call may be of the CPU alone, though there are other devices."""
-    if not args or local.place is not None or local.making is not None:
+    """Whether a call may be of the CPU alone, though there are other devices: of tensors there, or
+    of none, where it makes a user's."""
+    if not args or local.place is not None or local.making not in (None, ON_CPU):
         return False
     first = args[0]
     return type(first) not in _TENSORS or (first._trace is None and is_near(first))
@@ -372,7 +377,7 @@ def replayed(function: F) -> F:
         if key is UNKNOWN:
             return function(*args, **kwargs)
         if Eager.elsewhere is not None:
-            if not tensors or not all(map(is_near, tensors)):
+            if (local.making is None) is not bool(tensors) or not all(map(is_near, tensors)):
                 return function(*args, **kwargs)
             key = key, "beside others"
         known = _known.get(key, UNKNOWN)

@@ -213,18 +213,34 @@ def _dot_general(
 
 
 def _index(types: Types, *, dim: int, subject: str = "") -> Function | None:
-    """By one tensor of positions, of which none is negative: NumPy then checks them as well."""
-    if len(types) != 2 or subject or not types[1].shape or 0 in (*types[0].shape, *types[1].shape):
+    """By one tensor of positions: NumPy wraps the same ones, and refuses the same."""
+    if len(types) != 2 or subject or not types[1].shape:
         return None
-    size = np.uint64(types[0].shape[dim])  # type: ignore[arg-type]
-    highest, slow = _PEAK, INDEXING["index"]
+    slow = INDEXING["index"]
 
     def run(x: Array, positions: Array) -> Any:
-        if highest(positions.view(np.uint64), None) < size:
+        try:
             return x.take(positions, dim)
-        return slow(x, positions, dim=dim)
+        except IndexError:  # to be said in torch's words
+            return slow(x, positions, dim=dim)
 
     return run
+
+
+_ASKED_ONE_BY_ONE = 64  # positions, of which a list's smallest is found before a ufunc has begun
+
+
+def _within(count: int, size: Any) -> Callable[[Array], bool]:
+    """Whether so many positions all lie in [0, size)."""
+    if count <= _ASKED_ONE_BY_ONE:
+
+        def few(positions: Array) -> bool:
+            known = positions.ravel().tolist()
+            return min(known) >= 0 and max(known) < size
+
+        return few
+    highest, most = _PEAK, np.uint64(size)
+    return lambda positions: bool(highest(positions.view(np.uint64), None) < most)
 
 
 def _gather(types: Types, *, dim: int, subject: str = "") -> Function | None:
@@ -233,15 +249,25 @@ def _gather(types: Types, *, dim: int, subject: str = "") -> Function | None:
         0 in shape or 0 in types[0].shape
     ):
         return None
-    size = np.uint64(types[0].shape[dim])  # type: ignore[arg-type]
-    highest, slow = _PEAK, INDEXING["gather"]
+    own: Any = types[0].shape
+    fits, slow = _within(math.prod(shape), own[dim]), INDEXING["gather"]
     axes = range(len(shape))
+    if dim == len(shape) - 1 and own[:dim] == shape[:dim]:
+        # rows of the one, by rows of the other
+        firsts = (np.arange(math.prod(shape[:dim])) * own[dim]).reshape((*shape[:dim], 1))
+
+        def of_rows(x: Array, positions: Array) -> Any:
+            if not fits(positions):
+                return slow(x, positions, dim=dim)
+            return x.reshape(-1).take(positions + firsts)
+
+        return of_rows
     places: list[Any] = [
         np.arange(n).reshape([-1 if e == d else 1 for e in axes]) for d, n in enumerate(shape)
     ]
 
     def run(x: Array, positions: Array) -> Any:
-        if not highest(positions.view(np.uint64), None) < size:
+        if not fits(positions):
             return slow(x, positions, dim=dim)
         return x[(*places[:dim], positions, *places[dim + 1 :])]
 

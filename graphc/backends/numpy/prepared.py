@@ -34,6 +34,7 @@ def prepare(
     halved = any(t.dtype.is_float and t.dtype.bits == 16 for t in types)
     if not halved:
         function = plain(function)
+    ufunc = function if isinstance(function, np.ufunc) and not halved else None
     make = None if halved else bound.TABLE.get(op.name)
     tight = None if make is None else make(types, **attrs)
     if tight is not None:
@@ -46,11 +47,13 @@ def prepare(
     flat = len(results) == 1 and len(results[0].shape) < 2 and not op.view
     if op.elementwise and len(types) == 2:
         ready = (_quiet_two if silent else _two)(function, flat)
-        if isinstance(function, np.ufunc) and not halved:
-            ready.__dict__["into"] = _into(function)
+        if ufunc is not None and tight is None and not attrs:
+            ready.__dict__["into"] = _into(ufunc)
         return ready
     if op.elementwise and len(types) == 1:
         return (_quiet_one if silent else _one)(function, flat)
+    if op.elementwise and len(types) == 3:
+        return (_quiet_three if silent else _three)(function, flat)
     order = laid_out if op.keeps_order else row_major
     if order is laid_out and len(types) == 1 and len(results) == 1:
         return _one(function, False)
@@ -156,6 +159,34 @@ def _quiet_two(function: Function, flat: bool) -> Ready:
         ):
             return out
         return laid_out(out, (a, b))
+
+    return ready
+
+
+def _three(function: Function, flat: bool) -> Ready:
+    silent = _quiet_three(function, flat)
+
+    def ready(a: Array, b: Array, c: Array) -> Any:
+        token = be_quiet()
+        try:
+            return silent(a, b, c)
+        finally:
+            be_as_before(token)
+
+    return ready
+
+
+def _quiet_three(function: Function, flat: bool) -> Ready:
+    def ready(a: Array, b: Array, c: Array) -> Any:
+        out = function(a, b, c)
+        if type(out) is not np.ndarray:
+            return np.asarray(out)
+        if flat or (
+            a.flags.c_contiguous and b.flags.c_contiguous and c.flags.c_contiguous
+            and out.flags.c_contiguous
+        ):
+            return out
+        return laid_out(out, (a, b, c))
 
     return ready
 
