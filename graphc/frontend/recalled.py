@@ -159,7 +159,7 @@ def _array_views(steps: Chain, shape: Shape) -> list[Callable[[Any], Any] | None
             shape = tuple([n for e, n in zip(entries, sizes, strict=True) if type(e) is slice])
             found.append(_indexed((*entries, Ellipsis)))
             continue
-        found.append(_MAKERS[op.name](attrs, shape))
+        found.append(VIEW_OF[op.name](attrs, shape))
         shape = attrs["shape"] if op.name != "permute" else tuple(
             [shape[d] for d in attrs["dims"]]
         )
@@ -212,7 +212,7 @@ def _expanded(attrs: Attrs, shape: Shape) -> Callable[[Any], Any]:
     return take
 
 
-_MAKERS: dict[str, Callable[[Attrs, Shape], Callable[[Any], Any]]] = {
+VIEW_OF: dict[str, Callable[[Attrs, Shape], Callable[[Any], Any]]] = {
     "reshape": _reshaped, "permute": _permuted, "expand": _expanded,
 }
 

@@ -14,6 +14,7 @@ devices, that is so of calls whose tensors a user has placed on the CPU.
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
@@ -29,12 +30,13 @@ from .near import is_near
 from .nodes import OpNode, class_of
 from .placement import ON_CPU
 from .promote import Defaults
+from .recalled import VIEW_OF
 from .storage import Storage
 from .tensor import Parameter, Tensor
 from .values import Eager, Link
 
 F = TypeVar("F", bound=Callable[..., Any])
-View = Callable[[Any, Attrs], Any]  # of an array; None: it cannot be one
+View = Callable[[Any], Any]  # of an array; None: it cannot be one
 _LIMIT = 10_000
 _MOST_STEPS = 12
 _TENSORS = frozenset({Tensor, Parameter})
@@ -121,7 +123,10 @@ class Arrays:
     ) -> None:
         """`codes`: each with what makes the view that it may be; `shared`: a result may be a view
         of memory that is made on the way."""
-        self._codes, self._results, self._shared = codes, results, shared
+        self._results, self._shared = results, shared
+        self._codes = [
+            (step, view, step.sources[0] if view else None, _operands(step)) for step, view in codes
+        ]
         step, view = codes[0]
         # one operator on all that is given, in order, which has one result
         simple = len(codes) == 1 and view is None and len(results) == 1 and (
@@ -145,7 +150,7 @@ class Arrays:
             if type(source) is not int:
                 return None
             owner.append(owner[source])
-            codes.append((step, views.ARRAYS[step.op.name]))
+            codes.append((step, _view_of(step)))
         owners = [owner[i] for i in results]
         if min(owners) < tensors or len(set(owners)) < len(owners) or (
             owners != results and not owned
@@ -157,17 +162,15 @@ class Arrays:
         """The results."""
         values: list[Any] = [t._array for t in tensors]
         memory = list(values) if self._shared else values
-        for step, view in self._codes:
+        for step, view, source, operands in self._codes:
             if view is not None:
-                source = step.sources[0]
-                array = view(values[source], step.attrs)
+                array = view(values[source])
                 if array is not None:
                     values.append(array)
                     if memory is not values:
                         memory.append(memory[source])
                     continue
-            inputs = [values[s] if type(s) is int else s._array for s in step.sources]
-            out = (step.signature.ready or _prepared(step))(*inputs)
+            out = (step.signature.ready or _prepared(step))(*operands(values))
             made = out if type(out) is tuple else (out,)
             values += made
             if memory is not values:
@@ -179,6 +182,23 @@ class Arrays:
             result._storage = Storage(memory[i])
             found.append(result)
         return found
+
+
+def _view_of(step: Step) -> View:
+    """What makes the view of an array."""
+    make = VIEW_OF.get(step.op.name)
+    if make is not None:
+        return make(step.attrs, step.signature.inputs[0].shape)  # type: ignore[arg-type]
+    take, attrs = views.ARRAYS[step.op.name], step.attrs
+    return lambda array: take(array, attrs)
+
+
+def _operands(step: Step) -> Callable[[list[Any]], Any]:
+    """The arrays that a step is given, of all that there are so far."""
+    sources = step.sources
+    if len(sources) > 1 and all(type(s) is int for s in sources):
+        return operator.itemgetter(*sources)
+    return lambda values: [values[s] if type(s) is int else s._array for s in sources]
 
 
 def _prepared(step: Step) -> Callable[..., Any]:
@@ -332,7 +352,9 @@ def key_of(function: Any, args: tuple[Any, ...], kwargs: Any, tensors: list[Tens
                     parts.append(item)
                 elif type(item) in _TENSORS and item._trace is None:
                     array = item._array
-                    parts += (array.dtype, array.shape, requires_grad(item))
+                    parts += (array.dtype, array.shape, (
+                        item._node is not None or item._requires_grad or item._base is not None
+                    ) and requires_grad(item))
                     tensors.append(item)
                 else:
                     return UNKNOWN

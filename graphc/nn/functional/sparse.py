@@ -71,7 +71,7 @@ def _not_negative(indices: Tensor, rows: int) -> Tensor:
     array = indices._array
     if 0 < array.size <= _FEW:  # a list's smallest is found before a ufunc has begun
         known = array.ravel().tolist()
-        fit = 0 <= min(known) and max(known) < rows
+        fit = min(known) >= 0 and max(known) < rows
     else:
         fit = not array.size or 0 <= array.min() <= array.max() < rows
     if not fit:
