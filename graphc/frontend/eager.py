@@ -120,9 +120,12 @@ def write_two(op: Op, x: Tensor, y: Tensor) -> bool:
     signature = _signatures.get((op, a.dtype, a.shape, b.dtype, b.shape))
     if signature is None or signature.into is None or not is_writable(x):
         return False
-    if x._storage.away or not are_near(x, y):
+    if Eager.elsewhere is not None and (x._storage.away or not are_near(x, y)):
         return False
-    if local.grad and (requires_grad(x) or requires_grad(y)):
+    if local.grad and (
+        x._node is not None or y._node is not None or x._requires_grad or y._requires_grad
+        or x._base is not None or y._base is not None
+    ) and (requires_grad(x) or requires_grad(y)):
         return False
     if x is not y and b.ndim and not (a.flags.owndata and b.flags.owndata) and (
         np.may_share_memory(a, b)
