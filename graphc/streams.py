@@ -1,4 +1,4 @@
-"""torch.Stream and torch.Event: a device's queue of work and a moment in it, for any device.
+"""A device's queue of work and a moment in it, for any device: Stream and Event of torch.
 
 Of "cuda" they make torch.cuda's. Nothing runs behind the caller's back on other devices: there a
 stream is done and an event has happened at once.

@@ -1,4 +1,4 @@
-"""torch.sym_int and its kin: arithmetic that takes Python numbers and symbolic sizes alike."""
+"""sym_int and its kin: arithmetic that takes Python numbers and symbolic sizes alike."""
 
 from __future__ import annotations
 
