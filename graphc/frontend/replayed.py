@@ -125,7 +125,7 @@ class Arrays:
         of memory that is made on the way."""
         self._results, self._shared = results, shared
         self._codes = [
-            (step, view, step.sources[0] if view else None, _operands(step)) for step, view in codes
+            (step, view, step.sources[0] if view else 0, _operands(step)) for step, view in codes
         ]
         step, view = codes[0]
         # one operator on all that is given, in order, which has one result

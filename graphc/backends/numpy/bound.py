@@ -236,7 +236,7 @@ def _within(count: int, size: Any) -> Callable[[Array], bool]:
 
         def few(positions: Array) -> bool:
             known = positions.ravel().tolist()
-            return min(known) >= 0 and max(known) < size
+            return bool(min(known) >= 0 and max(known) < size)
 
         return few
     highest, most = _PEAK, np.uint64(size)
