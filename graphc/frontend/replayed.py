@@ -360,15 +360,11 @@ def key_of(function: Any, args: tuple[Any, ...], kwargs: Any, tensors: list[Tens
                     return UNKNOWN
         else:
             return UNKNOWN
-    if len(tensors) > 1 and (tensors[0] is tensors[1] or len(tensors) > 2):
-        parts.append(_repeated(tensors))
+    if len(tensors) > 1 and len(set(map(id, tensors))) < len(tensors):
+        # which are the same: a call that is watched does not say which it reads
+        ids = list(map(id, tensors))
+        parts.append(tuple(map(ids.index, ids)))
     return tuple(parts)
-
-
-def _repeated(tensors: list[Tensor]) -> Any:
-    """Which of the tensors are the same: a call that is watched does not say which it reads."""
-    ids = [id(t) for t in tensors]
-    return tuple(map(ids.index, ids)) if len(set(ids)) < len(ids) else None
 
 
 def _may_be_here(args: tuple[Any, ...]) -> bool:
