@@ -154,4 +154,4 @@ def test_inference_tensors_keep_their_shape_outside_of_the_mode() -> None:
         for change in ("t_", "squeeze_", lambda: x.unsqueeze_(0), lambda: x.transpose_(0, 1)):
             with pytest.raises(RuntimeError, match="Inplace update to inference tensor"):
                 getattr(x, change)() if isinstance(change, str) else change()
-        assert tuple(x.shape) == (1, 2)
+    assert tuple(x.shape) == (1, 2)  # PyTorch raises when it has changed it
