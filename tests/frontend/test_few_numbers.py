@@ -46,7 +46,7 @@ MASK = A > 0.5
     (5, lambda: X + X), (13, lambda: torch.stack([X, X])), (12, lambda: torch.where(MASK, A, B)),
     (8, lambda: torch.zeros(4)), (5, lambda: ONE.add_(1)), (10, lambda: W + X),
     (14, lambda: F.relu(W)),
-])  # fmt: skip
+])
 def test_a_call_is_few_functions(
     most: int, call: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,7 +137,7 @@ def test_in_place_of_memory_that_overlaps() -> None:
     lambda: torch.zeros(3), lambda: torch.ones(2, 2), lambda: torch.full((2,), 7),
     lambda: torch.full((2,), 6e4, dtype=torch.float16), lambda: torch.arange(3),
     lambda: torch.zeros(0), lambda: torch.full((), -0.0), lambda: torch.eye(2),
-])  # fmt: skip
+])
 def test_makers_beside_another_device(make: Callable[[], Any]) -> None:
     """They are replayed there, too, and what they make is where a user has placed it."""
     torch.empty(1, device="meta")
