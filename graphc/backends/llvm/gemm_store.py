@@ -83,7 +83,8 @@ class Result:
     def __init__(self, d: Descriptor, tile: Tile, batch: Value) -> None:
         f, self.tile = d.function, tile
         self.f, self.positions = f, d[Word.POSITIONS]
-        f.module.globals.append(f"@graphc_nowhere = internal constant [{STORE_WORDS} x i64] zeroinitializer")
+        nowhere = f"internal constant [{STORE_WORDS} x i64] zeroinitializer"
+        f.module.globals.append(f"@graphc_nowhere = {nowhere}")
         self.offered = f.let(f"icmp eq ptr {d.pointer_at(Word.EPILOGUE)}, {store_symbol(tile)}")
         given = d.pointer_at(Word.ARGUMENTS)
         words = f.let(f"select i1 {self.offered}, ptr {given}, ptr @graphc_nowhere")

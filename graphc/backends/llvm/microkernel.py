@@ -222,8 +222,8 @@ def _emit_kernel(module: Module, tile: Tile, rows: int, width: int, by_pointers:
     kind = "window" if by_pointers else "tile"
     symbol = f"@graphc_{kind}_{rows}x{width}_{tile.name}"
     f = module.function(f"void {symbol}({kernel_parameters()})", "internal")
-    places, results = row_addresses(f, rows), _result_rows(f, tile, rows)
-    _ask_for(f, results, width)
+    places = row_addresses(f, rows)
+    _ask_for(f, _result_rows(f, tile, rows, "%c"), width)
     b, starts = "%b", [tile.zero()] * width
     if tile.step.heads and not by_pointers:
         places_ = [f.gep("%b", index * tile.lanes, tile.element) for index in range(width)]
@@ -246,7 +246,10 @@ def _emit_kernel(module: Module, tile: Tile, rows: int, width: int, by_pointers:
     sums = _multiply(f, tile, (places, offset), columns, sums)
     offset = f.let(f"add i64 {offset}, %a_step")
     b = b if by_pointers else f.let(f"getelementptr i8, ptr {b}, i64 %b_step")
-    _emit_result(f, tile, results, loop.close([offset, b, *sums])[2:])
+    sums = loop.close([offset, b, *sums])[2:]
+    # opaque, or the rows' addresses take registers from the loop
+    c = f.let('call ptr asm "", "=r,0"(ptr %c)')
+    _emit_result(f, tile, _result_rows(f, tile, rows, c), sums)
 
 
 def run_parameters() -> str:
@@ -302,9 +305,9 @@ def row_addresses(f: Function, rows: int) -> list[str]:
     return _rows_from(f, rows, "%a", "%a_row")
 
 
-def _result_rows(f: Function, tile: Tile, rows: int) -> list[str]:
+def _result_rows(f: Function, tile: Tile, rows: int, c: str) -> list[str]:
     """Where rows of c begin: the row that stands in is stored twice, not beside the result."""
-    return _rows_from(f, rows, "%c", f.mul("%pitch", tile.bytes))
+    return _rows_from(f, rows, c, f.mul("%pitch", tile.bytes))
 
 
 def _rows_from(f: Function, rows: int, first: str, apart: Value) -> list[str]:
@@ -347,7 +350,8 @@ def _multiply(
 def _emit_result(f: Function, tile: Tile, rows: list[str], sums: list[str]) -> None:
     """Stores the accumulators, added to what is there if the caller wants it."""
     width = len(sums) // len(rows)
-    places = [f.gep(row, index * tile.lanes, tile.element) for row in rows for index in range(width)]
+    steps = [index * tile.lanes for index in range(width)]
+    places = [f.gep(row, step, tile.element) for row in rows for step in steps]
     more, first = f.label("more"), f.label("first")
     f.cond_br(f.let("icmp ne i64 %accumulate, 0"), more, first)
     for label in (more, first):
