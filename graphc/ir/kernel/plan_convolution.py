@@ -105,10 +105,10 @@ def reads_lines(m: Number, padded: Number, lines: Number, positions: Number) -> 
     return m * padded * lines * 9 < (m + TRANSPOSE_COST) * positions * 8
 
 
-def by_images(images: Size, rows: int, positions: Size, lanes: int) -> bool:
+def by_images(images: Size, rows: Size, positions: Size, lanes: int) -> bool:
     """Whether a convolution of single positions costs less image by image, each in whole
     registers, than with the positions of all images packed side by side."""
-    if not isinstance(positions, int):
+    if not (isinstance(rows, int) and isinstance(positions, int)):
         return False
     padded = multiple(positions, lanes)
     return images == 1 or rows * padded <= (rows + IMAGE_COST) * positions
