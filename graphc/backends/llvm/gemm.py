@@ -291,11 +291,8 @@ class _ProductContext:
                 c = f.gep("%sums", f.add(area_row, f.mul(j, tile.rows)), tile.element)
                 c = f.let(f"select i1 {self.waits}, ptr {c}, ptr {self.spare}")
                 count = f.smin(pitch, f.sub(columns, j))
-                place, inside = self.result.place(m, f.add(n, j), count)
-                whole = f.let(f"and i1 {inside}, {f.cmp('eq', count, pitch)}")
-                direct = f.let(f"and i1 {whole}, {stores}")
-                to = f.let(f"select i1 {direct}, ptr {place}, ptr {c}")
-                apart = choose(f, direct, self.result.m_stride, pitch)
+                goal = (m, f.add(n, j), count)
+                direct, to, apart = self.result.goal(goal, c, pitch, stores)
                 f.call(
                     "void",
                     f.load(f.gep(self.tiles, f.add(row_kind, kind), "ptr"), "ptr", 8),

@@ -3,6 +3,7 @@
 from graphc.backends.llvm.gemm_arguments import Arguments
 from graphc.backends.llvm.gemm_descriptor import Descriptor, Word
 from graphc.backends.llvm.gemm_pack import Source, first_lanes, store_masked
+from graphc.backends.llvm.gemm_plan import choose
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Function, Module, Value
 from graphc.ir import dtypes
@@ -96,7 +97,27 @@ class Result:
         start = f.add(start, f.mul(f.mul(batch, d[Word.EPILOGUE_M]), self.m_stride))
         self.base = f.gep(address, start, tile.element)
 
-    def place(self, m: Value, n: Value, columns: Value) -> tuple[str, str]:
+    def goal(
+        self, tile: tuple[Value, Value, Value], c: str, pitch: Value, stores: str
+    ) -> tuple[str, str, str]:
+        """(an i1: a tile of (m, n, columns) is stored in the result, where it is stored, how far its
+        rows are apart): there if it has all its columns, else in c."""
+        f = self.f
+        before, there, after = f.current, f.label("there"), f.label("goal")
+        f.cond_br(f.let(f"and i1 {stores}, {f.cmp('eq', tile[2], pitch)}"), there, after)
+        f.block(there)
+        place, inside = self._place(*tile)
+        place = f.let(f"select i1 {inside}, ptr {place}, ptr {c}")
+        apart, there = choose(f, inside, self.m_stride, pitch), f.current
+        f.br(after)
+        f.block(after)
+        return (
+            f.phi("i1", (("false", before), (inside, there))),
+            f.phi("ptr", ((c, before), (place, there))),
+            f.phi("i64", ((str(pitch), before), (str(apart), there))),
+        )
+
+    def _place(self, m: Value, n: Value, columns: Value) -> tuple[str, str]:
         """(where a tile begins, an i1: its columns are of one image)."""
         f = self.f
         image = f.sdiv(n, self.positions)

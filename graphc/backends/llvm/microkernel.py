@@ -223,7 +223,8 @@ def _emit_kernel(module: Module, tile: Tile, rows: int, width: int, by_pointers:
     symbol = f"@graphc_{kind}_{rows}x{width}_{tile.name}"
     f = module.function(f"void {symbol}({kernel_parameters()})", "internal")
     places = row_addresses(f, rows)
-    _ask_for(f, _result_rows(f, tile, rows, "%c"), width)
+    with f.when(f.cmp("ne", "%pitch", width * tile.lanes)):  # a block of its own is in the cache
+        _ask_for(f, _result_rows(f, tile, rows, "%c"), width)
     b, starts = "%b", [tile.zero()] * width
     if tile.step.heads and not by_pointers:
         places_ = [f.gep("%b", index * tile.lanes, tile.element) for index in range(width)]
