@@ -65,7 +65,7 @@ def apply_one(op: Op, x: Tensor) -> Any:
             result._storage = Storage(out)
             if (
                 x._node is not None or x._requires_grad or x._base is not None
-            ) and local.grad and signature.records and requires_grad(x):
+            ) and local.grad and signature.records:
                 _record(op, (x,), [a], {}, signature, (result,))
             return result
     return apply(op, x)
@@ -90,7 +90,7 @@ def apply_two(op: Op, x: Tensor, y: Tensor) -> Any:
             if (
                 x._node is not None or y._node is not None or x._requires_grad
                 or y._requires_grad or x._base is not None or y._base is not None
-            ) and local.grad and signature.records and (requires_grad(x) or requires_grad(y)):
+            ) and local.grad and signature.records:
                 _record(op, (x, y), [a, b], {}, signature, (result,))
             return result
     return apply(op, x, y)
@@ -346,6 +346,7 @@ def _record(
     signature: Signature,
     results: tuple[Tensor, ...],
 ) -> None:
+    """Keep what the operator's gradient needs, if one goes to any input."""
     edges: list[Edge | None] = []
     for t, type_ in zip(inputs, signature.inputs, strict=True):
         node = t._node
@@ -356,6 +357,8 @@ def _record(
         else:
             edges.append(edge(t, type_) if t._requires_grad else None)
     needs = tuple([e is not None for e in edges])
+    if True not in needs:
+        return
     plan = signature.plans.get(needs)
     if plan is None:
         plan = GradientPlan(op, signature.inputs, signature.results, attrs, needs)
