@@ -27,7 +27,7 @@ from .nodes import Edge, OpNode
 from .placement import ON_CPU, gathered
 from .programs import GradientPlan
 from .saved_hooks import hooks, pack_node
-from .storage import LOOSE, Storage, readers
+from .storage import LOOSE, THERE, Storage, readers
 from .tensor import Tensor, current, from_array
 from .values import Eager, Prepare
 
@@ -120,7 +120,7 @@ def write_two(op: Op, x: Tensor, y: Tensor) -> bool:
     signature = _signatures.get((op, a.dtype, a.shape, b.dtype, b.shape))
     if signature is None or signature.into is None or not is_writable(x):
         return False
-    if Eager.elsewhere is not None and (x._storage.away or not are_near(x, y)):
+    if (x._storage.away | y._storage.away) & THERE:
         return False
     if local.grad and (
         x._node is not None or y._node is not None or x._requires_grad or y._requires_grad

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 from graphc.ir.dtypes import DType, from_numpy
@@ -31,7 +31,7 @@ from .nodes import OpNode, class_of
 from .placement import ON_CPU
 from .promote import Defaults
 from .recalled import VIEW_OF
-from .storage import Storage
+from .storage import LOOSE, THERE, Storage
 from .tensor import Parameter, Tensor
 from .values import Eager, Link
 
@@ -59,20 +59,25 @@ class Step:
 class Replay:
     """What a call came to: `steps` on the tensors among its arguments, and its results."""
 
-    __slots__ = ("alone", "arrays", "make", "owned", "results", "single", "steps", "whole")
+    __slots__ = (
+        "alone", "arrays", "loose", "make", "owned", "results", "single", "steps", "whole",
+    )
 
     def __init__(
         self, steps: list[Step], results: list[int], make: Callable[..., Any] | None,
-        owned: bool, tensors: int, recorded: bool,
+        owned: bool, tensors: int, recorded: bool, loose: Sequence[bool],
     ) -> None:
         """`make`: of the results, where there are several; `owned`: they are nobody's views;
-        `recorded`: a gradient may come of it."""
+        `recorded`: a gradient may come of it; `loose`: which results are (placement.py)."""
         self.steps, self.results, self.make, self.owned = steps, results, make, owned
+        self.loose = loose if any(loose) else ()
         self.whole: Any = None  # all of the steps as a function of arrays
         # without history, what is between the tensors that are given and the results is arrays
         self.arrays = None if recorded else Arrays.of(steps, results, tensors, owned)
         # one operator on the tensors' arrays in their order, which has one result
-        self.single = None if self.arrays is None or make is not None else self.arrays.single
+        self.single = None
+        if self.arrays is not None and make is None and not self.loose:
+            self.single = self.arrays.single
         first = steps[0] if len(steps) == 1 else None
         # one operator on the tensors in their order, whose one result it is
         self.alone = first is not None and make is None and results == [tensors] and (
@@ -82,6 +87,15 @@ class Replay:
 
     def run(self, tensors: list[Tensor]) -> Any:
         """The same on other tensors."""
+        found = self._run(tensors)
+        if self.loose:
+            for result, loose in zip(
+                (found,) if self.make is None else found, self.loose, strict=True
+            ):
+                result._storage.away |= LOOSE * loose
+        return found
+
+    def _run(self, tensors: list[Tensor]) -> Any:
         if self.whole is not None:
             array = self.whole([t._array for t in tensors])
             if array is not None:
@@ -269,7 +283,9 @@ class Watch:
         numbers = []
         for part in parts:
             found = [i for i, v in enumerate(self.values) if v is part]
-            if not found or found[0] < tensors or part._requires_grad or part._storage.away:
+            if not found or found[0] < tensors or part._requires_grad or (
+                part._storage.away & THERE if Eager.elsewhere is not None else part._storage.away
+            ):
                 return None
             numbers.append(found[0])
         for step, made in self.made:
@@ -284,7 +300,8 @@ class Watch:
         if views and not owned and any(part._base is None for part in parts):
             return None
         recorded = self.grad and any(requires_grad(t) for t in self.values)
-        replay = Replay(self.steps, numbers, make, owned, tensors, recorded)
+        loose = [bool(part._storage.away) for part in parts]
+        replay = Replay(self.steps, numbers, make, owned, tensors, recorded, loose)
         if make is None and not views and not recorded:
             replay.whole = _whole(self.steps, numbers, self.values[:tensors], self.values)
         return replay
