@@ -21,7 +21,7 @@ from graphc.backends.llvm.conv_tables import table_bytes
 from graphc.backends.llvm.gemm import declare_contract
 from graphc.backends.llvm.gemm_descriptor import Word, begin_request
 from graphc.backends.llvm.gemm_plan import ceil_div, declare_plan
-from graphc.backends.llvm.microkernel import Tile
+from graphc.backends.llvm.microkernel import Tile, declare_table, tiles_table
 from graphc.backends.llvm.text import Function, Module, Value
 from graphc.ir.kernel.plan_convolution import DIRECT_POSITIONS
 
@@ -136,6 +136,8 @@ class Request:
             Word.GEOMETRY: self.geometry.pointer,
             Word.MEMORY: r.read_pointer(Conv.MEMORY),
         }
+        if self.tile.group == 1:
+            pointers[Word.TILES] = declare_table(f.module, tiles_table(self.tile))
         common = {
             Word.BATCH: self.groups,
             Word.K: ceil_div(f, words[Word.VALUES], self.tile.group),

@@ -20,7 +20,7 @@ from graphc.backends.llvm.gemm_dot import (
     LENGTH,
     LINES,
     SHAPE_WORDS,
-    declare_dots,
+    dot_table,
 )
 from graphc.backends.llvm.gemm_pack import (
     RIGHT_PARAMETERS,
@@ -37,7 +37,13 @@ from graphc.backends.llvm.gemm_plan import (
     round_up,
 )
 from graphc.backends.llvm.gemm_stages import run_symbol
-from graphc.backends.llvm.microkernel import MR, Tile, emit_kernel_table, emit_microkernels
+from graphc.backends.llvm.microkernel import (
+    MR,
+    Tile,
+    declare_table,
+    emit_kernel_table,
+    emit_microkernels,
+)
 from graphc.backends.llvm.text import Module, Value
 from graphc.backends.llvm.values import lane_numbers
 from graphc.ir.kernel.blocking import ALIGN
@@ -128,7 +134,7 @@ def emit_direct(module: Module, tile: Tile) -> None:
         _emit_point_positions(module, tile)
         _emit_lines_epilogue(module, tile)
         _Direct(module, tile, "window").emit_window()
-    declare_dots(module, tile)
+    declare_table(module, dot_table(tile))
     _emit_point_taps(module, tile)
     _Direct(module, tile, "dots").emit_dots()
 
@@ -283,7 +289,6 @@ class _Direct:
             (B_LINE, f.mul(self.pitch, self.bytes)),
         ):
             f.store(value, "i64", f.gep(shape, index, "i64"), 8)
-        symbol, _ = declare_dots(f.module, tile)
         values: dict[Word, Value] = {
             Word.K: images,
             Word.SEGMENT: f.mul(images, tile.group),
@@ -297,7 +302,7 @@ class _Direct:
             Word.B_STEP_K: jump,
         }
         pointers = {
-            Word.TILES: symbol,
+            Word.TILES: dot_table(tile),
             Word.A_STEP: shape,
             Word.COPY: self.copy.pointer,
             Word.PACK_RIGHT: f"@graphc_point_taps_{tile.name}",

@@ -44,7 +44,8 @@ class Word(enum.IntEnum):
     VALUES = enum.auto()  # of k in all: K, or what its pairs are made of
     TERMS = enum.auto()  # multiplications per sum (K, unless a step of k is more than one)
     MOST_STEPS = enum.auto()  # of k in a block
-    TILES = enum.auto()  # a table of tile kernels
+    TILES = enum.auto()  # a table of tile kernels; of words of several values, 0 for all there are
+    RUNS = enum.auto()  # a table of kernels "run", where a step of k is one value
     # 0: panels of B are dense. Else PACK_RIGHT stores pointers, one for so many columns, and tile
     # kernels get B_STEP and A_STEP in place of their steps.
     POINTER_COLUMNS = enum.auto()
