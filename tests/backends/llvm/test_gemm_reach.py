@@ -25,6 +25,8 @@ def random_product(rng: random.Random) -> Gemm:
         return rng.choice((rng.randint(0, 70), near, max(near + rng.randint(-3, 3), 0)))
 
     dtype, b_dtype = rng.choice(((dtypes.f32, None), (dtypes.f64, None), (dtypes.f32, dtypes.bf16)))
+    if rng.random() < 0.1:  # few rows that meet much: runs
+        return Gemm(rng.randint(1, 16), 600 + size(), 900 + size(), dtype=dtype)
     return Gemm(
         size(), size(), size(), rng.choice((1, 1, 3)), rng.random() < 0.5, rng.random() < 0.5,
         dtype, dtypes.f64 if dtype is dtypes.f64 else dtypes.f32, b_dtype,
@@ -75,7 +77,7 @@ def walked(
 @pytest.mark.parametrize("target", [host_target(), *narrow_targets()], ids=lambda t: t.cpu)
 def test_nothing_is_called_that_is_not_linked(target: Target) -> None:
     rng, seen = random.Random(0), set()
-    for _ in range(300):
+    for _ in range(100):
         kernel = random_product(rng).kernel()
         c = kernel.template
         assert isinstance(c, Product)
