@@ -11,7 +11,7 @@ import enum
 
 from graphc.backends.llvm.conv_geometry import HEIGHT, WIDTH, Conv, Window, Words
 from graphc.backends.llvm.gemm import declare_contract
-from graphc.backends.llvm.gemm_descriptor import Descriptor, Word
+from graphc.backends.llvm.gemm_descriptor import ENTRY, Descriptor, Word
 from graphc.backends.llvm.gemm_dot import (
     A_LINE,
     A_SEGMENT,
@@ -150,7 +150,8 @@ class _Direct:
     def __init__(self, module: Module, tile: Tile, kind: str) -> None:
         self.tile, self.bytes = tile, tile.value_bytes
         self.f = f = module.function(
-            f"void {contract_symbol(kind, tile)}(ptr %request, ptr %window, ptr %d)", "internal"
+            f"void {contract_symbol(kind, tile)}(ptr %request, ptr %window, ptr %d)", "internal",
+            ENTRY,
         )
         self.d = d = Descriptor(f, "%d")
         self.r, self.g = Words(f, "%request"), Words(f, "%window")

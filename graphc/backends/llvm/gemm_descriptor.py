@@ -106,8 +106,8 @@ PACK_RIGHT = "void (ptr, ptr, i64, i64, i64, i64, ptr, ptr)"
 EPILOGUE = "void (ptr, i64, i64, i64, i64, i64, ptr, i64)"
 
 
-# Of the function that fills a request: it runs once a launch, and optimising its stores would take
-# as long as compiling the epilogue.
+# Of functions that run once a launch, as those that fill a request, or hardly ever: optimising one
+# would take as long as compiling the epilogue.
 ENTRY = "nounwind noinline optnone"
 
 

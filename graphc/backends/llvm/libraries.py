@@ -7,12 +7,19 @@ from collections.abc import Callable
 from graphc.backends.llvm.attention import attention_tile
 from graphc.backends.llvm.attention_block import emit_attention_library
 from graphc.backends.llvm.contraction import is_last, sum_template, tile_of
-from graphc.backends.llvm.conv import emit_bases, emit_forward, emit_weight_grad
+from graphc.backends.llvm.conv import (
+    emit_bases,
+    emit_forward,
+    emit_forward_by_planes,
+    emit_weight_grad,
+)
 from graphc.backends.llvm.conv_direct import emit_direct
 from graphc.backends.llvm.conv_last import emit_last
+from graphc.backends.llvm.conv_mend import emit_mend, may_meet_nothing
 from graphc.backends.llvm.conv_pack import emit_conv_packs
 from graphc.backends.llvm.conv_pack_pairs import emit_conv_pair_packs
 from graphc.backends.llvm.conv_phase import emit_input_grad
+from graphc.backends.llvm.conv_planes import may_go_by_planes
 from graphc.backends.llvm.gemm import emit_gemm, emit_tiles
 from graphc.backends.llvm.gemm_dot import emit_dot, emit_dots, emit_point_columns
 from graphc.backends.llvm.gemm_pack import Source, emit_gemm_pack, emit_transpose
@@ -69,6 +76,8 @@ def _of_convolution(c: Convolution, tile: Tile) -> list[str]:
     left, right = c.left.dtype.name, c.right.dtype.name
     kinds = ["gemm", "plan", "transpose", "dots", "conv", f"conv_packs.{left}"]
     kinds.append(f"conv_packs.{right}")
+    kinds += ["conv_planes"] if may_go_by_planes(c, tile) else []
+    kinds += ["mend"] if may_meet_nothing(c) else []
     if tile.group > 1:
         return [*kinds, f"packs.{left}"]
     return [*kinds, "tiles", f"pack.left.{left}"]
@@ -104,9 +113,11 @@ _EMITTERS: dict[str, Callable[..., None]] = {
     "conv": _conv,
     "conv_last": emit_last,
     "conv_packs": _conv_packs,
+    "conv_planes": emit_forward_by_planes,
     "dot": lambda module, tile, rows: emit_dot(module, tile, int(rows)),
     "dots": emit_dots,
     "gemm": emit_gemm,
+    "mend": emit_mend,
     "pack": lambda m, tile, kind, dtype: emit_gemm_pack(m, _source(dtype, tile), kind),
     "packs": lambda module, tile, dtype: emit_word_packs(module, _source(dtype, tile)),
     "plan": emit_plan,
