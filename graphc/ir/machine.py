@@ -147,6 +147,9 @@ class Machine:
     Where it has units for products of `halves`, one of floats that are widened halves (a linear
     layer under autocast adds its bias before the sum is rounded) reads the halves.
 
+    `transform`: how many multiplications of a product take as long as a number of a transformed
+    tile, which is computed, written and read again (`passes/winograd.py`; 0: not known to gain).
+
     Where products of `integers` are rendered, they are templates, and one of int32 that are widened
     bytes reads the bytes.
     """
@@ -193,6 +196,7 @@ class Machine:
     integers: bool = False
     partial_rows: int = 0
     across: int = 0
+    transform: int = 0
 
     def chunk(self, total: int, cost: int) -> int:
         """Elements per chunk of a space of `total` elements of `cost` additions each."""

@@ -62,6 +62,7 @@ CPU = Machine(
     unrolled_light=512,
     tiling=_TILING,
     column_run=4096,  # whose sums take half of the first cache
+    transform=24,
 )
 
 

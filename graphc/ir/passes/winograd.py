@@ -1,0 +1,204 @@
+"""winograd: convolutions by Winograd's algorithm, where somebody allows its errors.
+
+Square filters of 3 or 5 taps, float32, stride, dilation and groups of 1, and their gradients for
+the image. `choose` says how each is computed, and why: a tile of 4x4 results takes a quarter of the
+multiplications, moves more numbers, and loses more of their last bits. A result is off by at most
+`error_bound`, which is relative to (the largest |x| that its tile reads) * (the sum of its filter's
+|w|): what no sum of these terms exceeds, though the result itself may be far smaller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from .. import dtypes
+from ..cook_toom import error_bound, has_transforms
+from ..dim import Size, ceil_div, product, unwrap
+from ..graph import Graph, Node
+from ..machine import Machine
+from ..rewrite import everywhere
+from .layout import Layout, in_last_order
+
+TILES = (2, 4)
+_WINDOWS = (3, 5)
+_UNIT = 2.0**-24  # of a float32, rounded to nearest
+
+Sizes = tuple[int, int]
+
+
+class Shapes(NamedTuple):
+    """What is convolved: so many images of these sizes with `channels` that are summed over."""
+
+    images: Size
+    image: Sizes
+    channels: int
+    outputs: int
+    results: Sizes
+    window: int
+    pad_low: Sizes
+
+
+class Choice(NamedTuple):
+    """How a convolution is computed. `tile` 0: directly, for this reason; `bound`: of the error."""
+
+    tile: int
+    bound: float
+    reason: str
+
+
+def winograd(
+    graph: Graph, machine: Machine, limit: float, claimed: Callable[[Node], bool]
+) -> Graph:
+    """The graph, its sub-graphs included, with such convolutions as products of transformed tiles,
+    and what stands between them with its channels last; itself where there are none. `claimed`: what
+    a backend has routines for, which stays."""
+
+    def one(graph: Graph) -> Graph:
+        found = chosen(graph, machine, limit)
+        found = {node: tile for node, tile in found.items() if not claimed(node)}
+        return in_last_order(graph, rule(found, machine)) if found else graph
+
+    return everywhere(graph, one) if limit else graph
+
+
+def chosen(graph: Graph, machine: Machine, limit: float) -> dict[Node, int]:
+    """The convolutions that are better off with tiles, and whose bounds are within the limit: of
+    which size."""
+    found: dict[Node, int] = {}
+    for node in graph.nodes:
+        choice = choose(node, machine, limit, graph.env.hint)
+        if choice is not None and choice.tile:
+            found[node] = choice.tile
+    return found
+
+
+def rule(tiles: Mapping[Node, int], machine: Machine) -> Callable[[Layout, Node], bool]:
+    """What in_last_order makes of these convolutions."""
+
+    def made(layout: Layout, node: Node) -> bool:
+        tile = tiles.get(node)
+        if tile is None:
+            return False
+        shapes, flip = shapes_of(node), node.op.name == "conv_input_grad"
+        assert isinstance(shapes, Shapes), shapes
+        image, weight = layout.as_last(node.inputs[0]), layout.as_plain(node.inputs[1])
+        places = {"tile": tile, "window": shapes.window, "output": shapes.results}
+        tiles_ = layout.emit("winograd_input", image, pad_low=shapes.pad_low, **places)
+        panels = layout.emit(
+            "winograd_filter", weight, tile=tile, flip=flip, columns=_columns(machine)
+        )
+        products = layout.emit(
+            "dot_general", tiles_, _rows(layout, panels, shapes.outputs),
+            batch_a=(0,), batch_b=(0,), contract_a=(4,), contract_b=(2,),
+        )
+        return layout.keep(node, layout.emit("winograd_output", products, **places))
+
+    return made
+
+
+def _columns(machine: Machine) -> int:
+    """How wide the panels are that filters lie in."""
+    tiling = machine.tiling
+    return 1 if tiling is None else tiling.columns(dtypes.f32.itemsize)
+
+
+def _rows(layout: Layout, panels: Node, count: int) -> Node:
+    """Panels [places, panels, k, columns] as a view [places, count, k]."""
+    places, number, deep, columns = panels.shape
+    rows = layout.emit("permute", panels, dims=(0, 1, 3, 2))
+    rows = layout.emit("reshape", rows, shape=(places, unwrap(number * columns), deep))
+    if rows.shape[1] == count:
+        return rows
+    return layout.emit(
+        "slice", rows, starts=(0, 0, 0), stops=(places, count, deep), steps=(1, 1, 1)
+    )
+
+
+# --- which, and how large a tile ------------------------------------------------------------------
+
+
+def shapes_of(node: Node) -> Shapes | str:
+    """What a convolution of an image, or its gradient for it, convolves; or why it is none that
+    can be computed by tiles."""
+    attrs = node.attrs
+    if node.dtype is not dtypes.f32:
+        return f"it is of {node.dtype.name}: only float32 is"
+    rank = len(node.shape) - 2
+    if rank != 2:
+        return f"it has {rank} dims of space: only two are"
+    if {*attrs["stride"], *attrs["dilation"], attrs["groups"]} != {1}:
+        return "its stride, dilation or groups are not 1"
+    x, weight = node.inputs
+    known = (*weight.shape, *x.shape[1:], *node.shape[1:])
+    if not all(isinstance(size, int) for size in known):
+        return "its sizes, other than how many images there are, are not known"
+    outputs, channels, *window = (int(unwrap(size)) for size in weight.shape)
+    if window[0] != window[1] or window[0] not in _WINDOWS:
+        return f"its filters are {window[0]}x{window[1]}: only 3x3 and 5x5 are"
+    low: tuple[int, ...] = attrs["pad_low"]
+    if node.op.name == "conv_input_grad":
+        outputs, channels = channels, outputs
+        low = tuple([window[0] - 1 - pad for pad in low])
+    if min(low) < 0:
+        return "its padding is as wide as its filters"
+    return Shapes(
+        x.shape[0], _pair(x.shape[2:]), channels, outputs, _pair(node.shape[2:]), window[0],
+        _pair(low),
+    )
+
+
+def _pair(sizes: tuple[Size, ...]) -> Sizes:
+    rows, columns = (int(unwrap(size)) for size in sizes)
+    return rows, columns
+
+
+def choose(
+    node: Node, machine: Machine, limit: float, hint: Callable[[Size], int]
+) -> Choice | None:
+    """How a convolution is computed; None of any other node."""
+    if node.op.name not in ("conv", "conv_input_grad"):
+        return None
+    shapes = shapes_of(node)
+    if isinstance(shapes, str):
+        return Choice(0, 0.0, shapes)
+    if not machine.transform or (machine.tf32 and node.attrs.get("tf32")):
+        return Choice(0, 0.0, f"a {machine.kind} is not known to gain from it")
+    if 0 in (product(shapes.results), shapes.channels, shapes.outputs, shapes.images):
+        return Choice(0, 0.0, "it is empty")
+    tiles = [tile for tile in TILES if has_transforms(tile, shapes.window)]
+    bounds = {tile: bound_of(tile, shapes.window, shapes.channels) for tile in tiles}
+    within = [tile for tile in tiles if bounds[tile] <= limit]
+    if not within:
+        tile = min(tiles, key=lambda tile: bounds[tile])
+        return Choice(0, 0.0, f"{name_of(tile, shapes.window)} may be off by "
+                              f"{bounds[tile]:.1e}, of which {limit:.1e} is allowed")
+    images = hint(shapes.images)
+    best = min(within, key=lambda tile: work(shapes, images, tile, machine))
+    if work(shapes, images, best, machine) >= work(shapes, images, 0, machine):
+        return Choice(0, 0.0, "it is faster without")
+    return Choice(best, bounds[best], "")
+
+
+def bound_of(tile: int, window: int, channels: int) -> float:
+    """Of a float32 result's error."""
+    return error_bound(tile, window, channels, _UNIT)
+
+
+def name_of(tile: int, window: int) -> str:
+    """As papers call it."""
+    return f"F({tile}x{tile}, {window}x{window})"
+
+
+def work(shapes: Shapes, images: int, tile: int, machine: Machine) -> int:
+    """What a convolution takes, in multiplications of a product; `tile` 0: without tiles."""
+    tiling = machine.tiling
+    rows, read = (1, 0) if tiling is None else (tiling.rows, tiling.read_rows)
+    weights, (height, width) = shapes.channels * shapes.outputs, shapes.results
+    if not tile:
+        return shapes.window**2 * weights * (images * height * width + read)
+    places = (tile + shapes.window - 1) ** 2
+    count = images * int(unwrap(ceil_div(height, tile) * ceil_div(width, tile)))
+    products = places * weights * (-(-count // rows) * rows + 4 * read)
+    moved = places * count * (shapes.channels + shapes.outputs)
+    return products + machine.transform * moved
