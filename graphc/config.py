@@ -86,7 +86,10 @@ def allowed_error(value: Any) -> float:
 
 
 def _allowed(text: str) -> float:
-    return allowed_error(float(text))
+    try:
+        return allowed_error(float(text))
+    except ValueError:
+        raise ValueError("expected 0, 1 or a number between") from None
 
 
 def _folder(text: str) -> Path | None:
@@ -210,9 +213,9 @@ class Config(NamedTuple):
         "GRAPHC_WINOGRAD",
         0.0,
         "Convolutions of 3x3 and 5x5 by Winograd's algorithm in compiled float32 code on the CPU, "
-        "where that is faster: how far a result may be off at most, relative to the largest |x| "
-        "that is read times the sum of its filter's |w| (`1`: 0.01; `0`: none may). "
-        "`torch.compile(options={\"winograd\": True})` for everything.",
+        "where that is faster: how far a result may be off, in the worst case, relative to the "
+        "largest number that is read times the sum of its filter's, without signs (`1`: 0.01; "
+        "`0`: never). `torch.compile(options={\"winograd\": True})` for everything.",
         _allowed,
         shown="0",
     )
