@@ -74,8 +74,8 @@ def _one_of(*words: str) -> Callable[[str], str]:
 
 
 def allowed_error(value: Any) -> float:
-    """A limit that Winograd's algorithm has to keep to, of what people write for one: False (0), True
-    (0.01) or a number between. Raises TypeError and ValueError."""
+    """The limit that Winograd's algorithm has to keep to: of False 0, of True 0.01, or a number
+    between 0 and 1. Raises TypeError and ValueError."""
     if not isinstance(value, (int, float)):
         raise TypeError(
             f"winograd={value!r}: expected True, False or a number, got {type(value).__name__}"

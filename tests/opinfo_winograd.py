@@ -1,4 +1,4 @@
-"""Test records of Winograd's transforms. What the matrices mean is tested in ir/test_cook_toom.py."""
+"""Test records of Winograd's transforms; what the matrices mean, ir/test_cook_toom.py tests."""
 
 from __future__ import annotations
 

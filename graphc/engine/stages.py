@@ -74,8 +74,8 @@ OPTIMISE: tuple[Step, ...] = (
     Step("dce", dce, "drops what rewriting and merging left unused, before fusion counts uses"),
     Step("layout", layout, "no rule undoes its permutes; a joint graph then saves what lies so"),
 )
-# Runs where the Config allows it errors, in front of `layout`, whose order it asks for.
-WINOGRAD = Step("winograd", winograd, "after dce, which counts who reads; before layout, as it is one")
+# Runs where the Config allows its errors.
+WINOGRAD = Step("winograd", winograd, "before layout, which sees what is left, and keeps its order")
 # For one Machine, and what its backend renders.
 ABSORB = Step("absorb", absorb, "before pack, which lays out the weights that it puts together")
 PACK = Step("pack", pack, "before fusion, to which layouts are operators like others")

@@ -1,4 +1,4 @@
-"""Winograd's convolution in three steps (`cook_toom.py`), made of convolutions by passes/winograd.py.
+"""Winograd's convolution in three steps (`cook_toom.py`): what passes/winograd.py makes of one.
 
 winograd_input takes tiles of an image with its channels last, which overlap, winograd_filter the
 filters; a product for each of the size * size places of a tile sums over the channels, and

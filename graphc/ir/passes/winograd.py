@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from .. import dtypes
 from ..cook_toom import error_bound, has_transforms
-from ..dim import Size, ceil_div, product, unwrap
+from ..dim import Size, product, unwrap
 from ..graph import Graph, Node
 from ..machine import Machine
 from ..rewrite import everywhere
@@ -22,6 +22,7 @@ from .layout import Layout, in_last_order
 
 TILES = (2, 4)
 _WINDOWS = (3, 5)
+_CONVOLUTIONS = frozenset({"conv", "conv_input_grad", "conv_last"})
 _UNIT = 2.0**-24  # of a float32, rounded to nearest
 
 Sizes = tuple[int, int]
@@ -51,8 +52,8 @@ def winograd(
     graph: Graph, machine: Machine, limit: float, claimed: Callable[[Node], bool]
 ) -> Graph:
     """The graph, its sub-graphs included, with such convolutions as products of transformed tiles,
-    and what stands between them with its channels last; itself where there are none. `claimed`: what
-    a backend has routines for, which stays."""
+    and what stands between them with its channels last; itself where there are none. What is
+    `claimed` by a routine of a backend stays."""
 
     def one(graph: Graph) -> Graph:
         found = chosen(graph, machine, limit)
@@ -130,10 +131,13 @@ def shapes_of(node: Node) -> Shapes | str:
     if {*attrs["stride"], *attrs["dilation"], attrs["groups"]} != {1}:
         return "its stride, dilation or groups are not 1"
     x, weight = node.inputs
-    known = (*weight.shape, *x.shape[1:], *node.shape[1:])
-    if not all(isinstance(size, int) for size in known):
+    image, results, filters = x.shape[2:], node.shape[2:], weight.shape
+    if node.op.name == "conv_last":  # what freeze/ made of one
+        image, results = x.shape[1:-1], node.shape[1:-1]
+        filters = (attrs["outputs"], weight.shape[-2], *weight.shape[1:-2])
+    if not all(isinstance(size, int) for size in (*filters, *image, *results)):
         return "its sizes, other than how many images there are, are not known"
-    outputs, channels, *window = (int(unwrap(size)) for size in weight.shape)
+    outputs, channels, *window = map(_known, filters)
     if window[0] != window[1] or window[0] not in _WINDOWS:
         return f"its filters are {window[0]}x{window[1]}: only 3x3 and 5x5 are"
     low: tuple[int, ...] = attrs["pad_low"]
@@ -143,21 +147,25 @@ def shapes_of(node: Node) -> Shapes | str:
     if min(low) < 0:
         return "its padding is as wide as its filters"
     return Shapes(
-        x.shape[0], _pair(x.shape[2:]), channels, outputs, _pair(node.shape[2:]), window[0],
-        _pair(low),
+        x.shape[0], _pair(image), channels, outputs, _pair(results), window[0], _pair(low)
     )
 
 
 def _pair(sizes: tuple[Size, ...]) -> Sizes:
-    rows, columns = (int(unwrap(size)) for size in sizes)
+    rows, columns = map(_known, sizes)
     return rows, columns
+
+
+def _known(size: Size) -> int:
+    assert isinstance(size, int)
+    return size
 
 
 def choose(
     node: Node, machine: Machine, limit: float, hint: Callable[[Size], int]
 ) -> Choice | None:
     """How a convolution is computed; None of any other node."""
-    if node.op.name not in ("conv", "conv_input_grad"):
+    if node.op.name not in _CONVOLUTIONS:
         return None
     shapes = shapes_of(node)
     if isinstance(shapes, str):
@@ -185,7 +193,7 @@ def bound_of(tile: int, window: int, channels: int) -> float:
     return error_bound(tile, window, channels, _UNIT)
 
 
-def name_of(tile: int, window: int) -> str:
+def name_of(tile: int, window: Size) -> str:
     """As papers call it."""
     return f"F({tile}x{tile}, {window}x{window})"
 
@@ -198,7 +206,7 @@ def work(shapes: Shapes, images: int, tile: int, machine: Machine) -> int:
     if not tile:
         return shapes.window**2 * weights * (images * height * width + read)
     places = (tile + shapes.window - 1) ** 2
-    count = images * int(unwrap(ceil_div(height, tile) * ceil_div(width, tile)))
+    count = images * (-(-height // tile)) * (-(-width // tile))
     products = places * weights * (-(-count // rows) * rows + 4 * read)
     moved = places * count * (shapes.channels + shapes.outputs)
     return products + machine.transform * moved

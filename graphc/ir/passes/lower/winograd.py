@@ -134,9 +134,9 @@ def _input(values: Values, node: Node) -> None:
 def _filter(values: Values, node: Node) -> None:
     (w,), attrs = node.inputs, node.attrs
     shape, out = values.body.shape(w), values.body.shape(node)
-    wide, window = shape[1 if attrs["flip"] else 0], shape[2]
-    assert isinstance(window, int)
-    panel, k, column = _open(values, out[1:3], out[3], int(unwrap(out[0])))
+    wide, window, places = shape[1 if attrs["flip"] else 0], shape[2], out[0]
+    assert isinstance(window, int) and isinstance(places, int)
+    panel, k, column = _open(values, out[1:3], out[3], places)
     n = unwrap(panel * attrs["columns"] + column)
     partial_panel = unwrap(out[1] * attrs["columns"]) != wide
     conditions = (Condition(n, 0, wide),) if partial_panel else ()
