@@ -35,7 +35,8 @@ def _told(built: Built, node: Node, limit: float) -> str:
         assert isinstance(channels, int)
         tile, window = node.attrs["tile"], node.attrs["window"]
         return _kept(name_of(tile, window), bound_of(tile, window, channels))
-    choice = choose(node, machine, limit, built.graph.env.hint)
+    once = node.op.name == "conv_last"
+    choice = choose(node, machine, limit, built.graph.env.hint, once)
     if choice is None:
         return ""
     if built.backend.claims(node, machine):

@@ -17,7 +17,7 @@ from graphc.ir.dtypes import DType
 from graphc.ir.graph import Builder, Expr, Graph
 from graphc.ir.kernel.interpret import run_program
 from graphc.ir.kernel.verify import verify_kernel
-from graphc.ir.machine import Machine
+from graphc.ir.machine import Machine, Transform
 from graphc.ir.passes.fuse import fuse
 from graphc.ir.passes.lower import lower
 from graphc.ir.passes.plan import plan
@@ -29,8 +29,9 @@ from graphc.ir.verify import verify
 from .kernel_cases import kernels
 from .machines import TINY, WIDE
 
-EAGER = replace(CPU, transform=0, tiling=None)
-EASY = replace(CPU, tiling=None, transform=1)  # tiles are worth it for few channels
+NEVER = replace(CPU, transform=None)
+FREE = Transform(number=0, beside=0, turned=0)
+EASY = replace(CPU, tiling=None, transform=FREE)  # tiles are worth it for few channels
 Pair = tuple[int, int]
 
 
@@ -81,7 +82,7 @@ def close(got: Any, want: Any) -> None:
 
 
 def choice(graph: Graph, machine: Machine = EASY, limit: float = 0.1) -> Choice:
-    found = [choose(node, machine, limit, graph.env.hint) for node in graph.nodes]
+    found = [choose(node, machine, limit, graph.env.hint, True) for node in graph.nodes]
     (only,) = [each for each in found if each is not None]
     return only
 
@@ -105,7 +106,7 @@ def test_what_stays_says_why(options: dict[str, Any], reason: str) -> None:
 
 def test_a_machine_that_does_not_gain_keeps_its_own() -> None:
     graph = convolution((2, 64, 56, 56), 64)
-    assert "cpu is not known to gain" in choice(graph, EAGER).reason
+    assert "cpu is not known to gain" in choice(graph, NEVER).reason
     assert "gpu" in choice(graph, WIDE).reason
     assert choice(graph, CPU).tile == 4
     few = convolution((1, 3, 20, 20), 8)
@@ -152,20 +153,35 @@ def test_values_and_gradients_stay(number: int, limit: float) -> None:
     close(interpret.evaluate(made, inputs, TABLE), interpret.evaluate(graph, inputs, TABLE))
 
 
-@pytest.mark.parametrize("number", range(len(NETS)))
-@pytest.mark.parametrize(
-    "machine", [EASY, replace(TINY, transform=1), replace(WIDE, transform=1, tf32=False)],
-    ids=["cpu", "tiny", "wide"],
-)
-def test_kernels_for_any_machine(number: int, machine: Machine) -> None:
-    graph = tiled(NETS[number](), machine)
+def runs_on(machine: Machine, net: Graph, seed: int) -> None:
+    """Hold a net's kernels for a machine to its graph."""
+    graph = tiled(net, machine)
+    assert is_tiled(graph)
     fused = fuse(graph, machine)
     made = lower(fused, machine)
     for each in made.values():
         verify_kernel(each.kernel)
-    inputs = inputs_of(graph, number)
+    inputs = inputs_of(graph, seed)
     got = run_program(plan(fused, made, machine), inputs, TABLE)
     close(got, interpret.evaluate(graph, inputs, TABLE))
+
+
+MACHINES = {
+    "cpu": EASY, "tiny": replace(TINY, transform=FREE),
+    "wide": replace(WIDE, transform=FREE, tf32=False),
+}
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_kernels_for_any_machine(machine: str) -> None:
+    runs_on(MACHINES[machine], convolution((2, 17, 6, 5), 18, pad=(0, 2)), 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(len(NETS)))
+@pytest.mark.parametrize("machine", MACHINES)
+def test_kernels_of_gradients_for_any_machine(machine: str, number: int) -> None:
+    runs_on(MACHINES[machine], NETS[number](), number)
 
 
 def test_what_follows_is_computed_with_it() -> None:

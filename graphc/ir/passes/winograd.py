@@ -9,7 +9,7 @@ multiplications, moves more numbers, and loses more of their last bits. A result
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import NamedTuple
 
 from .. import dtypes
@@ -24,6 +24,7 @@ TILES = (2, 4)
 _WINDOWS = (3, 5)
 _CONVOLUTIONS = frozenset({"conv", "conv_input_grad", "conv_last"})
 _UNIT = 2.0**-24  # of a float32, rounded to nearest
+_GAIN = 0.9  # of the direct sum's work: tiles that take more are not worth their errors
 
 Sizes = tuple[int, int]
 
@@ -63,12 +64,15 @@ def winograd(
     return everywhere(graph, one) if limit else graph
 
 
-def chosen(graph: Graph, machine: Machine, limit: float) -> dict[Node, int]:
+def chosen(
+    graph: Graph, machine: Machine, limit: float, constant: Container[Node] = ()
+) -> dict[Node, int]:
     """The convolutions that are better off with tiles, and whose bounds are within the limit: of
-    which size."""
+    which size. `constant`: values that are computed once."""
     found: dict[Node, int] = {}
     for node in graph.nodes:
-        choice = choose(node, machine, limit, graph.env.hint)
+        once = len(node.inputs) == 2 and node.inputs[1] in constant
+        choice = choose(node, machine, limit, graph.env.hint, once)
         if choice is not None and choice.tile:
             found[node] = choice.tile
     return found
@@ -162,15 +166,16 @@ def _known(size: Size) -> int:
 
 
 def choose(
-    node: Node, machine: Machine, limit: float, hint: Callable[[Size], int]
+    node: Node, machine: Machine, limit: float, hint: Callable[[Size], int], once: bool
 ) -> Choice | None:
-    """How a convolution is computed; None of any other node."""
+    """How a convolution is computed; None of any other node. `once`: its filters are laid out
+    before the first call, and what stands beside it has its channels last anyhow."""
     if node.op.name not in _CONVOLUTIONS:
         return None
     shapes = shapes_of(node)
     if isinstance(shapes, str):
         return Choice(0, 0.0, shapes)
-    if not machine.transform or (machine.tf32 and node.attrs.get("tf32")):
+    if machine.transform is None or (machine.tf32 and node.attrs.get("tf32")):
         return Choice(0, 0.0, f"a {machine.kind} is not known to gain from it")
     if 0 in (product(shapes.results), shapes.channels, shapes.outputs, shapes.images):
         return Choice(0, 0.0, "it is empty")
@@ -182,8 +187,8 @@ def choose(
         return Choice(0, 0.0, f"{name_of(tile, shapes.window)} may be off by "
                               f"{bounds[tile]:.1e}, of which {limit:.1e} is allowed")
     images = hint(shapes.images)
-    best = min(within, key=lambda tile: work(shapes, images, tile, machine))
-    if work(shapes, images, best, machine) >= work(shapes, images, 0, machine):
+    best = min(within, key=lambda tile: work(shapes, images, tile, machine, once))
+    if work(shapes, images, best, machine, once) > _GAIN * work(shapes, images, 0, machine, once):
         return Choice(0, 0.0, "it is faster without")
     return Choice(best, bounds[best], "")
 
@@ -198,15 +203,19 @@ def name_of(tile: int, window: Size) -> str:
     return f"F({tile}x{tile}, {window}x{window})"
 
 
-def work(shapes: Shapes, images: int, tile: int, machine: Machine) -> int:
-    """What a convolution takes, in multiplications of a product; `tile` 0: without tiles."""
-    tiling = machine.tiling
-    rows, read = (1, 0) if tiling is None else (tiling.rows, tiling.read_rows)
+def work(shapes: Shapes, images: int, tile: int, machine: Machine, once: bool) -> int:
+    """What a convolution takes, in multiplications of a product; `tile` 0: without tiles. Filters,
+    and images that are turned around, count where that is not done `once`."""
+    read = 0 if machine.tiling is None else machine.tiling.read_rows
+    transform = machine.transform
+    assert transform is not None
     weights, (height, width) = shapes.channels * shapes.outputs, shapes.results
+    both = shapes.channels + shapes.outputs
     if not tile:
         return shapes.window**2 * weights * (images * height * width + read)
     places = (tile + shapes.window - 1) ** 2
     count = images * (-(-height // tile)) * (-(-width // tile))
-    products = places * weights * (-(-count // rows) * rows + 4 * read)
-    moved = places * count * (shapes.channels + shapes.outputs)
-    return products + machine.transform * moved
+    moved = places * count * (both + transform.beside)
+    if not once:
+        moved += places * weights + transform.turned * images * height * width * both
+    return places * weights * (count + read) + transform.number * moved

@@ -32,7 +32,7 @@ def lay_out(
     if tiling is None:
         return graph
     tiles = {
-        node: tile for node, tile in chosen_tiles(graph, machine, winograd).items()
+        node: tile for node, tile in chosen_tiles(graph, machine, winograd, constant).items()
         if node.inputs[1] in constant
     } if winograd else {}
     chosen = {
