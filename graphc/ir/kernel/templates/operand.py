@@ -81,29 +81,41 @@ def base_and_strides(operand: Operand, first: str, second: str) -> tuple[Size, S
 
 
 class Panels(NamedTuple):
-    """A right operand that lies in panels: element (k, n) at base + n // columns * panel
-    + k * columns + n % columns."""
+    """A right operand that lies in panels of words of `group` values, neighbours along k: element
+    (k, n) at base + n // columns * panel + k // group * columns * group + n % columns * group
+    + k % group."""
 
     base: Size
     columns: int
     panel: int
+    group: int = 1
 
 
 @lru_cache(maxsize=_KEPT)
 def panels_of(index: Size) -> Panels | None:
-    """The panels of an index over k and n; None where it has another form."""
+    """The panels of an index over k and n; None where it has another form. Of one panel, n need not
+    be divided, if it is of words of several values."""
     if not isinstance(index, Dim):
         return None
     n, k = Dim.var("n"), Dim.var("k")
     atoms = [atom for monomial, _ in index.terms for atom, _ in monomial]
     divided = [atom.args for atom in atoms if atom.kind == "floordiv"]
+    group = next((unwrap(b) for a, b in divided if a == k), 1)
     columns = next((unwrap(b) for a, b in divided if a == n), None)
-    if not isinstance(columns, int):
+    if not isinstance(group, int) or (columns is None and group == 1):
         return None
     base = substitute(index, {"k": 0, "n": 0})
+    row = unwrap(substitute(index, {"k": group, "n": 0}) - base)
+    step, in_step = floordiv(k, group), mod(k, group)
+    if columns is None and isinstance(row, int):
+        whole = base + n * group + step * row + in_step
+        return Panels(base, row // group, row, group) if whole == index else None
+    if not isinstance(columns, int):
+        return None
     panel = unwrap(substitute(index, {"k": 0, "n": columns}) - base)
-    whole = base + floordiv(n, columns) * panel + k * columns + mod(n, columns)
-    return Panels(base, columns, panel) if isinstance(panel, int) and whole == index else None
+    width = columns * group
+    whole = base + floordiv(n, columns) * panel + step * width + mod(n, columns) * group + in_step
+    return Panels(base, columns, panel, group) if isinstance(panel, int) and whole == index else None
 
 
 @lru_cache(maxsize=_KEPT)

@@ -24,6 +24,7 @@ from ...kernel import (
     SumTemplate,
     Var,
 )
+from ...kernel.steps import lies_in_panels
 from ...kernel.templates.convolution import OPERANDS, VARIABLES
 from ...kernel.templates.operand import panels_of
 from ...machine import Machine
@@ -232,12 +233,10 @@ def operand_index(
 
 
 def _in_panels(body: Body, index: Size, leaf: Node) -> bool:
-    """Whether a right operand lies in panels that are as wide as the machine's tiles, in the type
-    that is summed."""
+    """Whether a right operand lies in panels that are as wide as the machine's tiles, of words as
+    they are multiplied."""
     tiling, panels = body.machine.tiling, panels_of(index)
-    if tiling is None or panels is None or leaf.dtype not in (dtypes.f32, dtypes.f64):
-        return False
-    return panels.columns == tiling.columns(leaf.dtype.itemsize)
+    return tiling is not None and panels is not None and lies_in_panels(panels, leaf.dtype, tiling)
 
 
 def lower_contraction(body: Body, node: Node) -> Kernel:
