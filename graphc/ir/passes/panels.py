@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..dim import product, unwrap
+from ..dim import Size, product, unwrap
 from ..graph import Builder, Node
 from ..kernel.steps import PanelShape, panel_shape
 from ..machine import Tiling
@@ -73,6 +73,12 @@ def panels_for(node: Node, tiling: Tiling, rows: int) -> Panels | None:
         return None
     shape = panel_shape(left.dtype, right.dtype, tiling, rows, size_of(right, free))
     return None if shape is None else Panels(free, contract, shape)
+
+
+def rows_of(node: Node) -> Size:
+    """How many rows a product without batches has."""
+    left, contract = node.inputs[0], node.attrs["contract_a"]
+    return unwrap(product(s for d, s in enumerate(left.shape) if d not in contract))
 
 
 def size_of(value: Node, dims: Iterable[int]) -> int:

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ...dim import Size, product, unwrap
 from ...graph import Builder, Graph, Node
 from ...machine import Machine, Tiling
 from ...op import get
 from ...rewrite import rebuilt, with_inputs
-from ..panels import Panels, narrowed, panels_for, size_of
+from ..panels import Panels, narrowed, panels_for, rows_of, size_of
 
 LEAST = 1 << 12  # elements of a weight: fewer are packed in no time to speak of
 
@@ -53,7 +52,7 @@ def _chosen(graph: Graph, constant: Collection[Node], tiling: Tiling) -> dict[No
     found = {
         node: panels for node in graph.nodes
         if node.op.name == "dot_general" and node not in constant and node.inputs[1] in constant
-        and (panels := _panels(node, tiling, graph.env.hint(_rows(node))))
+        and (panels := _panels(node, tiling, graph.env.hint(rows_of(node))))
     }
     weights = dict.fromkeys(narrowed(node)[1] for node in found)
     cached = sum(size_of(x, range(len(x.shape))) * x.dtype.itemsize for x in weights) <= (
@@ -62,7 +61,7 @@ def _chosen(graph: Graph, constant: Collection[Node], tiling: Tiling) -> dict[No
     least = tiling.dot_rows + 1 if cached else 1
     return {
         node: panels for node, panels in found.items()
-        if least <= graph.env.hint(_rows(node)) <= tiling.packed_rows * panels.shape.group
+        if least <= graph.env.hint(rows_of(node)) <= tiling.packed_rows * panels.shape.group
     }
 
 
@@ -72,8 +71,3 @@ def _panels(node: Node, tiling: Tiling, rows: int) -> Panels | None:
     if size_of(weight, range(len(weight.shape))) < LEAST:
         return None
     return panels_for(node, tiling, rows)
-
-
-def _rows(node: Node) -> Size:
-    left, contract = node.inputs[0], node.attrs["contract_a"]
-    return unwrap(product(s for d, s in enumerate(left.shape) if d not in contract))
