@@ -11,7 +11,7 @@ from .. import dtypes
 from ..dtypes import DType
 from ..machine import Machine, Tiling
 from .templates import Product, SumTemplate
-from .templates.operand import Panels, base_and_strides, panels_of
+from .templates.operand import Panels, PanelShape, base_and_strides, panels_of
 
 # The tile of a matrix unit: rows, registers of columns (two by two of its own tiles), and the words
 # of k that it goes along at a time.
@@ -67,13 +67,6 @@ STEPS = {
     )
 }
 MATRIX_STEPS = tuple(name for name, step in STEPS.items() if step.matrix)
-
-
-class PanelShape(NamedTuple):
-    """Panels that a right operand may lie in: their columns, and the values of a word."""
-
-    columns: int
-    group: int
 
 
 _IN_AN_I16 = (dtypes.i8, dtypes.u8, dtypes.i16)

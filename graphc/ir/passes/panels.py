@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from ..dim import Size, product, unwrap
 from ..graph import Builder, Node
-from ..kernel.steps import PanelShape, panel_shape
+from ..kernel.steps import panel_shape
+from ..kernel.templates.operand import PanelShape
 from ..machine import Tiling
 from ..op import get
 from .lower.contraction import widens_operand
@@ -42,7 +43,7 @@ class Panels:
     def rows(self, builder: Builder, packed: Node, value: Node) -> Node:
         """The panels as a view [n, *k] of the value that they were made of."""
         want = size_of(value, self.free), size_of(value, self.contract)
-        panels, words, columns, *_ = packed.shape
+        panels, words = packed.shape[:2]
         assert isinstance(panels, int) and isinstance(words, int)
         rows = builder.emit(get("permute"), packed, dims=(0, 2, 1, 3)[: len(packed.shape)])
         lies = panels * self.shape.columns, words * self.shape.group

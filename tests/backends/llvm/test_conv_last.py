@@ -76,6 +76,7 @@ def kernel_of(case: Last, target: Target) -> tuple[Kernel, Shapes, dict[str, Any
     attrs = {
         "outputs": outputs, "stride": case.stride, "pad_low": case.pad, "pad_high": case.pad,
         "dilation": case.dilation, "groups": groups,
+        "group": 1,
     }
     builder = Builder()
     x, w, bias = (

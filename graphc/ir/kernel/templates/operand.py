@@ -80,6 +80,13 @@ def base_and_strides(operand: Operand, first: str, second: str) -> tuple[Size, S
     return strides[0], strides[1], strides[2]
 
 
+class PanelShape(NamedTuple):
+    """Panels that a right operand may lie in: their columns, and the values of a word."""
+
+    columns: int
+    group: int
+
+
 class Panels(NamedTuple):
     """A right operand that lies in panels of words of `group` values, neighbours along k: element
     (k, n) at base + n // columns * panel + k // group * columns * group + n % columns * group
@@ -114,21 +121,27 @@ def panels_of(index: Size) -> Panels | None:
         return None
     panel = unwrap(substitute(index, {"k": 0, "n": columns}) - base)
     width = columns * group
-    whole = base + floordiv(n, columns) * panel + step * width + mod(n, columns) * group + in_step
-    return Panels(base, columns, panel, group) if isinstance(panel, int) and whole == index else None
+    in_panel = step * width + mod(n, columns) * group + in_step
+    if not isinstance(panel, int) or base + floordiv(n, columns) * panel + in_panel != index:
+        return None
+    return Panels(base, columns, panel, group)
 
 
 @lru_cache(maxsize=_KEPT)
-def panels_of_weights(index: Size) -> int:
-    """How wide the panels are that a conv_last's weights lie in (ConvGeometry.last)."""
+def panels_of_weights(index: Size) -> PanelShape:
+    """The panels that a conv_last's weights lie in (ConvGeometry.last); of no columns where there
+    are none."""
     assert isinstance(index, Dim)
     atoms = [atom for monomial, _ in index.terms for atom, _ in monomial]
-    image = Dim.var("image")
-    found = [
-        unwrap(atom.args[1]) for atom in atoms
-        if atom.kind in ("floordiv", "mod") and atom.args[0] == image
-    ]
-    return found[0] if found and isinstance(found[0], int) else 0
+
+    def divisor(name: str) -> int:
+        found = [
+            unwrap(atom.args[1]) for atom in atoms
+            if atom.kind in ("floordiv", "mod") and atom.args[0] == Dim.var(name)
+        ]
+        return found[0] if found and isinstance(found[0], int) else 0
+
+    return PanelShape(divisor("image"), divisor("channel") or 1)
 
 
 def acc_text(acc: DType, tf32: bool) -> str:

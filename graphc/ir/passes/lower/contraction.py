@@ -145,7 +145,8 @@ def _last(body: Body, node: Node) -> Contraction:
         *index_maps.unravel(n, y[-1:]),
     )
     return Contraction(
-        geometry, first, second, None, None, result, whole=geometry.last(_known(w[-1]))
+        geometry, first, second, None, None, result,
+        whole=geometry.last(_known(w[-1]) // attrs["group"], attrs["group"]),
     )
 
 
@@ -155,12 +156,15 @@ def whole_convolution(node: Node) -> Convolution | None:
     if node.op.name != "conv_last" or not all(isinstance(s, int) for s in node.inputs[1].shape):
         return None
     (x, w), acc = node.inputs, dtypes.f64 if node.dtype is dtypes.f64 else dtypes.f32
+    group = node.attrs["group"]
+    if group > 1 and widens_operand(x) and widens_operand(w):
+        x, w = x.inputs[0], w.inputs[0]
     geometry = ConvGeometry(
         x.shape[0], _known(x.shape[-1]), _known(node.shape[-1]), x.shape[1:-1],
         tuple(_known(s) for s in w.shape[1:-2]), node.shape[1:-1], tuple(node.attrs["stride"]),
         tuple(node.attrs["pad_low"]), tuple(node.attrs["dilation"]), node.attrs["groups"],
     )
-    left, right = geometry.last(_known(w.shape[-1]))
+    left, right = geometry.last(_known(w.shape[-1]) // group, group)
     return Convolution(
         "conv_last", geometry, Operand("x", left, x.dtype), Operand("w", right, w.dtype), acc, ()
     )
