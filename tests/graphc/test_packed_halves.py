@@ -76,8 +76,8 @@ def test_as_eager_mode(name: str) -> None:
 @torch.no_grad()
 def test_what_is_written_to_weights_is_seen() -> None:
     torch.manual_seed(0)
-    m, x = nn.Sequential(nn.Conv2d(16, 64, 3), nn.Conv2d(64, 8, 3)).bfloat16(), torch.randn(1, 16, 9, 9)
-    compiled, x = torch.compile(lambda x: m(x)), x.bfloat16()
+    m = nn.Sequential(nn.Conv2d(16, 64, 3), nn.Conv2d(64, 8, 3)).bfloat16()
+    compiled, x = torch.compile(lambda x: m(x)), torch.randn(1, 16, 9, 9).bfloat16()
     first = compiled(x)
     m[0].weight.mul_(2)
     torch.testing.assert_close(compiled(x), m(x), rtol=2e-2, atol=2e-2)

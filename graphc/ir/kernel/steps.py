@@ -124,11 +124,12 @@ def panel_shape(
 
 def lies_in_panels(panels: Panels, dtype: DType, tiling: Tiling) -> bool:
     """Whether products of operands of a dtype read these panels as they lie."""
+    if not dtype.is_float:
+        return False
     names = (dtype.name, f"{dtype.name}m")
-    if dtype.itemsize < 4:
-        names = tuple([name for name in names if name in tiling.steps])
-    return dtype.is_float and any(
-        name in STEPS and _reads(STEPS[name], panels, tiling) for name in names
+    return any(
+        _reads(STEPS[name], panels, tiling) for name in names
+        if name in (tiling.steps if dtype.itemsize < 4 else STEPS)
     )
 
 

@@ -2,7 +2,8 @@
 
 x [N, *S, C], w [panels, *K, C/groups, columns], result [N, *O, outputs]: output channel o is column
 o % columns of panel o // columns; what the last panel has too many belongs to nobody. Where a word
-has a `group` of channels, w is [panels, *K, words, columns * group]. It is what is made of a convolution in a program that only answers (passes/freeze/), so it has no gradient.
+has a `group` of channels, w is [panels, *K, words, columns * group]. It is what is made of a
+convolution in a program that only answers (passes/freeze/), so it has no gradient.
 """
 
 from __future__ import annotations

@@ -114,7 +114,8 @@ def check(case: Last, target: Target | None = None, threads: int = 1) -> bytes:
     assert renders_last(kernel.template, (target or host_target()).machine.tiling)  # type: ignore[arg-type]
     unit = {dtypes.f32: 2e-6, dtypes.bf16: 2.0**-8}.get(case.dtype, 1e-13)
     terms = max(1.0, float(np.sqrt(float(kernel.template.k))))  # type: ignore[union-attr, arg-type]
-    np.testing.assert_allclose(result.astype(np.float64), want.ravel(), rtol=0, atol=unit * 8 * terms)
+    got = result.astype(np.float64)
+    np.testing.assert_allclose(got, want.ravel(), rtol=0, atol=unit * 8 * terms)
     return result.tobytes()
 
 

@@ -66,7 +66,7 @@ def _rule(chosen: dict[Node, _Panels]) -> Callable[[Layout, Node], bool]:
             image, plain = (_of_dtype(layout, each, panels.dtype) for each in (image, plain))
         low, high = ((0, *attrs[name], 0) for name in ("pad_low", "pad_high"))
         none = (0,) * len(attrs["pad_low"])
-        missing = -x.shape[1] % panels.shape.group  # type: ignore[operator]
+        missing = -x.shape[1] % panels.shape.group
         if missing or _is_padded_before(node):
             image = layout.emit(
                 "pad", image, low=low, high=(*high[:-1], missing), interior=(0, *none, 0),
