@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..ir.op import Attrs, Op
 from ..ir.types import TensorType
 
@@ -38,6 +40,8 @@ def is_large(op: Op, types: Types, attrs: Attrs) -> bool:
     """Whether there is much to do: many numbers, or products of a convolution."""
     if any(is_many(t) for t in types):
         return True
+    if op.pointwise and len(types) > 1:  # a row and a column
+        return math.prod(np.broadcast_shapes(*[t.shape for t in types])) >= LARGE  # type: ignore[arg-type]
     return op.name in _CONVOLUTIONS and _products(op, types, attrs) >= _PRODUCTS_OF_ONE * LARGE
 
 

@@ -14,6 +14,7 @@ from ..ir.op import Attrs, Op
 from ..ir.types import TensorType
 from .eager_form import Form, Shape, Types, elements, is_large
 from .eager_indexing import INDEXING
+from .eager_moves import MOVES
 
 
 def form_of(op: Op, types: Types, attrs: Attrs) -> Form | None:
@@ -115,17 +116,11 @@ def _around(shape: Any, dims: Sequence[int]) -> Shape | None:
 
 
 def _along(types: Types, attrs: Attrs) -> Form | None:
-    """softmax and the like."""
+    """softmax and the like, and what runs along a dim."""
     shape = _around(types[0].shape, (attrs["dim"],))
-    return Form((shape,), {**attrs, "dim": 1}) if shape and _floats(types) else None
-
-
-def _running(types: Types, attrs: Attrs) -> Form | None:
-    """cumsum and cumprod. Of one row, each waits for the one before: NumPy's loop is the best."""
-    form = _along(types, attrs)
-    if form is None or (form.inputs[0][2][1] == 1 and not _halves(types)):
+    if shape is None or types[0].dtype.name == "bool":
         return None
-    return form
+    return Form((shape,), {**attrs, "dim": 1})
 
 
 def _reduced(types: Types, attrs: Attrs) -> Form | None:
@@ -217,10 +212,9 @@ FORMS: dict[str, Callable[[Types, Attrs], Form | None]] = {
     ),
     **dict.fromkeys("floor ceil round trunc isnan isinf isfinite logical_not".split(), _exact),
     "cast": _cast, "clamp": _clamp,
-    **dict.fromkeys("softmax log_softmax cummax cummin".split(), _along),
-    "cumsum": _running, "cumprod": _running,
+    **dict.fromkeys("softmax log_softmax cumsum cumprod cummax cummin".split(), _along),
     **dict.fromkeys("sum prod amax amin".split(), _reduced),
     "layer_norm": _layer_norm, "batch_norm": _batch_norm, "cross_entropy": _cross_entropy,
     "max_pool": _max_pool, "conv": _conv, "conv_input_grad": _conv_input_grad,
-    **INDEXING,
+    **INDEXING, **MOVES,
 }

@@ -22,6 +22,8 @@ def in_row_major(
 ) -> Any:
     """`call` on row-major arrays that have these values; `ready`, which is NumPy, where results,
     of `shape`, are to lie in an order that `call` knows nothing of."""
+    if op.family == "movement":  # NumPy copies what it reads once
+        return ready(*arrays)
     if op.family == "reduce":  # NumPy goes along memory, whichever dims are left
         x = arrays[0]
         turned_around = x.transpose(np.argsort([-s for s in x.strides])).flags.c_contiguous
