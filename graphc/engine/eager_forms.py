@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..ir.chain import is_chain
 from ..ir.op import Attrs, Op
 from ..ir.types import TensorType
 from .eager_form import Form, Shape, Types, elements, is_large
@@ -19,7 +20,7 @@ from .eager_moves import MOVES
 
 def form_of(op: Op, types: Types, attrs: Attrs) -> Form | None:
     """How an operator is spelled for all sizes; None where NumPy does it."""
-    make = FORMS.get(op.name)
+    make = _flat if is_chain(op) else FORMS.get(op.name)
     if make is None or not is_large(op, types, attrs):
         return None
     if any(0 in t.shape or not _computed(t) for t in types):

@@ -16,6 +16,7 @@ import numpy as np
 from .. import config
 from ..backends import numpy as host
 from ..frontend.values import Link
+from ..ir.chain import is_chain
 from ..ir.dim import DimEnv
 from ..ir.dtypes import from_numpy
 from ..ir.op import Attrs, Op
@@ -44,7 +45,7 @@ def _chains() -> Any:
 
 
 def _wanted(op: Op, types: Types, attrs: Attrs) -> bool:
-    return op.name in FORMS and is_large(op, types, attrs) and (
+    return (op.name in FORMS or is_chain(op)) and is_large(op, types, attrs) and (
         config.current().eager_kernels != "0"
     )
 
@@ -114,7 +115,7 @@ def rule(
     op: Op, types: Types, attrs: Attrs, needs: tuple[bool, ...], given: tuple[bool, ...]
 ) -> Any:
     """See Eager.rule."""
-    if op.name not in _RULES or not _wanted(op, types, attrs):
+    if not (op.name in _RULES or is_chain(op)) or not _wanted(op, types, attrs):
         return None
     return _kernels().rule(op, types, attrs, needs, given)
 
@@ -123,6 +124,6 @@ def chain(
     types: Types, constants: Sequence[np.ndarray], links: Sequence[Link], in_place: bool
 ) -> Any:
     """See Eager.chain."""
-    if not is_many(links[-1].result):
+    if not any(is_many(link.result) for link in links):
         return None
     return _chains().chain(types, constants, links, in_place)
