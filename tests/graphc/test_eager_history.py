@@ -37,7 +37,8 @@ CASES = {
     "logsigmoid": lambda x, y: F.logsigmoid(x), "softsign": lambda x, y: F.softsign(x),
     "prelu": lambda x, y: F.prelu(x, y[0]), "lerp": lambda x, y: torch.lerp(x, y, 0.3),
     "lerp by a tensor": lambda x, y: torch.lerp(x, y, y + 0.5),
-    "itself": lambda x, y: torch.addcmul(x, x, y), "a line": lambda x, y: torch.addcmul(x, y[:1], y),
+    "itself": lambda x, y: torch.addcmul(x, x, y),
+    "a line": lambda x, y: torch.addcmul(x, y[:1], y),
     "turned": lambda x, y: F.hardswish(x.t()), "steps": lambda x, y: F.elu(x[:, ::2]),
     "batch_norm": lambda x, y: F.batch_norm(
         x, y[0].detach(), y[1].detach().abs() + 0.1, y[2], y[3]),
