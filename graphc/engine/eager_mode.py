@@ -24,7 +24,7 @@ from ..ir.types import TensorType
 from . import eager_rows
 from .eager_form import Types, is_large, is_many
 from .eager_forms import FORMS
-from .eager_layouts import in_row_major
+from .eager_layouts import in_row_major, unexpanded
 
 # whose gradients are more than one pass of NumPy's over the numbers
 _RULES = frozenset(
@@ -67,11 +67,24 @@ def prepare(op: Op, types: Types, attrs: Attrs, results: Types) -> Callable[...,
     if op.name == "pow" and not types[1].shape:
         call = _cubes_apart(call, ready)
 
+    smaller: dict[Any, Callable[..., Any]] = {}  # by the shapes of operands without repeats
+
     def chosen(*arrays: np.ndarray) -> Any:
         for array in arrays:
             if not array.flags.c_contiguous:
-                return in_row_major(op, shape, arrays, call, ready)
-        return call(arrays)
+                break
+        else:
+            return call(arrays)
+        if len(arrays) > 1 and op.pointwise:
+            parts = unexpanded(shape, arrays)
+            if parts is not None:
+                key = tuple([part.shape for part in parts])
+                run = smaller.get(key)
+                if run is None:
+                    found = [TensorType(t.dtype, s) for t, s in zip(types, key, strict=True)]
+                    run = smaller[key] = prepare(op, found, attrs, results)
+                return run(*parts)
+        return in_row_major(op, shape, arrays, call, ready)
 
     if hasattr(ready, "into"):
         chosen.__dict__["into"] = ready.into
