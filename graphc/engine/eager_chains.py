@@ -69,7 +69,10 @@ def chain(
     if not is_long(links) or config.current().eager_kernels == "0":
         return None
     inputs = [*types, *[TensorType(from_numpy(c.dtype), ()) for c in constants]]
-    whole = np.broadcast_shapes(*[t.shape for t in inputs])  # type: ignore[arg-type]
+    try:
+        whole = np.broadcast_shapes(*[t.shape for t in inputs])  # type: ignore[arg-type]
+    except ValueError:  # they meet in what is no operator on elements
+        return None
     if shape not in (whole, ()) or not all(_is_known(link, inputs, links, whole) for link in links):
         return None
     if any(t.dtype.is_complex for t in [*inputs, *[link.result for link in links]]):
