@@ -29,6 +29,7 @@ def low(monkeypatch):
     replayed._known.clear()
 
 
+attend = F.scaled_dot_product_attention
 CASES = {
     "gelu": (F.gelu, (20, 30)), "relu": (F.relu, (4, 5, 30)), "sigmoid": (torch.sigmoid, (601,)),
     "softmax": (lambda x: F.softmax(x, 1), (5, 7, 30)),
@@ -106,6 +107,22 @@ CASES = {
     "cumsum of one": (lambda x: x.cumsum(0), (601,)),
     "adaptive": (lambda x: F.adaptive_avg_pool2d(x, 1), (4, 6, 7, 9)),
     "repeat": (lambda x: x.repeat(2, 3), (20, 30)),
+    "attention": (attend, (2, 3, 9, 8), (2, 3, 7, 8), (2, 3, 7, 8)),
+    "causal": (lambda q, k, v: attend(q, k, v, is_causal=True), (6, 9, 8), (6, 9, 8), (6, 9, 5)),
+    "masked": (lambda q, k, v, m: attend(q, k, v, m.detach()), (6, 9, 8), (6, 7, 8), (6, 7, 8),
+               (9, 7)),
+    "masked by booleans": (lambda q, k, v, m: attend(q, k, v, m > -1), (6, 9, 8), (6, 7, 8),
+                           (6, 7, 8), (6, 9, 7)),
+    "attention turned": (
+        lambda q, k: attend(q.transpose(1, 2), k.transpose(1, 2), k.transpose(1, 2)),
+        (2, 9, 3, 8), (2, 7, 3, 8)),
+    "nll": (lambda x: F.nll_loss(F.log_softmax(x, 1), torch.arange(20) % 7), (20, 7)),
+    "classes of images": (lambda x: F.cross_entropy(x, places(3, 20, 7).view(3, 4, 5),
+                                                    ignore_index=2), (3, 7, 4, 5)),
+    "class weights": (lambda x, w: F.cross_entropy(x, torch.arange(20) % 7, w.detach().abs()),
+                      (20, 7), (7,)),
+    "each image's": (lambda x: F.nll_loss(x, places(3, 20, 7).view(3, 4, 5), reduction="none"),
+                     (3, 7, 4, 5)),
 }
 
 
@@ -126,7 +143,7 @@ def outcome(function, shapes):
     inputs = [torch.randn(*shape, requires_grad=True) for shape in shapes]
     y = function(*inputs)
     (y * torch.randn(*y.shape)).sum().backward()
-    return [y.detach().numpy(), *(x.grad.numpy() for x in inputs)], y.stride()
+    return [y.detach().numpy(), *(x.grad.numpy() for x in inputs if x.grad is not None)], y.stride()
 
 
 @pytest.mark.parametrize("name", CASES)
