@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+import numpy as np
 import pytest
 
 from graphc.backends import Host
@@ -33,7 +34,7 @@ NEON = make_target("aarch64-unknown-linux-gnu", "neoverse-n1", "+neon,+fullfp16,
 
 _AARCH64 = 183
 _PAGE = 4096
-_STACK, _STACK_BYTES = 0x20_0000_0000, 1 << 20
+_STACK_BYTES = 1 << 20
 _END = 0x40_0000_0000  # where a call returns to
 _STUBS = 0x10_0000_0000  # four bytes each: a function of the host; near the code, which is behind
 _BASE = _STUBS + _PAGE
@@ -104,7 +105,8 @@ class Emulated:
         # a call inside a call (a callback of the host) would need another CPU
         for number, word in enumerate(words):
             self._uc.reg_write(registers.UC_ARM64_REG_X0 + number, word % 2**64)
-        self._uc.reg_write(registers.UC_ARM64_REG_SP, _STACK + _STACK_BYTES - _PAGE)
+        top = self._stack.ctypes.data + _STACK_BYTES - _PAGE
+        self._uc.reg_write(registers.UC_ARM64_REG_SP, top // 16 * 16)
         self._uc.reg_write(registers.UC_ARM64_REG_LR, _END)
         self._give_back()
         try:
@@ -121,7 +123,7 @@ class Emulated:
 
     def _map_own_memory(self) -> None:
         constants = unicorn()
-        self._uc.mem_map(_STACK, _STACK_BYTES)
+        self._stack = np.zeros(_STACK_BYTES, np.uint8)  # routines of the host read what lies there
         self._uc.mem_map(_END, _PAGE)
         self._uc.mem_map(_STUBS, _PAGE)
         self._uc.mem_write(_STUBS, _RETURN * (_PAGE // 4))
@@ -268,7 +270,7 @@ class Emulated:
 
 _ON_WORDS = {"memcpy": 3, "memmove": 3, "memset": 3, "memcmp": 3}
 _ON_DOUBLES = dict.fromkeys("lgamma tgamma sin cos tan exp expm1 log log1p".split(), 1)
-_ON_DOUBLES |= dict.fromkeys("fmod pow atan2".split(), 2)
+_ON_DOUBLES |= dict.fromkeys("fmod pow atan2 hypot".split(), 2)
 _ON_FLOATS = {f"{name}f": count for name, count in _ON_DOUBLES.items()}
 
 
