@@ -82,7 +82,8 @@ newaxis = None
 
 # name -> the module that has it; imported when first asked for
 _LAZY = {
-    "compile": ".compile", "explain": ".inspect.explain", "save": ".serialization",
+    "compile": ".compile", "GradScaler": ".amp", "get_device_module": ".accelerator",
+    "explain": ".inspect.explain", "save": ".serialization",
     "PerformanceWarning": ".engine.segments.tiers", "compare": ".doubt.compare",
     "MemoryLimitError": ".frontend.errors",
     "load": ".serialization", "autocast": ".amp", "vmap": ".frontend.vmap",
@@ -137,6 +138,7 @@ def get_num_threads() -> int:
 
 # public here and not in what `from torch import *` gives
 _NOT_IN_STAR = frozenset("""
+    BFloat16Storage ComplexDoubleStorage ComplexFloatStorage HalfStorage
     BFloat16Tensor ComplexDoubleTensor ComplexFloatTensor HalfTensor PyTorchFileReader annotations
     broadcast_shapes channels_last channels_last_3d contiguous_format expit from_dlpack
     preserve_format set_default_dtype set_grad_enabled strided unique PerformanceWarning compare

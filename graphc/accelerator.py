@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
+from types import ModuleType
 from typing import Any, NoReturn
 
 from .frontend.device import device
+from .frontend.device import device as _device_of
 from .frontend.errors import located
 from .frontend.placement import Place, look, place_of, places
 
@@ -39,6 +42,19 @@ def synchronize(device: Any = None) -> None:
     )
     if place is not None:
         place.memory.synchronise()
+
+
+def get_device_module(device: Any = None) -> ModuleType:
+    """torch.cuda, torch.cpu, ...: the module of a device's type (None: the accelerator's, or else
+    the CPU's). Raises RuntimeError where graphc has none."""
+    place = _device_of(device) if device is not None else current_accelerator() or _device_of("cpu")
+    try:
+        return importlib.import_module(f"{__package__}.{place.type}")
+    except ModuleNotFoundError:
+        raise RuntimeError(located(
+            f"Device '{place.type}' does not have a corresponding module registered as "
+            f"'torch.{place.type}'."
+        )) from None
 
 
 def _all() -> list[Place]:

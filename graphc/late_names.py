@@ -1,4 +1,4 @@
-"""Names of torch, and Tensor methods, of linalg, fft and special, whose packages load when used."""
+"""Names of torch, and Tensor methods, whose modules load when used: linalg, fft, storages, ..."""
 
 from __future__ import annotations
 
@@ -19,24 +19,37 @@ _MODULES = {
     """,
     ".fft.spectrogram": "stft istft",
     ".special": "i0 polygamma",
+}
+# module -> functions that are no methods of tensors
+_FUNCTIONS = {
     ".linalg.lowrank": "svd_lowrank pca_lowrank",
+    ".nn.cells": "lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell",
     ".nn.functional.native": """
         native_layer_norm native_group_norm native_batch_norm native_dropout grid_sampler
         grid_sampler_2d grid_sampler_3d
     """,
+    ".nn.functional.variants": "celu_ rrelu_ selu_ threshold_",
+    ".storage": """
+        is_storage BFloat16Storage BoolStorage ByteStorage CharStorage ComplexDoubleStorage
+        ComplexFloatStorage DoubleStorage FloatStorage HalfStorage IntStorage LongStorage
+        ShortStorage TypedStorage
+    """,
+    ".streams": "Event Stream",
+    ".symbolic_numbers": "sym_float sym_int sym_ite sym_max sym_min sym_not sym_sqrt sym_sum",
+}
+_NOT_METHODS = {n for t in _FUNCTIONS.values() for n in t.split()} | {
+    "lu_unpack", "nuclear_norm", "frobenius_norm", "adaptive_max_pool1d"
 }
 _RENAMED = {
+    "adaptive_max_pool1d": (".nn.functional.unpooling", "adaptive_max_pool1d_with_indices"),
     "igamma": (".special", "gammainc"), "igammac": (".special", "gammaincc"),
     "mvlgamma": (".special", "multigammaln"),
 }
 
 PLACES: dict[str, tuple[str, str]] = _RENAMED | {
-    name: (module, name) for module, text in _MODULES.items() for name in text.split()
+    name: (module, name)
+    for module, text in (_MODULES | _FUNCTIONS).items() for name in text.split()
 }
-_NOT_METHODS = frozenset("""
-    lu_unpack nuclear_norm frobenius_norm svd_lowrank pca_lowrank native_layer_norm
-    native_group_norm native_batch_norm native_dropout grid_sampler grid_sampler_2d grid_sampler_3d
-""".split())
 _IN_PLACE = ("i0", "polygamma", "igamma", "igammac", "mvlgamma")
 
 
@@ -61,9 +74,15 @@ def _method(name: str) -> Callable[..., Any]:
     return method
 
 
+def _storage(self: Any) -> Any:
+    """The memory under the tensor as elements of its dtype. Deprecated: untyped_storage()."""
+    return importlib.import_module(".storage", __package__).storage(self)
+
+
 def methods(inplace: Callable[..., Any]) -> dict[str, Any]:
     """The Tensor methods; `inplace(target, value)` writes a value into a tensor."""
     found: dict[str, Any] = {n: _method(n) for n in PLACES if n not in _NOT_METHODS}
+    found["storage"] = _storage
     for name in _IN_PLACE:
         function = found[name]
 

@@ -53,7 +53,7 @@ class GradScaler:
             self._growth_tracker: Tensor | None = None
             self._per_optimizer_states: dict[int, dict[str, Any]] = defaultdict(_fresh)
 
-    def _check(self, what: str) -> tuple[Tensor, Tensor]:
+    def _graphc_check(self, what: str) -> tuple[Tensor, Tensor]:
         fix = (
             "This may indicate your script did not use scaler.scale(loss or outputs) earlier in "
             "the iteration."
@@ -62,7 +62,7 @@ class GradScaler:
         assert self._growth_tracker is not None
         return self._scale, self._growth_tracker
 
-    def _start(self) -> Tensor:
+    def _graphc_start(self) -> Tensor:
         if self._scale is None:
             where = self._device
             self._scale = T.full((), self._init_scale, dtype=dtypes.f32, device=where)
@@ -76,7 +76,7 @@ class GradScaler:
         if not self._enabled:
             return outputs
         if isinstance(outputs, Tensor):
-            return outputs * self._start()
+            return outputs * self._graphc_start()
         if isinstance(outputs, Iterable):
             scaled = [self.scale(item) for item in outputs]
             return type(outputs)(scaled) if isinstance(outputs, (list, tuple)) else scaled
@@ -102,7 +102,7 @@ class GradScaler:
         """Divide the gradients of an optimizer by the scale, before clipping them, say."""
         if not self._enabled:
             return
-        scale, _ = self._check("unscale_")
+        scale, _ = self._graphc_check("unscale_")
         state = self._per_optimizer_states[id(optimizer)]
         if state["stage"] is OptState.UNSCALED:
             raise RuntimeError(
@@ -120,7 +120,7 @@ class GradScaler:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs:
             raise RuntimeError("Closure use is not currently supported if GradScaler is enabled.")
-        self._check("step")
+        self._graphc_check("step")
         state = self._per_optimizer_states[id(optimizer)]
         if state["stage"] is OptState.STEPPED:
             raise RuntimeError("step() has already been called since the last update().")
@@ -138,15 +138,15 @@ class GradScaler:
         """Adapt the scale to what was found since the last update, or set it."""
         if not self._enabled:
             return
-        scale, tracker = self._check("update")
+        scale, tracker = self._graphc_check("update")
         with no_grad():
             if new_scale is not None:
                 scale.fill_(new_scale) if isinstance(new_scale, float) else scale.copy_(new_scale)
             else:
-                self._adapt(scale, tracker)
+                self._graphc_adapt(scale, tracker)
         self._per_optimizer_states = defaultdict(_fresh)
 
-    def _adapt(self, scale: Tensor, tracker: Tensor) -> None:
+    def _graphc_adapt(self, scale: Tensor, tracker: Tensor) -> None:
         found = [
             state["found_inf"] for state in self._per_optimizer_states.values()
             if state["found_inf"] is not None

@@ -273,6 +273,23 @@ def _name(dtype: DType) -> str:
     return names[dtype.torch_name]
 
 
+def checked_alpha(input: Any, other: Any, alpha: Any) -> DType:
+    """The dtype of input +- alpha * other. Raises RuntimeError for an alpha of a higher kind."""
+    dtype = result_type(input, other)
+    factor = alpha.dtype if isinstance(alpha, Tensor) else result_type(alpha)
+    if factor is dtypes.bool_ and dtype is not dtypes.bool_:
+        raise RuntimeError(located("Boolean alpha only supported for Boolean results."))
+    if not dtype.differentiable and factor.differentiable:
+        raise RuntimeError(located(
+            "For integral input tensors, argument alpha must not be a floating point number."
+        ))
+    if factor.is_complex and not dtype.is_complex:
+        raise RuntimeError(located(
+            "For non-complex input tensors, argument alpha must not be a complex number."
+        ))
+    return dtype
+
+
 def scaled_sum(function: Any, input: Any, other: Any, alpha: Any) -> Tensor | None:
     """input +- alpha * other in the result's dtype; None where there is nothing to see to.
 
@@ -281,7 +298,7 @@ def scaled_sum(function: Any, input: Any, other: Any, alpha: Any) -> Tensor | No
     plain = type(alpha) is int and alpha == 1
     if plain or not isinstance(input, Tensor) or not isinstance(other, Tensor):
         return None
-    dtype = result_type(input, other)
+    dtype = checked_alpha(input, other, alpha)
     half = dtype.is_float and dtype.bits == 16
     if not half and (other.dtype is dtype or not dtype.is_float):
         return None

@@ -13,7 +13,7 @@ from .per_parameter import PerParameter
 class Adafactor(PerParameter):
     """Adafactor (Shazeer and Stern 2018): second moments of matrices by rows and columns."""
 
-    _counts = None
+    _graphc_counts = None
 
     def __init__(
         self, params: Any, lr: Any = 1e-2, beta2_decay: float = -0.8,
@@ -38,10 +38,10 @@ class Adafactor(PerParameter):
             "weight_decay": weight_decay, "foreach": foreach, "maximize": maximize,
         })
 
-    def _update(self, group: Any, param: Tensor, grad: Tensor) -> None:
+    def _graphc_update(self, group: Any, param: Tensor, grad: Tensor) -> None:
         if param.is_complex():
             raise RuntimeError("Adafactor does not support complex parameters")
-        state = self.new_state(param, **_makers(param))
+        state = self._graphc_new_state(param, **_makers(param))
         if group["maximize"]:
             grad = -grad
         least, smallest = group["eps"]

@@ -14,7 +14,7 @@ from .per_parameter import PerParameter
 class Muon(PerParameter):
     """Momentum made orthogonal by Newton-Schulz iterations (Jordan 2024), for 2-D parameters."""
 
-    _counts = None
+    _graphc_counts = None
 
     def __init__(
         self, params: Any, lr: Any = 1e-3, weight_decay: float = 0.1, momentum: float = 0.95,
@@ -44,8 +44,8 @@ class Muon(PerParameter):
                         f"size: {param.size()}"
                     )
 
-    def _update(self, group: Any, param: Tensor, grad: Tensor) -> None:
-        state = self.new_state(param, momentum_buffer=lambda: T.zeros_like(param))
+    def _graphc_update(self, group: Any, param: Tensor, grad: Tensor) -> None:
+        state = self._graphc_new_state(param, momentum_buffer=lambda: T.zeros_like(param))
         buffer, keep = state["momentum_buffer"], 1 - group["momentum"]
         buffer.lerp_(grad, keep)
         update = grad.lerp(buffer, group["momentum"]) if group["nesterov"] else buffer

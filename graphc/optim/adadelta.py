@@ -28,8 +28,8 @@ class Adadelta(PerParameter):
             "capturable": capturable, "foreach": foreach, "differentiable": differentiable,
         })
 
-    def _update(self, group: Any, param: Tensor, grad: Tensor) -> None:
-        state = self.new_state(
+    def _graphc_update(self, group: Any, param: Tensor, grad: Tensor) -> None:
+        state = self._graphc_new_state(
             param, step=lambda: T.zeros((), dtype=T.float32),
             square_avg=lambda: T.zeros_like(param), acc_delta=lambda: T.zeros_like(param),
         )

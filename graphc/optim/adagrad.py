@@ -40,8 +40,8 @@ class Adagrad(PerParameter):
                     "sum": T.full_like(param, start),
                 }
 
-    def _update(self, group: Any, param: Tensor, grad: Tensor) -> None:
-        state = self.new_state(param)
+    def _graphc_update(self, group: Any, param: Tensor, grad: Tensor) -> None:
+        state = self._graphc_new_state(param)
         state["step"].add_(1)
         if group["maximize"]:
             grad = -grad

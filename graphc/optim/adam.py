@@ -30,7 +30,7 @@ def _check_tensors(lr: Any, betas: Any, foreach: bool) -> None:
 class Adam(PerParameter):
     """Adam (Kingma and Ba 2014), in torch's single-tensor order of operations."""
 
-    decoupled = False
+    _graphc_decoupled = False
 
     def __init__(
         self, params: Any, lr: Any = 1e-3, betas: tuple[float, float] = (0.9, 0.999),
@@ -45,10 +45,10 @@ class Adam(PerParameter):
             "lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay,
             "amsgrad": amsgrad, "maximize": maximize, "foreach": foreach,
             "capturable": capturable, "differentiable": differentiable, "fused": fused,
-            "decoupled_weight_decay": decoupled_weight_decay or self.decoupled,
+            "decoupled_weight_decay": decoupled_weight_decay or self._graphc_decoupled,
         })
 
-    def _update(self, group: Any, param: Tensor, grad: Tensor) -> None:
+    def _graphc_update(self, group: Any, param: Tensor, grad: Tensor) -> None:
         makers: dict[str, Any] = {
             "step": lambda: T.zeros((), dtype=T.float32),
             "exp_avg": lambda: T.zeros_like(param),
@@ -56,7 +56,7 @@ class Adam(PerParameter):
         }
         if group["amsgrad"]:
             makers["max_exp_avg_sq"] = lambda: T.zeros_like(param)
-        state = self.new_state(param, **makers)
+        state = self._graphc_new_state(param, **makers)
         beta1, beta2 = group["betas"]
         lr, eps = group["lr"], group["eps"]
         if group["maximize"]:
@@ -88,7 +88,7 @@ class Adam(PerParameter):
 class AdamW(Adam):
     """Adam with decoupled weight decay (Loshchilov and Hutter 2017)."""
 
-    decoupled = True
+    _graphc_decoupled = True
 
     def __init__(
         self, params: Any, lr: Any = 1e-3, betas: tuple[float, float] = (0.9, 0.999),

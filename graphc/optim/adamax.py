@@ -26,8 +26,8 @@ class Adamax(PerParameter):
             "capturable": capturable,
         })
 
-    def _update(self, group: Any, param: Tensor, grad: Tensor) -> None:
-        state = self.new_state(
+    def _graphc_update(self, group: Any, param: Tensor, grad: Tensor) -> None:
+        state = self._graphc_new_state(
             param, step=lambda: T.zeros((), dtype=T.float32),
             exp_avg=lambda: T.zeros_like(param), exp_inf=lambda: T.zeros_like(param),
         )

@@ -14,7 +14,7 @@ from .real_parts import real_parts
 class ASGD(PerParameter):
     """Averaged stochastic gradient descent (Polyak and Juditsky 1992)."""
 
-    _counts = ("step", "eta", "mu")
+    _graphc_counts = ("step", "eta", "mu")
 
     def __init__(
         self, params: Any, lr: Any = 1e-2, lambd: float = 1e-4, alpha: float = 0.75,
@@ -28,8 +28,8 @@ class ASGD(PerParameter):
             "capturable": capturable,
         })
 
-    def _update(self, group: Any, param: Tensor, grad: Tensor) -> None:
-        state = self.new_state(
+    def _graphc_update(self, group: Any, param: Tensor, grad: Tensor) -> None:
+        state = self._graphc_new_state(
             param, step=lambda: T.zeros((), dtype=T.float32),
             eta=lambda: T.full((), float(group["lr"]), dtype=T.float32),
             mu=lambda: T.ones((), dtype=T.float32), ax=lambda: T.zeros_like(param),

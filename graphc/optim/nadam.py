@@ -14,7 +14,7 @@ from .real_parts import real_parts
 class NAdam(PerParameter):
     """Adam with Nesterov momentum (Dozat 2016)."""
 
-    _counts = ("step", "mu_product")
+    _graphc_counts = ("step", "mu_product")
 
     def __init__(
         self, params: Any, lr: Any = 2e-3, betas: tuple[float, float] = (0.9, 0.999),
@@ -32,8 +32,8 @@ class NAdam(PerParameter):
             "differentiable": differentiable,
         })
 
-    def _update(self, group: Any, param: Tensor, grad: Tensor) -> None:
-        state = self.new_state(
+    def _graphc_update(self, group: Any, param: Tensor, grad: Tensor) -> None:
+        state = self._graphc_new_state(
             param, step=lambda: T.zeros((), dtype=T.float32),
             mu_product=lambda: T.ones((), dtype=T.float32),
             exp_avg=lambda: T.zeros_like(param), exp_avg_sq=lambda: T.zeros_like(param),

@@ -255,7 +255,7 @@ class Optimizer:
         """One update; subclasses define it."""
         raise NotImplementedError
 
-    def new_state(
+    def _graphc_new_state(
         self, param: Tensor, store: str = "state", **makers: Callable[[], Any]
     ) -> Any:
         """The parameter's state, with what is missing made for real (also under a trace, unless
@@ -276,14 +276,14 @@ class Optimizer:
                 state[key] = make()
         return state
 
-    def has_state(self, param: Tensor, store: str) -> bool:
+    def _graphc_has_state(self, param: Tensor, store: str) -> bool:
         """Whether a store has a state of the parameter's."""
         trace = local.trace
         if trace is not None and trace.states is not None:
             return bool(trace.states.has(self, param, store))
         return param in getattr(self, store)
 
-    def forget_state(self, param: Tensor, store: str) -> None:
+    def _graphc_forget_state(self, param: Tensor, store: str) -> None:
         """Remove the parameter's state from a store, for real."""
         trace = local.trace
         if trace is not None and trace.states is not None:

@@ -11,27 +11,29 @@ from .whole_step import whole_step
 
 
 class PerParameter(Optimizer):
-    """An Optimizer that says how one parameter is updated: `_update(group, param, grad)`."""
+    """An Optimizer that says how one parameter is updated: `_graphc_update(group, param, grad)`."""
 
     # states without dimensions, whose numbers Python works with; None: an update is more than a
     # loop over the elements of a parameter and of states like it
-    _counts: tuple[str, ...] | None = ("step",)
+    _graphc_counts: tuple[str, ...] | None = ("step",)
 
     def step(self, closure: Any = None) -> Any:
         """One update of every parameter that has a gradient."""
         loss = run_closure(closure)
-        if local.trace is None and self._counts is not None and whole_step(self, self._counts):
+        counts = self._graphc_counts
+        if local.trace is None and counts is not None and whole_step(self, counts):
             return loss
         for group in self.param_groups:
             if recorded(self, group):
                 continue
             for param, grad in with_grad(group):
-                self._update(group, param, grad)
+                self._graphc_update(group, param, grad)
         return loss
 
-    def _update(self, group: Any, param: Tensor, grad: Tensor) -> None:
+    def _graphc_update(self, group: Any, param: Tensor, grad: Tensor) -> None:
         """One update. It looks at nothing but `param`, `grad`, options of `group` and what
-        `new_state` and `has_state` give: who records it need not watch each line."""
+        `_graphc_new_state` and `_graphc_has_state` give: who records it need not watch each
+        line."""
         raise NotImplementedError
 
 

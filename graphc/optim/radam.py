@@ -27,8 +27,8 @@ class RAdam(PerParameter):
             "decoupled_weight_decay": decoupled_weight_decay, "differentiable": differentiable,
         })
 
-    def _update(self, group: Any, param: Tensor, grad: Tensor) -> None:
-        state = self.new_state(
+    def _graphc_update(self, group: Any, param: Tensor, grad: Tensor) -> None:
+        state = self._graphc_new_state(
             param, step=lambda: T.zeros((), dtype=T.float32),
             exp_avg=lambda: T.zeros_like(param), exp_avg_sq=lambda: T.zeros_like(param),
         )

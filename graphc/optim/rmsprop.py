@@ -30,7 +30,7 @@ class RMSprop(PerParameter):
             "maximize": maximize, "differentiable": differentiable,
         })
 
-    def _update(self, group: Any, param: Tensor, grad: Tensor) -> None:
+    def _graphc_update(self, group: Any, param: Tensor, grad: Tensor) -> None:
         momentum = group["momentum"] > 0
         makers: dict[str, Any] = {
             "step": lambda: T.zeros((), dtype=T.float32),
@@ -40,7 +40,7 @@ class RMSprop(PerParameter):
             makers["momentum_buffer"] = lambda: T.zeros_like(param)
         if group["centered"]:
             makers["grad_avg"] = lambda: T.zeros_like(param)
-        state = self.new_state(param, **makers)
+        state = self._graphc_new_state(param, **makers)
         state["step"].add_(1)
         alpha = group["alpha"]
         if group["maximize"]:

@@ -27,8 +27,8 @@ class Rprop(PerParameter):
             "maximize": maximize, "differentiable": differentiable, "capturable": capturable,
         })
 
-    def _update(self, group: Any, param: Tensor, grad: Tensor) -> None:
-        state = self.new_state(
+    def _graphc_update(self, group: Any, param: Tensor, grad: Tensor) -> None:
+        state = self._graphc_new_state(
             param, step=lambda: T.zeros((), dtype=T.float32),
             prev=lambda: T.zeros_like(param),
             step_size=lambda: _first_sizes(param, group),

@@ -35,25 +35,25 @@ class SGD(PerParameter):
             "differentiable": differentiable, "fused": fused,
         })
         # of parameters whose buffer a trace made: whether the first step, undamped, is over
-        self._begun = WatchedDefault()
+        self._graphc_begun = WatchedDefault()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self.__dict__.setdefault("_begun", WatchedDefault())
+        self.__dict__.setdefault("_graphc_begun", WatchedDefault())
 
-    def _update(self, group: Any, param: Tensor, grad: Tensor) -> None:
+    def _graphc_update(self, group: Any, param: Tensor, grad: Tensor) -> None:
         if group["maximize"]:
             grad = -grad
         if group["weight_decay"] != 0:
             grad = grad.add(param, alpha=group["weight_decay"])
         if group["momentum"] != 0:
-            momentum, state = group["momentum"], self.new_state(param)
+            momentum, state = group["momentum"], self._graphc_new_state(param)
             buffer, kept = state.get("momentum_buffer"), 1
             if group["dampening"] != 0:
-                kept = self._undamped(group, param, buffer is None)
+                kept = self._graphc_undamped(group, param, buffer is None)
             if buffer is None and local.trace is not None:
                 # 0 * momentum + grad is the first step's value; the buffer is made for real
-                state = self.new_state(param, momentum_buffer=lambda: T.zeros_like(param))
+                state = self._graphc_new_state(param, momentum_buffer=lambda: T.zeros_like(param))
                 buffer = state["momentum_buffer"]
             if buffer is None:
                 buffer = grad.clone().detach()
@@ -63,14 +63,16 @@ class SGD(PerParameter):
             grad = grad.add(buffer, alpha=momentum) if group["nesterov"] else buffer
         param.add_(grad, alpha=-group["lr"])
 
-    def _undamped(self, group: Any, param: Tensor, first: bool) -> Any:
+    def _graphc_undamped(self, group: Any, param: Tensor, first: bool) -> Any:
         """The share of the gradient that enters the buffer; all of it in the first step."""
         share = 1 - group["dampening"]
-        if local.trace is None or not (first or self.has_state(param, "_begun")):
+        if local.trace is None or not (first or self._graphc_has_state(param, "_graphc_begun")):
             return share
         if first:  # whatever is known is of a buffer that is gone
-            self.forget_state(param, "_begun")
-        flags = self.new_state(param, "_begun", begun=lambda: T.zeros((), dtype=param.dtype))
+            self._graphc_forget_state(param, "_graphc_begun")
+        flags = self._graphc_new_state(
+            param, "_graphc_begun", begun=lambda: T.zeros((), dtype=param.dtype)
+        )
         whole = T.ones_like(flags["begun"])
         result = T.where(flags["begun"] > 0, whole * share, whole)
         flags["begun"].fill_(1)

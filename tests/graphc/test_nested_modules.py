@@ -439,7 +439,7 @@ def test_every_version_of_a_module_is_paid_for(monkeypatch: pytest.MonkeyPatch) 
         for _ in range(100):
             function(x)
         modules = function.segments.modules
-        known = modules.found[id(layer), nn.Module._call_named]
+        known = modules.found[id(layer), nn.Module._graphc_call_named]
         before = modules.compiled
         for layer.flag in range(1, 4):
             function(x)
@@ -467,9 +467,9 @@ def test_a_recording_that_turns_tells_of_the_modules_that_it_met(
         run(x)
         found = run.segments.modules.found
         assert run.segments.calls == 1 and run.segments.tiers.plain
-        assert found[id(layers[0]), nn.Module._call_named].nodes == 36 + 12
+        assert found[id(layers[0]), nn.Module._graphc_call_named].nodes == 36 + 12
         assert found[id(layers[1]), forward_between_hooks].nodes == 36 + 12
-        assert "a segment ends in it" in found[id(layers[1]), nn.Module._call_named].open
+        assert "a segment ends in it" in found[id(layers[1]), nn.Module._graphc_call_named].open
         for _ in range(100):
             run(x)
     assert [known.calls > 10 for known in run.segments.modules.closed()] == [True, True]

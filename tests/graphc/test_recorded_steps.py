@@ -150,14 +150,14 @@ def test_a_users_own_update_is_watched() -> None:
     class Mine(torch.optim.SGD):
         factor = 2.0
 
-        def _update(self, group: Any, param: Any, grad: Any) -> None:
-            super()._update(group, param, grad * self.factor)
+        def _graphc_update(self, group: Any, param: Any, grad: Any) -> None:
+            super()._graphc_update(group, param, grad * self.factor)
 
     class Stated(torch.optim.Adam):
         start = 0.0
 
-        def new_state(self, param: Any, store: str = "state", **makers: Any) -> Any:
-            state = super().new_state(param, store, **makers)
+        def _graphc_new_state(self, param: Any, store: str = "state", **makers: Any) -> Any:
+            state = super()._graphc_new_state(param, store, **makers)
             state["exp_avg"].add_(self.start)
             return state
 
@@ -190,13 +190,15 @@ def test_a_step_that_raises_leaves_nothing() -> None:
 
 
 def test_updates_read_what_a_recording_is_told_of() -> None:
-    """The contract of PerParameter._update, which lets nobody watch its lines."""
+    """The contract of PerParameter._graphc_update, which lets nobody watch its lines."""
     folder = Path(inspect.getfile(per_parameter)).parent
-    allowed = {"new_state", "has_state", "forget_state", "_undamped"}
+    allowed = {"_graphc_new_state", "_graphc_has_state", "_graphc_forget_state", "_graphc_undamped"}
     seen = 0
     for file in sorted(folder.glob("*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.FunctionDef) and node.name in ("_update", "_undamped"):
+            if isinstance(node, ast.FunctionDef) and node.name in {
+                "_graphc_update", "_graphc_undamped"
+            }:
                 asked = {
                     each.attr for each in ast.walk(node)
                     if isinstance(each, ast.Attribute) and isinstance(each.value, ast.Name)

@@ -277,7 +277,7 @@ def test_other_options(native: list[int]) -> None:
 
 def test_classes_of_the_user(native: list[int]) -> None:
     class Own(optim.SGD):
-        def _update(self, group: Any, param: Tensor, grad: Tensor) -> None:
+        def _graphc_update(self, group: Any, param: Tensor, grad: Tensor) -> None:
             param.sub_(grad)
 
     class Around(optim.SGD):

@@ -1,8 +1,8 @@
 """Updates of parameters by graphc's own optimizers, recorded as a whole.
 
-An optimizer's `_update` is mostly arithmetic on tensors and run-time numbers, which needs nobody
-who watches its lines: it runs as it is. What it reads of the user's objects, the options of its
-param group and the states of its parameters, it is handed through what asks the observer for it.
+An optimizer's `_graphc_update` is mostly arithmetic on tensors and run-time numbers, which needs
+nobody who watches its lines: it runs as it is. What it reads of the user's objects, the options of
+its param group and the states of its parameters, it is handed through what asks the observer.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def recorded(
         for param in items.iterate(observer, items.subscript(observer, group, "params")):
             grad = attributes.attribute(observer, param, "grad")
             if grad is not None:
-                optimizer._update(options, param, grad)
+                optimizer._graphc_update(options, param, grad)
     finally:
         trace.states = None
     return (True,)
@@ -48,12 +48,14 @@ def _is_own(kind: type) -> bool:
         own = each.__module__.startswith(_OWN)
         if not own and not _CODE.isdisjoint(fields):
             return False
-        if own and "_update" in fields:
+        if own and "_graphc_update" in fields:
             return True
     return False
 
 
-_CODE = frozenset(("_update", "new_state", "has_state", "__getattribute__", "__getattr__"))
+_CODE = frozenset((
+    "_graphc_update", "_graphc_new_state", "_graphc_has_state", "__getattribute__", "__getattr__",
+))
 
 
 class _Options:
@@ -99,7 +101,7 @@ class _State:
 
 
 class _States:
-    """The states of an optimizer's parameters, as Optimizer.new_state gives them elsewhere."""
+    """The states of an optimizer's parameters, as Optimizer has them elsewhere."""
 
     __slots__ = ("_observer",)
 

@@ -155,7 +155,7 @@ class NestedModules:
             module = met.module()
             if module is None:
                 continue
-            function = forward_between_hooks if met.between_hooks else Module._call_named
+            function = forward_between_hooks if met.between_hooks else Module._graphc_call_named
             known = self.found.get((id(module), function)) or self._new(function, module)
             if not known.nodes:
                 known.path, nodes = met.path, trace.noted[met.nodes]

@@ -211,11 +211,11 @@ def record(kind: Kind, given: dict[Source, float]) -> Rule:
         for i in range(2):
             trace.add_argument(tensors[i], i, {0: "n"})
         stand_in: Any = object.__new__(kind.owner)
-        stand_in.__dict__.update(state={tensors[0]: state}, _begun={})
+        stand_in.__dict__.update(state={tensors[0]: state}, _graphc_begun={})
         group = {key: _lifted(trace, key, value, given) for key, value in kind.options}
-        stand_in._update(group, tensors[0], tensors[1])
+        stand_in._graphc_update(group, tensors[0], tensors[1])
         traced = trace.finish(None)
-    if tuple(state) != kind.states or stand_in._begun:
+    if tuple(state) != kind.states or stand_in._graphc_begun:
         raise TraceError(f"{kind.owner.__name__} makes state")
     _check(kind, traced)
     mutated = {mutation.output: mutation.input for mutation in traced.mutations}

@@ -152,8 +152,8 @@ class Plan:
 def _owner(kind: type) -> type:
     """The class of graphc's whose `_update` an optimizer has. Raises Unfit for a user's."""
     for each in kind.__mro__:
-        if "_update" in vars(each) or "new_state" in vars(each):
-            if "_update" in vars(each) and each.__module__.startswith("graphc.optim."):
+        if "_graphc_update" in vars(each) or "_graphc_new_state" in vars(each):
+            if "_graphc_update" in vars(each) and each.__module__.startswith("graphc.optim."):
                 return each
             break
     raise Unfit

@@ -140,11 +140,12 @@ _FUNCTIONS = {
     storages: "UntypedStorage",
     dlpack: "from_dlpack",
     settings: """
-        are_deterministic_algorithms_enabled get_default_device get_float32_matmul_precision
-        get_num_interop_threads is_anomaly_check_nan_enabled is_anomaly_enabled
-        is_warn_always_enabled set_anomaly_enabled set_default_device set_default_tensor_type
-        set_flush_denormal set_float32_matmul_precision set_num_interop_threads set_warn_always
-        typename use_deterministic_algorithms
+        are_deterministic_algorithms_enabled get_default_device get_deterministic_debug_mode
+        get_float32_matmul_precision get_num_interop_threads is_anomaly_check_nan_enabled
+        is_anomaly_enabled is_deterministic_algorithms_warn_only_enabled is_warn_always_enabled
+        set_anomaly_enabled set_default_device set_default_tensor_type
+        set_deterministic_debug_mode set_flush_denormal set_float32_matmul_precision
+        set_num_interop_threads set_warn_always typename use_deterministic_algorithms
     """,
     creation: """
         as_tensor asarray empty empty_like empty_permuted empty_strided from_numpy
@@ -253,7 +254,8 @@ register_methods({
 NAMES |= {
     name: getattr(Tensor, name)
     for name in """
-        abs_ acos_ acosh_ addmv_ asin_ asinh_ atan_ atanh_ ceil_ clamp_ clamp_max_ clamp_min_ clip_
+        abs_ acos_ acosh_ addmv_ arccos_ arccosh_ arcsin_ arcsinh_ arctan_ arctanh_ asin_ asinh_
+        atan_ atanh_ ceil_ clamp_ clamp_max_ clamp_min_ clip_
         cos_ cosh_ deg2rad_ erf_ erfc_ exp2_ exp_ expm1_ fill_ floor_ frac_ log10_ log1p_ log2_ log_
         logit_ nan_to_num_ neg_ negative_ rad2deg_ reciprocal_ relu_ round_ rsqrt_ sigmoid_ sin_
         sinc_ sinh_ sqrt_ square_ tan_ tanh_ trunc_ xlogy_ zero_

@@ -153,10 +153,15 @@ isfinite = _predicate("isfinite", True)
 # --- binary ----------------------------------------------------------------------------------
 
 
-def _scaled(other: Any, alpha: Any) -> Any:
+def _scaled(input: Any, other: Any, alpha: Any) -> Any:
     if type(alpha) is int and alpha == 1:
         return other
-    return mul(other, alpha) if isinstance(other, Tensor) else other * alpha
+    dtype = promote.checked_alpha(input, other, alpha)
+    if dtype is dtypes.bool_:
+        return other if alpha else False
+    if not isinstance(other, Tensor):
+        return other * alpha
+    return mul(other if dtype.differentiable else promote.cast(other, dtype), alpha)
 
 
 def _is_bool(value: Any) -> bool:
@@ -177,7 +182,7 @@ def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     found = promote.scaled_sum(add, input, other, alpha)
     if found is not None:
         return found
-    result = _arithmetic(ops.add, ops.bitwise_or, input, _scaled(other, alpha))
+    result = _arithmetic(ops.add, ops.bitwise_or, input, _scaled(input, other, alpha))
     return result
 
 
@@ -188,7 +193,7 @@ def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     found = promote.scaled_sum(sub, input, other, alpha)
     if found is not None:
         return found
-    result: Tensor = binary(ops.sub, input, _scaled(other, alpha))
+    result: Tensor = binary(ops.sub, input, _scaled(input, other, alpha))
     return result
 
 

@@ -14,6 +14,7 @@ from ..replayed import replayed
 from ..tensor import Tensor
 from . import pointwise as P
 from .arguments import recorded_as, with_out
+from .dtype_names import CPP_NAMES
 
 
 @with_out
@@ -21,6 +22,7 @@ from .arguments import recorded_as, with_out
 @replayed
 def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
     """input + weight * (end - input); from the other end where weight >= 0.5, as torch."""
+    input, end, weight = _lerp_operands(input, end, weight)
     difference = P.sub(end, input)
     if input.dtype.is_complex:
         near = P.lt(P.abs(weight), 0.5) if isinstance(weight, Tensor) else (
@@ -39,6 +41,29 @@ def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
     return P.sub(end, P.mul(difference, 1 - weight))
 
 
+def _lerp_operands(input: Tensor, end: Tensor, weight: Any) -> tuple[Tensor, Tensor, Any]:
+    """The operands in one dtype. Raises RuntimeError for tensors of other dtypes
+    and NotImplementedError for integers, as torch does."""
+    P.require_tensors("lerp", input, end)
+    several = isinstance(weight, Tensor) and weight.ndim > 0
+    for name, given in (("end", end), *((("weight", weight),) if several else ())):
+        if given.dtype is not input.dtype:
+            raise RuntimeError(located(
+                f"expected dtype {CPP_NAMES[input.dtype]} for `{name}` but got dtype "
+                f"{CPP_NAMES[given.dtype]}"
+            ))
+    alone = isinstance(weight, Tensor) and not several
+    dtype = promote.result_type(input, weight) if alone else input.dtype
+    if not dtype.differentiable:
+        kind = "tensor" if isinstance(weight, Tensor) else "scalar"
+        raise NotImplementedError(located(
+            f"\"lerp_kernel_{kind}\" not implemented for '{promote._name(dtype)}'"
+        ))
+    if not alone:
+        return input, end, weight
+    return promote.cast(input, dtype), promote.cast(end, dtype), promote.cast(weight, dtype)
+
+
 def _combined(
     name: str, combine: Callable[..., Any], x: Tensor, a: Tensor, b: Tensor, value: Any
 ) -> Tensor:
@@ -47,6 +72,10 @@ def _combined(
     dtype = promote.result_type(x, a, b)
     wide = dtypes.f32 if dtype.is_float and dtype.bits == 16 else dtype
     x, a, b = promote.operands(x, a, b, dtype=wide)
+    if dtype is dtypes.bool_:
+        raise NotImplementedError(located(f"\"{name}_cpu_out\" not implemented for 'Bool'"))
+    if not dtype.differentiable and isinstance(value, float):
+        value = int(value)  # as torch passes it to integers
     if not (type(value) is int and value == 1):
         a = P.mul(a, value)
     return promote.cast(P.add(x, combine(a, b)), dtype)

@@ -19,6 +19,7 @@ from .dtype_names import TYPE_STRINGS
 
 class _State:
     deterministic = False
+    warn_only = False
     warn_always = False
 
 
@@ -64,12 +65,40 @@ def get_float32_matmul_precision() -> str:
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
     """Results never depend on threads or on chance; on a GPU, generated code then multiplies all
     matrices, whose sums do not hang on the device's model."""
-    _State.deterministic = bool(mode)
+    _State.deterministic, _State.warn_only = bool(mode), bool(mode and warn_only)
 
 
 def are_deterministic_algorithms_enabled() -> bool:
     """What use_deterministic_algorithms was told; everything is deterministic anyway."""
     return _State.deterministic
+
+
+def is_deterministic_algorithms_warn_only_enabled() -> bool:
+    """Whether use_deterministic_algorithms was told to warn only; there is nothing to warn of."""
+    return _State.warn_only
+
+
+_DEBUG_MODES = ("default", "warn", "error")
+
+
+def set_deterministic_debug_mode(debug_mode: int | str) -> None:
+    """use_deterministic_algorithms by "default" or 0 (off), "warn" or 1, "error" or 2. Raises
+    RuntimeError for another name or number."""
+    mode = debug_mode
+    if isinstance(debug_mode, str):
+        mode = _DEBUG_MODES.index(debug_mode) if debug_mode in _DEBUG_MODES else debug_mode
+    if mode not in (0, 1, 2):
+        allowed = "0, 1, or 2" if isinstance(debug_mode, int) else "`default`, `warn`, `error`"
+        raise RuntimeError(located(
+            f"invalid value of debug_mode, expected {'one of ' * isinstance(debug_mode, str)}"
+            f"{allowed}, but got {debug_mode}"
+        ))
+    use_deterministic_algorithms(mode != 0, warn_only=mode == 1)
+
+
+def get_deterministic_debug_mode() -> int:
+    """0: off, 1: on and told to warn only, 2: on."""
+    return 0 if not _State.deterministic else 1 if _State.warn_only else 2
 
 
 def set_flush_denormal(mode: bool) -> bool:

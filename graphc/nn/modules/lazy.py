@@ -27,7 +27,7 @@ class LazyModuleMixin:
         self, destination: dict[str, Any], prefix: str, keep_vars: bool
     ) -> None:
         module: Any = self
-        for name, value in module._persistent().items():
+        for name, value in module._graphc_persistent().items():
             if value is not None:
                 kept = value if is_lazy(value) or keep_vars else value.detach()
                 destination[prefix + name] = kept
@@ -35,7 +35,7 @@ class LazyModuleMixin:
     def _lazy_load_hook(self, state_dict: Any, prefix: str, *rest: Any) -> None:
         """Take the shapes of what is being loaded."""
         module: Any = self
-        for name, value in module._persistent().items():
+        for name, value in module._graphc_persistent().items():
             given = state_dict.get(prefix + name)
             if value is not None and given is not None and is_lazy(value) and not is_lazy(given):
                 with no_grad():

@@ -105,7 +105,7 @@ class Module(TraversalMixin, StateDictMixin):
         if isinstance(value, Parameter):
             if parameters is None:
                 raise AttributeError("cannot assign parameters before Module.__init__() call")
-            self._forget(name, "_parameters")
+            self._graphc_forget(name, "_parameters")
             self.register_parameter(name, value)
         elif parameters is not None and name in parameters:
             if value is not None:
@@ -117,7 +117,7 @@ class Module(TraversalMixin, StateDictMixin):
         elif isinstance(value, Module):
             if modules is None:
                 raise AttributeError("cannot assign module before Module.__init__() call")
-            self._forget(name, "_modules")
+            self._graphc_forget(name, "_modules")
             if EVERYWHERE["module"]:
                 value = run_registration_hooks("module", self, name, value)
             modules[name] = value
@@ -129,7 +129,7 @@ class Module(TraversalMixin, StateDictMixin):
                 )
             modules[name] = None
         elif isinstance(value, Buffer) and buffers is not None:
-            self._forget(name, "_buffers")
+            self._graphc_forget(name, "_buffers")
             self.register_buffer(name, value, value.persistent)
         elif buffers is not None and name in buffers:
             if value is not None and not isinstance(value, Tensor):
@@ -141,7 +141,7 @@ class Module(TraversalMixin, StateDictMixin):
         else:
             object.__setattr__(self, name, value)
 
-    def _forget(self, name: str, keep: str) -> None:
+    def _graphc_forget(self, name: str, keep: str) -> None:
         self.__dict__.pop(name, None)
         for registry in _REGISTRIES:
             if registry != keep:
@@ -174,7 +174,7 @@ class Module(TraversalMixin, StateDictMixin):
 
     # --- registration -------------------------------------------------------------------
 
-    def _check_name(self, name: Any, kind: str, registry: str) -> None:
+    def _graphc_check_name(self, name: Any, kind: str, registry: str) -> None:
         if registry not in self.__dict__:
             raise AttributeError(f"cannot assign {kind} before Module.__init__() call")
         if not isinstance(name, str):
@@ -189,7 +189,7 @@ class Module(TraversalMixin, StateDictMixin):
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Add a tensor that is state but not a parameter; in state_dict if persistent."""
-        self._check_name(name, "buffer", "_buffers")
+        self._graphc_check_name(name, "buffer", "_buffers")
         if tensor is not None and not isinstance(tensor, Tensor):
             raise TypeError(
                 f"cannot assign '{_type_name(tensor)}' object to buffer '{name}' "
@@ -205,7 +205,7 @@ class Module(TraversalMixin, StateDictMixin):
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
         """Add a parameter. Raises TypeError for a Tensor that is not a Parameter."""
-        self._check_name(name, "parameter", "_parameters")
+        self._graphc_check_name(name, "parameter", "_parameters")
         if param is not None and not isinstance(param, Parameter):
             raise TypeError(
                 f"cannot assign '{_type_name(param)}' object to parameter '{name}' "
@@ -225,7 +225,7 @@ class Module(TraversalMixin, StateDictMixin):
         """Add a child module."""
         if module is not None and not isinstance(module, Module):
             raise TypeError(f"{_type_name(module)} is not a Module subclass")
-        self._check_name(name, "module", "_modules")
+        self._graphc_check_name(name, "module", "_modules")
         if EVERYWHERE["module"]:
             module = run_registration_hooks("module", self, name, module)
         self._modules[name] = module
@@ -239,10 +239,10 @@ class Module(TraversalMixin, StateDictMixin):
         if compiled is not None:
             return compiled(*args, **kwargs)
         if local.nested is not None:
-            return local.nested(Module._call_named, self, args, kwargs)
-        return self._call_named(*args, **kwargs)
+            return local.nested(Module._graphc_call_named, self, args, kwargs)
+        return self._graphc_call_named(*args, **kwargs)
 
-    def _call_named(self, *args: Any, **kwargs: Any) -> Any:
+    def _graphc_call_named(self, *args: Any, **kwargs: Any) -> Any:
         """The call; what a trace records in it carries the path of this Module."""
         if local.trace is not None:
             with local.trace.inside(self):
@@ -282,7 +282,9 @@ class Module(TraversalMixin, StateDictMixin):
             ) for k, v in self.__dict__.items() if k != "_compiled_call_impl"
         }
 
-    def _hook(self, registry: str, hook: Callable[..., Any], prepend: bool = False) -> HookHandle:
+    def _graphc_hook(
+        self, registry: str, hook: Callable[..., Any], prepend: bool = False
+    ) -> HookHandle:
         state_version.bump()
         return HookHandle.register(self.__dict__[registry], hook, prepend)
 
@@ -291,7 +293,7 @@ class Module(TraversalMixin, StateDictMixin):
         always_call: bool = False,
     ) -> HookHandle:
         """hook(module, args, output) -> None or a new output, after each forward."""
-        handle = self._hook("_forward_hooks", hook, prepend)
+        handle = self._graphc_hook("_forward_hooks", hook, prepend)
         if with_kwargs:
             self._forward_hooks_with_kwargs[handle.id] = True
         if always_call:
@@ -302,7 +304,7 @@ class Module(TraversalMixin, StateDictMixin):
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
     ) -> HookHandle:
         """hook(module, args) -> None or new args, before each forward."""
-        handle = self._hook("_forward_pre_hooks", hook, prepend)
+        handle = self._graphc_hook("_forward_pre_hooks", hook, prepend)
         if with_kwargs:
             self._forward_pre_hooks_with_kwargs[handle.id] = True
         return handle
@@ -311,7 +313,7 @@ class Module(TraversalMixin, StateDictMixin):
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> HookHandle:
         """hook(module, grad_input, grad_output) -> None or a new grad_input."""
-        return self._hook("_backward_hooks", hook, prepend)
+        return self._graphc_hook("_backward_hooks", hook, prepend)
 
     register_backward_hook = register_full_backward_hook
 
@@ -319,7 +321,7 @@ class Module(TraversalMixin, StateDictMixin):
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> HookHandle:
         """hook(module, grad_output) -> None or a new grad_output."""
-        return self._hook("_backward_pre_hooks", hook, prepend)
+        return self._graphc_hook("_backward_pre_hooks", hook, prepend)
 
     # --- modes and conversion -----------------------------------------------------------
 
@@ -405,26 +407,26 @@ class Module(TraversalMixin, StateDictMixin):
         """Cast every parameter and buffer."""
         return self._apply(lambda tensor: tensor.type(dst_type))
 
-    def _cast(self, method: str) -> Module:
+    def _graphc_cast(self, method: str) -> Module:
         return self._apply(
             lambda tensor: getattr(tensor, method)() if tensor.is_floating_point() else tensor
         )
 
     def float(self) -> Module:
         """Cast floating-point state to float32."""
-        return self._cast("float")
+        return self._graphc_cast("float")
 
     def double(self) -> Module:
         """Cast floating-point state to float64."""
-        return self._cast("double")
+        return self._graphc_cast("double")
 
     def half(self) -> Module:
         """Cast floating-point state to float16."""
-        return self._cast("half")
+        return self._graphc_cast("half")
 
     def bfloat16(self) -> Module:
         """Cast floating-point state to bfloat16."""
-        return self._cast("bfloat16")
+        return self._graphc_cast("bfloat16")
 
     def cpu(self) -> Module:
         """Move state to the CPU."""

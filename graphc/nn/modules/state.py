@@ -53,10 +53,10 @@ class StateDictMixin:
         raise RuntimeError("Reached a code path in Module.set_extra_state() that should be "
                            "overridden")
 
-    def _has_extra_state(self) -> bool:
+    def _graphc_has_extra_state(self) -> bool:
         return type(self).get_extra_state is not StateDictMixin.get_extra_state
 
-    def _persistent(self) -> dict[str, Tensor | None]:
+    def _graphc_persistent(self) -> dict[str, Tensor | None]:
         kept: dict[str, Tensor | None] = dict(self._parameters)
         for name, buffer in self._buffers.items():
             if name not in self._non_persistent_buffers_set:
@@ -66,10 +66,10 @@ class StateDictMixin:
     def _save_to_state_dict(
         self, destination: dict[str, Any], prefix: str, keep_vars: bool
     ) -> None:
-        for name, value in self._persistent().items():
+        for name, value in self._graphc_persistent().items():
             if value is not None:
                 destination[prefix + name] = value if keep_vars else value.detach()
-        if self._has_extra_state():
+        if self._graphc_has_extra_state():
             destination[prefix + _EXTRA_STATE_KEY_SUFFIX] = self.get_extra_state()
 
     def state_dict(
@@ -108,16 +108,17 @@ class StateDictMixin:
             hook(self, state_dict, prefix, local_metadata, strict, missing_keys,
                  unexpected_keys, error_msgs)
         assign = bool(local_metadata.get("assign_to_params_buffers", False))
-        local = {name: value for name, value in self._persistent().items() if value is not None}
+        own = self._graphc_persistent()
+        local = {name: value for name, value in own.items() if value is not None}
         for name, value in local.items():
             key = prefix + name
             if key not in state_dict:
                 if strict:
                     missing_keys.append(key)
                 continue
-            self._load_one(name, value, key, state_dict[key], assign, error_msgs)
+            self._graphc_load_one(name, value, key, state_dict[key], assign, error_msgs)
         extra_key = prefix + _EXTRA_STATE_KEY_SUFFIX
-        if self._has_extra_state():
+        if self._graphc_has_extra_state():
             if extra_key in state_dict:
                 self.set_extra_state(state_dict[extra_key])
             elif strict:
@@ -132,7 +133,7 @@ class StateDictMixin:
                 if (rest and first not in self._modules) or (not rest and first not in local):
                     unexpected_keys.append(key)
 
-    def _load_one(
+    def _graphc_load_one(
         self, name: str, value: Tensor, key: str, given: Any, assign: bool, errors: list[str]
     ) -> None:
         if not isinstance(given, Tensor):

@@ -48,7 +48,7 @@ class LRScheduler:
 
     def step(self, epoch: int | None = None) -> None:
         """Go to the next epoch (or to `epoch`, which is deprecated)."""
-        if epoch is None and self._deferred():
+        if epoch is None and self._graphc_deferred():
             return
         if self._step_count == 1 and self.optimizer not in stepped:
             warnings.warn(
@@ -69,7 +69,7 @@ class LRScheduler:
             )
         self._update_lr(epoch)
 
-    def _deferred(self) -> bool:
+    def _graphc_deferred(self) -> bool:
         """Under a trace: whether the step will be done at the end of each call."""
         trace = local.trace
         return trace is not None and trace.late.defer(self.step, self)
@@ -86,9 +86,9 @@ class LRScheduler:
                 values = self.get_lr() if closed is None else closed()
         finally:
             self._get_lr_called_within_step = False
-        self._set_rates(values)
+        self._graphc_set_rates(values)
 
-    def _warn_outside_step(self) -> None:
+    def _graphc_warn_outside_step(self) -> None:
         if not self._get_lr_called_within_step:
             warnings.warn(
                 "To get the last learning rate computed by the scheduler, please use "
@@ -97,13 +97,13 @@ class LRScheduler:
                 stacklevel=3,
             )
 
-    def _set_rates(self, values: list[float]) -> None:
+    def _graphc_set_rates(self, values: list[float]) -> None:
         for group, rate in zip(self.optimizer.param_groups, values, strict=True):
             if isinstance(group["lr"], Tensor):
                 group["lr"].fill_(rate)
             else:
                 group["lr"] = rate
-        self._last_lr = self._current()
+        self._last_lr = self._graphc_current()
 
     def state_dict(self) -> dict[str, Any]:
         """Everything but the optimizer."""
@@ -113,10 +113,10 @@ class LRScheduler:
         """Take back a state_dict."""
         self.__dict__.update(state_dict)
 
-    def _scaled(self, factor: float) -> list[float]:
-        return [rate * factor for rate in self._current()]
+    def _graphc_scaled(self, factor: float) -> list[float]:
+        return [rate * factor for rate in self._graphc_current()]
 
-    def _current(self) -> list[float]:
+    def _graphc_current(self) -> list[float]:
         return [copied(group["lr"]) for group in self.optimizer.param_groups]
 
 

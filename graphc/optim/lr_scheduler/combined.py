@@ -47,7 +47,7 @@ class SequentialLR(LRScheduler):
 
     def step(self, epoch: int | None = None) -> None:
         """Step the scheduler whose turn it is."""
-        if epoch is None and self._deferred():
+        if epoch is None and self._graphc_deferred():
             return
         self.last_epoch += 1
         index = bisect_right(self._milestones, self.last_epoch)
@@ -100,15 +100,15 @@ class ChainedScheduler(LRScheduler):
                 )
         assert optimizer is not None
         self._schedulers, self.optimizer = schedulers, optimizer
-        self._last_lr = self._current()
+        self._last_lr = self._graphc_current()
 
     def step(self) -> None:  # type: ignore[override]
         """Step every scheduler."""
-        if self._deferred():
+        if self._graphc_deferred():
             return
         for scheduler in self._schedulers:
             scheduler.step()
-        self._last_lr = self._current()
+        self._last_lr = self._graphc_current()
 
     def state_dict(self) -> dict[str, Any]:
         """Everything but the optimizer, with the schedulers' own states."""
@@ -155,9 +155,9 @@ class ReduceLROnPlateau(LRScheduler):
         self.mode_worse = math.inf if mode == "min" else -math.inf
         self.best = self.mode_worse
         self.cooldown_counter = self.num_bad_epochs = 0
-        self._last_lr = self._current()
+        self._last_lr = self._graphc_current()
 
-    def _better(self, value: float) -> bool:
+    def _is_better(self, value: float) -> bool:
         sign = 1.0 if self.mode == "min" else -1.0
         if self.threshold_mode == "rel":
             return sign * value < sign * self.best * (1.0 - sign * self.threshold)
@@ -172,7 +172,7 @@ class ReduceLROnPlateau(LRScheduler):
         """Note the metric of one epoch."""
         value = float(metrics)
         self.last_epoch += 1
-        if self._better(value):
+        if self._is_better(value):
             self.best, self.num_bad_epochs = value, 0
         else:
             self.num_bad_epochs += 1
@@ -185,4 +185,4 @@ class ReduceLROnPlateau(LRScheduler):
                 if group["lr"] - rate > self.eps:
                     group["lr"] = rate
             self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
-        self._last_lr = self._current()
+        self._last_lr = self._graphc_current()

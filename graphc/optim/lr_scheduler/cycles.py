@@ -20,16 +20,16 @@ class CosineAnnealingLR(LRScheduler):
 
     def get_lr(self) -> list[float]:
         if self.last_epoch == 0:
-            return self._current()
+            return self._graphc_current()
         if (self.last_epoch - 1 - self.T_max) % (2 * self.T_max) == 0:
             return [
                 rate + (base - self.eta_min) * (1 - math.cos(math.pi / self.T_max)) / 2
-                for base, rate in zip(self.base_lrs, self._current(), strict=True)
+                for base, rate in zip(self.base_lrs, self._graphc_current(), strict=True)
             ]
         now = 1 + math.cos(math.pi * self.last_epoch / self.T_max)
         before = 1 + math.cos(math.pi * (self.last_epoch - 1) / self.T_max)
         return [
-            now / before * (rate - self.eta_min) + self.eta_min for rate in self._current()
+            now / before * (rate - self.eta_min) + self.eta_min for rate in self._graphc_current()
         ]
 
     def _get_closed_form_lr(self) -> list[float]:
@@ -56,7 +56,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
     def step(self, epoch: Any = None) -> None:
         """Go to the next epoch (or to `epoch`, which may be a fraction)."""
-        if epoch is None and self._deferred():
+        if epoch is None and self._graphc_deferred():
             return
         if epoch is None and self.last_epoch < 0:
             epoch = 0
@@ -76,7 +76,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         else:
             self.T_i, self.T_cur = self.T_0, epoch
         self.last_epoch = math.floor(epoch)
-        self._set_rates(self.get_lr())
+        self._graphc_set_rates(self.get_lr())
 
 
 def _phase(end: float, *keys: str) -> dict[str, Any]:

@@ -25,7 +25,7 @@ class CyclicLR(LRScheduler):
         self.optimizer = optimizer
         base_lrs = for_groups("base_lr", optimizer, base_lr)
         if last_epoch == -1:
-            self._set_rates(base_lrs)
+            self._graphc_set_rates(base_lrs)
         self.max_lrs = for_groups("max_lr", optimizer, max_lr)
         down = step_size_up if step_size_down is None else step_size_down
         self.total_size = float(step_size_up) + float(down)
@@ -73,7 +73,7 @@ class CyclicLR(LRScheduler):
         return 1 / 2.0 ** (x - 1) if self.mode == "triangular2" else float(self.gamma**x)
 
     def get_lr(self) -> list[float]:
-        self._warn_outside_step()
+        self._graphc_warn_outside_step()
         cycle = math.floor(1 + self.last_epoch / self.total_size)
         x = 1.0 + self.last_epoch / self.total_size - cycle
         rising = x <= self.step_ratio

@@ -57,10 +57,10 @@ class MultiplicativeLR(LambdaLR):
 
     def get_lr(self) -> list[float]:
         if self.last_epoch == 0:
-            return self._current()
+            return self._graphc_current()
         return [
             rate * callout(scale)(self.last_epoch)
-            for rate, scale in zip(self._current(), self.lr_lambdas, strict=True)
+            for rate, scale in zip(self._graphc_current(), self.lr_lambdas, strict=True)
         ]
 
 
@@ -75,8 +75,8 @@ class StepLR(LRScheduler):
 
     def get_lr(self) -> list[float]:
         if self.last_epoch == 0 or self.last_epoch % self.step_size != 0:
-            return self._current()
-        return self._scaled(self.gamma)
+            return self._graphc_current()
+        return self._graphc_scaled(self.gamma)
 
     def _get_closed_form_lr(self) -> list[float]:
         return [b * self.gamma ** (self.last_epoch // self.step_size) for b in self.base_lrs]
@@ -93,8 +93,8 @@ class MultiStepLR(LRScheduler):
 
     def get_lr(self) -> list[float]:
         if self.last_epoch not in self.milestones:
-            return self._current()
-        return self._scaled(self.gamma ** self.milestones[self.last_epoch])
+            return self._graphc_current()
+        return self._graphc_scaled(self.gamma ** self.milestones[self.last_epoch])
 
     def _get_closed_form_lr(self) -> list[float]:
         passed = bisect_right(sorted(self.milestones.elements()), self.last_epoch)
@@ -115,10 +115,10 @@ class ConstantLR(LRScheduler):
 
     def get_lr(self) -> list[float]:
         if self.last_epoch == 0:
-            return self._scaled(self.factor)
+            return self._graphc_scaled(self.factor)
         if self.last_epoch != self.total_iters:
-            return self._current()
-        return self._scaled(1.0 / self.factor)
+            return self._graphc_current()
+        return self._graphc_scaled(1.0 / self.factor)
 
 
 class LinearLR(LRScheduler):
@@ -141,11 +141,11 @@ class LinearLR(LRScheduler):
 
     def get_lr(self) -> list[float]:
         if self.last_epoch == 0:
-            return self._scaled(self.start_factor)
+            return self._graphc_scaled(self.start_factor)
         if self.last_epoch > self.total_iters:
-            return self._current()
+            return self._graphc_current()
         span = self.end_factor - self.start_factor
-        return self._scaled(
+        return self._graphc_scaled(
             1.0 + span / (self.total_iters * self.start_factor + (self.last_epoch - 1) * span)
         )
 
@@ -158,7 +158,7 @@ class ExponentialLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float]:
-        return self._current() if self.last_epoch == 0 else self._scaled(self.gamma)
+        return self._graphc_current() if self.last_epoch == 0 else self._graphc_scaled(self.gamma)
 
     def _get_closed_form_lr(self) -> list[float]:
         return [base * self.gamma**self.last_epoch for base in self.base_lrs]
@@ -176,7 +176,7 @@ class PolynomialLR(LRScheduler):
 
     def get_lr(self) -> list[float]:
         if self.last_epoch == 0 or self.last_epoch > self.total_iters:
-            return self._current()
+            return self._graphc_current()
         now = 1.0 - self.last_epoch / self.total_iters
         before = 1.0 - (self.last_epoch - 1) / self.total_iters
-        return self._scaled((now / before) ** self.power)
+        return self._graphc_scaled((now / before) ** self.power)

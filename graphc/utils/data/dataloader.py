@@ -35,7 +35,7 @@ class DataLoader:
     """Iterates over batches of a dataset (torch.utils.data.DataLoader)."""
 
     __class_getitem__: Any = classmethod(GenericAlias)
-    _made = False
+    _graphc_made = False
 
     def __init__(
         self, dataset: Any, batch_size: int | None = 1, shuffle: bool | None = None,
@@ -53,8 +53,8 @@ class DataLoader:
         self.pin_memory, self.pin_memory_device = pin_memory, pin_memory_device
         self.timeout, self.worker_init_fn, self.in_order = timeout, worker_init_fn, in_order
         self.multiprocessing_context = multiprocessing_context
-        self._iterable = isinstance(dataset, IterableDataset)
-        if self._iterable:
+        self._graphc_iterable = isinstance(dataset, IterableDataset)
+        if self._graphc_iterable:
             _check_iterable(shuffle, sampler, batch_sampler)
         if sampler is not None and shuffle:
             raise ValueError("sampler option is mutually exclusive with shuffle")
@@ -71,34 +71,35 @@ class DataLoader:
                 "drop_last"
             )
         if sampler is None:
-            sampler = self._default_sampler(bool(shuffle), generator)
+            sampler = self._graphc_default_sampler(bool(shuffle), generator)
         if batch_size is not None:
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
         self.batch_size, self.drop_last = batch_size, drop_last
         self.sampler, self.batch_sampler, self.generator = sampler, batch_sampler, generator
-        self._batched = batch_sampler is not None
-        self.collate_fn = collate_fn or (default_collate if self._batched else default_convert)
+        self._graphc_batched = batch_sampler is not None
+        default = default_collate if self._graphc_batched else default_convert
+        self.collate_fn = collate_fn or default
         self.persistent_workers = persistent_workers
         self._iterator: _MultiProcessingDataLoaderIter | None = None
-        self._made = True
+        self._graphc_made = True
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if self._made and name in _FIXED:
+        if self._graphc_made and name in _FIXED:
             raise ValueError(
                 f"{name} attribute should not be set after {type(self).__name__} is initialized"
             )
         object.__setattr__(self, name, value)
 
-    def _default_sampler(self, shuffle: bool, generator: Generator | None) -> Iterable[Any]:
-        if self._iterable:
+    def _graphc_default_sampler(self, shuffle: bool, generator: Generator | None) -> Iterable[Any]:
+        if self._graphc_iterable:
             return _Endless()
         if shuffle:
             return RandomSampler(self.dataset, generator=generator)
         return SequentialSampler(self.dataset)
 
     @property
-    def _indices(self) -> Any:
-        return self.batch_sampler if self._batched else self.sampler
+    def _graphc_indices(self) -> Any:
+        return self.batch_sampler if self._graphc_batched else self.sampler
 
     def __iter__(self) -> Iterator[Any]:
         if self.num_workers == 0:
@@ -111,12 +112,12 @@ class DataLoader:
             self._iterator.restart()
         return self._iterator
 
-    def _pinned(self, batch: Any) -> Any:
+    def _graphc_pinned(self, batch: Any) -> Any:
         return pinned(batch) if self.pin_memory else batch
 
     def __len__(self) -> int:
-        if not self._iterable:
-            return len(self._indices)
+        if not self._graphc_iterable:
+            return len(self._graphc_indices)
         length = len(self.dataset)
         if self.batch_size is None:
             return length
@@ -171,10 +172,10 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
 
     def __init__(self, loader: DataLoader) -> None:
         self.loader = loader
-        self.indices = iter(loader._indices)
+        self.indices = iter(loader._graphc_indices)
         fresh_seed(loader.generator)  # drawn here as by torch, so that the streams agree
         self.fetcher = Fetcher(
-            loader.dataset, loader._iterable, loader._batched, loader.collate_fn,
+            loader.dataset, loader._graphc_iterable, loader._graphc_batched, loader.collate_fn,
             loader.drop_last,
         )
 
@@ -182,10 +183,10 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
         return self
 
     def __next__(self) -> Any:
-        return self.loader._pinned(self.fetcher.fetch(next(self.indices)))
+        return self.loader._graphc_pinned(self.fetcher.fetch(next(self.indices)))
 
     def __len__(self) -> int:
-        return len(self.loader._indices)
+        return len(self.loader._graphc_indices)
 
 
 class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
@@ -195,7 +196,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
 
     def __init__(self, loader: DataLoader) -> None:
         self.loader = loader
-        self.indices = iter(loader._indices)
+        self.indices = iter(loader._graphc_indices)
         seed = fresh_seed(loader.generator)
         context = context_of(loader.multiprocessing_context)
         self.workers: list[Worker] = []
@@ -203,8 +204,9 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         try:
             for number in range(loader.num_workers):
                 job = Job(
-                    loader.dataset, loader._iterable, loader._batched, loader.collate_fn,
-                    loader.drop_last, seed, loader.worker_init_fn, number, loader.num_workers,
+                    loader.dataset, loader._graphc_iterable, loader._graphc_batched,
+                    loader.collate_fn, loader.drop_last, seed, loader.worker_init_fn, number,
+                    loader.num_workers,
                 )
                 self.workers.append(Worker(job, context))
         except BaseException:
@@ -223,7 +225,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         """Begin a new epoch with the same processes."""
         while self.pending:  # an epoch that was left early
             self.workers[self.pending.popleft()].receive(self.loader.timeout)
-        self.indices = iter(self.loader._indices)
+        self.indices = iter(self.loader._graphc_indices)
         for worker in self.workers:
             worker.send(RESET)
         self._begin()
@@ -263,13 +265,13 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             self._send_next()
             if isinstance(answer, Failure):
                 answer.throw()
-            return self.loader._pinned(answer)
+            return self.loader._graphc_pinned(answer)
         if not self.loader.persistent_workers:
             self.close()
         raise StopIteration
 
     def __len__(self) -> int:
-        return len(self.loader._indices)
+        return len(self.loader._graphc_indices)
 
     def _shutdown_workers(self) -> None:
         self.close()
