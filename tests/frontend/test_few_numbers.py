@@ -194,3 +194,22 @@ def test_error_function_of_every_shape_and_number() -> None:
     for i, number in enumerate(odd):
         one = torch.erf(torch.tensor(number))
         assert one.ndim == 0 and one._array.tobytes() == found[i : i + 1]._array.tobytes()
+
+
+@pytest.mark.parametrize("write", [
+    lambda x, one: x.copy_(one), lambda x, one: x.add_(one), lambda x, one: x.mul_(one),
+    lambda x, one: x.lerp_(one, 0.5), lambda x, one: x.clamp_(min=one), lambda x, one: x.pow_(one),
+    lambda x, one: x.masked_fill_(one > 0, 1.0),
+])
+@pytest.mark.parametrize("shape", [(3,), ()])
+def test_values_of_more_dims_are_not_written(
+    write: Callable[[Any, Any], Any], shape: tuple[int, ...]
+) -> None:
+    """Not even where these are of size 1, which x[...] = value drops, as in torch."""
+    one = torch.ones((1, *shape))
+    for call in (write, torch.compile(write)):
+        with pytest.raises(RuntimeError, match="doesn't match the broadcast shape"):
+            call(torch.zeros(shape), one)
+    target = torch.zeros(shape)
+    target[...] = one
+    assert target.sum() == one.sum()
