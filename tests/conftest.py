@@ -9,7 +9,11 @@ from typing import Any
 
 import pytest
 
+import graphc
 from graphc import backends
+from graphc.frontend import device, placement
+from graphc.frontend.storage import readers
+from graphc.frontend.values import Eager
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -30,6 +34,22 @@ def collected() -> Iterator[None]:
     gc.collect()
     gc.freeze()
     yield
+
+
+@pytest.fixture
+def beside_meta(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As where another device has been used, which tests behind do not see."""
+    monkeypatch.setattr(placement, "_places", dict(placement._places))
+    monkeypatch.setattr(device, "registered", set(device.registered))
+    monkeypatch.setattr(placement, "registered", device.registered)
+    monkeypatch.setattr(Eager, "elsewhere", None)
+    placement._places.pop("meta", None)
+    graphc.empty(2, device="meta")
+    assert Eager.elsewhere is not None
+    outer = dict(readers)  # backwards of other tests that have not run: writes ask them
+    readers.clear()
+    yield
+    readers.update(outer)
 
 
 @pytest.fixture
