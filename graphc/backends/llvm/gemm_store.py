@@ -100,8 +100,8 @@ class Result:
     def goal(
         self, tile: tuple[Value, Value, Value], c: str, pitch: Value, stores: str
     ) -> tuple[str, str, str]:
-        """(an i1: a tile of (m, n, columns) is stored in the result, where it is stored, how far its
-        rows are apart): there if it has all its columns, else in c."""
+        """(an i1: a tile of (m, n, columns) is stored in the result, where it is stored, its rows'
+        distance): there if it has all its columns, else in c."""
         f = self.f
         before, there, after = f.current, f.label("there"), f.label("goal")
         f.cond_br(f.let(f"and i1 {stores}, {f.cmp('eq', tile[2], pitch)}"), there, after)
