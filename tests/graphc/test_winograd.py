@@ -173,6 +173,21 @@ def test_what_is_kept_is_kept_by_the_limit(tmp_path: Any) -> None:
             assert torch.equal(off(x, w), plain)
 
 
+def test_tiles_that_do_not_fit_a_limit_are_given_up() -> None:
+    def convolved(x: Any, w: Any) -> Any:
+        return F.conv2d(x, w, padding=1).relu().sum()
+
+    x, w = torch.randn(1, 64, 40, 40), torch.randn(64, 64, 3, 3)
+    plain, tiled = torch.compile(convolved), torch.compile(convolved, options=TRUE)
+    peaks = [torch.explain(each, x, w).memory.peak for each in (plain, tiled)]
+    assert peaks[0] < peaks[1]
+    small, large = (
+        torch.compile(convolved, options=TRUE, max_memory=int(1.02 * peak)) for peak in peaks
+    )
+    assert torch.equal(small(x, w), plain(x, w)) and tiles(small, x, w) == []
+    assert torch.equal(large(x, w), tiled(x, w)) and tiles(large, x, w) == ["F(4x4, 3x3)"]
+
+
 @pytest.mark.parametrize(("value", "error", "told"), [
     ("yes", TypeError, "winograd='yes'"), (None, TypeError, "got NoneType"),
     (-0.1, ValueError, "between 0 and 1"), (1.5, ValueError, "between 0 and 1"),
