@@ -4,7 +4,9 @@ Square filters of 3 or 5 taps, float32, stride, dilation and groups of 1, and th
 the image. `choose` says how each is computed, and why: a tile of 4x4 results takes a quarter of the
 multiplications, moves more numbers, and loses more of their last bits. A result is off by at most
 `error_bound`, which is relative to (the largest |x| that its tile reads) * (the sum of its filter's
-|w|): what no sum of these terms exceeds, though the result itself may be far smaller.
+|w|): what no sum of these terms exceeds, though the result itself may be far smaller. As places of
+a tile are sums of its numbers, an infinity or NaN makes all of its results NaN, and numbers near
+the largest float overflow where the direct sum need not.
 """
 
 from __future__ import annotations
