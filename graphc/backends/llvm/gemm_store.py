@@ -15,6 +15,7 @@ from graphc.ir.kernel.templates.operand import strides_of
 # strides of b and m in elements; n has stride 1.
 ADDRESS, B_STRIDE, M_STRIDE = range(3)
 STORE_WORDS = 3
+STORE_TYPES = "ptr, i64, i64, i64, i64, i64, ptr, i64"
 
 
 def store_symbol(tile: Tile) -> str:
@@ -86,6 +87,7 @@ class Result:
         self.f, self.positions = f, d[Word.POSITIONS]
         nowhere = f"internal constant [{STORE_WORDS} x i64] zeroinitializer"
         f.module.globals.append(f"@graphc_nowhere = {nowhere}")
+        f.module.declare(f"declare void {store_symbol(tile)}({STORE_TYPES})")
         self.offered = f.let(f"icmp eq ptr {d.pointer_at(Word.EPILOGUE)}, {store_symbol(tile)}")
         given = d.pointer_at(Word.ARGUMENTS)
         words = f.let(f"select i1 {self.offered}, ptr {given}, ptr @graphc_nowhere")
@@ -100,8 +102,8 @@ class Result:
     def goal(
         self, tile: tuple[Value, Value, Value], c: str, pitch: Value, stores: str
     ) -> tuple[str, str, str]:
-        """(an i1: a tile of (m, n, columns) is stored in the result, where it is stored, how far its
-        rows are apart): there if it has all its columns, else in c."""
+        """(an i1: a tile of (m, n, columns) is stored in the result, where it is stored, its rows'
+        distance): there if it has all its columns, else in c."""
         f = self.f
         before, there, after = f.current, f.label("there"), f.label("goal")
         f.cond_br(f.let(f"and i1 {stores}, {f.cmp('eq', tile[2], pitch)}"), there, after)
@@ -141,6 +143,5 @@ def epilogue_pointers(
     f.store(f.gep(arguments.buffer(buffer), offset, tile.element), "ptr", words, 8)
     f.store(b_stride, "i64", f.gep(words, B_STRIDE, "i64"), 8)
     f.store(m_stride, "i64", f.gep(words, M_STRIDE, "i64"), 8)
-    types = "ptr, i64, i64, i64, i64, i64, ptr, i64"
-    f.module.declare(f"declare void {store_symbol(tile)}({types})")
+    f.module.declare(f"declare void {store_symbol(tile)}({STORE_TYPES})")
     return store_symbol(tile), words

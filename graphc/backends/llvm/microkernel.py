@@ -4,6 +4,8 @@ A tile has `MR` rows of up to `vectors` registers. Its accumulators stay in regi
 whole k loop; every step broadcasts one element per row and loads one vector per column group.
 """
 
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -29,6 +31,7 @@ LINE = 64  # bytes of the caches' lines
 MR = 6  # rows of the full tile
 ROW_CLASSES = (6, 4, 2, 1)  # a tile of 5 rows runs the kernel of 6, its last row computed twice
 MATRIX_CLASSES = (32, 31, 16)  # a matrix unit's: all rows, 17 at least, 16 at most
+_LEAST, _MATRIX_LEAST = (5, 3, 2, 1), (32, 17, 1)  # rows that each is for
 
 _ELEMENTS = {"f32": "float", "f64": "double", "i32": "i32", "i64": "i64"}
 
@@ -96,7 +99,7 @@ class Tile:
     @property
     def machine(self) -> Machine:
         """What contractions are planned for."""
-        return machine_of(self.target.machine, self.step)
+        return _machine(self)
 
     @property
     def tiling(self) -> Tiling:
@@ -113,6 +116,11 @@ class Tile:
     def row_classes(self) -> tuple[int, ...]:
         """Kernels by their rows, the full one first."""
         return MATRIX_CLASSES if self.step.matrix else ROW_CLASSES
+
+    @property
+    def least_rows(self) -> tuple[int, ...]:
+        """The fewest rows that each of them is for."""
+        return _MATRIX_LEAST if self.step.matrix else _LEAST
 
     @property
     def vectors(self) -> int:
@@ -182,6 +190,11 @@ class Tile:
         return f.let(f"shufflevector {self.vector} {first}, {self.vector} poison, {mask}")
 
 
+@functools.cache
+def _machine(tile: Tile) -> Machine:
+    return machine_of(tile.target.machine, tile.step)
+
+
 def kernel_parameters() -> str:
     """Parameters of a tile kernel; strides are in bytes.
 
@@ -196,15 +209,55 @@ def kernel_parameters() -> str:
     )
 
 
-def emit_kernel_table(module: Module, tile: Tile, symbol: str, kind: str, linkage: str) -> None:
-    """A constant array of kernels @graphc_<kind>_<rows>x<width>_<acc> by [row class][width]."""
-    names = [
-        f"ptr @graphc_{kind}_{rows}x{width}_{tile.name}"
-        for rows in tile.row_classes
-        for width in tile.widths
-    ]
-    array = f"[{len(names)} x ptr] [{', '.join(names)}]"
-    module.globals.append(f"{symbol} = {linkage} constant {array}")
+def tile_symbol(tile: Tile, rows: int, width: int, kind: str = "tile") -> str:
+    """A kernel "tile" or "window"."""
+    return f"@graphc_{kind}_{rows}x{width}_{tile.name}"
+
+
+def run_kernel_symbol(tile: Tile, rows: int) -> str:
+    """A kernel "run"."""
+    return f"@graphc_run_{rows}_{tile.name}"
+
+
+def tiles_table(tile: Tile) -> str:
+    """All kernels "tile" by [row class][width]."""
+    return f"@graphc_tiles_{tile.name}"
+
+
+def runs_table(tile: Tile) -> str:
+    """All kernels "run" by row class."""
+    return f"@graphc_runs_{tile.name}"
+
+
+def kernel_types() -> str:
+    """The types of a tile kernel's parameters."""
+    return "i64, ptr, i64, i64, ptr, i64, ptr, i64, i64, i64, i64"
+
+
+def run_types() -> str:
+    """The types of a run kernel's parameters."""
+    return "i64, i64, ptr, i64, i64, ptr, i64, ptr, i64, i64"
+
+
+def declare_table(module: Module, symbol: str) -> str:
+    """Declares a table of another module and returns its name."""
+    if module.count_use(symbol) == 1:
+        module.globals.append(f"{symbol} = external constant ptr")
+    return symbol
+
+
+def emit_table(module: Module, symbol: str, kernels: Sequence[str], linkage: str = "") -> None:
+    """A constant array of kernels."""
+    array = f"[{len(kernels)} x ptr] [{', '.join(f'ptr {kernel}' for kernel in kernels)}]"
+    module.globals.append(f"{symbol} = {linkage} constant {array}".replace("  ", " "))
+
+
+def emit_kernel_table(
+    module: Module, tile: Tile, symbol: str, kind: str, linkage: str = ""
+) -> None:
+    """All kernels "tile" or "window" by [row class][width]."""
+    kernels = [tile_symbol(tile, r, w, kind) for r in tile.row_classes for w in tile.widths]
+    emit_table(module, symbol, kernels, linkage)
 
 
 def emit_microkernels(module: Module, tile: Tile, by_pointers: bool = False) -> None:
@@ -215,13 +268,15 @@ def emit_microkernels(module: Module, tile: Tile, by_pointers: bool = False) -> 
     """
     for rows in ROW_CLASSES:
         for width in tile.widths:
-            _emit_kernel(module, tile, rows, width, by_pointers)
+            emit_kernel(module, tile, rows, width, by_pointers, "internal")
 
 
-def _emit_kernel(module: Module, tile: Tile, rows: int, width: int, by_pointers: bool) -> None:
-    kind = "window" if by_pointers else "tile"
-    symbol = f"@graphc_{kind}_{rows}x{width}_{tile.name}"
-    f = module.function(f"void {symbol}({kernel_parameters()})", "internal")
+def emit_kernel(
+    module: Module, tile: Tile, rows: int, width: int, by_pointers: bool = False, linkage: str = ""
+) -> None:
+    """Defines one of them."""
+    symbol = tile_symbol(tile, rows, width, "window" if by_pointers else "tile")
+    f = module.function(f"void {symbol}({kernel_parameters()})", linkage)
     places = row_addresses(f, rows)
     with f.when(f.cmp("ne", "%pitch", width * tile.lanes)):  # a block of its own is in the cache
         _ask_for(f, _result_rows(f, tile, rows, "%c"), width)
@@ -262,22 +317,14 @@ def run_parameters() -> str:
     )
 
 
-def emit_run_kernels(module: Module, tile: Tile) -> None:
-    """Defines the kernels "run" and their table @graphc_runs, one per row class.
+def emit_run(module: Module, tile: Tile, rows: int, linkage: str = "") -> None:
+    """Defines a kernel "run".
 
     Where few steps of many columns are multiplied at a time, a call per tile would cost more than
     the tile: memory is then read no faster than at half its speed.
     """
-    for rows in ROW_CLASSES:
-        _emit_run(module, tile, rows)
-    names = [f"ptr @graphc_run_{rows}_{tile.name}" for rows in ROW_CLASSES]
-    array = f"[{len(names)} x ptr] [{', '.join(names)}]"
-    module.globals.append(f"@graphc_runs = internal constant {array}")
-
-
-def _emit_run(module: Module, tile: Tile, rows: int) -> None:
-    symbol = f"@graphc_run_{rows}_{tile.name}"
-    f = module.function(f"void {symbol}({run_parameters()})", "internal")
+    symbol = run_kernel_symbol(tile, rows)
+    f = module.function(f"void {symbol}({run_parameters()})", linkage)
     places = row_addresses(f, rows)
     more, width = f.let("icmp ne i64 %accumulate, 0"), tile.vectors
     zeros = [(tile.vector, tile.zero())] * (rows * width)

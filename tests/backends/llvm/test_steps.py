@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import graphc as torch
-from graphc.backends.llvm.contraction import emit_library, template_libraries
 from graphc.backends.llvm.jit import compile_assembly
+from graphc.backends.llvm.libraries import emit_library, template_libraries
 from graphc.backends.llvm.target import host_target, make_target
 from graphc.ir import dtypes
 from graphc.ir.dim import Dim
