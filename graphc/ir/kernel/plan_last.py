@@ -122,9 +122,10 @@ def plan_last(c: Convolution, machine: Machine, dims: Mapping[str, int]) -> Bloc
     work = 2 * taps * runs.depth * (g.out_channels if runs.together else columns)
     plan = positions_of(images, positions, taps, work, 1 if runs.together else panels, machine)
     nothing = Blocking(*(0 for _ in fields(Blocking)))
+    zeros = zeros_of(g.in_channels // group, runs.depth) * itemsize
     chunks = plan.chunks * (1 if runs.together else panels)
     return replace(
         nothing, chunks=chunks, chunk_m=plan.chunk, chunk_n=columns,
-        chunks_at=multiple(zeros_of(g.in_channels // group, runs.depth) * itemsize, ALIGN), chunk_scratch=plan.table,
+        chunks_at=multiple(zeros, ALIGN), chunk_scratch=plan.table,
         slots=min(chunks, MOST_SLOTS),
     )
