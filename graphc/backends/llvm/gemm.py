@@ -21,6 +21,7 @@ from graphc.backends.llvm.gemm_stages import (
     run_symbol,
     take_slot,
 )
+from graphc.backends.llvm.gemm_store import Result
 from graphc.backends.llvm.matrix_kernel import emit_matrix_kernels
 from graphc.backends.llvm.matrix_unit import UNIT_PARAMETER, MatrixUnit, allocate_unit
 from graphc.backends.llvm.microkernel import (
@@ -244,6 +245,10 @@ class _ProductContext:
         self.shared = f.let(f"icmp ne ptr {self.right_packed}, null")
         self.panels = f.cmp("ne", d[Word.PANEL], 0)
         self.waits = f.cmp("sgt", d[Word.AREA], 0)
+        self.result = Result(d, tile, "%b")
+        alone = f.let(f"xor i1 {self.waits}, true")
+        dense = f.cmp("eq", d[Word.POINTER_COLUMNS], 0)
+        self.stores = f.let(f"and i1 {self.result.offered}, {f.let(f'and i1 {alone}, {dense}')}")
         self.tiles = d.pointer_at(Word.TILES)
         if tile.group > 1:
             own = f.let(f"icmp eq ptr {self.tiles}, null")
@@ -287,6 +292,7 @@ class _ProductContext:
         last = f.let(f"and i1 {last}, {f.cmp('ne', '%finish', 0)}")
         padded = round_up(f, columns, tile.lanes)
         runs = self._panels_in_a_run(columns, last)
+        stores = f.let(f"and i1 {last}, {self.stores}")
         with f.loop("%m", "%m_end", tile.rows) as m:
             rows = f.smin(f.sub("%m_end", m), tile.rows)
             a = f.gep(left, f.mul(m, self.tile_row), "i8")
@@ -301,6 +307,8 @@ class _ProductContext:
                 c = f.gep("%sums", f.add(area_row, f.mul(j, tile.rows)), tile.element)
                 c = f.let(f"select i1 {self.waits}, ptr {c}, ptr {self.spare}")
                 count = f.smin(pitch, f.sub(columns, j))
+                goal = (m, f.add(n, j), count)
+                direct, to, apart = self.result.goal(goal, c, pitch, stores)
                 f.call(
                     "void",
                     f.load(f.gep(self.tiles, f.add(row_kind, kind), "ptr"), "ptr", 8),
@@ -310,11 +318,11 @@ class _ProductContext:
                     f"i64 {self.step_bytes}",
                     f"ptr {b}",
                     f"i64 {b_step}",
-                    f"ptr {c}",
-                    *(f"i64 {v}" for v in (rows, more, count, pitch)),
+                    f"ptr {to}",
+                    *(f"i64 {v}" for v in (rows, more, count, apart)),
                     *(["ptr %unit"] if tile.step.matrix else ()),
                 )
-                with f.when(last):
+                with f.when(f.let(f"and i1 {last}, {f.let(f'xor i1 {direct}, true')}")):
                     values = ("%b", m, rows, f.add(n, j), count)
                     f.call(
                         "void",

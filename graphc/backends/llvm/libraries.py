@@ -43,13 +43,12 @@ def template_libraries(kernel: Kernel, target: Target) -> tuple[str, ...]:
         return (f"attention.{tile.name}", f"transpose.{tile.name}")
     template = sum_template(kernel)
     tile = tile_of(template, target)
-    kinds = ["store"] if plain_store(kernel, tile) is not None else []
     if isinstance(template, Product):
-        kinds = [*_of_product(template, tile), *kinds]
+        kinds = [*_of_product(template, tile), "store"]  # it asks whether the epilogue is this
     elif is_last(template):
-        kinds = ["conv_last", *kinds]
+        kinds = ["conv_last"] + ["store"] * (plain_store(kernel, tile) is not None)
     else:
-        kinds = [*_of_convolution(template, tile), *kinds]
+        kinds = [*_of_convolution(template, tile), "store"]
     return tuple(f"{kind}.{tile.name}" for kind in dict.fromkeys(kinds))
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from graphc.backends.llvm.target import Target
-from graphc.backends.llvm.text import Function, Module
+from graphc.backends.llvm.text import Function, Module, Value
 from graphc.ir.kernel.steps import STEPS, Step, machine_of
 from graphc.ir.machine import Machine, Tiling
 
@@ -27,6 +27,7 @@ _PRODUCTS = {
 }
 _SIGNS = -0x7F7F7F80  # of the four bytes of a word
 
+LINE = 64  # bytes of the caches' lines
 MR = 6  # rows of the full tile
 ROW_CLASSES = (6, 4, 2, 1)  # a tile of 5 rows runs the kernel of 6, its last row computed twice
 MATRIX_CLASSES = (32, 31, 16)  # a matrix unit's: all rows, 17 at least, 16 at most
@@ -198,8 +199,8 @@ def kernel_parameters() -> str:
     """Parameters of a tile kernel; strides are in bytes.
 
     b begins with the heads of its panel, if it has any.
-    c is a dense block of `pitch` columns, of which `columns` are wanted, and as many rows as the
-    kernel's class. If `accumulate` is not 0 the product is added to c, else it replaces c.
+    c has rows that are `pitch` columns apart: a block of its own, of which `columns` are wanted, or
+    where the result lies. If `accumulate` is not 0 the product is added to c, else it replaces c.
     """
     return (
         "i64 %steps, ptr noalias readonly %a, i64 %a_row, i64 %a_step, "
@@ -277,6 +278,8 @@ def emit_kernel(
     symbol = tile_symbol(tile, rows, width, "window" if by_pointers else "tile")
     f = module.function(f"void {symbol}({kernel_parameters()})", linkage)
     places = row_addresses(f, rows)
+    with f.when(f.cmp("ne", "%pitch", width * tile.lanes)):  # a block of its own is in the cache
+        _ask_for(f, _result_rows(f, tile, rows, "%c"), width)
     b, starts = "%b", [tile.zero()] * width
     if tile.step.heads and not by_pointers:
         places_ = [f.gep("%b", index * tile.lanes, tile.element) for index in range(width)]
@@ -299,7 +302,10 @@ def emit_kernel(
     sums = _multiply(f, tile, (places, offset), columns, sums)
     offset = f.let(f"add i64 {offset}, %a_step")
     b = b if by_pointers else f.let(f"getelementptr i8, ptr {b}, i64 %b_step")
-    _emit_result(f, tile, loop.close([offset, b, *sums])[2:])
+    sums = loop.close([offset, b, *sums])[2:]
+    # opaque, or the rows' addresses take registers from the loop
+    c = f.let('call ptr asm "", "=r,0"(ptr %c)')
+    _emit_result(f, tile, _result_rows(f, tile, rows, c), sums)
 
 
 def run_parameters() -> str:
@@ -344,14 +350,32 @@ def emit_run(module: Module, tile: Tile, rows: int, linkage: str = "") -> None:
 
 def row_addresses(f: Function, rows: int) -> list[str]:
     """One pointer per row; a class's last row may be missing, then the one before stands in."""
-    places = ["%a"]
+    return _rows_from(f, rows, "%a", "%a_row")
+
+
+def _result_rows(f: Function, tile: Tile, rows: int, c: str) -> list[str]:
+    """Where rows of c begin: the row that stands in is stored twice, not beside the result."""
+    return _rows_from(f, rows, c, f.mul("%pitch", tile.bytes))
+
+
+def _rows_from(f: Function, rows: int, first: str, apart: Value) -> list[str]:
+    places = [first]
     for row in range(1, rows):
-        step = "%a_row"
+        step = apart
         if row == rows - 1 and rows > 2:
             present = f.let(f"icmp eq i64 %rows, {rows}")
-            step = f.let(f"select i1 {present}, i64 %a_row, i64 0")
+            step = f.let(f"select i1 {present}, i64 {apart}, i64 0")
         places.append(f.let(f"getelementptr i8, ptr {places[-1]}, i64 {step}"))
     return places
+
+
+def _ask_for(f: Function, rows: list[str], width: int) -> None:
+    """Has the lines of a tile come while it is computed: stores that miss wait for memory."""
+    f.module.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+    for row in rows:
+        for line in range(width):
+            place = f.gep(row, line * LINE, "i8")
+            f.call("void", "@llvm.prefetch.p0", f"ptr {place}", "i32 1", "i32 3", "i32 1")
 
 
 def _multiply(
@@ -371,15 +395,20 @@ def _multiply(
     return result
 
 
-def _emit_result(f: Function, tile: Tile, sums: list[str]) -> None:
+def _emit_result(f: Function, tile: Tile, rows: list[str], sums: list[str]) -> None:
     """Stores the accumulators, added to what is there if the caller wants it."""
+    width = len(sums) // len(rows)
+    steps = [index * tile.lanes for index in range(width)]
+    places = [f.gep(row, step, tile.element) for row in rows for step in steps]
     more, first = f.label("more"), f.label("first")
     f.cond_br(f.let("icmp ne i64 %accumulate, 0"), more, first)
     for label in (more, first):
         f.block(label)
-        for index, total in enumerate(sums):
-            place = f.gep("%c", index * tile.lanes, tile.element)
-            if label == more:
-                total = tile.add(f, total, f.load(place, tile.vector, tile.bytes))
+        if label == more:  # all before the first store: a row may stand in for another
+            old = [f.load(place, tile.vector, tile.bytes) for place in places]
+            totals = [tile.add(f, a, b) for a, b in zip(sums, old, strict=True)]
+        else:
+            totals = sums
+        for total, place in zip(totals, places, strict=True):
             f.store(total, tile.vector, place, tile.bytes)
         f.ret()
