@@ -3,13 +3,18 @@
 import gc
 import importlib.util
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from graphc import backends
+# Tests start hundreds of processes, each of which would read all sources anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+from graphc import backends  # noqa: E402
 
 REPOSITORY = Path(__file__).parents[1]
 
