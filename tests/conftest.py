@@ -3,17 +3,22 @@
 import gc
 import importlib.util
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import graphc
-from graphc import backends
-from graphc.frontend import device, placement
-from graphc.frontend.storage import readers
-from graphc.frontend.values import Eager
+# Tests start hundreds of processes, each of which would read all sources anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+import graphc  # noqa: E402
+from graphc import backends  # noqa: E402
+from graphc.frontend import device, placement  # noqa: E402
+from graphc.frontend.storage import readers  # noqa: E402
+from graphc.frontend.values import Eager  # noqa: E402
 
 REPOSITORY = Path(__file__).parents[1]
 
