@@ -320,3 +320,28 @@ def test_a_process_that_imports_graphc_switches_it_on(tmp_path: Path) -> None:
         found[name] = [float(value) for value in done.stdout.split()], done.stderr.strip()
     assert found["on"][0] == pytest.approx(found["off"][0], abs=2e-5)
     assert (found["on"][1], found["off"][1]) == ("True", "False")
+
+
+def test_the_closure_of_an_optimizer_is_compiled(watching: often._Watching) -> None:
+    weight = torch.tensor([2.0, -1.0], requires_grad=True)
+    optimizer = torch.optim.LBFGS([weight], lr=0.2, max_iter=2)
+    calls = [0]
+
+    def closure() -> Any:
+        calls[0] += 1
+        optimizer.zero_grad()
+        loss = ((weight - 3).square() * 2 + weight.sin() * weight.cos()).sum()
+        loss.backward()
+        return loss
+
+    drive(watching, lambda _: optimizer.step(closure).item(), 40)
+    assert is_detour(closure) and target(closure).compile_count
+    before, ours = calls[0], weight.tolist()
+    assert before > 40
+    restore(closure)
+    with torch.no_grad():
+        weight.copy_(torch.tensor([2.0, -1.0]))
+    optimizer, calls[0] = torch.optim.LBFGS([weight], lr=0.2, max_iter=2), 0
+    for _ in range(40):
+        optimizer.step(closure)
+    assert calls[0] == before and weight.tolist() == pytest.approx(ours, rel=1e-5)
