@@ -259,9 +259,10 @@ def generator_at(place: Place | None) -> Generator:
 
 def _drawn(op: Op, generator: Generator | None, *parameters: Tensor, **attrs: Any) -> Tensor:
     """One thread at a time draws from a generator."""
-    place = local.making[0] if local.making else None
+    making = local.making
+    place = making[0] if making else None
     if generator is None:
-        generator = generator_at(place)
+        generator = default_generator if place is None else generator_at(place)
     elif generator._place is not place and (place is None or place.device.type != "meta"):
         wanted = CPU if place is None else place.device
         raise RuntimeError(located(

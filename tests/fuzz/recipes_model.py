@@ -103,6 +103,29 @@ def _conv_grad(m: Maker, name: str) -> Any:
     return ops.conv_weight_grad(m.shaped(dtype, x, _finite(m)), g, weight_shape=w, **attrs)
 
 
+@recipe("winograd_input", "winograd_filter", "winograd_output")
+def _winograd(m: Maker, name: str) -> Any:
+    dtype, tile, window = m.dtype(FLOATS), m.rng.choice((2, 4)), m.rng.choice((3, 5))
+    size, channels = tile + window - 1, m.rng.choice((1, 2, 5, 17))
+    if name == "winograd_filter":
+        weight = m.shaped(dtype, (m.rng.choice((1, 3, 8)), channels, window, window), _finite(m))
+        attrs = {"flip": m.chance(0.5), "columns": m.rng.choice((1, 4, 16))}
+        return ops.winograd_filter(weight, tile=tile, **attrs)
+    output = (m.rng.randint(1, 9), m.rng.randint(1, 9))
+    batch = m.rng.choice((1, 2, *m.sizes))
+    if m.hint(batch) > 20:
+        batch = 2
+    if name == "winograd_input":
+        low = (m.rng.randint(0, window - 1), m.rng.randint(0, window - 1))
+        image = m.shaped(
+            dtype, (batch, m.rng.randint(1, 9), m.rng.randint(1, 9), channels), _finite(m)
+        )
+        return ops.winograd_input(image, tile=tile, window=window, pad_low=low, output=output)
+    tiles = [-(-n // tile) for n in output]
+    places = m.shaped(dtype, (size * size, batch, *tiles, channels), _finite(m))
+    return ops.winograd_output(places, tile=tile, window=window, output=output)
+
+
 def _finite(m: Maker) -> Style | None:
     """Whether padding meets an infinity, and makes NaN of it, is an engine's own choice."""
     return Style() if m.traits.special else None

@@ -14,6 +14,8 @@ from ...graph import Builder, Graph, Node
 from ...machine import Machine, Tiling
 from ...op import get
 from ..layout import Layout, in_last_order
+from ..winograd import chosen as chosen_tiles
+from ..winograd import rule as tiled
 
 LEAST = 1 << 12  # elements of weights: fewer are no work to speak of
 
@@ -21,19 +23,29 @@ FEW = 8  # channels, that a run of one tap is too short
 _SLACK = 0.35  # of a register: what a step of a panel costs besides its multiplications
 
 
-def lay_out(graph: Graph, constant: Collection[Node], machine: Machine) -> Graph:
-    """The graph with such convolutions; itself where there are none to speak of."""
+def lay_out(
+    graph: Graph, constant: Collection[Node], machine: Machine, winograd: float = 0.0
+) -> Graph:
+    """The graph with such convolutions; itself where there are none to speak of. `winograd`: the
+    errors that they may have, if they may be computed by tiles (`passes/winograd.py`)."""
     tiling = machine.tiling
     if tiling is None:
         return graph
+    tiles = {
+        node: tile for node, tile in chosen_tiles(graph, machine, winograd, constant).items()
+        if node.inputs[1] in constant
+    } if winograd else {}
     chosen = {
         node: columns for node in graph.nodes
-        if node.op.name == "conv" and node.inputs[1] in constant
+        if node.op.name == "conv" and node.inputs[1] in constant and node not in tiles
         and (columns := _columns(node, tiling))
     }
-    if sum(_size(node.inputs[1]) for node in chosen) < LEAST:
+    if sum(_size(node.inputs[1]) for node in (*chosen, *tiles)) < LEAST:
         return graph
-    return in_last_order(graph, _rule(chosen))
+    by_tiles, by_panels = tiled(tiles, machine), _rule(chosen)
+    return in_last_order(
+        graph, lambda layout, node: by_tiles(layout, node) or by_panels(layout, node)
+    )
 
 
 def _rule(chosen: dict[Node, int]) -> Callable[[Layout, Node], bool]:

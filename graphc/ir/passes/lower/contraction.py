@@ -24,6 +24,7 @@ from ...kernel import (
     SumTemplate,
     Var,
 )
+from ...kernel.plan_convolution import by_images
 from ...kernel.templates.convolution import OPERANDS, VARIABLES
 from ...kernel.templates.operand import panels_of
 from ...machine import Machine
@@ -58,6 +59,8 @@ def contraction(body: Body, node: Node, swap: bool = False) -> Contraction:
         return _product(body, node, swap)
     if node.op.name == "conv_last":
         return _last(body, node)
+    if _is_product(body, node):
+        return _pointwise(body, node, swap)
     return _convolution(body, node)
 
 
@@ -98,6 +101,42 @@ def _product(body: Body, node: Node, swap: bool) -> Contraction:
         return Contraction(swapped, b, a, tuple(b_at), tuple(a_at), result)
     sizes_ = (total["b"], total["m"], total["n"], total["k"])
     return Contraction(sizes_, a, b, tuple(a_at), tuple(b_at), result)
+
+
+def _is_product(body: Body, node: Node) -> bool:
+    """Whether each position of a convolution, or of its input's gradient, is a product by itself,
+    and images are better multiplied one by one than packed."""
+    name, attrs = node.op.name, node.attrs
+    if name == "conv_weight_grad" or attrs["groups"] != 1 or body.machine.channels_last:
+        return False
+    weight, tiling = body.shape(node.inputs[1]), body.machine.tiling
+    neighbours = {*weight[2:], *attrs["stride"]} != {1}
+    if neighbours or any((*attrs["pad_low"], *attrs["pad_high"])) or tiling is None:
+        return False
+    images, rows, *positions = body.shape(node)
+    if node.dtype not in (dtypes.f32, dtypes.f64):
+        return False
+    return by_images(images, rows, product(positions), tiling.lanes(node.dtype.itemsize))
+
+
+def _pointwise(body: Body, node: Node, swap: bool) -> Contraction:
+    """A convolution of single positions: of each image, weights times its channels."""
+    (first, second), shape = node.inputs, body.shape(node)
+    of_input, back = body.shape(first), node.op.name == "conv_input_grad"
+    b, m, n, k = (Dim.var(v) for v in ("bnmk" if swap else "bmnk"))
+    images = index_maps.unravel(b, shape[:1])
+    row, term = index_maps.unravel(m, shape[1:2]), index_maps.unravel(k, of_input[1:2])
+    position = index_maps.unravel(n, shape[2:])
+    ones: Coordinates = ((),) * len(shape[2:])
+    weights = (*term, *row, *ones) if back else (*row, *term, *ones)
+    sides = ((second, weights), (first, (*images, *term, *position)))
+    sizes = [shape[0], shape[1], unwrap(product(shape[2:])), of_input[1]]
+    if swap:
+        sides, sizes = sides[::-1], [sizes[0], sizes[2], sizes[1], sizes[3]]
+    (left, left_at), (right, right_at) = sides
+    total, rows, columns, terms = sizes
+    result = (*images, *row, *position)
+    return Contraction((total, rows, columns, terms), left, right, left_at, right_at, result)
 
 
 def _convolution(body: Body, node: Node) -> Contraction:
