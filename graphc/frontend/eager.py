@@ -288,6 +288,16 @@ def apply_known(op: Op, inputs: tuple[Tensor, ...], attrs: Attrs, signature: Sig
     return result
 
 
+def record_known(
+    op: Op, inputs: tuple[Tensor, ...], signature: Signature, result: Tensor, kind: type[OpNode]
+) -> None:
+    """The history of what an operator of a known signature, one of whose inputs has one, gave."""
+    if signature.records and local.grad:
+        _record(op, inputs, [t._array for t in inputs], {}, signature, (result,))
+        assert result._node is not None
+        result._node.__class__ = kind
+
+
 def _results(
     op: Op, inputs: tuple[Tensor, ...], arrays: list[np.ndarray], attrs: Attrs,
     signature: Signature, out: Any,

@@ -18,13 +18,15 @@ import operator
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
+from graphc.ir.chain import Link as ChainLink
+from graphc.ir.chain import chain_of
 from graphc.ir.dtypes import DType, from_numpy
 from graphc.ir.op import Attrs, Op
 from graphc.ir.types import TensorType
 
 from . import views
 from .context import local
-from .eager import Signature, _wrap, apply_known
+from .eager import Signature, _wrap, apply_known, record_known
 from .history import requires_grad
 from .near import is_near
 from .nodes import OpNode, class_of
@@ -59,7 +61,9 @@ class Step:
 class Replay:
     """What a call came to: `steps` on the tensors among its arguments, and its results."""
 
-    __slots__ = ("alone", "arrays", "make", "owned", "results", "single", "steps", "whole")
+    __slots__ = (
+        "alone", "arrays", "linked", "make", "owned", "results", "single", "steps", "whole"
+    )
 
     def __init__(
         self, steps: list[Step], results: list[int], make: Callable[..., Any] | None,
@@ -69,6 +73,7 @@ class Replay:
         `recorded`: a gradient may come of it."""
         self.steps, self.results, self.make, self.owned = steps, results, make, owned
         self.whole: Any = None  # all of the steps as a function of arrays
+        self.linked: Linked | None = None  # all of the steps as one of the history
         # without history, what is between the tensors that are given and the results is arrays
         self.arrays = None if recorded else Arrays.of(steps, results, tensors, owned)
         # one operator on the tensors' arrays in their order, which has one result
@@ -86,6 +91,10 @@ class Replay:
             array = self.whole([t._array for t in tensors])
             if array is not None:
                 return _wrap(array)
+        if self.linked is not None:
+            result = self.linked.run(tensors)
+            if result is not None:
+                return result
         if self.arrays is not None:
             found = self.arrays.run(tensors)
             return found[0] if self.make is None else self.make(found)
@@ -201,6 +210,29 @@ def _operands(step: Step) -> Callable[[list[Any]], Any]:
     return lambda values: [values[s] if type(s) is int else s._array for s in sources]
 
 
+class Linked:
+    """Steps as one operator, with a history of one node."""
+
+    __slots__ = ("_constants", "_kind", "_op", "_signature", "_whole")
+
+    def __init__(
+        self, whole: Callable[[Any], Any], op: Op, signature: Signature, constants: list[Tensor],
+        kind: type[OpNode],
+    ) -> None:
+        """`whole`: what computes it; `constants` are operands behind the tensors that are given."""
+        self._whole, self._op, self._signature = whole, op, signature
+        self._constants, self._kind = constants, kind
+
+    def run(self, tensors: list[Tensor]) -> Tensor | None:
+        """The result; None: not on such arrays."""
+        array = self._whole([t._array for t in tensors])
+        if array is None:
+            return None
+        result = _wrap(array)
+        record_known(self._op, (*tensors, *self._constants), self._signature, result, self._kind)
+        return result
+
+
 def _prepared(step: Step) -> Callable[..., Any]:
     assert Eager.prepare is not None
     return step.signature.prepare(step.op, step.attrs, Eager.prepare)
@@ -285,8 +317,13 @@ class Watch:
             return None
         recorded = self.grad and any(requires_grad(t) for t in self.values)
         replay = Replay(self.steps, numbers, make, owned, tensors, recorded)
-        if make is None and not views and not recorded:
-            replay.whole = _whole(self.steps, numbers, self.values[:tensors], self.values)
+        if make is None and not views:
+            given = self.values[:tensors]
+            whole = _whole(self.steps, numbers, given, self.values)
+            if recorded and whole is not None:
+                replay.linked = _linked(self.steps, given, whole)
+            else:
+                replay.whole = whole
         return replay
 
     def whole_in_place(self, result: Tensor) -> Any:
@@ -310,11 +347,17 @@ def _whole(
         len(step.signature.results) != 1 for step in steps
     ):
         return None
+    types = [TensorType(from_numpy(t._array.dtype), t._array.shape) for t in tensors]
+    constants, links = _links(steps, len(tensors))
+    return Eager.chain(types, [c._array for c in constants], links, in_place)
+
+
+def _links(steps: list[Step], given: int) -> tuple[list[Tensor], list[Link]]:
+    """The operands that never change, which come behind those that are given, and the steps."""
     constants: list[Tensor] = []
     for step in steps:
         constants += [s for s in step.sources if type(s) is not int]
-    here, between = len(tensors), len(constants)
-    links, used = [], here
+    links, used = [], given
     for step in steps:
         sources = []
         for s in step.sources:
@@ -322,10 +365,18 @@ def _whole(
                 sources.append(used)
                 used += 1
             else:
-                sources.append(s if s < here else s + between)
+                sources.append(s if s < given else s + len(constants))
         links.append(Link(step.op, step.attrs, tuple(sources), step.signature.results[0]))
-    types = [TensorType(from_numpy(t._array.dtype), t._array.shape) for t in tensors]
-    return Eager.chain(types, [c._array for c in constants], links, in_place)
+    return constants, links
+
+
+def _linked(steps: list[Step], tensors: list[Tensor], whole: Callable[[Any], Any]) -> Linked:
+    constants, links = _links(steps, len(tensors))
+    operands = [*tensors, *constants]
+    types = tuple([TensorType(from_numpy(t._array.dtype), t._array.shape) for t in operands])
+    op = chain_of([ChainLink(link.op, link.attrs, link.sources) for link in links], len(types))
+    kind = steps[-1].kind or class_of(steps[-1].op)
+    return Linked(whole, op, Signature(op, types, {}), constants, kind)
 
 
 def key_of(function: Any, args: tuple[Any, ...], kwargs: Any, tensors: list[Tensor]) -> Any:

@@ -86,10 +86,12 @@ def _conv(m: Maker, name: str) -> Any:
 def _conv_last(m: Maker, name: str) -> Any:
     dtype, x, w, attrs = _conv_operands(m)
     (outputs, channels, *window), columns = w, m.rng.choice((1, 4, 16))
+    group = m.rng.choice((1, 2)) if channels % 2 == 0 else 1  # type: ignore[operator]
     panels = -(-outputs // columns)  # type: ignore[operator]
     image = m.shaped(dtype, (x[0], *x[2:], x[1]), _finite(m))
-    weight = m.shaped(dtype, (panels, *window, channels, columns), _finite(m))
-    return ops.conv_last(image, weight, outputs=outputs, **attrs)
+    words = channels // group  # type: ignore[operator]
+    weight = m.shaped(dtype, (panels, *window, words, columns * group), _finite(m))
+    return ops.conv_last(image, weight, outputs=outputs, group=group, **attrs)
 
 
 @recipe("conv_input_grad", "conv_weight_grad")

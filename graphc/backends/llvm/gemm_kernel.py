@@ -87,7 +87,7 @@ def emit_gemm_kernel(
         Word.MOST_STEPS: tile.tiling.block_k,
         Word.EPILOGUE_B: 1,
         Word.WORKERS: f.load(f.gep("%status", WORKERS, "i64"), "i64", 8),
-        Word.PANEL: 0 if panels is None else panels.panel,
+        Word.PANEL: 0 if panels is None else panels.panel // panels.group,
     }
     epilogue, epilogue_arguments = epilogue_pointers(f, kernel, tile, symbol, arguments)
     pointers = {
@@ -114,9 +114,10 @@ def emit_gemm_kernel(
 
 
 def _check_panels(panels: Panels, tile: Tile) -> None:
-    if panels.columns != tile.columns:
+    if (panels.columns, panels.group) != (tile.columns, tile.group):
         raise ValueError(
-            f"panels of {panels.columns} columns; tiles of this target have {tile.columns}"
+            f"panels of {panels.columns} columns by {panels.group}; tiles of this target have "
+            f"{tile.columns} by {tile.group}"
         )
 
 

@@ -14,6 +14,7 @@ from ...graph import Builder, Graph, Node, input_
 from ...machine import Machine
 from ...rewrite import apart, rebuilt, with_inputs
 from ...types import TensorType
+from ..panels import narrowed
 from .norms import fold_norms
 from .panels import lay_out
 from .products import pack_products
@@ -81,7 +82,9 @@ def constant_nodes(graph: Graph, given: Collection[Node]) -> set[Node]:
 
 def _split(graph: Graph, given: Collection[Node], laid_out: Collection[Node]) -> Frozen | None:
     """`laid_out`: values of their own, though they are views of others."""
-    filters = {node.inputs[1] for node in graph.nodes if node.op.name == "conv_last"}
+    filters = {
+        narrowed(node)[1] for node in graph.nodes if node.op.name == "conv_last"
+    }
     made = _made(graph, constant_nodes(graph, given), {*laid_out, *filters})
     work = sum(_elements(node) for node in _behind(made) if node in made or not _is_view(node))
     if work < LEAST and not any(node.op.name in _LAID_OUT for node in graph.nodes):

@@ -25,6 +25,7 @@ from ...kernel import (
     Var,
 )
 from ...kernel.plan_convolution import by_images
+from ...kernel.steps import lies_in_panels
 from ...kernel.templates.convolution import OPERANDS, VARIABLES
 from ...kernel.templates.operand import panels_of
 from ...machine import Machine
@@ -183,7 +184,8 @@ def _last(body: Body, node: Node) -> Contraction:
         *index_maps.unravel(n, y[-1:]),
     )
     return Contraction(
-        geometry, first, second, None, None, result, whole=geometry.last(_known(w[-1]))
+        geometry, first, second, None, None, result,
+        whole=geometry.last(_known(w[-1]) // attrs["group"], attrs["group"]),
     )
 
 
@@ -193,12 +195,15 @@ def whole_convolution(node: Node) -> Convolution | None:
     if node.op.name != "conv_last" or not all(isinstance(s, int) for s in node.inputs[1].shape):
         return None
     (x, w), acc = node.inputs, dtypes.f64 if node.dtype is dtypes.f64 else dtypes.f32
+    group = node.attrs["group"]
+    if group > 1 and widens_operand(x) and widens_operand(w):
+        x, w = x.inputs[0], w.inputs[0]
     geometry = ConvGeometry(
         x.shape[0], _known(x.shape[-1]), _known(node.shape[-1]), x.shape[1:-1],
         tuple(_known(s) for s in w.shape[1:-2]), node.shape[1:-1], tuple(node.attrs["stride"]),
         tuple(node.attrs["pad_low"]), tuple(node.attrs["dilation"]), node.attrs["groups"],
     )
-    left, right = geometry.last(_known(w.shape[-1]))
+    left, right = geometry.last(_known(w.shape[-1]) // group, group)
     return Convolution(
         "conv_last", geometry, Operand("x", left, x.dtype), Operand("w", right, w.dtype), acc, ()
     )
@@ -271,12 +276,10 @@ def operand_index(
 
 
 def _in_panels(body: Body, index: Size, leaf: Node) -> bool:
-    """Whether a right operand lies in panels that are as wide as the machine's tiles, in the type
-    that is summed."""
+    """Whether a right operand lies in panels that are as wide as the machine's tiles, of words as
+    they are multiplied."""
     tiling, panels = body.machine.tiling, panels_of(index)
-    if tiling is None or panels is None or leaf.dtype not in (dtypes.f32, dtypes.f64):
-        return False
-    return panels.columns == tiling.columns(leaf.dtype.itemsize)
+    return tiling is not None and panels is not None and lies_in_panels(panels, leaf.dtype, tiling)
 
 
 def lower_contraction(body: Body, node: Node) -> Kernel:
