@@ -24,7 +24,10 @@ from ..ir.op import Attrs, Op
 
 _MOST = 50_000  # calls and returns, of C functions too, after which it ends by itself
 _OWN = PACKAGE + os.sep
-_DECORATORS = frozenset({decorated.__file__})  # no_grad() and the like
+# no_grad() and the like, and optimizers, whose closures are steps
+_PASSING_ON = frozenset({
+    decorated.__file__, *(f"{_OWN}optim{os.sep}{name}.py" for name in ("optimizer", "lbfgs")),
+})
 _LIBRARIES = (
     *(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")), _OWN, "<",
 )
@@ -85,7 +88,7 @@ class Watch(EagerCount):
         if event == "call":
             # hooks and custom Functions, which graphc calls, keep to what it expects of them
             caller = "" if frame.f_back is None else frame.f_back.f_code.co_filename
-            called = caller.startswith(_OWN) and caller not in _DECORATORS
+            called = caller.startswith(_OWN) and caller not in _PASSING_ON
             if is_users(code) and original(code) is code and not called:
                 count = self.found.setdefault(code, Count())
                 count.calls += 1

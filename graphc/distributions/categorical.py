@@ -36,7 +36,7 @@ def _logits_first(logits: Tensor) -> tuple[Tensor, Tensor]:
 
 @joined
 def _chosen(logits: Tensor, value: Tensor) -> Tensor:
-    return logits.gather(-1, value).squeeze(-1)
+    return logits.gather(-1, value).sum(-1)  # of one: no view, which would cost more to make
 
 
 class Categorical(Distribution):
@@ -120,7 +120,9 @@ class Categorical(Distribution):
         self._checked(value)
         value = value.long().unsqueeze(-1)
         if tuple(value.shape)[:-1] == tuple(self.logits.shape)[:-1]:
-            return _chosen(self.logits, value)
+            if gains(self.logits):
+                return _chosen(self.logits, value)
+            return self.logits.gather(-1, value).squeeze(-1)
         value, log_pmf = T.broadcast_tensors(value, self.logits)
         return log_pmf.gather(-1, value[..., :1]).squeeze(-1)
 

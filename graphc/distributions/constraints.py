@@ -188,7 +188,9 @@ class _IntegerInterval(_Bounded):
     upper_bound: Any
 
     def check(self, value: Any) -> Any:
-        return (value % 1 == 0) & (self.lower_bound <= value) & (value <= self.upper_bound)
+        inside = (self.lower_bound <= value) & (value <= self.upper_bound)
+        is_integer = type(value) is np.ndarray and value.dtype.kind in "iu"
+        return inside if is_integer else (value % 1 == 0) & inside
 
 
 class _IntegerGreaterThan(_Bounded):

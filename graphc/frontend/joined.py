@@ -23,21 +23,26 @@ class Joined:
 
 def gains(*tensors: Tensor) -> bool:
     """Whether one call is worth it: it records a history, and the numbers are few."""
-    return (
-        Joined.wrap is not None and local.grad and local.trace is None and local.counted is None
-        and any(map(requires_grad, tensors)) and all(t._array.size <= _MOST for t in tensors)
-    )
+    if Joined.wrap is None or not local.grad or local.trace is not None or (
+        local.counted is not None
+    ):
+        return False
+    recorded = False
+    for tensor in tensors:
+        if tensor._array.size > _MOST:
+            return False
+        recorded = recorded or requires_grad(tensor)
+    return recorded
 
 
 def joined(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of tensors, compiled where it gains."""
+    """A function of tensors, compiled; for calls that gain from it (see gains())."""
 
     @functools.wraps(function)
     def call(*tensors: Tensor) -> Any:
-        if Joined.wrap is None or not gains(*tensors):
-            return function(*tensors)
         run = Joined.made.get(function)
         if run is None:
+            assert Joined.wrap is not None
             run = Joined.made[function] = Joined.wrap(function)
         return run(*tensors)
 

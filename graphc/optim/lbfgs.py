@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ..frontend import functions as T
 from ..frontend.context import local
 from ..frontend.grad_mode import enable_grad
-from ..frontend.tensor import Tensor
+from ..frontend.plain import arrays_of
+from ..frontend.tensor import Tensor, from_array
+from ..frontend.values import Eager
+from ..ir import ops
 from .optimizer import Optimizer, one_element
 from .real_parts import real_parts
 from .strong_wolfe import strong_wolfe
@@ -173,6 +178,11 @@ def _two_loops(state: Any, grad: Tensor, history: int) -> Tensor:
     """Minus the gradient times the approximate inverse Hessian."""
     changes, steps, inverse = state["old_dirs"], state["old_stps"], state["ro"]
     weights = state.setdefault("al", [None] * history)
+    numbers = [each for each in (*inverse, state["H_diag"]) if isinstance(each, Tensor)]
+    arrays = arrays_of([grad, *changes, *steps, *numbers])
+    if arrays is not None and len(numbers) == len(inverse) + 1:
+        found, weights[: len(changes)] = _two_loops_of_arrays(arrays, len(changes))
+        return from_array(found)
     result = grad.neg()
     for i in reversed(range(len(changes))):
         weights[i] = steps[i].dot(result) * inverse[i]
@@ -181,3 +191,26 @@ def _two_loops(state: Any, grad: Tensor, history: int) -> Tensor:
     for i, (change, step) in enumerate(zip(changes, steps, strict=True)):
         result.add_(step, alpha=weights[i] - change.dot(result) * inverse[i])
     return result
+
+
+_DOT = {"batch_a": (), "batch_b": (), "contract_a": (0,), "contract_b": (0,)}
+
+
+def _two_loops_of_arrays(
+    arrays: list[np.ndarray], count: int
+) -> tuple[np.ndarray, list[Tensor]]:
+    """The same on the gradient, the changes, the steps, what is inverse and the diagonal: the
+    result, and the weights."""
+    grad, *rest, diagonal = arrays
+    changes, steps, inverse = rest[:count], rest[count : 2 * count], rest[2 * count :]
+    weights = list[Any]()
+    with np.errstate(all="ignore"):
+        result = -grad
+        for i in reversed(range(count)):
+            weights.insert(0, Eager.run(ops.dot_general, [steps[i], result], _DOT) * inverse[i])
+            result -= changes[i] * weights[0]
+        result *= diagonal
+        for i, (change, step) in enumerate(zip(changes, steps, strict=True)):
+            slope = Eager.run(ops.dot_general, [change, result], _DOT)
+            result += step * (weights[i] - slope * inverse[i])
+    return result, [from_array(np.asarray(weight)) for weight in weights]

@@ -320,3 +320,25 @@ def test_a_process_that_imports_graphc_switches_it_on(tmp_path: Path) -> None:
         found[name] = [float(value) for value in done.stdout.split()], done.stderr.strip()
     assert found["on"][0] == pytest.approx(found["off"][0], abs=2e-5)
     assert (found["on"][1], found["off"][1]) == ("True", "False")
+
+
+def test_the_closure_of_an_optimizer_is_compiled(watching: often._Watching) -> None:
+    def trained(compiled: bool) -> tuple[list[float], int, Any]:
+        weight = torch.tensor([2.0, -1.0], requires_grad=True)
+        optimizer = torch.optim.LBFGS([weight], lr=0.2, max_iter=2)
+
+        def closure() -> Any:
+            optimizer.zero_grad()
+            loss = ((weight - 3).square() * 2 + weight.sin() * weight.cos()).sum()
+            loss.backward()
+            return loss
+
+        for _ in range(40):
+            optimizer.step(closure)
+            if compiled:
+                watching.passed()
+        return weight.tolist(), optimizer.state[weight]["func_evals"], closure
+
+    ours, evaluations, closure = trained(True)
+    assert is_detour(closure) and target(closure).compile_count
+    assert trained(False)[:2] == (pytest.approx(ours, rel=1e-5), evaluations)

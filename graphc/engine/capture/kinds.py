@@ -256,7 +256,11 @@ def _from_c(kind: type) -> bool:
     if not kind.__flags__ & _HEAP or kind.__flags__ & _IMMUTABLE:
         return True
     return any(
-        isinstance(member, _C_MEMBERS)
+        # `__getattr__ = dict.get` of a class of Python's is called as it is; other such members
+        # would do what nobody sees
+        (isinstance(member, _C_MEMBERS) and (
+            member.__objclass__ is kind or name != "__getattr__"
+        ))
         or (isinstance(member, types.GetSetDescriptorType)
             and name not in ("__dict__", "__weakref__"))
         or (isinstance(member, types.BuiltinFunctionType) and name == "__new__")

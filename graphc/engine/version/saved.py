@@ -158,6 +158,12 @@ class SavingNode(FoldedNode):
         if self.saved is None or self.stands_for is not None:
             return False
         root = storage.root
+        if self._lying is None and not any(
+            stamp[0].root is root
+            for noted in (self.stamps, self.input_stamps, self.outputs)
+            for stamp in noted.values()
+        ):
+            return False
         if self._lying is None:  # they become fewer, no others; what is noted keeps them
             self._lying = {}
             for stamp in self._memory().values():
