@@ -94,13 +94,12 @@ def _chosen(
         and (panels := _panels(node, tiling))
     }
     weights = dict.fromkeys(node.inputs[1] for node in found)
-    cached = sum(_size(x, range(len(x.shape))) * x.dtype.itemsize for x in weights) <= (
-        tiling.in_place_bytes
-    )
-    least = tiling.dot_rows + 1 if cached else 1
+    size = sum(_size(x, range(len(x.shape))) * x.dtype.itemsize for x in weights)
+    least = tiling.dot_rows + 1 if size <= tiling.in_place_bytes else 1
+    most = tiling.packed_rows // (1 if size <= tiling.packed_bytes else 2)
     return {
         node: panels for node, panels in found.items()
-        if least <= graph.env.hint(_rows(node)) <= tiling.packed_rows
+        if least <= graph.env.hint(_rows(node)) <= most
     }
 
 
