@@ -13,9 +13,9 @@ import numpy as np
 
 from .. import config
 from ..frontend.values import Link
+from ..ir.chain import attrs_of, key_of
 from ..ir.dtypes import from_numpy
-from ..ir.graph import Builder, Graph, attrs_key
-from ..ir.op import Attrs
+from ..ir.graph import Builder, Graph
 from ..ir.types import TensorType
 from .eager_form import Form, Types, is_many
 from .eager_forms import spread
@@ -33,6 +33,8 @@ _COMPILED = frozenset(
     "fmax fmin atan2 eq ne lt le gt ge".split()
 )
 _KNOWN = _EXACT | _COMPILED
+# whose bits are the same, of one number
+_ALONE = _EXACT | frozenset("neg add sub mul div".split())
 
 
 class Chain(Sized):
@@ -64,21 +66,21 @@ def chain(
     """The last link's result on inputs of these types, behind which the constants are, written to
     the first, if `in_place`; None where the operators had better run one by one."""
     shape: Any = links[-1].result.shape
-    if not is_many(links[-1].result) or config.current().eager_kernels == "0":
+    if not is_long(links) or config.current().eager_kernels == "0":
         return None
-    for link in links:  # what NumPy does to fewer numbers has its bits
-        known = _KNOWN if link.result.shape == shape else _EXACT
-        if link.op.name not in known or (
-            link.op.divides and link.result.dtype.is_integer  # what divides by 0 is NumPy's to say
-        ):
-            return None
     inputs = [*types, *[TensorType(from_numpy(c.dtype), ()) for c in constants]]
+    try:
+        whole = np.broadcast_shapes(*[t.shape for t in inputs])  # type: ignore[arg-type]
+    except ValueError:  # they meet in what is no operator on elements
+        return None
+    if shape not in (whole, ()) or not all(_is_known(link, inputs, links, whole) for link in links):
+        return None
     if any(t.dtype.is_complex for t in [*inputs, *[link.result for link in links]]):
         return None
     form = spread(inputs, {})
-    if form is None or np.broadcast_shapes(*[t.shape for t in inputs]) != shape:  # type: ignore[arg-type]
+    if form is None:
         return None
-    described = [(link.op.name, attrs_key(_attrs(link)), link.sources) for link in links]
+    described = [(link.op.name, key_of(link), link.sources) for link in links]
     key = (
         "chain", in_place, pattern_of(form.inputs), tuple([t.dtype for t in inputs]),
         tuple(described),
@@ -88,9 +90,24 @@ def chain(
     return None if engine is None else Chain(engine, form, constants, shape)
 
 
-def _attrs(link: Link) -> Attrs:
-    """Without sizes: what is filled with one number is that number."""
-    return {**link.attrs, "shape": ()} if link.op.name == "full" else link.attrs
+def is_long(links: Sequence[Link]) -> bool:
+    """Whether what they go through has many numbers."""
+    return any(is_many(link.result) for link in links)
+
+
+def _is_known(
+    link: Link, inputs: Types, links: Sequence[Link], whole: tuple[int, ...]
+) -> bool:
+    """Whether compiled code does what NumPy does to fewer numbers, to the bit; but for a sum."""
+    if link.op.divides and link.result.dtype.is_integer:
+        return False  # what divides by 0 is NumPy's to say
+    if link.result.shape == whole:
+        return link.op.name in _KNOWN
+    if link.op.name == "sum":
+        source = link.sources[0]
+        given = inputs[source] if source < len(inputs) else links[source - len(inputs)].result
+        return link.result.shape == () and given.shape == whole and given.dtype.is_float
+    return link.op.name in (_ALONE if link.result.shape == () else _EXACT)
 
 
 def _graph(form: Form, types: Types, links: Sequence[Link]) -> Graph:
@@ -98,5 +115,7 @@ def _graph(form: Form, types: Types, links: Sequence[Link]) -> Graph:
     builder = Builder(env)
     nodes: list[Any] = [builder.input(t) for t in inputs]
     for link in links:
-        nodes.append(builder.emit(link.op, *[nodes[s] for s in link.sources], **_attrs(link)))
+        given = [nodes[s] for s in link.sources]
+        attrs = attrs_of(link, given[0].tensor_type if given else None)
+        nodes.append(builder.emit(link.op, *given, **attrs))
     return builder.build((nodes[-1],), "chain")

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..ir.op import Attrs, Op
 from ..ir.types import TensorType
 
@@ -38,16 +40,21 @@ def is_large(op: Op, types: Types, attrs: Attrs) -> bool:
     """Whether there is much to do: many numbers, or products of a convolution."""
     if any(is_many(t) for t in types):
         return True
-    return op.name in _CONVOLUTIONS and _products(op, types, attrs) >= _PRODUCTS_OF_ONE * LARGE
+    if op.pointwise and len(types) > 1:  # a row and a column
+        return math.prod(np.broadcast_shapes(*[t.shape for t in types])) >= LARGE  # type: ignore[arg-type]
+    return op.name in _PRODUCTS and _products(op, types, attrs) >= _PRODUCTS_OF_ONE * LARGE
 
 
 _PRODUCTS_OF_ONE = 64  # products that take as long as a number of what is elementwise
-_CONVOLUTIONS = frozenset({"conv", "conv_input_grad"})
+_PRODUCTS = frozenset({"conv", "conv_input_grad", "attention"})
 
 
 def _products(op: Op, types: Types, attrs: Attrs) -> int:
-    """About how many a convolution makes: each weight meets each place of an image that the window
-    stops at, or each of the image's gradient."""
+    """About how many are made. Of a convolution: each weight meets each place of an image that the
+    window stops at, or each of the image's gradient. Of attention: each row meets each key."""
+    if op.name == "attention":
+        keys: Any = types[1].shape[-2]
+        return elements(types[0]) * keys
     image, steps = elements(types[0]), 1
     if op.name == "conv":
         steps = math.prod(attrs["stride"])

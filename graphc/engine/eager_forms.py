@@ -10,15 +10,17 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..ir.chain import is_chain
 from ..ir.op import Attrs, Op
 from ..ir.types import TensorType
 from .eager_form import Form, Shape, Types, elements, is_large
 from .eager_indexing import INDEXING
+from .eager_moves import MOVES
 
 
 def form_of(op: Op, types: Types, attrs: Attrs) -> Form | None:
     """How an operator is spelled for all sizes; None where NumPy does it."""
-    make = FORMS.get(op.name)
+    make = _flat if is_chain(op) else FORMS.get(op.name)
     if make is None or not is_large(op, types, attrs):
         return None
     if any(0 in t.shape or not _computed(t) for t in types):
@@ -115,17 +117,11 @@ def _around(shape: Any, dims: Sequence[int]) -> Shape | None:
 
 
 def _along(types: Types, attrs: Attrs) -> Form | None:
-    """softmax and the like."""
+    """softmax and the like, and what runs along a dim."""
     shape = _around(types[0].shape, (attrs["dim"],))
-    return Form((shape,), {**attrs, "dim": 1}) if shape and _floats(types) else None
-
-
-def _running(types: Types, attrs: Attrs) -> Form | None:
-    """cumsum and cumprod. Of one row, each waits for the one before: NumPy's loop is the best."""
-    form = _along(types, attrs)
-    if form is None or (form.inputs[0][2][1] == 1 and not _halves(types)):
+    if shape is None or types[0].dtype.name == "bool":
         return None
-    return form
+    return Form((shape,), {**attrs, "dim": 1})
 
 
 def _reduced(types: Types, attrs: Attrs) -> Form | None:
@@ -165,11 +161,41 @@ def _batch_norm(types: Types, attrs: Attrs) -> Form | None:
 
 
 def _cross_entropy(types: Types, attrs: Attrs) -> Form | None:
-    if len(types) != 2 or len(types[0].shape) != 2 or not _floats(types[:1]):
+    """Classes in rows, or each place of an image with its own; class weights are as many."""
+    shape: Any = types[0].shape
+    if len(shape) < 2 or not _floats([types[0], *types[2:]]):
         return None
-    rows, classes = types[0].shape
-    whole = _dims(n=rows, m=classes)
-    return Form((whole, whole[:1]), attrs)
+    whole = _dims(n=shape[0], m=shape[1])
+    if len(shape) > 2:
+        whole = (*whole, ("i", math.prod(shape[2:])))
+    return Form((whole, (whole[0], *whole[2:]), *[whole[1:2]] * (len(types) - 2)), attrs)
+
+
+def _attention(types: Types, attrs: Attrs) -> Form | None:
+    """Neighbouring dims before the rows are one; how long a row is, is known. A mask is of the
+    scores' shape, or the same for all."""
+    q, k, v, *rest = types
+    q_shape, k_shape, v_shape = ([*t.shape] for t in (q, k, v))
+    lead: Any = q_shape[:-2]
+    if lead != k_shape[:-2] or lead != v_shape[:-2] or len(rest) > 1 or "dropout" in attrs:
+        return None
+    if not _floats((q, k, v)) or any(t.dtype is not q.dtype for t in (k, v)):
+        return None
+    many = ("b", math.prod(lead))
+    rows, keys = ("l", q_shape[-2]), ("s", k_shape[-2])
+    inputs: list[Any] = [
+        (many, rows, ("", q_shape[-1])), (many, keys, ("", k_shape[-1])),
+        (many, keys, ("", v_shape[-1])),
+    ]
+    for mask in rest:
+        scores = [q_shape[-2], k_shape[-2]]
+        if [*mask.shape] == scores:
+            inputs.append((rows, keys))
+        elif [*mask.shape] == [*lead, *scores]:
+            inputs.append((many, rows, keys))
+        else:
+            return None
+    return Form(tuple(inputs), attrs)
 
 
 def _max_pool(types: Types, attrs: Attrs) -> Form | None:
@@ -217,10 +243,10 @@ FORMS: dict[str, Callable[[Types, Attrs], Form | None]] = {
     ),
     **dict.fromkeys("floor ceil round trunc isnan isinf isfinite logical_not".split(), _exact),
     "cast": _cast, "clamp": _clamp,
-    **dict.fromkeys("softmax log_softmax cummax cummin".split(), _along),
-    "cumsum": _running, "cumprod": _running,
+    **dict.fromkeys("softmax log_softmax cumsum cumprod cummax cummin".split(), _along),
     **dict.fromkeys("sum prod amax amin".split(), _reduced),
     "layer_norm": _layer_norm, "batch_norm": _batch_norm, "cross_entropy": _cross_entropy,
+    "nll_loss": _cross_entropy, "attention": _attention,
     "max_pool": _max_pool, "conv": _conv, "conv_input_grad": _conv_input_grad,
-    **INDEXING,
+    **INDEXING, **MOVES,
 }

@@ -22,10 +22,14 @@ def in_row_major(
 ) -> Any:
     """`call` on row-major arrays that have these values; `ready`, which is NumPy, where results,
     of `shape`, are to lie in an order that `call` knows nothing of."""
+    if op.family == "movement":  # NumPy copies what it reads once
+        return ready(*arrays)
     if op.family == "reduce":  # NumPy goes along memory, whichever dims are left
         x = arrays[0]
         turned_around = x.transpose(np.argsort([-s for s in x.strides])).flags.c_contiguous
         return ready(x) if turned_around else call([contiguous(x)])
+    if op.name in _LIGHT and arrays[0].dtype.char in "fd" and all(map(_has_gaps_alone, arrays)):
+        return ready(*arrays)
     order = _order(shape, arrays) if op.keeps_order else None
     if order is None or order == sorted(order):
         return call([contiguous(a) for a in arrays])
@@ -36,6 +40,41 @@ def in_row_major(
     ]
     sizes = tuple([shape[d] for d in order])
     return call(turned).reshape(sizes).transpose(np.argsort(order))
+
+
+# as quick and to the same bits by NumPy, which needs no copy of what has gaps
+_LIGHT = frozenset(
+    "add sub mul div neg abs square sqrt maximum minimum eq ne lt le gt ge".split()
+)
+
+
+def _has_gaps_alone(array: np.ndarray) -> bool:
+    """Whether its dims lie in their order, each element once."""
+    before = 0
+    for size, stride in zip(reversed(array.shape), reversed(array.strides), strict=True):
+        if size > 1:
+            if stride <= before:
+                return False
+            before = stride
+    return True
+
+
+def unexpanded(shape: tuple[int, ...], arrays: Sequence[np.ndarray]) -> list[np.ndarray] | None:
+    """The arrays without the dims that are repeated, where they are row-major then, and come to
+    `shape` all the same: no copy is made of what one number stands for."""
+    found = []
+    for array in arrays:
+        part: Any = array
+        if 0 in array.strides:
+            part = array[tuple([
+                slice(0, 1) if stride == 0 else slice(None) for stride in array.strides
+            ])]
+        if not part.flags.c_contiguous:
+            return None
+        found.append(part)
+    if np.broadcast_shapes(*[part.shape for part in found]) != shape:
+        return None
+    return found
 
 
 def _order(shape: tuple[int, ...], arrays: Sequence[np.ndarray]) -> list[int] | None:

@@ -16,6 +16,7 @@ import numpy as np
 from .. import config
 from ..backends import numpy as host
 from ..frontend.values import Link
+from ..ir.chain import is_chain
 from ..ir.dim import DimEnv
 from ..ir.dtypes import from_numpy
 from ..ir.op import Attrs, Op
@@ -23,12 +24,12 @@ from ..ir.types import TensorType
 from . import eager_rows
 from .eager_form import Types, is_large, is_many
 from .eager_forms import FORMS
-from .eager_layouts import in_row_major
+from .eager_layouts import in_row_major, unexpanded
 
 # whose gradients are more than one pass of NumPy's over the numbers
 _RULES = frozenset(
     "gelu silu softplus sigmoid tanh relu softmax log_softmax layer_norm batch_norm "
-    "cross_entropy conv conv_input_grad".split()
+    "cross_entropy nll_loss attention conv conv_input_grad".split()
 )
 
 
@@ -44,7 +45,7 @@ def _chains() -> Any:
 
 
 def _wanted(op: Op, types: Types, attrs: Attrs) -> bool:
-    return op.name in FORMS and is_large(op, types, attrs) and (
+    return (op.name in FORMS or is_chain(op)) and is_large(op, types, attrs) and (
         config.current().eager_kernels != "0"
     )
 
@@ -66,11 +67,24 @@ def prepare(op: Op, types: Types, attrs: Attrs, results: Types) -> Callable[...,
     if op.name == "pow" and not types[1].shape:
         call = _cubes_apart(call, ready)
 
+    smaller: dict[Any, Callable[..., Any]] = {}  # by the shapes of operands without repeats
+
     def chosen(*arrays: np.ndarray) -> Any:
         for array in arrays:
             if not array.flags.c_contiguous:
-                return in_row_major(op, shape, arrays, call, ready)
-        return call(arrays)
+                break
+        else:
+            return call(arrays)
+        if len(arrays) > 1 and op.pointwise:
+            parts = unexpanded(shape, arrays)
+            if parts is not None:
+                key = tuple([part.shape for part in parts])
+                run = smaller.get(key)
+                if run is None:
+                    found = [TensorType(t.dtype, s) for t, s in zip(types, key, strict=True)]
+                    run = smaller[key] = prepare(op, found, attrs, results)
+                return run(*parts)
+        return in_row_major(op, shape, arrays, call, ready)
 
     if hasattr(ready, "into"):
         chosen.__dict__["into"] = ready.into
@@ -114,7 +128,7 @@ def rule(
     op: Op, types: Types, attrs: Attrs, needs: tuple[bool, ...], given: tuple[bool, ...]
 ) -> Any:
     """See Eager.rule."""
-    if op.name not in _RULES or not _wanted(op, types, attrs):
+    if not (op.name in _RULES or is_chain(op)) or not _wanted(op, types, attrs):
         return None
     return _kernels().rule(op, types, attrs, needs, given)
 
@@ -123,6 +137,6 @@ def chain(
     types: Types, constants: Sequence[np.ndarray], links: Sequence[Link], in_place: bool
 ) -> Any:
     """See Eager.chain."""
-    if not is_many(links[-1].result):
+    if not any(is_many(link.result) for link in links):
         return None
     return _chains().chain(types, constants, links, in_place)

@@ -33,7 +33,7 @@ import numpy as np
 
 from graphc.ir import dtypes, ops
 from graphc.ir.dim import DimEnv
-from graphc.ir.memory import write
+from graphc.ir.memory import overwrite, write
 from graphc.ir.op import Op
 
 from . import views
@@ -217,7 +217,7 @@ def _write_array(target: Tensor, value: Tensor) -> None:
     if readers:
         target._storage.before_write()
     if Eager.elsewhere is None:
-        np.copyto(array, value._array)
+        overwrite(array, value._array)
     else:
         write(array, value._array)
     target._storage.version += 1

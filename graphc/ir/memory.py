@@ -40,24 +40,44 @@ def contiguous(buffer: Buffer) -> Buffer:
     if buffer.nbytes < MANY or not _lies_across(buffer):
         return np.ascontiguousarray(buffer)
     found = np.empty(buffer.shape, buffer.dtype)
-    line = max(LINE // buffer.itemsize, 1)
-    for start in range(0, buffer.shape[-1], line):
-        found[..., start : start + line] = buffer[..., start : start + line]
+    _fill_by_lines(found, buffer)
     return found
 
 
+def overwrite(target: Array, source: Array) -> None:
+    """Fills an array with another one's elements, as they were before."""
+    if target.nbytes >= MANY and target.shape == source.shape and _lies_across(source) and (
+        target.flags.c_contiguous and not np.may_share_memory(target, source)
+    ):
+        _fill_by_lines(target, source)
+    else:
+        np.copyto(target, source)
+
+
+def _fill_by_lines(target: Array, source: Array) -> None:
+    line = max(_line(source) // source.itemsize, 1)
+    for start in range(0, source.shape[-1], line):
+        target[..., start : start + line] = source[..., start : start + line]
+
+
+def _line(array: Array) -> int:
+    """How many bytes of a copy are written at a time: of elements so far apart, which meet in few
+    places of a cache, no more than it has ways."""
+    return 32 if array.strides[-1] % 1024 == 0 else 256
+
+
 MANY = 1 << 20  # bytes, more than the first caches hold
-LINE = 64  # bytes that a cache keeps together
+_LINE = 64  # bytes that a cache keeps together
 _FAR = 2048  # bytes from one element to the next, of which few lie in a cache at a time
 
 
 def _lies_across(array: np.ndarray) -> bool:
     """Whether neighbours along the last dim are far apart, and those along another are not: such a
     copy is written a line at a time, or each line comes and goes for each element."""
-    if array.strides[-1] < _FAR or array.shape[-1] * array.itemsize < 4 * LINE:
+    if array.strides[-1] < _FAR or array.shape[-1] * array.itemsize < 4 * _LINE:
         return False
     for size, stride in zip(array.shape[:-1], array.strides[:-1], strict=True):
-        if stride == array.itemsize and size * array.itemsize >= LINE:
+        if stride == array.itemsize and size * array.itemsize >= _LINE:
             return True
     return False
 
@@ -125,4 +145,4 @@ def write(target: Buffer, source: Buffer) -> None:
         else:
             target.memory.write(target, on_host(source))
     else:
-        np.copyto(target, on_host(source))
+        overwrite(target, on_host(source))

@@ -29,6 +29,7 @@ def low(monkeypatch):
     replayed._known.clear()
 
 
+attend = F.scaled_dot_product_attention
 CASES = {
     "gelu": (F.gelu, (20, 30)), "relu": (F.relu, (4, 5, 30)), "sigmoid": (torch.sigmoid, (601,)),
     "softmax": (lambda x: F.softmax(x, 1), (5, 7, 30)),
@@ -92,6 +93,36 @@ CASES = {
     "max_pool3d": (lambda x: F.max_pool3d(x, 2), (2, 3, 4, 6, 8)),
     "fmod": (lambda x, y: torch.fmod(x * 100, y), (20, 30), (30,)),
     "remainder": (lambda x: x % 0.3, (20, 30)),
+    "cat": (lambda x, y: torch.cat([x, y, x], 1), (20, 30), (20, 7)),
+    "cat of lines": (lambda x, y: torch.cat([x, y], 2), (4, 5, 30, 3), (4, 5, 2, 3)),
+    "cat of many": (lambda x, y: torch.cat([x, y, y, x, y], 1), (20, 30), (20, 7)),
+    "cat turned": (lambda x, y: torch.cat([x.t(), y], 1), (30, 20), (20, 7)),
+    "stack": (lambda x, y: torch.stack([x, y], 1), (20, 30), (20, 30)),
+    "stack pairs": (lambda x, y: torch.stack([x, y], -1), (20, 30), (20, 30)),
+    "flip": (lambda x: x.flip(1), (20, 31)), "flip all": (lambda x: x.flip((0, 1, 2)), (5, 6, 7)),
+    "flip some": (lambda x: x.flip((1, 3)), (4, 5, 6, 7)), "flip turned": (
+        lambda x: x.t().flip(1), (20, 31)),
+    "row and column": (lambda x, y: torch.outer(x, y), (60,), (70,)),
+    "cumprod": (lambda x: (x / 9 + 1).cumprod(1), (20, 30)),
+    "cumsum of one": (lambda x: x.cumsum(0), (601,)),
+    "adaptive": (lambda x: F.adaptive_avg_pool2d(x, 1), (4, 6, 7, 9)),
+    "repeat": (lambda x: x.repeat(2, 3), (20, 30)),
+    "attention": (attend, (2, 3, 9, 8), (2, 3, 7, 8), (2, 3, 7, 8)),
+    "causal": (lambda q, k, v: attend(q, k, v, is_causal=True), (6, 9, 8), (6, 9, 8), (6, 9, 5)),
+    "masked": (lambda q, k, v, m: attend(q, k, v, m.detach()), (6, 9, 8), (6, 7, 8), (6, 7, 8),
+               (9, 7)),
+    "masked by booleans": (lambda q, k, v, m: attend(q, k, v, m > -1), (6, 9, 8), (6, 7, 8),
+                           (6, 7, 8), (6, 9, 7)),
+    "attention turned": (
+        lambda q, k: attend(q.transpose(1, 2), k.transpose(1, 2), k.transpose(1, 2)),
+        (2, 9, 3, 8), (2, 7, 3, 8)),
+    "nll": (lambda x: F.nll_loss(F.log_softmax(x, 1), torch.arange(20) % 7), (20, 7)),
+    "classes of images": (lambda x: F.cross_entropy(x, places(3, 20, 7).view(3, 4, 5),
+                                                    ignore_index=2), (3, 7, 4, 5)),
+    "class weights": (lambda x, w: F.cross_entropy(x, torch.arange(20) % 7, w.detach().abs()),
+                      (20, 7), (7,)),
+    "each image's": (lambda x: F.nll_loss(x, places(3, 20, 7).view(3, 4, 5), reduction="none"),
+                     (3, 7, 4, 5)),
 }
 
 
@@ -103,7 +134,7 @@ def places(rows, columns, size):
 # each operation rounds by itself, in one order
 EXACT = frozenset(
     "relu amax max_pool column line outer number where clamp sign steps gather scatter "
-    "fmod remainder max_pool1d max_pool3d".split()
+    "fmod remainder max_pool1d max_pool3d stack flip repeat".split()
 )
 
 
@@ -112,7 +143,7 @@ def outcome(function, shapes):
     inputs = [torch.randn(*shape, requires_grad=True) for shape in shapes]
     y = function(*inputs)
     (y * torch.randn(*y.shape)).sum().backward()
-    return [y.detach().numpy(), *(x.grad.numpy() for x in inputs)], y.stride()
+    return [y.detach().numpy(), *(x.grad.numpy() for x in inputs if x.grad is not None)], y.stride()
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -131,6 +162,23 @@ def test_results_and_gradients_are_numpys(name, low):
         np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5)
     if name in EXACT:
         np.testing.assert_array_equal(found[0][0], wanted[0])
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.uint8, torch.bool], ids=str)
+def test_moves_and_running_sums_of_integers(dtype, low):
+    x = (torch.arange(1200) ** 2 % 251).view(20, 60).to(dtype)
+    a = x.numpy()
+    np.testing.assert_array_equal(x.flip(1).numpy(), a[:, ::-1])
+    np.testing.assert_array_equal(torch.cat([x, x[:, :7]], 1).numpy(), np.hstack([a, a[:, :7]]))
+    np.testing.assert_array_equal(torch.stack([x, x], 1).numpy(), np.stack([a, a], 1))
+    for dim in (0, 1):
+        wanted = a.astype(np.int64).cumsum(dim)
+        np.testing.assert_array_equal(x.cumsum(dim).numpy(), wanted)
+        np.testing.assert_array_equal(x.long().cummax(dim).values.numpy(),
+                                      np.maximum.accumulate(a.astype(np.int64), dim))
+    big = x.long() * 2**57  # wraps
+    np.testing.assert_array_equal(big.cumsum(1).numpy(), big.numpy().cumsum(1))
+    np.testing.assert_array_equal(big.cumprod(1).numpy(), big.numpy().cumprod(1))
 
 
 def test_one_code_serves_all_sizes(low):

@@ -12,11 +12,11 @@ import numpy as np
 
 from graphc.backends.llvm.build_stats import BuildStats, KernelStats
 from graphc.backends.llvm.cache import ObjectCache
-from graphc.backends.llvm.contraction import emit_library, template_libraries
 from graphc.backends.llvm.driver import emit_driver, ends_by_flag
 from graphc.backends.llvm.emit import emit, kernel_checks
 from graphc.backends.llvm.executable import outside
 from graphc.backends.llvm.frame import Frame, Scratch
+from graphc.backends.llvm.libraries import emit_library, template_libraries
 from graphc.backends.llvm.library import Library
 from graphc.backends.llvm.pool import Pool
 from graphc.backends.llvm.short import is_short

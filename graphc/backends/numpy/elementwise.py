@@ -170,6 +170,8 @@ def cast_array(x: Array, dtype: np.dtype[Any]) -> Array:
 
 def _cast(x: Array, *, dtype: DType) -> Array:
     if 0 in x.strides:  # row-major, where NumPy would go by the strides
+        if x.dtype == dtype.numpy:
+            return np.array(x, order="C")
         x = np.ascontiguousarray(x)
     return cast_array(x, dtype.numpy)
 

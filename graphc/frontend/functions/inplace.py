@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from graphc.ir import dtypes, ops
+from graphc.ir.memory import overwrite
 from graphc.ir.op import Op
 
 from .. import promote
@@ -163,7 +164,7 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
         if type(of) is np.ndarray and to.dtype is of.dtype and to.shape == of.shape and not (
             np.may_share_memory(to, of) or (local.grad and requires_grad(src))
         ):
-            np.copyto(to, of)
+            overwrite(to, of)
             self._storage.version += 1
             return self
     check_apart(self, src)

@@ -222,6 +222,7 @@ def l1_loss(
 
 
 @listed
+@replayed
 @recorded_as("SmoothL1LossBackward0")
 def smooth_l1_loss(
     input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
@@ -252,6 +253,7 @@ def _bent(input: Tensor, target: Tensor, delta: Any) -> Tensor:
 
 
 @listed
+@replayed
 @recorded_as("HuberLossBackward0")
 def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0,
@@ -341,6 +343,7 @@ def binary_cross_entropy_with_logits(
 
 
 @listed
+@replayed
 def kl_div(
     input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
     reduction: str = "mean", log_target: bool = False,

@@ -174,9 +174,17 @@ def _normal_rows(grouped: Tensor, eps: float, *affine: Tensor | None) -> Tensor:
 
 def _scaled(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     """x * weight + bias by channel."""
-    if weight is not None:
-        x = x * _channels(weight, x.dim())
-    return x if bias is None else x + _channels(bias, x.dim())
+    if weight is None and bias is None:
+        return x
+    given = [p if p is None else _channels(p, x.dim()) for p in (weight, bias)]
+    return _moved(x, *given)
+
+
+@replayed
+def _moved(x: Tensor, factor: Tensor | None, shift: Tensor | None) -> Tensor:
+    if factor is not None:
+        x = x * factor
+    return x if shift is None else x + shift
 
 
 def _normalized(

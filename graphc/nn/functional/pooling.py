@@ -226,10 +226,12 @@ def _adaptive_sizes(
     return tuple(s if o is None else o for o, s in zip(given, sizes, strict=True)), sizes
 
 
-def _is_global(outputs: tuple[Any, ...], sizes: tuple[Any, ...]) -> bool:
-    """One window over a size that is symbolic: a reduction, for a window's size is a number."""
+def _is_global(input: Tensor, outputs: tuple[Any, ...], sizes: tuple[Any, ...]) -> bool:
+    """One window over everything: a reduction."""
     one = all(type(o) is int and o == 1 for o in outputs)
-    return one and any(is_traced_number(s) for s in sizes)
+    return one and input.dtype.is_floating_point and all(
+        is_traced_number(s) or s for s in sizes
+    )
 
 
 def _plain(sizes: tuple[Any, ...]) -> tuple[int, ...]:
@@ -243,7 +245,7 @@ def _bounds(size: int, outputs: int) -> list[tuple[int, int]]:
 def _adaptive_avg(spatial: int, input: Tensor, output_size: Any) -> Tensor:
     """Windows that divide evenly go to the plain pool; others one dim at a time."""
     outputs, sizes = _adaptive_sizes(input, output_size, spatial, "avg")
-    if _is_global(outputs, sizes):
+    if _is_global(input, outputs, sizes):
         return input.mean(tuple(range(-spatial, 0)), keepdim=True)
     if all(o and s % o == 0 for s, o in zip(sizes, outputs, strict=True)):
         window = _plain(tuple(s // o for s, o in zip(sizes, outputs, strict=True)))
@@ -263,7 +265,7 @@ def _adaptive_avg(spatial: int, input: Tensor, output_size: Any) -> Tensor:
 def _adaptive_max(spatial: int, input: Tensor, output_size: Any, return_indices: bool) -> Any:
     """Windows that divide evenly go to the plain pool; others to a gather of all windows."""
     outputs, sizes = _adaptive_sizes(input, output_size, spatial, "max")
-    if _is_global(outputs, sizes):
+    if _is_global(input, outputs, sizes):
         found = input.flatten(-spatial).max(-1)
         shape = (*found.values.shape, *outputs)
         values, indices = found.values.reshape(shape), found.indices.reshape(shape)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from graphc.backends.llvm.cache import ObjectCache
-from graphc.backends.llvm.contraction import emit_library, template_libraries
 from graphc.backends.llvm.emit import emit
+from graphc.backends.llvm.libraries import emit_library, template_libraries
 from graphc.backends.llvm.target import Target, host_target, make_target
 from graphc.ir import dtypes
 from graphc.ir.dim import Dim, Size, product

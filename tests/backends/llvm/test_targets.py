@@ -16,8 +16,8 @@ import graphc.nn as nn
 import graphc.nn.functional as F
 from graphc import backends, config
 from graphc.backends.llvm.backend import LlvmBackend
-from graphc.backends.llvm.contraction import emit_library, template_libraries
 from graphc.backends.llvm.jit import compile_assembly
+from graphc.backends.llvm.libraries import emit_library, template_libraries
 from graphc.backends.llvm.target import Target, make_target
 from graphc.engine import pipeline
 from graphc.ir import dtypes

@@ -11,7 +11,7 @@ from . import index_maps
 from .body import Body, carrier
 from .index_maps import exact
 from .loops import dims_of
-from .nest import Axis, hint, make_kernel, open_blocks
+from .nest import Axis, hint, make_kernel, open_blocks, open_outer
 from .reduction import identity
 from .scan import Scan, Scratch, State, carried, scan_stages, worthwhile
 from .scope import Value, Writer
@@ -33,7 +33,7 @@ def lower_cumulative(body: Body, node: Node) -> Kernel:
     outer = [Axis(unwrap(product(lead)))]
     length = hint(body, shape[dim])
     if columns.size == 1:
-        # no lanes beside the dim: rows are the lanes
+        # no lanes beside the dim
         (p, v) = (0, 0) if outer[0].size == 1 else _rows(writer, body, outer[0], length)
     else:
         (p,), v = open_blocks(writer, body, outer, columns, body.machine.columns, length, 2)
@@ -56,6 +56,11 @@ def lower_cumulative(body: Body, node: Node) -> Kernel:
 
 
 def _rows(writer: Writer, body: Body, rows: Axis, length: int) -> tuple[Size, Size]:
+    """Rows are the lanes, where those are threads; a vector would gather and scatter what a row
+    after the other finds in a line of the cache."""
+    if body.machine.sorting is None:
+        (p,) = open_outer(writer, body, [rows], length, 2)
+        return p, 0
     _, v = open_blocks(writer, body, [], rows, body.machine.column_rows, length, 2)
     return 0, v
 
