@@ -168,7 +168,7 @@ class Config(NamedTuple):
         "auto",
         "optimizer.step() outside of compiled code as one native call, to the same bits: `1` from "
         "the second step on, `0` never, `auto` once eager steps have cost more than compiling "
-        "does (with `run --compile` as `1`).",
+        "does, or soon will have (with `run --compile` as `1`).",
         _one_of("auto", "0", "1"),
     )
     eager_kernels: str = env(

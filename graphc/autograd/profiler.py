@@ -6,7 +6,6 @@ from typing import Any
 
 from .. import profiler
 from ..profiler import record_function as record_function
-from ..profiler.events import EventList
 
 
 class profile(profiler.profile):  # torch spells this class in lower case
@@ -27,11 +26,6 @@ class profile(profiler.profile):  # torch spells this class in lower case
         """Begin, where enabled."""
         if self.enabled:
             super().start()
-
-    @property
-    def function_events(self) -> EventList:
-        """Every recorded event."""
-        return self.events()
 
     @property
     def self_cpu_time_total(self) -> float:

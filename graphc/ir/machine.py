@@ -27,7 +27,8 @@ class Tiling:
     Where k is contiguous in both operands, up to `dot_rows` rows or `dot_columns` columns are
     computed as dot products. What a loop of at least `pack_steps` steps reads in each is packed
     before it; a product over all steps joins the loop's own where a step has `joint_rows` rows.
-    A constant that at most `packed_rows` rows meet in each call is packed before the first one.
+    A constant that at most `packed_rows` rows meet in each call is packed before the first one;
+    where all of those together have more than `packed_bytes`, at most half as many rows.
 
     `steps` names what there are instructions for that multiply and add several neighbours along k
     at a time (`kernel/steps.py`).
@@ -52,6 +53,7 @@ class Tiling:
     pack_steps: int
     joint_rows: int
     packed_rows: int
+    packed_bytes: int
     steps: tuple[str, ...] = ()
 
     def lanes(self, itemsize: int) -> int:

@@ -48,7 +48,7 @@ class Adam(PerParameter):
             "decoupled_weight_decay": decoupled_weight_decay or self._graphc_decoupled,
         })
 
-    def _graphc_update(self, group: Any, param: Tensor, grad: Tensor) -> None:
+    def _graphc_state(self, group: Any, param: Tensor) -> Any:
         makers: dict[str, Any] = {
             "step": lambda: T.zeros((), dtype=T.float32),
             "exp_avg": lambda: T.zeros_like(param),
@@ -56,7 +56,10 @@ class Adam(PerParameter):
         }
         if group["amsgrad"]:
             makers["max_exp_avg_sq"] = lambda: T.zeros_like(param)
-        state = self._graphc_new_state(param, **makers)
+        return self._graphc_new_state(param, **makers)
+
+    def _graphc_update(self, group: Any, param: Tensor, grad: Tensor) -> None:
+        state = self._graphc_state(group, param)
         beta1, beta2 = group["betas"]
         lr, eps = group["lr"], group["eps"]
         if group["maximize"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ..frontend.context import local
@@ -16,6 +17,10 @@ class PerParameter(Optimizer):
     # states without dimensions, whose numbers Python works with; None: an update is more than a
     # loop over the elements of a parameter and of states like it
     _graphc_counts: tuple[str, ...] | None = ("step",)
+
+    # (group, param): makes a parameter's state, looking at options alone. None: a first update is
+    # another one than those after it, or needs no state
+    _graphc_state: Callable[[Any, Tensor], Any] | None = None
 
     def step(self, closure: Any = None) -> Any:
         """One update of every parameter that has a gradient."""

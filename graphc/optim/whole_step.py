@@ -13,12 +13,14 @@ from typing import Any
 
 from .. import config
 from ..frontend.plain import is_unwatched
+from .optimizer import with_grad
 
 # what is counted: operators on small tensors that take as long as compiling the first update of a
 # process, and one of those after it
 FIRST, LATER = 40_000, 8_000
 OPERATORS = 12  # of a parameter's update
 NUMBERS = 1 << 14  # numbers that an operator moves in the time that calling it takes
+SOON = 4  # steps in which an optimizer's would be compiled anyway, so that the first one is
 _COMPILER = "graphc.engine.stages"
 _WAIT = 64  # steps after which a step that could not be made so is tried again; doubles
 
@@ -54,8 +56,11 @@ def whole_step(optimizer: Any, counts: tuple[str, ...]) -> bool:
         waits.left -= 1
         return False
     if mode == "auto" and waits.work < _price():
-        waits.work += _work(optimizer)
-        return False
+        first, work = waits.work == 0, _work(optimizer)
+        waits.work += work
+        if not (first and SOON * work >= _price() and _made_states(optimizer)):
+            return False
+        waits.work += _price()
     if waits.work == 0:  # the first step makes state
         waits.work = 1
         return False
@@ -65,6 +70,17 @@ def whole_step(optimizer: Any, counts: tuple[str, ...]) -> bool:
     else:
         waits.refuse()
     return done
+
+
+def _made_states(optimizer: Any) -> bool:
+    """Make the states of a first step: on large parameters, operators one by one would need the
+    memory of several for what is between them. False: it is not known how."""
+    if optimizer._graphc_state is None:
+        return False
+    for group in optimizer.param_groups:
+        for param, _ in with_grad(group):
+            optimizer._graphc_state(group, param)
+    return True
 
 
 def _waits(optimizer: Any) -> Waits:

@@ -20,6 +20,7 @@ from typing import Any
 
 from ..cuda.available import is_available
 from . import chrome
+from . import itt as itt
 from .events import DeviceType as DeviceType
 from .events import Event, EventList
 from .recorder import Recorder, Wanted
@@ -105,8 +106,8 @@ class profile:  # torch spells this class in lower case
     """A context that records; `key_averages().table()` shows, `step()` marks a schedule's steps.
 
     record_shapes: of operators' tensors. profile_memory: bytes of the results that eager operators
-    make; what is freed is not counted. with_stack: the user's lines. FLOP are those of compiled
-    kernels, and are always counted.
+    make; what is freed is not counted. with_stack: the user's lines. with_flops: floating-point
+    operations of eager operators; those of compiled kernels are always counted.
     """
 
     def __init__(
@@ -125,7 +126,7 @@ class profile:  # torch spells this class in lower case
         wanted = supported_activities() if activities is None else set(activities)
         self._recorder = Recorder(
             is_available() and (ProfilerActivity.CUDA in wanted or bool(use_cuda)),
-            Wanted(record_shapes, with_stack, profile_memory),
+            Wanted(record_shapes, with_stack, profile_memory, with_flops),
         )
         self._scheduled = schedule is not None
         self._step: record_function | None = None  # the block of this step
@@ -191,6 +192,16 @@ class profile:  # torch spells this class in lower case
             self._recorder.pause()
         elif self.schedule(self.step_num) is not ProfilerAction.NONE:
             self._recorder.go_on()
+
+    @property
+    def profiler(self) -> profile:
+        """What holds the events: itself."""
+        return self
+
+    @property
+    def function_events(self) -> EventList:
+        """Every recorded event."""
+        return self.events()
 
     def events(self) -> EventList:
         """Every recorded event, in order of its beginning."""

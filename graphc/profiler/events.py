@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import enum
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -51,6 +52,7 @@ class Event:
     stack: tuple[str, ...] = ()
     allocated: int = 0
     self_allocated: int = 0
+    counted_flops: int = 0  # of an eager operator
     is_user_annotation: bool = False
     cpu_parent: Event | None = field(default=None, repr=False)
     cpu_children: list[Event] = field(default_factory=list, repr=False)
@@ -131,10 +133,28 @@ class Event:
 
     self_device_memory_usage = device_memory_usage
 
+    # of one run in this process, on the CPU: what scripts may ask besides
+    is_async = is_legacy = is_remote = False
+    use_device = trace_name = None
+    overload_name = ""
+    scope = device_index = node_id = 0
+    sequence_nr = fwd_thread = -1
+
+    @property
+    def id(self) -> int:
+        """A number of its own."""
+        return builtins.id(self)
+
+    @property
+    def kernels(self) -> list[Any]:
+        """Of a GPU, that it has begun: they are events of their own."""
+        return []
+
     @property
     def flops(self) -> int:
-        """Floating-point operations of compiled kernels."""
-        return self.work.flops if self.work is not None else 0
+        """Floating-point operations: of compiled kernels, and of eager operators where they were
+        to be counted."""
+        return self.counted_flops + (self.work.flops if self.work is not None else 0)
 
     @property
     def bytes(self) -> int:
@@ -204,7 +224,7 @@ class EventList(list[Event]):
         Raises AttributeError if events have no such number."""
         rows = [event for event in self if not top_level_events_only or event.cpu_parent is None]
         if sort_by is not None:
-            wanted = sort_by.replace("cuda_memory", "device_memory")
+            wanted = sort_by.replace("cuda_memory", "device_memory").replace("xpu", "device")
             rows.sort(key=lambda event: -float(getattr(event, wanted)))
         rows = rows[:row_limit] if row_limit >= 0 else rows
         whole = sum(event.self_total for event in self) or 1.0
@@ -242,6 +262,7 @@ def _add(into: Event, event: Event) -> None:
     into.count += event.count
     into.allocated += event.allocated
     into.self_allocated += event.self_allocated
+    into.counted_flops += event.counted_flops
     if event.work is not None:
         into.work = event.work if into.work is None else into.work.and_(event.work)
 
@@ -266,6 +287,8 @@ def _columns(
         columns["CPU Mem"] = [memory_text(event.allocated) for event in rows]
         columns["Self CPU Mem"] = [memory_text(event.self_allocated) for event in rows]
     columns["# of Calls"] = [str(event.count) for event in rows]
+    if any(event.counted_flops for event in rows):
+        columns["Total FLOPs"] = [str(event.flops) if event.flops else "--" for event in rows]
     if any(event.work is not None for event in rows):
         works = [said(event.work) for event in rows]
         columns |= {title: [work[i] for work in works] for i, title in enumerate(TITLES)}

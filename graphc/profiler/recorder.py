@@ -17,8 +17,10 @@ from ..backends.host.watched import Steps
 from ..frontend.decorated import within
 from ..frontend.placement import wrap_runners
 from ..ir.kernel import Launch, Leaf
+from . import methods
 from .events import Event
 from .kernels import Kernels, Work, cost_of
+from .operators import counted, named
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
@@ -29,6 +31,7 @@ class Wanted(NamedTuple):
     shapes: bool = False
     stack: bool = False
     memory: bool = False
+    flops: bool = False
 
 
 class _Open(threading.local):
@@ -67,7 +70,8 @@ class Recorder:
         if not self.running or self in _recorders:
             return
         if not _recorders:
-            _Watch.end = staticmethod(wrap_runners(_timed))
+            ends = wrap_runners(_timed), methods.watch(Block)
+            _Watch.end = staticmethod(lambda: [end() for end in ends])
             Steps.watch = _Step
         _recorders.append(self)
         _Watch.renew()
@@ -97,7 +101,7 @@ class Recorder:
 
 
 class _Watch:
-    end: Callable[[], None]  # the runners are timed until then
+    end: Callable[[], object]  # runners and methods are timed until then
     wanted = Wanted()  # by any recorder
 
     @classmethod
@@ -108,13 +112,15 @@ class _Watch:
 def _timed(run: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(run)
     def timed(op: Any, *args: Any) -> Any:
-        with Block(f"aten::{getattr(op, 'name', op)}") as block:
+        with Block(named(op, args)) as block:
             result = run(op, *args)
             wanted = _Watch.wanted
             if wanted.shapes and args and isinstance(args[0], (list, tuple)):
                 block.shapes = [list(getattr(given, "shape", ())) for given in args[0]]
             if wanted.memory:
                 block.allocated += _made(result)
+            if wanted.flops:
+                block.flops = counted(op, args, result)
         return result
 
     return timed
@@ -153,7 +159,7 @@ class Block:
         self.key = key
         self.shapes: list[list[int]] = []
         self.stack: tuple[str, ...] = ()
-        self.allocated = 0
+        self.allocated = self.flops = 0
         self._inside: list[Event] = []
 
     def __enter__(self) -> Block:
@@ -175,7 +181,8 @@ class Block:
             self.key, self.started, total, total - sum(each.total for each in inside),
             work=self.work, thread=threading.get_native_id(), input_shapes=self.shapes,
             stack=self.stack, allocated=self.allocated + sum(each.allocated for each in inside),
-            self_allocated=self.allocated, is_user_annotation=self.annotates, cpu_children=inside,
+            self_allocated=self.allocated, counted_flops=self.flops,
+            is_user_annotation=self.annotates, cpu_children=inside,
         )
         for each in inside:
             each.cpu_parent = event

@@ -11,6 +11,7 @@ import pytest
 
 import graphc as torch
 from graphc.autograd import profiler as older
+from graphc.frontend.nodes import OpNode
 from graphc.profiler import (
     ProfilerActivity,
     profile,
@@ -37,10 +38,10 @@ def recorded(**options: Any) -> profile:
 def test_shapes_are_a_group_and_a_column() -> None:
     found = recorded(record_shapes=True)
     products = [e for e in found.key_averages(group_by_input_shape=True)
-                if e.key == "aten::dot_general"]
+                if e.key == "aten::mm"]
     assert sorted((e.input_shapes, e.count) for e in products) == [
         ("[[4, 10], [10, 20]]", 1), ("[[4, 20], [20, 3]]", 1)]
-    (product,) = (e for e in found.key_averages() if e.key == "aten::dot_general")
+    (product,) = (e for e in found.key_averages() if e.key == "aten::mm")
     assert product.count == 2
     table = found.key_averages(group_by_input_shape=True).table()
     assert "Input Shapes" in table and "[[4, 20], [20, 3]]" in table
@@ -49,7 +50,7 @@ def test_shapes_are_a_group_and_a_column() -> None:
 
 def test_stacks_are_the_users_lines(tmp_path: Path) -> None:
     found = recorded(with_stack=True)
-    product = next(e for e in found.events() if e.key == "aten::dot_general")
+    product = next(e for e in found.events() if e.key == "aten::mm")
     assert product.stack[0].endswith(": work") and "test_profiler.py(" in product.stack[0]
     assert product.stack[1].endswith(": recorded")
     assert not any("/graphc/frontend/" in frame for frame in product.stack)
@@ -83,7 +84,7 @@ def test_memory_is_that_of_results() -> None:
         a = X @ W  # 320 bytes
         a.reshape(20, 4).t()  # views
     rows = {e.key: e for e in found.key_averages()}
-    assert rows["aten::dot_general"].self_cpu_memory_usage == 320
+    assert rows["aten::mm"].self_cpu_memory_usage == 320
     assert rows["outer"].cpu_memory_usage == 320 and rows["outer"].self_cpu_memory_usage == 0
     table = found.key_averages().table(sort_by="self_cpu_memory_usage")
     assert "Self CPU Mem" in table and "320 B" in table
@@ -173,7 +174,7 @@ def test_traces_for_tensorboard(zipped: bool, tmp_path: Path) -> None:
     assert trace["schemaVersion"] == 1 and trace["said"] == "text"
     assert trace["given"] == {"batch": 4} and trace["record_shapes"] == 1
     rows = [row for row in trace["traceEvents"] if row["ph"] == "X"]
-    products = [row for row in rows if row["name"] == "aten::dot_general"]
+    products = [row for row in rows if row["name"] == "aten::mm"]
     assert len(products) == 4 and products[0]["args"]["Input Dims"] == [[4, 10], [10, 20]]
     assert ":_work" not in products[0]["args"]["Call stack"]
     assert {row["cat"] for row in rows} == {"cpu_op", "user_annotation"}
@@ -196,3 +197,60 @@ def test_the_older_profiler_takes_the_same_options() -> None:
     with older.profile(enabled=False) as found:
         work()
     assert len(found.function_events) == 0
+
+
+def test_backward_passes_and_batches_are_blocks() -> None:
+    weight = torch.ones(10, 20, requires_grad=True)
+    rows = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(X), batch_size=2)
+    methods = OpNode.gradients, type(iter(rows)).__next__
+    with profile() as found:
+        for (x,) in rows:
+            (x @ weight).relu().sum().backward()
+    assert (OpNode.gradients, type(iter(rows)).__next__) == methods, "nothing is watched now"
+    parents = {e.key: e.cpu_parent.key for e in found.events() if e.cpu_parent is not None}
+    assert parents["aten::mm"] == "autograd::engine::evaluate_function: MmBackward0"
+    counts = {e.key: e.count for e in found.key_averages()}
+    assert counts["aten::mm"] == 4 and counts["autograd::engine::evaluate_function: "
+                                               "ReluBackward0"] == 2
+    # and the one that finds no more
+    assert counts["enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"] == 3
+
+
+def test_what_is_recorded_of_a_backward_pass_is_no_block() -> None:
+    weight = torch.ones(10, 20, requires_grad=True)
+
+    @torch.compile
+    def run() -> None:
+        weight.grad = None
+        (X @ weight).relu().sum().backward()
+
+    with profile() as found:
+        run()
+    assert not [e.key for e in found.events() if e.key.startswith("autograd")]
+
+
+def test_operations_of_eager_operators() -> None:
+    found = recorded(with_flops=True)
+    flops = {e.key: e.flops for e in found.key_averages()}
+    assert flops["aten::mm"] == 2 * 4 * 10 * 20 + 2 * 4 * 20 * 3 and flops["aten::relu"] == 0
+    assert "Total FLOPs" in found.key_averages().table()
+    assert "Total FLOPs" not in recorded().key_averages().table()
+
+
+def test_what_scripts_ask_of_events_besides() -> None:
+    found = recorded()
+    (outer,) = (e for e in found.profiler.function_events if e.key == "outer")
+    assert not (outer.is_async or outer.is_remote or outer.is_legacy or outer.kernels)
+    assert (outer.node_id, outer.sequence_nr, outer.use_device) == (0, -1, None)
+    assert outer.id != outer.cpu_children[0].id
+    assert "outer" in found.key_averages().table(sort_by="self_xpu_time_total")
+
+
+def test_ranges_for_other_profilers() -> None:
+    from graphc.profiler import itt
+
+    assert not itt.is_available()
+    itt.range_push("a")
+    itt.mark("b")
+    with itt.range("c"), older.emit_itt(enabled=False):
+        itt.range_pop()

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import graphc as torch
 from graphc import nn
+from graphc.backends.host.machine import CPU
 from graphc.backends.llvm.target import host_target
 from graphc.engine.version.frozen import RESTLESS
+from graphc.ir import dtypes
+from graphc.ir.graph import Builder, Expr
+from graphc.ir.passes.freeze.products import pack_products
+from graphc.ir.types import TensorType
+
+from ..ir.kernel_cases import dot
 
 Model = Any
 TILING = host_target().machine.tiling
@@ -267,3 +275,22 @@ def test_weights_that_autocast_rounds_are_rounded_once() -> None:
         made = constants(compiled, x)
         m[0].weight.mul_(2)
     assert {t.dtype for t in made.made} == {torch.bfloat16} and made.runs == 2
+
+
+def test_a_large_second_copy_is_made_where_few_rows_gain_most() -> None:
+    builder = Builder()
+    weight = Expr(builder, builder.input(TensorType(dtypes.f32, (500, 300))))
+    products = []
+    for rows in (8, 256, 512, 513):
+        left = Expr(builder, builder.input(TensorType(dtypes.f32, (rows, 300))))
+        products.append(dot(left, weight).node)
+    graph = builder.build(products)
+    for most, chosen in ((CPU.tiling.packed_bytes, [256, 512]), (300 * 500 * 4 - 1, [8, 256])):
+        # in a cache, few rows read a weight as it lies
+        tiling = replace(CPU.tiling, packed_bytes=most, in_place_bytes=most)
+        packed, weights = pack_products(graph, {weight.node}, replace(CPU, tiling=tiling))
+        found = [
+            node.inputs[0].shape[0] for node in packed.nodes
+            if node.op.name == "dot_general" and node.inputs[1] is not weight.node
+        ]
+        assert found == chosen and len(weights) == 1

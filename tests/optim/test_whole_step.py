@@ -359,6 +359,29 @@ def test_steps_are_counted_before_they_are_compiled(
     assert len(native) == 20 - -(-100 // whole_step.OPERATORS)
 
 
+@pytest.mark.parametrize("name", ["AdamW", "Adam all", "SGD momentum"])
+def test_the_first_step_of_large_parameters(
+    name: str, native: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Operators one by one would need memory for what is between them."""
+    monkeypatch.setattr(whole_step, "NUMBERS", 1)
+    found = []
+    for steps in ("auto", "0"):
+        params = leaves(shapes=(*SHAPES, (40, 90)))
+        optimizer = OPTIMIZERS[name](params)
+        with config.override(steps=steps):
+            give(params, 0)
+            params[1].grad = None
+            optimizer.step()
+            begun = [*native]
+            give(params, 1, special=True)
+            optimizer.step()
+        found.append(seen(params, optimizer))
+        assert bool(begun) == (name != "SGD momentum"), "SGD makes its state of the gradient"
+    for ours, eager in zip(*found, strict=True):
+        np.testing.assert_equal(ours, eager)
+
+
 def test_many_threads_of_optimizers(native: list[int]) -> None:
     """Each thread its own, all the same native code."""
     import threading

@@ -54,7 +54,8 @@ def _is_own(kind: type) -> bool:
 
 
 _CODE = frozenset((
-    "_graphc_update", "_graphc_new_state", "_graphc_has_state", "__getattribute__", "__getattr__",
+    "_graphc_update", "_graphc_state", "_graphc_new_state", "_graphc_has_state",
+    "__getattribute__", "__getattr__",
 ))
 
 

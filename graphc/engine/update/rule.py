@@ -7,6 +7,7 @@ the rest is one loop over the elements, each operation rounded by itself: the bi
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -211,7 +212,7 @@ def record(kind: Kind, given: dict[Source, float]) -> Rule:
         for i in range(2):
             trace.add_argument(tensors[i], i, {0: "n"})
         stand_in: Any = object.__new__(kind.owner)
-        stand_in.__dict__.update(state={tensors[0]: state}, _graphc_begun={})
+        stand_in.__dict__.update(state={tensors[0]: state}, _graphc_begun=defaultdict(dict))
         group = {key: _lifted(trace, key, value, given) for key, value in kind.options}
         stand_in._graphc_update(group, tensors[0], tensors[1])
         traced = trace.finish(None)

@@ -55,13 +55,12 @@ def _chosen(graph: Graph, constant: Collection[Node], tiling: Tiling) -> dict[No
         and (panels := _panels(node, tiling, graph.env.hint(rows_of(node))))
     }
     weights = dict.fromkeys(narrowed(node)[1] for node in found)
-    cached = sum(size_of(x, range(len(x.shape))) * x.dtype.itemsize for x in weights) <= (
-        tiling.in_place_bytes
-    )
-    least = tiling.dot_rows + 1 if cached else 1
+    size = sum(size_of(x, range(len(x.shape))) * x.dtype.itemsize for x in weights)
+    least = tiling.dot_rows + 1 if size <= tiling.in_place_bytes else 1
+    most = tiling.packed_rows // (1 if size <= tiling.packed_bytes else 2)
     return {
         node: panels for node, panels in found.items()
-        if least <= graph.env.hint(rows_of(node)) <= tiling.packed_rows * panels.shape.group
+        if least <= graph.env.hint(rows_of(node)) <= most * panels.shape.group
     }
 
 

@@ -348,13 +348,21 @@ def _launch(step: Step, lowered: Lowered) -> Launch:
         kernel = merged(kernel, tuple((f"a{r}", f"o{w}") for r, w in step.pairs))
     refs = [s.ref() for i, s in enumerate(step.reads) if i not in skipped]
     refs += [s.ref() for s in (*step.writes, *step.scratch)]
-    ops, locs = _provenance(step.node)
+    ops, locs = (("copy",), _copied(step.reads[0])) if step.node is None else (
+        _provenance(step.node)
+    )
     return Launch(kernel, tuple(refs), lowered.dims, ops, locs)
 
 
-def _provenance(node: Node | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    if node is None:
-        return ("copy",), ()
+def _copied(source: Storage) -> tuple[str, ...]:
+    """Where a value was made that is copied."""
+    node = source.writer.node if source.writer is not None else None
+    if node is None or node.op.name == "fusion":
+        return () if node is None else _provenance(node)[1][:1]
+    return () if node.loc is None else (node.place,)
+
+
+def _provenance(node: Node) -> tuple[tuple[str, ...], tuple[str, ...]]:
     inside = [n for n in node.graphs[0].nodes if n.op.family not in ("structure", "create")]
     locs = dict.fromkeys(n.place for n in inside if n.loc is not None)
     return tuple(n.op.name for n in inside), tuple(locs)

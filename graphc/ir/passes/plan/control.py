@@ -93,7 +93,8 @@ class Control:
         if dtype.is_complex:  # complex numbers are copied as their parts
             dtype, count = dtype.real, unwrap(count * 2)
         kernel = copy_kernel(dtype, self.machine.copy_block)
-        return [Launch(kernel, (source, destination), (count,), ("copy",))]
+        places = () if self.node.loc is None else (self.node.place,)
+        return [Launch(kernel, (source, destination), (count,), ("copy",), places)]
 
 
 class _Body:
