@@ -23,8 +23,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from graphc.backends.llvm.cache import ObjectCache  # noqa: E402
-from graphc.backends.llvm.contraction import contraction_libraries, emit_library  # noqa: E402
 from graphc.backends.llvm.emit import emit  # noqa: E402
+from graphc.backends.llvm.libraries import emit_library, template_libraries  # noqa: E402
 from graphc.backends.llvm.library import Library  # noqa: E402
 from graphc.backends.llvm.pool import Pool  # noqa: E402
 from graphc.backends.llvm.target import host_target  # noqa: E402
@@ -71,7 +71,7 @@ class Ours:
     def __init__(self, kernel: Kernel, buffers: list[Array]) -> None:
         target, cache = host_target(), self._cache
         objects = [cache.compile(emit(kernel, target), target)]
-        for name in contraction_libraries(kernel, target):
+        for name in template_libraries(kernel, target):
             objects.append(cache.compile(emit_library(name, target).text(), target))
         self._library = Library(objects, {"graphc_par": self._pool.address})
         self._buffers = buffers

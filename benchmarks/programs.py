@@ -35,6 +35,8 @@ GOAL, LIMIT = 0.7, 1.2  # of PyTorch's time: the median over programs, and each 
 def make(engine: str, name: str) -> Any:
     """A program's step on an engine, in this process."""
     package = "torch" if engine == "torch" else "graphc"
+    if engine != "torch":  # as `python -m graphc run` does
+        importlib.import_module("graphc.compat").install()
     torch: Any = importlib.import_module(package)
     if engine == "compile":
         importlib.import_module("graphc.compat.modes").enter("compile")

@@ -73,6 +73,25 @@ def _one_of(*words: str) -> Callable[[str], str]:
     return parse
 
 
+def allowed_error(value: Any) -> float:
+    """The limit that Winograd's algorithm has to keep to: of False 0, of True 0.01, or a number
+    between 0 and 1. Raises TypeError and ValueError."""
+    if not isinstance(value, (int, float)):
+        raise TypeError(
+            f"winograd={value!r}: expected True, False or a number, got {type(value).__name__}"
+        )
+    if not 0 <= value <= 1:
+        raise ValueError(f"winograd={value!r}: expected True, False or a number between 0 and 1")
+    return 0.01 if value == 1 else float(value)
+
+
+def _allowed(text: str) -> float:
+    try:
+        return allowed_error(float(text))
+    except ValueError:
+        raise ValueError("expected 0, 1 or a number between") from None
+
+
 def _folder(text: str) -> Path | None:
     return None if text.lower() == "off" else Path(text).expanduser().absolute()
 
@@ -189,6 +208,16 @@ class Config(NamedTuple):
         "`auto` cuBLASLt where a table by architecture says so, and it is installed. "
         "`torch.use_deterministic_algorithms(True)` is `0`.",
         _one_of("auto", "0", "1"),
+    )
+    winograd: float = env(
+        "GRAPHC_WINOGRAD",
+        0.0,
+        "Convolutions of 3x3 and 5x5 by Winograd's algorithm in compiled float32 code on the CPU, "
+        "where that is faster: how far a result may be off, in the worst case, relative to the "
+        "largest number that is read times the sum of its filter's, without signs (`1`: 0.01; "
+        "`0`: never). `torch.compile(options={\"winograd\": True})` for everything.",
+        _allowed,
+        shown="0",
     )
     max_autotune: int = env(
         "GRAPHC_MAX_AUTOTUNE",

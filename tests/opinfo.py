@@ -18,7 +18,13 @@ import numpy as np
 from graphc.ir import dtypes
 from graphc.ir.dtypes import DType
 from graphc.ir.op import REGISTRY
-from tests import opinfo_elementwise, opinfo_model, opinfo_random, opinfo_tensor  # noqa: F401  (they register)
+from tests import (  # noqa: F401  (they register)
+    opinfo_elementwise,
+    opinfo_model,
+    opinfo_random,
+    opinfo_tensor,
+    opinfo_winograd,
+)
 from tests.opinfo_core import OPINFOS, OpInfo, Sample, as_tuple, from_torch, to_torch
 
 # structure that has no meaning of its own

@@ -144,10 +144,14 @@ def conv_last_samples(dtype: DType, rng: RNG) -> Iterator[Sample]:
             panels = -(-w[0] // columns)
             image = draw(rng, dtype, (x[0], *x[2:], x[1]), -2, 2)
             weight = draw(rng, dtype, (panels, *w[2:], w[1], columns), -2, 2)
-            yield Sample((image, weight), {"outputs": w[0], **window})
+            yield Sample((image, weight), {"outputs": w[0], "group": 1, **window})
+        if w[1] % 2 == 0:  # words of two channels
+            weight = draw(rng, dtype, (1, *w[2:], w[1] // 2, 2 * w[0]), -2, 2)
+            yield Sample((image, weight), {"outputs": w[0], "group": 2, **window})
 
 
-def _conv_last(x: Any, w: Any, *, outputs: int, **window: Any) -> Any:
+def _conv_last(x: Any, w: Any, *, outputs: int, group: int, **window: Any) -> Any:
+    w = w.unflatten(-1, (-1, group)).movedim(-1, -2).flatten(-3, -2)
     filters = w.movedim((-1, -2), (1, 2)).flatten(0, 1)[:outputs]
     return _conv(x.movedim(-1, 1), filters, **window).movedim(1, -1)
 

@@ -37,11 +37,12 @@ def test_values_come_from_the_environment(repository: Path, tmp_path: Path) -> N
         GRAPHC_CUDA_GRAPHS="0",
         CUDA_LAUNCH_BLOCKING="1",
         GRAPHC_CUDA_LIBRARIES="1",
+        GRAPHC_WINOGRAD="0.5",
         GRAPHC_MAX_AUTOTUNE="1",
     )
     assert result.stdout.split() == [
         "3", "5", "None", "2", str(tmp_path), "7", "counter", "1", "0", "0", "0", "1",
-        "1", "1",
+        "1", "0.5", "1",
     ]
 
 
@@ -55,6 +56,8 @@ def test_values_come_from_the_environment(repository: Path, tmp_path: Path) -> N
         ("GRAPHC_EAGER_KERNELS", "auto", "0 or 1"),
         ("GRAPHC_CUDA_GRAPHS", "2", "auto or 0 or 1"),
         ("GRAPHC_CUDA_LIBRARIES", "yes", "auto or 0 or 1"),
+        ("GRAPHC_WINOGRAD", "yes", "0, 1 or a number between"),
+        ("GRAPHC_WINOGRAD", "1.5", "0, 1 or a number between"),
     ],
 )
 def test_a_bad_value_is_named(variable: str, value: str, cure: str, repository: Path) -> None:

@@ -16,6 +16,7 @@ from .. import backends, config
 from ..engine.version.refused import has_run
 from ..frontend.context import callout, local
 from ..frontend.errors import user_location
+from ..frontend.joined import Joined
 from ..frontend.saved_hooks import hooks
 from ..frontend.tensor import Tensor, register_methods
 from ..nn import functional
@@ -141,9 +142,13 @@ def compile_losses(compiler: Callable[..., Any]) -> None:
     """From now on a call of a loss function, outside any Module's, runs compiled."""
     for name in _LOSSES:
         setattr(functional, name, _joined(getattr(functional, name), compiler))
+    Joined.wrap = functools.partial(_joined, compiler=compiler, ticks=False)
 
 
-def _joined(function: Callable[..., Any], compiler: Callable[..., Any]) -> Callable[..., Any]:
+def _joined(
+    function: Callable[..., Any], compiler: Callable[..., Any], ticks: bool = True
+) -> Callable[..., Any]:
+    """`ticks`: its calls tell of the program's steps."""
     run: Callable[..., Any] | None = compiler(function)
 
     @functools.wraps(function)
@@ -152,7 +157,8 @@ def _joined(function: Callable[..., Any], compiler: Callable[..., Any]) -> Calla
         if run is None or _inside.value or local.trace is not None or hooks.stack:
             return function(*args, **kwargs)
         _inside.value = True
-        watching.tick()
+        if ticks:
+            watching.tick()
         try:
             try:
                 if local.counted is None:

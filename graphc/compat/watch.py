@@ -6,6 +6,7 @@ nothing but while it lasts. Nothing looks at a clock.
 
 from __future__ import annotations
 
+import atexit
 import inspect
 import os
 import sys
@@ -56,11 +57,13 @@ class Watch(EagerCount):
         if sys.gettrace() is not None or sys.getprofile() is not None or local.counted is not None:
             return False
         local.counted = self
+        atexit.register(self.stop)  # Python's own end calls functions, when globals are gone
         sys.setprofile(self._event)
         return True
 
     def stop(self) -> None:
         """From now on nothing is counted."""
+        atexit.unregister(self.stop)
         if sys.getprofile() == self._event:
             sys.setprofile(None)
         if local.counted is self:

@@ -3,13 +3,40 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from ..frontend import functions as T
+from ..frontend.joined import gains, joined
 from ..frontend.tensor import Tensor
 from . import constraints
 from .distribution import Distribution, numel
 from .utils import is_probs, lazy_property, logits_to_probs, probs_to_logits
+
+
+def _normal_probs(probs: Tensor) -> Tensor:
+    return probs / probs.sum(-1, keepdim=True)
+
+
+def _normal_logits(logits: Tensor) -> Tensor:
+    return logits - logits.logsumexp(dim=-1, keepdim=True)
+
+
+@joined
+def _probs_first(probs: Tensor) -> tuple[Tensor, Tensor]:
+    normal = _normal_probs(probs)
+    return normal, probs_to_logits(normal)
+
+
+@joined
+def _logits_first(logits: Tensor) -> tuple[Tensor, Tensor]:
+    normal = _normal_logits(logits)
+    return normal, logits_to_probs(normal)
+
+
+@joined
+def _chosen(logits: Tensor, value: Tensor) -> Tensor:
+    return logits.gather(-1, value).squeeze(-1)
 
 
 class Categorical(Distribution):
@@ -18,6 +45,8 @@ class Categorical(Distribution):
     arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
     has_enumerate_support = True
     _expanded = ("probs", "logits", "_param")
+    # what was made of the parameter, its version then, and the other form, if that was made, too
+    _beside: tuple[Tensor | None, int, Tensor | None] = None, 0, None
 
     def __init__(
         self, probs: Any = None, logits: Any = None, validate_args: bool | None = None
@@ -26,13 +55,24 @@ class Categorical(Distribution):
         if given.dim() < 1:
             name = "logits" if probs is None else "probs"
             raise ValueError(f"`{name}` parameter must be at least one-dimensional.")
-        if probs is not None:
-            self.probs = probs / probs.sum(-1, keepdim=True)
+        if gains(given):
+            first, other = _logits_first(logits) if probs is None else _probs_first(probs)
+            self._beside = first, first._storage.version, other
         else:
-            self.logits = logits - logits.logsumexp(dim=-1, keepdim=True)
-        self._param = self.probs if probs is not None else self.logits
+            first = _normal_logits(logits) if probs is None else _normal_probs(probs)
+        if probs is not None:
+            self.probs = first
+        else:
+            self.logits = first
+        self._param = first
         self._num_events = self._param.size(-1)
         super().__init__(tuple(self._param.shape)[:-1], validate_args=validate_args)
+
+    def _form_beside(self, given: Tensor, convert: Callable[[Tensor], Tensor]) -> Tensor:
+        first, version, other = self._beside
+        if other is not None and given is first and given._storage.version == version:
+            return other
+        return convert(given)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         new = super().expand(batch_shape, _instance)
@@ -42,12 +82,12 @@ class Categorical(Distribution):
     @lazy_property
     def logits(self) -> Tensor:
         """Normalised log-probabilities."""
-        return probs_to_logits(self.probs)
+        return self._form_beside(self.probs, probs_to_logits)
 
     @lazy_property
     def probs(self) -> Tensor:
         """Normalised probabilities."""
-        return logits_to_probs(self.logits)
+        return self._form_beside(self.logits, logits_to_probs)
 
     @property
     def param_shape(self) -> Any:
@@ -80,7 +120,7 @@ class Categorical(Distribution):
         self._checked(value)
         value = value.long().unsqueeze(-1)
         if tuple(value.shape)[:-1] == tuple(self.logits.shape)[:-1]:
-            return self.logits.gather(-1, value).squeeze(-1)
+            return _chosen(self.logits, value)
         value, log_pmf = T.broadcast_tensors(value, self.logits)
         return log_pmf.gather(-1, value[..., :1]).squeeze(-1)
 

@@ -7,10 +7,19 @@ from typing import Any
 
 from ..frontend import functions as T
 from ..frontend.grad_mode import no_grad
+from ..frontend.joined import joined
 from ..frontend.tensor import Tensor
 from . import constraints
 from .exp_family import ExponentialFamily
 from .utils import broadcast_all, standard_normal
+
+
+@joined
+def _log_density(value: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
+    var = scale**2
+    return (
+        -((value - loc) ** 2) / (2 * var) - scale.log() - math.log(math.sqrt(2 * math.pi))
+    )
 
 
 class Normal(ExponentialFamily):
@@ -51,12 +60,7 @@ class Normal(ExponentialFamily):
         return self.loc + standard_normal(shape, self.loc.dtype) * self.scale
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._checked(value)
-        var = self.scale**2
-        return (
-            -((value - self.loc) ** 2) / (2 * var) - self.scale.log()
-            - math.log(math.sqrt(2 * math.pi))
-        )
+        return _log_density(self._checked(value), self.loc, self.scale)
 
     def cdf(self, value: Tensor) -> Tensor:
         self._checked(value)

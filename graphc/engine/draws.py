@@ -3,7 +3,6 @@ their loading; both give the same bits, so when that is does not matter."""
 
 from __future__ import annotations
 
-import functools
 import math
 import threading
 from collections.abc import Callable, Mapping
@@ -14,6 +13,7 @@ from ..backends.numpy.ops import TABLE
 
 _ENOUGH = 4096  # numbers, which NumPy takes a millisecond for
 _LEAST = 64  # that a draw counts as
+_LEAST_NORMAL = 512  # one by NumPy's arithmetic in float32, however short: 0.2 ms
 _WORDS = 624  # of a state, which has the place of its next word after them
 _BLOCK = 16  # fewer normal numbers than that come by pairs
 _MOST_DRAWERS = 4096
@@ -37,10 +37,10 @@ class Native:
         self._table: Functions | None = None
         self._drawers: dict[Any, Callable[[Any, Any], Any] | None] = {}
 
-    def wanted(self, count: int) -> Functions:
-        """Asked at each draw of `count` numbers."""
+    def wanted(self, count: int, least: int = _LEAST) -> Functions:
+        """Asked at each draw of `count` numbers, which counts as `least` or more."""
         if self._table is None:
-            self._drawn += max(count, _LEAST)
+            self._drawn += max(count, least)
             if self._drawn < _ENOUGH:
                 return TABLE
             with self._lock:
@@ -82,14 +82,26 @@ class Native:
             return TABLE
 
 
-def _draw(native: Native, name: str, state: Any, **attrs: Any) -> Any:
-    count = attrs["n"] if "n" in attrs else math.prod(attrs["shape"])
-    table = native.wanted(count)
-    if not 0 <= int(state[_WORDS]) <= _WORDS or (name == "rng_normal" and count < _BLOCK):
-        table = TABLE
-    return table[name](state, **attrs)
+class Drawn:
+    """The function of an operator that draws: (state; attributes) -> (values, new state)."""
+
+    def __init__(self, native: Native, name: str) -> None:
+        self._native, self._name = native, name
+
+    def __call__(self, state: Any, **attrs: Any) -> Any:
+        name = self._name
+        count = attrs["n"] if "n" in attrs else math.prod(attrs["shape"])
+        in_blocks = name == "rng_normal" and count >= _BLOCK
+        table = self._native.wanted(count, _LEAST_NORMAL if in_blocks else _LEAST)
+        if not 0 <= int(state[_WORDS]) <= _WORDS or (name == "rng_normal" and not in_blocks):
+            table = TABLE
+        return table[name](state, **attrs)
+
+    def into(self, attrs: Mapping[str, Any]) -> Callable[[Any, Any], Any] | None:
+        """See Native.drawer."""
+        return self._native.drawer(self._name, attrs)
 
 
 def functions(native: Native) -> dict[str, Callable[..., Any]]:
     """By operator; see backends.numpy.use."""
-    return {name: functools.partial(_draw, native, name) for name in NAMES}
+    return {name: Drawn(native, name) for name in NAMES}

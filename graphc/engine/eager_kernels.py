@@ -213,7 +213,8 @@ def _built(make: Callable[[], Graph], mutated: Mapping[int, int] | None) -> _Cod
         graph = make()
         try:
             built = pipeline.build(
-                graph, config=config.current(), name=f"eager_{graph.name}", any_size=True,
+                graph, config=config.current()._replace(winograd=0.0),
+                name=f"eager_{graph.name}", any_size=True,
                 mutated=mutated,
             )
         except (ImportError, OSError):  # no compiler for this machine

@@ -148,7 +148,8 @@ def _key(
 ) -> bytes:
     """Of all that the code depends on besides the backend's own. Raises UndigestedError."""
     room = None if limit is None else (limit.room, config.threads)  # each has scratch memory
-    parts = graph_digest(graph), optimised, config.random, list(mutated.items()), room
+    switches = config.random, config.winograd
+    parts = graph_digest(graph), optimised, switches, list(mutated.items()), room
     return hashlib.sha256(repr(parts).encode()).digest()
 
 

@@ -46,6 +46,7 @@ from graphc.ir.passes.plan import plan
 from graphc.ir.passes.roll import roll
 from graphc.ir.passes.simplify import simplify
 from graphc.ir.passes.specialise import specialise
+from graphc.ir.passes.winograd import winograd
 from graphc.ir.rewrite import apart, assumed
 
 Array = np.ndarray[Any, Any]
@@ -73,6 +74,8 @@ OPTIMISE: tuple[Step, ...] = (
     Step("dce", dce, "drops what rewriting and merging left unused, before fusion counts uses"),
     Step("layout", layout, "no rule undoes its permutes; a joint graph then saves what lies so"),
 )
+# Runs where the Config allows its errors.
+WINOGRAD = Step("winograd", winograd, "before layout, which sees what is left, and keeps its order")
 # For one Machine, and what its backend renders.
 ABSORB = Step("absorb", absorb, "before pack, which lays out the weights that it puts together")
 PACK = Step("pack", pack, "before fusion, to which layouts are operators like others")
@@ -183,6 +186,11 @@ def _optimise(config: Config, backend: Backend) -> list[Step]:
         step._replace(function=partial(step.function, **given[step.function]))
         if step.function in given else step for step in OPTIMISE
     ]
+    if config.winograd:
+        made = partial(
+            winograd, machine=backend.machine, limit=config.winograd, claimed=_claimed(backend)
+        )
+        steps.insert(len(steps) - 1, WINOGRAD._replace(function=made))
     return [COUNTER, *steps] if by_counter(config, backend) else steps
 
 

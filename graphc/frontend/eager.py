@@ -23,7 +23,7 @@ from .context import local
 from .errors import INFERENCE_SAVED, located, raise_op_error, user_location
 from .history import edge, requires_grad
 from .near import are_near, is_near, stays
-from .nodes import OpNode, class_of
+from .nodes import Edge, OpNode
 from .placement import ON_CPU, gathered
 from .programs import GradientPlan
 from .saved_hooks import hooks, pack_node
@@ -120,11 +120,16 @@ def write_two(op: Op, x: Tensor, y: Tensor) -> bool:
     signature = _signatures.get((op, a.dtype, a.shape, b.dtype, b.shape))
     if signature is None or signature.into is None or not is_writable(x):
         return False
-    if x._storage.away or not are_near(x, y):
+    if Eager.elsewhere is not None and (x._storage.away or not are_near(x, y)):
         return False
-    if local.grad and (requires_grad(x) or requires_grad(y)):
+    if local.grad and (
+        x._node is not None or y._node is not None or x._requires_grad or y._requires_grad
+        or x._base is not None or y._base is not None
+    ) and (requires_grad(x) or requires_grad(y)):
         return False
-    if x is not y and b.ndim and np.may_share_memory(a, b):
+    if x is not y and b.ndim and not (a.flags.owndata and b.flags.owndata) and (
+        np.may_share_memory(a, b)
+    ):
         return False
     signature.into(a, b, a)
     x._storage.version += 1
@@ -152,14 +157,15 @@ def is_writable(x: Tensor) -> bool:
 class Signature:
     """What is known of an operator on inputs of these types with these attributes."""
 
-    __slots__ = ("inputs", "into", "plans", "ready", "records", "results")
+    __slots__ = ("carrying", "inputs", "into", "plans", "ready", "records", "results")
 
     def __init__(self, op: Op, inputs: tuple[TensorType, ...], attrs: Attrs) -> None:
         self.inputs = inputs
         result = op.infer(inputs, attrs, _STATIC)
         self.results = result.elements if isinstance(result, TupleType) else (result,)
-        # whether a tape is worth keeping: some result can carry a gradient
-        self.records = bool(inputs) and any(t.dtype.differentiable for t in self.results) and not (
+        # which results can carry a gradient; whether a tape is worth keeping
+        self.carrying = tuple([i for i, t in enumerate(self.results) if t.dtype.differentiable])
+        self.records = bool(inputs) and bool(self.carrying) and not (
             op.vjp is None and bool(op.nondifferentiable)
         )
         self.plans: dict[tuple[bool, ...], GradientPlan] = {}
@@ -193,6 +199,8 @@ def _signature(op: Op, arrays: list[np.ndarray], attrs: Attrs) -> Signature:
     elif len(arrays) == 2:
         a, b = arrays
         key = (op, a.dtype, a.shape, b.dtype, b.shape)
+    elif len(arrays) == 1:
+        key = (op, arrays[0].dtype, arrays[0].shape)
     else:
         key = (op, *[(a.dtype, a.shape) for a in arrays])
     found = _signatures.get(key)
@@ -348,32 +356,34 @@ def _record(
     signature: Signature,
     results: tuple[Tensor, ...],
 ) -> None:
-    edges = tuple([
-        edge(t, type_)
-        if (requires_grad(t) if t._base is not None else t._node is not None or t._requires_grad)
-        else None
-        for t, type_ in zip(inputs, signature.inputs, strict=True)
-    ])
+    edges: list[Edge | None] = []
+    for t, type_ in zip(inputs, signature.inputs, strict=True):
+        node = t._node
+        if t._base is not None:
+            edges.append(edge(t, type_) if requires_grad(t) else None)
+        elif node is not None:
+            edges.append((node, t._output))
+        else:
+            edges.append(edge(t, type_) if t._requires_grad else None)
     needs = tuple([e is not None for e in edges])
     plan = signature.plans.get(needs)
     if plan is None:
         plan = GradientPlan(op, signature.inputs, signature.results, attrs, needs)
         signature.plans[needs] = plan
-    node = class_of(op)(op, attrs, edges, signature.inputs, signature.results)
-    node.plan = plan
-    node.saved_in, node.saved_out = plan.no_inputs, plan.no_outputs
+    made = plan.kind(op, attrs, tuple(edges), signature.inputs, signature.results)
+    made.plan = plan
+    made.saved_in, made.saved_out = plan.no_inputs, plan.no_outputs
     if plan.inputs or plan.outputs:
-        _save(node, plan, inputs, arrays, results)
+        _save(made, plan, inputs, arrays, results)
         if hooks.stack and not hooks.busy:
-            pack_node(node, from_array)
+            pack_node(made, from_array)
     if Anomaly.enabled:
-        node.loc = user_location()
-    for i, type_ in enumerate(signature.results):
-        if type_.dtype.differentiable:
-            result = results[i]
-            result._node = node
-            if i:
-                result._output = i
+        made.loc = user_location()
+    for i in signature.carrying:
+        result = results[i]
+        result._node = made
+        if i:
+            result._output = i
 
 
 def _save(

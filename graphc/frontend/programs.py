@@ -15,6 +15,7 @@ from graphc.ir.slots import Slots, steps_of
 from graphc.ir.types import TensorType, TupleType
 
 from .errors import raise_op_error
+from .nodes import class_of
 from .values import Eager
 
 
@@ -103,7 +104,7 @@ class ArrayProgram(Slots):
 class GradientPlan:
     """What to save for one signature and set of inputs that need a gradient, and how to use it."""
 
-    __slots__ = ("attrs", "in_types", "inputs", "no_inputs", "no_outputs", "op", "outputs",
+    __slots__ = ("attrs", "in_types", "inputs", "kind", "no_inputs", "no_outputs", "op", "outputs",
                  "programs")
 
     def __init__(
@@ -115,6 +116,7 @@ class GradientPlan:
         needs: tuple[bool, ...],
     ) -> None:
         self.op = op
+        self.kind = class_of(op)  # of its nodes
         self.in_types = in_types
         self.attrs = attrs
         try:

@@ -136,6 +136,11 @@ def operand(value: Tensor | Number, dtype: DType) -> Tensor:
     """
     if isinstance(value, Tensor):
         return cast(value, dtype)
+    # 0.0 and -0.0 are equal
+    if local.trace is None and type(value) in _AMONG_FLOATS and value:
+        known = _constants.get((type(value), value, dtype))
+        if known is not None:
+            return known
     if is_traced_number(value):
         now = value.expression.value
         fits = -(2**63) <= now < 2**63 if value.is_integer_number else not dtype.is_integer
@@ -156,7 +161,7 @@ def operand(value: Tensor | Number, dtype: DType) -> Tensor:
         negative = from_array(_scalar(value, dtype))
         negative._storage.away |= LOOSE
         return negative
-    key = (type(value), value, dtype.name)
+    key = (type(value), value, dtype)
     constant = _constants.get(key)
     if constant is None:
         if len(_constants) >= _CONSTANT_LIMIT:

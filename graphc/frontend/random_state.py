@@ -259,9 +259,10 @@ def generator_at(place: Place | None) -> Generator:
 
 def _drawn(op: Op, generator: Generator | None, *parameters: Tensor, **attrs: Any) -> Tensor:
     """One thread at a time draws from a generator."""
-    place = local.making[0] if local.making else None
+    making = local.making
+    place = making[0] if making else None
     if generator is None:
-        generator = generator_at(place)
+        generator = default_generator if place is None else generator_at(place)
     elif generator._place is not place and (place is None or place.device.type != "meta"):
         wanted = CPU if place is None else place.device
         raise RuntimeError(located(
@@ -303,7 +304,7 @@ def _drawn_quickly(op: Op, state: Tensor, attrs: dict[str, Any]) -> Tensor | Non
     """Few numbers, where drawing them comes to filling memory and writing to the state's; None:
     it does not."""
     if (
-        local.trace is not None or local.counted is not None or Eager.prepare is None or readers
+        local.trace is not None or local.counted is not None or Eager.prepare is None
         or (Eager.elsewhere is not None and (
             local.making is not ON_CPU or type(state._array) is not np.ndarray
         ))
@@ -313,6 +314,8 @@ def _drawn_quickly(op: Op, state: Tensor, attrs: dict[str, Any]) -> Tensor | Non
     if fill is None or not is_writable(state):
         return None
     memory = np.empty(attrs["shape"], attrs["dtype"].numpy)
+    if readers:
+        state._storage.before_write()
     if fill(state._array, memory) is None:
         return None
     state._storage.version += 1

@@ -159,7 +159,7 @@ def _array_views(steps: Chain, shape: Shape) -> list[Callable[[Any], Any] | None
             shape = tuple([n for e, n in zip(entries, sizes, strict=True) if type(e) is slice])
             found.append(_indexed((*entries, Ellipsis)))
             continue
-        found.append(_MAKERS[op.name](attrs, shape))
+        found.append(VIEW_OF[op.name](attrs, shape))
         shape = attrs["shape"] if op.name != "permute" else tuple(
             [shape[d] for d in attrs["dims"]]
         )
@@ -198,16 +198,21 @@ def _expanded(attrs: Attrs, shape: Shape) -> Callable[[Any], Any]:
     added = len(new) - len(shape)
     repeated = [n != m for n, m in zip(shape, new[added:], strict=True)]
 
+    strides: dict[Any, tuple[int, ...]] = {}  # of the view, by the array's
+
     def take(array: Any) -> Any:
         if not array.flags.c_contiguous or not array.size:
             return expand(array, attrs)
-        own = [0 if r else s for r, s in zip(repeated, array.strides, strict=True)]
-        return np.ndarray(new, array.dtype, array, 0, (*[0] * added, *own))
+        known = strides.get(array.strides)
+        if known is None:
+            own = [0 if r else s for r, s in zip(repeated, array.strides, strict=True)]
+            known = strides[array.strides] = (*[0] * added, *own)
+        return np.ndarray(new, array.dtype, array, 0, known)
 
     return take
 
 
-_MAKERS: dict[str, Callable[[Attrs, Shape], Callable[[Any], Any]]] = {
+VIEW_OF: dict[str, Callable[[Attrs, Shape], Callable[[Any], Any]]] = {
     "reshape": _reshaped, "permute": _permuted, "expand": _expanded,
 }
 

@@ -14,6 +14,7 @@ devices, that is so of calls whose tensors a user has placed on the CPU.
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
@@ -29,13 +30,15 @@ from .eager import Signature, _wrap, apply_known, record_known
 from .history import requires_grad
 from .near import is_near
 from .nodes import OpNode, class_of
+from .placement import ON_CPU
 from .promote import Defaults
+from .recalled import VIEW_OF
 from .storage import Storage
 from .tensor import Parameter, Tensor
 from .values import Eager, Link
 
 F = TypeVar("F", bound=Callable[..., Any])
-View = Callable[[Any, Attrs], Any]  # of an array; None: it cannot be one
+View = Callable[[Any], Any]  # of an array; None: it cannot be one
 _LIMIT = 10_000
 _MOST_STEPS = 12
 _TENSORS = frozenset({Tensor, Parameter})
@@ -58,7 +61,9 @@ class Step:
 class Replay:
     """What a call came to: `steps` on the tensors among its arguments, and its results."""
 
-    __slots__ = ("alone", "arrays", "linked", "make", "owned", "results", "steps", "whole")
+    __slots__ = (
+        "alone", "arrays", "linked", "make", "owned", "results", "single", "steps", "whole"
+    )
 
     def __init__(
         self, steps: list[Step], results: list[int], make: Callable[..., Any] | None,
@@ -71,6 +76,8 @@ class Replay:
         self.linked: Linked | None = None  # all of the steps as one of the history
         # without history, what is between the tensors that are given and the results is arrays
         self.arrays = None if recorded else Arrays.of(steps, results, tensors, owned)
+        # one operator on the tensors' arrays in their order, which has one result
+        self.single = None if self.arrays is None or make is not None else self.arrays.single
         first = steps[0] if len(steps) == 1 else None
         # one operator on the tensors in their order, whose one result it is
         self.alone = first is not None and make is None and results == [tensors] and (
@@ -118,16 +125,23 @@ class Replay:
 class Arrays:
     """Steps on arrays, and the results as tensors."""
 
-    __slots__ = ("_codes", "_results", "_simple")
+    __slots__ = ("_codes", "_results", "_shared", "single")
 
-    def __init__(self, codes: list[tuple[Step, View | None]], results: list[int]) -> None:
-        """`codes`: each with what makes the view that it may be."""
-        self._codes, self._results = codes, results
+    def __init__(
+        self, codes: list[tuple[Step, View | None]], results: list[int], shared: bool
+    ) -> None:
+        """`codes`: each with what makes the view that it may be; `shared`: a result may be a view
+        of memory that is made on the way."""
+        self._results, self._shared = results, shared
+        self._codes = [
+            (step, view, step.sources[0] if view else 0, _operands(step)) for step, view in codes
+        ]
         step, view = codes[0]
         # one operator on all that is given, in order, which has one result
-        self._simple = len(codes) == 1 and view is None and len(results) == 1 and (
+        simple = len(codes) == 1 and view is None and len(results) == 1 and (
             len(step.signature.results) == 1 and step.sources == tuple(range(results[0]))
         )
+        self.single = step if simple else None
 
     @classmethod
     def of(
@@ -145,48 +159,55 @@ class Arrays:
             if type(source) is not int:
                 return None
             owner.append(owner[source])
-            codes.append((step, views.ARRAYS[step.op.name]))
+            codes.append((step, _view_of(step)))
         owners = [owner[i] for i in results]
         if min(owners) < tensors or len(set(owners)) < len(owners) or (
             owners != results and not owned
         ):
             return None
-        return cls(codes, results)
+        return cls(codes, results, owners != results)
 
     def run(self, tensors: list[Tensor]) -> list[Tensor]:
         """The results."""
         values: list[Any] = [t._array for t in tensors]
-        if self._simple:
-            step = self._codes[0][0]
-            ready = step.signature.ready or _prepared(step)
-            array = ready(*values)
-            result: Tensor = _new(Tensor)
-            result._array = array
-            result._storage = Storage(array)
-            return [result]
-        memory = list(values)
-        for step, view in self._codes:
-            inputs = [values[s] if type(s) is int else s._array for s in step.sources]
+        memory = list(values) if self._shared else values
+        for step, view, source, operands in self._codes:
             if view is not None:
-                array = view(inputs[0], step.attrs)
+                array = view(values[source])
                 if array is not None:
                     values.append(array)
-                    memory.append(memory[step.sources[0]])
+                    if memory is not values:
+                        memory.append(memory[source])
                     continue
-            out = (step.signature.ready or _prepared(step))(*inputs)
-            if type(out) is tuple:
-                values += out
-                memory += out
-            else:
-                values.append(out)
-                memory.append(out)
+            out = (step.signature.ready or _prepared(step))(*operands(values))
+            made = out if type(out) is tuple else (out,)
+            values += made
+            if memory is not values:
+                memory += made
         found = []
         for i in self._results:
-            result = _new(Tensor)
+            result: Tensor = _new(Tensor)
             result._array = values[i]
             result._storage = Storage(memory[i])
             found.append(result)
         return found
+
+
+def _view_of(step: Step) -> View:
+    """What makes the view of an array."""
+    make = VIEW_OF.get(step.op.name)
+    if make is not None:
+        return make(step.attrs, step.signature.inputs[0].shape)  # type: ignore[arg-type]
+    take, attrs = views.ARRAYS[step.op.name], step.attrs
+    return lambda array: take(array, attrs)
+
+
+def _operands(step: Step) -> Callable[[list[Any]], Any]:
+    """The arrays that a step is given, of all that there are so far."""
+    sources = step.sources
+    if len(sources) > 1 and all(type(s) is int for s in sources):
+        return operator.itemgetter(*sources)
+    return lambda values: [values[s] if type(s) is int else s._array for s in sources]
 
 
 class Linked:
@@ -366,50 +387,41 @@ def key_of(function: Any, args: tuple[Any, ...], kwargs: Any, tensors: list[Tens
         if kind in _TENSORS:
             if value._trace is not None:
                 return UNKNOWN
-            _add(parts, value)
+            array = value._array
+            parts += (array.dtype, array.shape, (
+                value._node is not None or value._requires_grad or value._base is not None
+            ) and requires_grad(value))
             tensors.append(value)
         elif kind in _PLAIN:
-            parts.append(kind)
-            parts.append(value)
+            parts += (kind, value)
         elif kind is float:
             parts.append(value.hex())
         elif kind is tuple or kind is list:
-            parts.append(kind)
-            parts.append(len(value))
+            parts += (kind, len(value))
             for item in value:
                 if type(item) is int:
                     parts.append(item)
                 elif type(item) in _TENSORS and item._trace is None:
-                    _add(parts, item)
+                    array = item._array
+                    parts += (array.dtype, array.shape, (
+                        item._node is not None or item._requires_grad or item._base is not None
+                    ) and requires_grad(item))
                     tensors.append(item)
                 else:
                     return UNKNOWN
         else:
             return UNKNOWN
-    if len(tensors) > 1 and (tensors[0] is tensors[1] or len(tensors) > 2):
-        parts.append(_repeated(tensors))
+    if len(tensors) > 1 and len(set(map(id, tensors))) < len(tensors):
+        # which are the same: a call that is watched does not say which it reads
+        ids = list(map(id, tensors))
+        parts.append(tuple(map(ids.index, ids)))
     return tuple(parts)
 
 
-def _repeated(tensors: list[Tensor]) -> Any:
-    """Which of the tensors are the same: a call that is watched does not say which it reads."""
-    ids = [id(t) for t in tensors]
-    return tuple(map(ids.index, ids)) if len(set(ids)) < len(ids) else None
-
-
-def _add(parts: list[Any], tensor: Tensor) -> None:
-    array = tensor._array
-    parts.append(array.dtype)
-    parts.append(array.shape)
-    parts.append(
-        (tensor._node is not None or tensor._requires_grad or tensor._base is not None)
-        and requires_grad(tensor)
-    )
-
-
 def _may_be_here(args: tuple[Any, ...]) -> bool:
-    """Whether a call may be of the CPU alone, though there are other devices."""
-    if not args or local.place is not None or local.making is not None:
+    """Whether a call may be of the CPU alone, though there are other devices: of tensors there, or
+    of none, where it makes a user's."""
+    if not args or local.place is not None or local.making not in (None, ON_CPU):
         return False
     first = args[0]
     return type(first) not in _TENSORS or (first._trace is None and is_near(first))
@@ -434,14 +446,18 @@ def replayed(function: F) -> F:
         if key is UNKNOWN:
             return function(*args, **kwargs)
         if Eager.elsewhere is not None:
-            if not tensors or not all(map(is_near, tensors)):
+            if (local.making is None) is not bool(tensors) or not all(map(is_near, tensors)):
                 return function(*args, **kwargs)
             key = key, "beside others"
         known = _known.get(key, UNKNOWN)
         if known is None:
             return function(*args, **kwargs)
         if known is not UNKNOWN:
-            return known.run(tensors)  # type: ignore[attr-defined]
+            step = known.single  # type: ignore[attr-defined]
+            if step is None:
+                return known.run(tensors)  # type: ignore[attr-defined]
+            ready = step.signature.ready or _prepared(step)
+            return _wrap(ready(*[t._array for t in tensors]))
         return _watched(function, args, kwargs, tensors, key)
 
     return cast(F, wrapper)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from .context import local
 from .errors import kind_name, located
 from .tensor import Tensor
 
@@ -50,7 +51,20 @@ def _explained(function: Callable[..., Any], prefix: str) -> Callable[..., Any]:
                 raise
         raise TypeError(located(f"{prefix}{function.__name__}(): {wrong}"))
 
-    return call
+    quick = function.__dict__.get("quick")  # as autocast.listed() calls it
+    return call if quick is None else _first_tried(quick, call)
+
+
+def _first_tried(quick: Callable[[Tensor], Any], call: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(call)
+    def short(*args: Any, **kwargs: Any) -> Any:
+        if len(args) == 1 and not kwargs and local.autocast is None and (
+            isinstance(args[0], Tensor) and (found := quick(args[0])) is not None
+        ):
+            return found
+        return call(*args, **kwargs)
+
+    return short
 
 
 def _wrong(

@@ -29,6 +29,7 @@ from graphc.inspect.report import (
     steps_of,
     without_folder,
 )
+from graphc.inspect.tiles import tile_lines
 from graphc.inspect.units import bytes_text, si
 from graphc.ir.kernel.text import print_kernel
 
@@ -206,6 +207,7 @@ def _part_lines(part: Part) -> Iterator[str]:
         where = f" at {step.lines[0][0]}" if step.lines[0][0] else ""
         yield f"NumPy runs {step.name}{where}: there is no native code for it"
     yield from part.built.executable.stats.remarks
+    yield from tile_lines(part.built)
     for number, step in enumerate(part.steps):
         yield _step_line(number, step)
         for loc, ops in step.lines:

@@ -84,6 +84,21 @@ class Sorting:
 
 
 @dataclass(frozen=True, slots=True)
+class Transform:
+    """What Winograd's transforms take (`passes/winograd.py`).
+
+    A number of a transformed tile, which is computed, written and read again, takes as long as
+    `number` multiplications of a product; besides, a tile takes as long as `beside` numbers in each
+    of its places. An element of an image that gets its channels last, or first again, takes as long
+    as `turned` numbers.
+    """
+
+    number: int
+    beside: int
+    turned: int
+
+
+@dataclass(frozen=True, slots=True)
 class Machine:
     """Numbers of one kind of machine. Work is counted in elements of light work (about 8
     additions each), costs in additions per element.
@@ -147,6 +162,8 @@ class Machine:
     Where it has units for products of `halves`, one of floats that are widened halves (a linear
     layer under autocast adds its bias before the sum is rounded) reads the halves.
 
+    `transform` says what convolutions by tiles take (None: they are not known to be faster).
+
     Where products of `integers` are rendered, they are templates, and one of int32 that are widened
     bytes reads the bytes.
     """
@@ -193,6 +210,7 @@ class Machine:
     integers: bool = False
     partial_rows: int = 0
     across: int = 0
+    transform: Transform | None = None
 
     def chunk(self, total: int, cost: int) -> int:
         """Elements per chunk of a space of `total` elements of `cost` additions each."""

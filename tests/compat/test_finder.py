@@ -139,3 +139,29 @@ def test_importing_is_quick() -> None:
         print(time.perf_counter() - started)
     """)
     assert float(out) < 10
+
+
+def test_classes_that_are_named_as_torchs_are_graphcs_own() -> None:
+    run("""
+        import torch
+        from graphc import config
+        from graphc.engine.capture.kinds import is_ours
+        from graphc.engine.update import rows
+
+        class Mine(torch.nn.Parameter):
+            pass
+
+        assert is_ours(torch.Tensor) and is_ours(torch.nn.Parameter) and is_ours(torch.nn.Linear)
+        assert not is_ours(Mine) and not is_ours(dict)
+        calls = []
+        right = rows.Batch.run
+        rows.Batch.run = lambda self: (calls.append(self), right(self))
+        config.set_default(steps="1")
+        model = torch.nn.Linear(2, 1)
+        optimizer = torch.optim.Adam(model.parameters())
+        for _ in range(4):
+            optimizer.zero_grad()
+            model(torch.ones(1, 2)).sum().backward()
+            optimizer.step()
+        assert len(calls) == 3, calls  # all but the first, which makes state
+    """)

@@ -118,3 +118,55 @@ def test_exponential_numbers_are_drawn_in_native_code() -> None:
         assert _native.drawer("rng_exponential", {"shape": (2, 3), "dtype": dtype}) is not None
     assert _native.drawer("rng_exponential", {"shape": (3,), "dtype": torch.float16}) is None
     assert _native.drawer("rng_exponential", {"shape": (513,), "dtype": torch.float32}) is None
+
+
+def test_compiled_code_draws_few_numbers_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawers: list[str] = []
+    right = _native.drawer
+
+    def noting(name: str, attrs: Any) -> Any:
+        drawers.append(name)
+        return right(name, attrs)
+
+    def all_of_them(x: Any) -> list[Any]:
+        return [
+            F.dropout(x, 0.4), torch.rand(3), torch.randn(40), torch.randn(3), torch.randperm(4),
+            torch.randint(0, 9, (2,)), torch.empty(5).exponential_(), torch.rand(3000),
+            torch.rand(0), torch.randn(2, dtype=torch.float64), torch.rand((), dtype=torch.half),
+        ]
+
+    compiled, x = torch.compile(all_of_them), torch.ones(4, 4)
+    compiled(x)
+    torch.manual_seed(7)
+    want = [part for _ in range(40) for part in all_of_them(x)]
+    state = default_generator.get_state()
+    torch.manual_seed(7)
+    monkeypatch.setattr(_native, "drawer", noting)
+    have = [part for _ in range(40) for part in compiled(x)]
+    assert torch.equal(default_generator.get_state(), state)
+    for one, other in zip(have, want, strict=True):
+        assert one.dtype == other.dtype and one.tolist() == other.tolist()
+    assert {"rng_bernoulli", "rng_uniform", "rng_normal", "rng_exponential"} <= set(drawers)
+
+
+def test_few_numbers_while_a_compiled_backward_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it has saved is none of the state's memory."""
+    weight = torch.ones(4, 4, requires_grad=True)
+    compiled = torch.compile(lambda x: F.dropout((x * weight).exp(), 0.5).sum())
+    x = torch.full((4, 4), 0.5)
+    torch.manual_seed(2)
+    losses = [compiled(x)]
+    slow: list[Any] = []
+    monkeypatch.setattr("graphc.frontend.random_state._drawn_slowly", slow.append)
+    numbers = torch.rand(5)
+    assert not slow
+    losses.append(compiled(x))
+    monkeypatch.undo()
+    (losses[0] + losses[1]).backward()
+    ours, weight.grad = weight.grad, None
+    torch.manual_seed(2)
+    first = F.dropout((x * weight).exp(), 0.5).sum()
+    assert torch.rand(5).tolist() == numbers.tolist()
+    (first + F.dropout((x * weight).exp(), 0.5).sum()).backward()
+    assert ours is not None
+    np.testing.assert_allclose(ours.numpy(), weight.grad.numpy(), rtol=1e-6)

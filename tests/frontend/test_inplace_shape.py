@@ -144,3 +144,15 @@ def test_leaf_under_no_grad() -> None:
         assert x.is_leaf and tuple(x.shape) == (3, 2)
         (x * 2).sum().backward()
         assert tuple(x.grad.shape) == (3, 2)
+
+
+def test_inference_tensors_keep_their_shape_outside_of_the_mode() -> None:
+    for m in (torch, graphc):
+        with m.inference_mode():
+            x = m.ones(2, 1)
+            assert tuple(x.t_().shape) == (1, 2)
+        for change, dims in (("t_", ()), ("squeeze_", ()), ("unsqueeze_", (0,)),
+                             ("transpose_", (0, 1))):
+            with pytest.raises(RuntimeError, match="Inplace update to inference tensor"):
+                getattr(x, change)(*dims)
+    assert tuple(x.shape) == (1, 2)  # PyTorch raises when it has changed it

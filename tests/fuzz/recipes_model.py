@@ -86,10 +86,12 @@ def _conv(m: Maker, name: str) -> Any:
 def _conv_last(m: Maker, name: str) -> Any:
     dtype, x, w, attrs = _conv_operands(m)
     (outputs, channels, *window), columns = w, m.rng.choice((1, 4, 16))
+    group = m.rng.choice((1, 2)) if channels % 2 == 0 else 1  # type: ignore[operator]
     panels = -(-outputs // columns)  # type: ignore[operator]
     image = m.shaped(dtype, (x[0], *x[2:], x[1]), _finite(m))
-    weight = m.shaped(dtype, (panels, *window, channels, columns), _finite(m))
-    return ops.conv_last(image, weight, outputs=outputs, **attrs)
+    words = channels // group  # type: ignore[operator]
+    weight = m.shaped(dtype, (panels, *window, words, columns * group), _finite(m))
+    return ops.conv_last(image, weight, outputs=outputs, group=group, **attrs)
 
 
 @recipe("conv_input_grad", "conv_weight_grad")
@@ -101,6 +103,29 @@ def _conv_grad(m: Maker, name: str) -> Any:
     if name == "conv_input_grad":
         return ops.conv_input_grad(g, m.shaped(dtype, w, _finite(m)), input_shape=x, **attrs)
     return ops.conv_weight_grad(m.shaped(dtype, x, _finite(m)), g, weight_shape=w, **attrs)
+
+
+@recipe("winograd_input", "winograd_filter", "winograd_output")
+def _winograd(m: Maker, name: str) -> Any:
+    dtype, tile, window = m.dtype(FLOATS), m.rng.choice((2, 4)), m.rng.choice((3, 5))
+    size, channels = tile + window - 1, m.rng.choice((1, 2, 5, 17))
+    if name == "winograd_filter":
+        weight = m.shaped(dtype, (m.rng.choice((1, 3, 8)), channels, window, window), _finite(m))
+        attrs = {"flip": m.chance(0.5), "columns": m.rng.choice((1, 4, 16))}
+        return ops.winograd_filter(weight, tile=tile, **attrs)
+    output = (m.rng.randint(1, 9), m.rng.randint(1, 9))
+    batch = m.rng.choice((1, 2, *m.sizes))
+    if m.hint(batch) > 20:
+        batch = 2
+    if name == "winograd_input":
+        low = (m.rng.randint(0, window - 1), m.rng.randint(0, window - 1))
+        image = m.shaped(
+            dtype, (batch, m.rng.randint(1, 9), m.rng.randint(1, 9), channels), _finite(m)
+        )
+        return ops.winograd_input(image, tile=tile, window=window, pad_low=low, output=output)
+    tiles = [-(-n // tile) for n in output]
+    places = m.shaped(dtype, (size * size, batch, *tiles, channels), _finite(m))
+    return ops.winograd_output(places, tile=tile, window=window, output=output)
 
 
 def _finite(m: Maker) -> Style | None:

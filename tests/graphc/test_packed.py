@@ -9,9 +9,15 @@ import pytest
 
 import graphc as torch
 from graphc import nn
+from graphc.backends.llvm.target import host_target
 from graphc.engine.version.frozen import RESTLESS
 
 Model = Any
+TILING = host_target().machine.tiling
+has_pairs = pytest.mark.skipif(
+    TILING is None or "bf16" not in TILING.steps,
+    reason="this CPU multiplies no pairs of bfloat16",
+)
 
 SIZES = (520, 600, 70)  # weights that a second cache has no room for; panels that are not full
 
@@ -140,12 +146,100 @@ def test_products_in_every_spelling(name: str, monkeypatch: pytest.MonkeyPatch) 
     assert constants(compiled, x) is not None
 
 
+@has_pairs
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if " of " in name or "two" in name])
+@torch.no_grad()
+def test_products_of_halves_in_every_spelling(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for place in ("graphc.ir.passes.freeze", "graphc.engine.version.frozen"):
+        monkeypatch.setattr(f"{place}.LEAST", 1)
+    function, of_x, of_w = FUNCTIONS[name]
+    torch.manual_seed(1)
+    w, x = (torch.randn(shape).bfloat16() for shape in (of_w, of_x))
+    compiled = torch.compile(lambda x: function(x, w))
+    for _ in range(2):
+        torch.testing.assert_close(compiled(x), function(x, w), rtol=3e-2, atol=0.3)
+        w.mul_(0.5)
+    made = constants(compiled, x)
+    assert any(tensor.shape[-1] == 2 and tensor.ndim == 4 for tensor in made.made)
+
+
 @torch.no_grad()
 def test_batches_of_any_size() -> None:
     m = model()
     compiled = torch.compile(lambda x: m(x))
     for rows in (40, 3, 1, 7, 0, 200, 33):
         same(compiled, m, torch.randn(rows, 520))
+
+
+@has_pairs
+@torch.no_grad()
+def test_batches_of_halves_of_any_size() -> None:
+    m = model((521, 600, 70)).bfloat16()
+    compiled = torch.compile(lambda x: m(x))
+    for rows in (40, 3, 1, 7, 0, 200, 33):
+        x = torch.randn(rows, 521).bfloat16()
+        torch.testing.assert_close(compiled(x), m(x), rtol=2e-2, atol=2e-2)
+
+
+def _step(m: Model) -> None:
+    """A step of training between two answers."""
+    optimizer = torch.optim.SGD(m.parameters(), lr=1.0)
+    with torch.enable_grad():
+        m(torch.ones(2, 520)).sum().backward()
+    optimizer.step()
+
+
+HALVES_EDITS: dict[str, Callable[[Model], Any]] = {
+    "in place": EDITS["in place"],
+    "a state is loaded": lambda m: m.load_state_dict(
+        {name: value * 2 for name, value in m.state_dict().items()}
+    ),
+    "an optimizer steps": _step,
+}
+
+
+@has_pairs
+@pytest.mark.parametrize("edit", HALVES_EDITS.values(), ids=HALVES_EDITS)
+@torch.no_grad()
+def test_what_is_written_to_weights_is_seen_under_autocast(edit: Callable[[Model], Any]) -> None:
+    m, x = model(), torch.randn(40, 520)
+
+    def run(x: Any) -> Any:
+        with torch.autocast("cpu", torch.bfloat16):
+            return m(x)
+
+    compiled = torch.compile(run)
+    torch.testing.assert_close(compiled(x), run(x), rtol=2e-2, atol=2e-2)
+    assert constants(compiled, x).made[0].shape == (10, 260, 64, 2)
+    for _ in range(2):
+        before = run(x)
+        edit(m)
+        for _ in range(2):
+            torch.testing.assert_close(compiled(x), run(x), rtol=2e-2, atol=2e-2)
+        assert (before - run(x)).abs().max() > 0.1
+
+
+@has_pairs
+@torch.no_grad()
+def test_infinite_weights_and_inputs_of_halves() -> None:
+    m, x = model((519, 600, 70)).bfloat16(), torch.randn(40, 519).bfloat16()
+    m[0].weight[:, 518] = float("inf")  # in a word of its own, whose other value is none
+    m[2].bias[5] = float("nan")
+    compiled = torch.compile(lambda x: m(x))
+    x[2] = float("nan")
+    torch.testing.assert_close(compiled(x), m(x), equal_nan=True, rtol=2e-2, atol=2e-2)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_recurrent_halves(kind: str) -> None:
+    """Whose weights are laid out in every call, in front of the loop."""
+    torch.manual_seed(0)
+    net = getattr(nn, kind)(20, 35).bfloat16()
+    compiled = torch.compile(lambda x: net(x)[0])
+    for rows in (5, 1):
+        x = torch.randn(12, rows, 20).bfloat16()
+        torch.testing.assert_close(compiled(x), net(x)[0], rtol=2e-2, atol=2e-2)
 
 
 @torch.no_grad()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphc.backends.host.machine import CPU
+from graphc.backends.host.machine import CPU, cpu
 from graphc.backends.numpy import TABLE
 from graphc.config import Config
 from graphc.engine import pipeline
@@ -190,3 +190,26 @@ def test_a_short_loop_packs_nothing() -> None:
 def test_a_machine_without_tiles_packs_nothing() -> None:
     graph = loop(lambda h, w, x: product(h, w) + x, 6, 128, 32, (128, 32))
     assert pack(graph, WIDE) is graph and pack(graph, replace(CPU, tiling=None)) is graph
+
+
+@pytest.mark.parametrize(("n", "k"), [(512, 128), (70, 9)])
+def test_a_weight_of_halves_lies_in_panels_of_pairs(n: int, k: int) -> None:
+    """Of any width: none is read where it lies."""
+    pairs = cpu(64, 32, ("bf16",))
+    graph = loop(lambda h, w, x: product(h, w) + x, 16, n, k, (n, k), dtype=dtypes.bf16)
+    inputs = [x.astype(dtypes.bf16.numpy) for x in arrays(graph)]
+    packed = pack(graph, pairs)
+    verify(packed)
+    fused = fuse(packed, pairs)
+    program = plan(fused, lower(fused, pairs), pairs)
+    (template,) = [
+        x.template for x in kernels(program) if isinstance(x.template, Product)
+    ]
+    found = panels_of(template.right.index)
+    assert found is not None and (found.columns, found.group) == (64, 2)
+    want = interpret.evaluate(graph, inputs, TABLE, {})
+    for got in (interpret.evaluate(packed, inputs, TABLE, {}), run_program(program, inputs, TABLE)):
+        for a, b in zip(got, want, strict=True):
+            np.testing.assert_allclose(
+                a.astype(np.float32), b.astype(np.float32), rtol=2e-2, atol=2e-2
+            )

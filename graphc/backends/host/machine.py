@@ -4,7 +4,7 @@ and combines loops alike; `cpu` says how wide its registers are."""
 import functools
 from dataclasses import replace
 
-from graphc.ir.machine import Machine, Tiling
+from graphc.ir.machine import Machine, Tiling, Transform
 
 # Tiles of 24 accumulators in 32 registers.
 _TILING = Tiling(
@@ -62,6 +62,8 @@ CPU = Machine(
     unrolled_light=512,
     tiling=_TILING,
     column_run=4096,  # whose sums take half of the first cache
+    # a permute is 1 ns an element; a tile's addresses and masks take as long as four registers
+    transform=Transform(number=20, beside=64, turned=3),
 )
 
 

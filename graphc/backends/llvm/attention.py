@@ -30,11 +30,6 @@ def renders_attention(t: Attention) -> bool:
     )
 
 
-def attention_libraries(tile: Tile) -> tuple[str, ...]:
-    """What an attention kernel's object is linked with: tiles, and the register transpose."""
-    return f"attention.{tile.name}", f"gemm.{tile.name}"
-
-
 def attention_tile(t: Attention, target: Target) -> Tile:
     """The registers that a template is computed in."""
     return Tile("f64" if t.dtype is dtypes.f64 else "f32", target)

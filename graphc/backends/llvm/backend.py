@@ -82,9 +82,7 @@ class LlvmBackend:
 
             tiling = self.machine.tiling
             assert tiling is not None
-            return renders_last(
-                template, tiling.lanes(template.acc_dtype.itemsize), tiling.vectors
-            )
+            return renders_last(template, tiling)
         return not isinstance(template, Convolution) or template.in_planes()
 
     def emit(self, kernel: Kernel) -> str:

@@ -12,11 +12,11 @@ import numpy as np
 
 from graphc.backends.llvm.build_stats import BuildStats, KernelStats
 from graphc.backends.llvm.cache import ObjectCache
-from graphc.backends.llvm.contraction import emit_library, template_libraries
 from graphc.backends.llvm.driver import emit_driver, ends_by_flag
 from graphc.backends.llvm.emit import emit, kernel_checks
 from graphc.backends.llvm.executable import outside
 from graphc.backends.llvm.frame import Frame, Scratch
+from graphc.backends.llvm.libraries import emit_library, template_libraries
 from graphc.backends.llvm.library import Library
 from graphc.backends.llvm.pool import Pool
 from graphc.backends.llvm.short import is_short
@@ -42,6 +42,17 @@ def compile_program(
     program: Program, target: Target, pool: Pool, cache: ObjectCache
 ) -> tuple[Frame, Library, BuildStats]:
     """Compiles what the cache lacks and links it with the driver."""
+    frame, objects, stats = program_objects(program, target, cache)
+    start = time.perf_counter()
+    library = Library(objects, outside(pool, frame.by_flag))
+    stats.link = time.perf_counter() - start
+    return frame, library, stats
+
+
+def program_objects(
+    program: Program, target: Target, cache: ObjectCache
+) -> tuple[Frame, list[bytes], BuildStats]:
+    """The objects of a program, the driver's last, which need not run on this machine."""
     stats = BuildStats()
     steps = list(leaves(program.steps))
     kernels = [step.kernel for step in steps if isinstance(step, Launch)]
@@ -50,12 +61,7 @@ def compile_program(
     text, layout, told = _driver(program, target, compiler.symbols)
     driver = cache.compile(text, target, opt_level=0)
     stats.driver = time.perf_counter() - start
-    start = time.perf_counter()
-    objects = [*compiler.objects, driver]
-    frame = _frame(program, layout, steps, target, told)
-    library = Library(objects, outside(pool, frame.by_flag))
-    stats.link = time.perf_counter() - start
-    return frame, library, stats
+    return _frame(program, layout, steps, target, told), [*compiler.objects, driver], stats
 
 
 def told_of(program: Program, target: Target) -> str:

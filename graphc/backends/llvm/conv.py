@@ -19,17 +19,19 @@ from graphc.backends.llvm.conv_geometry import (
 from graphc.backends.llvm.conv_planes import asks_for_planes, emit_planes, planes_symbol
 from graphc.backends.llvm.conv_tables import table_bytes
 from graphc.backends.llvm.gemm import declare_contract
-from graphc.backends.llvm.gemm_descriptor import Word, begin_request
+from graphc.backends.llvm.gemm_descriptor import ENTRY, Word, begin_request
 from graphc.backends.llvm.gemm_plan import ceil_div, declare_plan
-from graphc.backends.llvm.microkernel import Tile
+from graphc.backends.llvm.microkernel import Tile, declare_table, tiles_table
 from graphc.backends.llvm.text import Function, Module, Value
 from graphc.ir.kernel.plan_convolution import DIRECT_POSITIONS
 
 BASES = "@graphc_conv_bases"
+BY_PLANES = "conv_by_planes"
 
 
 def conv_symbol(kind: str, tile: Tile) -> str:
-    """The driver of a contraction kind "conv", "conv_input_grad" or "conv_weight_grad"."""
+    """The driver of a contraction kind "conv", "conv_input_grad" or "conv_weight_grad"; or
+    BY_PLANES."""
     return f"@graphc_{kind}_{tile.name}"
 
 
@@ -136,6 +138,8 @@ class Request:
             Word.GEOMETRY: self.geometry.pointer,
             Word.MEMORY: r.read_pointer(Conv.MEMORY),
         }
+        if self.tile.group == 1:
+            pointers[Word.TILES] = declare_table(f.module, tiles_table(self.tile))
         common = {
             Word.BATCH: self.groups,
             Word.K: ceil_div(f, words[Word.VALUES], self.tile.group),
@@ -155,16 +159,8 @@ class Request:
 
 def emit_forward(module: Module, tile: Tile) -> None:
     """Defines the driver of `conv`."""
-    f = module.function(f"void {conv_symbol('conv', tile)}(ptr %request)")
+    f = module.function(f"void {conv_symbol('conv', tile)}(ptr %request)", "", ENTRY)
     r = Request(f, tile)
-    if tile.group == 1:
-        emit_planes(module, tile)
-        planes, product_ = f.label("planes"), f.label("product")
-        f.cond_br(asks_for_planes(f, r.words, r.channels, r.outputs), planes, product_)
-        f.block(planes)
-        f.call("void", planes_symbol(tile), "ptr %request")
-        f.ret()
-        f.block(product_)
     r.set_groups(f.mul(r.outputs, r.filter), f.mul(r.channels, r.pixels))
     r.write_input_window()
     r.contract(
@@ -186,9 +182,24 @@ def emit_forward(module: Module, tile: Tile) -> None:
     f.ret()
 
 
+def emit_forward_by_planes(module: Module, tile: Tile) -> None:
+    """Defines the driver of a `conv` whose groups may be done plane by plane."""
+    emit_planes(module, tile)
+    f = module.function(f"void {conv_symbol(BY_PLANES, tile)}(ptr %request)", "", ENTRY)
+    r = Words(f, "%request")
+    planes, product_ = f.label("planes"), f.label("product")
+    f.cond_br(asks_for_planes(f, r), planes, product_)
+    f.block(planes)
+    f.call("void", planes_symbol(tile), "ptr %request")
+    f.ret()
+    f.block(product_)
+    f.call("void", declare_conv(module, "conv", tile), "ptr %request")
+    f.ret()
+
+
 def emit_weight_grad(module: Module, tile: Tile) -> None:
     """Defines the driver of `conv_weight_grad`."""
-    f = module.function(f"void {conv_symbol('conv_weight_grad', tile)}(ptr %request)")
+    f = module.function(f"void {conv_symbol('conv_weight_grad', tile)}(ptr %request)", "", ENTRY)
     r = Request(f, tile)
     r.set_groups(f.mul(r.outputs, r.positions), f.mul(r.channels, r.pixels))
     r.write_input_window()

@@ -11,7 +11,7 @@ import enum
 
 from graphc.backends.llvm.conv_geometry import HEIGHT, WIDTH, Conv, Window, Words
 from graphc.backends.llvm.gemm import declare_contract
-from graphc.backends.llvm.gemm_descriptor import Descriptor, Word
+from graphc.backends.llvm.gemm_descriptor import ENTRY, Descriptor, Word
 from graphc.backends.llvm.gemm_dot import (
     A_LINE,
     A_SEGMENT,
@@ -20,7 +20,7 @@ from graphc.backends.llvm.gemm_dot import (
     LENGTH,
     LINES,
     SHAPE_WORDS,
-    declare_dots,
+    dot_table,
 )
 from graphc.backends.llvm.gemm_pack import (
     RIGHT_PARAMETERS,
@@ -37,7 +37,13 @@ from graphc.backends.llvm.gemm_plan import (
     round_up,
 )
 from graphc.backends.llvm.gemm_stages import run_symbol
-from graphc.backends.llvm.microkernel import MR, Tile, emit_kernel_table, emit_microkernels
+from graphc.backends.llvm.microkernel import (
+    MR,
+    Tile,
+    declare_table,
+    emit_kernel_table,
+    emit_microkernels,
+)
 from graphc.backends.llvm.text import Module, Value
 from graphc.backends.llvm.values import lane_numbers
 from graphc.ir.kernel.blocking import ALIGN
@@ -128,7 +134,7 @@ def emit_direct(module: Module, tile: Tile) -> None:
         _emit_point_positions(module, tile)
         _emit_lines_epilogue(module, tile)
         _Direct(module, tile, "window").emit_window()
-    declare_dots(module, tile)
+    declare_table(module, dot_table(tile))
     _emit_point_taps(module, tile)
     _Direct(module, tile, "dots").emit_dots()
 
@@ -144,7 +150,8 @@ class _Direct:
     def __init__(self, module: Module, tile: Tile, kind: str) -> None:
         self.tile, self.bytes = tile, tile.value_bytes
         self.f = f = module.function(
-            f"void {contract_symbol(kind, tile)}(ptr %request, ptr %window, ptr %d)", "internal"
+            f"void {contract_symbol(kind, tile)}(ptr %request, ptr %window, ptr %d)", "internal",
+            ENTRY,
         )
         self.d = d = Descriptor(f, "%d")
         self.r, self.g = Words(f, "%request"), Words(f, "%window")
@@ -283,7 +290,6 @@ class _Direct:
             (B_LINE, f.mul(self.pitch, self.bytes)),
         ):
             f.store(value, "i64", f.gep(shape, index, "i64"), 8)
-        symbol, _ = declare_dots(f.module, tile)
         values: dict[Word, Value] = {
             Word.K: images,
             Word.SEGMENT: f.mul(images, tile.group),
@@ -297,7 +303,7 @@ class _Direct:
             Word.B_STEP_K: jump,
         }
         pointers = {
-            Word.TILES: symbol,
+            Word.TILES: dot_table(tile),
             Word.A_STEP: shape,
             Word.COPY: self.copy.pointer,
             Word.PACK_RIGHT: f"@graphc_point_taps_{tile.name}",

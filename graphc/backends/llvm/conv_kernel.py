@@ -1,9 +1,10 @@
 """The entry of a convolution kernel: its sizes and buffers as a request to the shared drivers."""
 
-from graphc.backends.llvm.conv import declare_conv
+from graphc.backends.llvm.conv import BY_PLANES, declare_conv
 from graphc.backends.llvm.conv_direct import pad_symbol
 from graphc.backends.llvm.conv_geometry import CONV_WORDS, Conv, Words
-from graphc.backends.llvm.conv_mend import TermsEmitter, emit_mended, may_meet_nothing
+from graphc.backends.llvm.conv_mend import TermsEmitter, emit_again, may_meet_nothing, mended
+from graphc.backends.llvm.conv_planes import may_go_by_planes
 from graphc.backends.llvm.gemm_arguments import Arguments
 from graphc.backends.llvm.gemm_descriptor import ENTRY
 from graphc.backends.llvm.gemm_kernel import SCRATCH, WORKERS, declare_packer
@@ -38,11 +39,9 @@ def emit_conv_kernel(
     left_packer = "weights" if c.kind == "conv_input_grad" else "left"
     epilogue, epilogue_arguments = epilogue_pointers(f, kernel, tile, symbol, arguments)
     if may_meet_nothing(c):
-        words = f.alloca("ptr", 2)
-        f.store("%args", "ptr", words, 8)
-        f.store(epilogue_arguments, "ptr", f.gep(words, 1, "ptr"), 8)
-        epilogue = emit_mended(module, kernel, c, tile, symbol, epilogue, terms)
-        epilogue_arguments = words
+        again = emit_again(module, kernel, c, tile, symbol, terms)
+        own = ("%args", epilogue_arguments, epilogue, again)
+        epilogue, epilogue_arguments = mended(f, tile, own)
     pointers = {
         Conv.ARGUMENTS: epilogue_arguments,
         Conv.EPILOGUE: epilogue,
@@ -81,7 +80,8 @@ def emit_conv_kernel(
         padded = (missing,) * (3 - len(sizes)) + sizes
         for dim, size in enumerate(padded):
             request.write(field, arguments.size(size), dim)
-    f.call("void", declare_conv(module, c.kind, tile), f"ptr {request.pointer}")
+    driver = BY_PLANES if may_go_by_planes(c, tile) else c.kind
+    f.call("void", declare_conv(module, driver, tile), f"ptr {request.pointer}")
     f.ret()
 
 

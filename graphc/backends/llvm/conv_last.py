@@ -33,8 +33,8 @@ class Last(enum.IntEnum):
     MEMORY = enum.auto()  # scratch: zeros for a pixel, then tables
     WORKERS = enum.auto()
     BATCH = enum.auto()
-    CHANNELS = enum.auto()  # of a pixel
-    DEPTH = enum.auto()  # of them in a sum
+    CHANNELS = enum.auto()  # of a pixel, in words
+    DEPTH = enum.auto()  # words of a run
     OUTPUTS = enum.auto()
     COLUMNS = enum.auto()  # of a panel
     PANELS = enum.auto()
@@ -69,7 +69,7 @@ class Last(enum.IntEnum):
 
 def last_symbol(tile: Tile) -> str:
     """The driver: void (request)."""
-    return f"@graphc_conv_last_{tile.accumulator}"
+    return f"@graphc_conv_last_{tile.name}"
 
 
 def emit_last(module: Module, tile: Tile) -> None:
@@ -107,7 +107,7 @@ def emit_last(module: Module, tile: Tile) -> None:
     d[Word.SLOTS] = f.smin(chunks, MOST_SLOTS)
     f.store(0, "i64", d.place(Word.BUSY), 8)
     r.write_pointer(Last.SLOTS, d.pointer)
-    arguments = (f"ptr @graphc_last_chunk_{tile.accumulator}", "ptr %request")
+    arguments = (f"ptr @graphc_last_chunk_{tile.name}", "ptr %request")
     f.call("void", run_symbol(module), *arguments, f"i64 {chunks}")
     f.ret()
 
@@ -124,7 +124,7 @@ TABLE_PARAMETERS = "ptr %request, i64 %unit, ptr %table"
 def _emit_table(module: Module, tile: Tile) -> None:
     """Defines i64 (request, unit, table): the entries of a tile's table, and how many."""
     f = module.function(
-        f"i64 @graphc_last_table_{tile.accumulator}({TABLE_PARAMETERS})", "internal"
+        f"i64 @graphc_last_table_{tile.name}({TABLE_PARAMETERS})", "internal"
     )
     r, rows = Words(f, "%request"), rows_of(tile.tiling)
     sizes, out = ([r.read(field, dim) for dim in range(3)] for field in (Last.INPUT, Last.OUTPUT))
@@ -296,7 +296,7 @@ def _next_place(f: Function, at: list[Value], out: list[str]) -> list[Value]:
 
 def _emit_chunk(module: Module, tile: Tile) -> None:
     f = module.function(
-        f"void @graphc_last_chunk_{tile.accumulator}(ptr %request, i64 %chunk)", "internal"
+        f"void @graphc_last_chunk_{tile.name}(ptr %request, i64 %chunk)", "internal"
     )
     r, rows = Words(f, "%request"), rows_of(tile.tiling)
     chunks, count, in_image = (r.read(x) for x in (Last.CHUNKS, Last.CHUNK, Last.IN_IMAGE))
@@ -322,11 +322,13 @@ def _emit_chunk(module: Module, tile: Tile) -> None:
         for index, size in enumerate(classes(rows)[1:], 1):
             of_class = choose(f, f.cmp("sle", height, size), index, of_class)
         kernels = f.mul(of_class, most_vectors(tile))
-        symbol = choose_pointer(f, alone, tiles_symbol(tile, True), tiles_symbol(tile, False))
+        symbol = tiles_symbol(tile, False)
+        if tile.group == 1:
+            symbol = choose_pointer(f, alone, tiles_symbol(tile, True), symbol)
         which = f.gep(symbol, f.sub(f.add(kernels, vectors), 1), "ptr")
         kernel = f.load(which, "ptr", 8)
         entries = f.call(
-            "i64", f"@graphc_last_table_{tile.accumulator}", "ptr %request", f"i64 {unit}",
+            "i64", f"@graphc_last_table_{tile.name}", "ptr %request", f"i64 {unit}",
             f"ptr {table}",
         )
         with f.loop(panel, last_panel) as p:

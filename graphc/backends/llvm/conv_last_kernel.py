@@ -11,18 +11,21 @@ from graphc.backends.llvm.text import Module, Value
 from graphc.ir.dim import Size
 from graphc.ir.kernel import Convolution, Kernel
 from graphc.ir.kernel.plan_last import by_channel, runs_of
+from graphc.ir.kernel.steps import step_of
 from graphc.ir.kernel.templates.operand import panels_of_weights
+from graphc.ir.machine import Tiling
 
 
-def renders_last(c: Convolution, lanes: int, most: int) -> bool:
-    """Whether there is code for such a template: floats of the type of the sums, panels of up to
-    `most` registers, and groups of one channel or none."""
-    g, columns = c.geometry, panels_of_weights(c.right.index)
-    if c.left.dtype is not c.acc_dtype or c.right.dtype is not c.acc_dtype or not columns:
+def renders_last(c: Convolution, tiling: Tiling) -> bool:
+    """Whether there is code for such a template: floats of the type of the sums, or pairs of halves
+    in words; panels of no more registers than a tile has, and groups of one channel or none."""
+    g, (columns, group) = c.geometry, panels_of_weights(c.right.index)
+    step, lanes = step_of(c, tiling), tiling.lanes(c.acc_dtype.itemsize)
+    if (c.left.dtype, c.right.dtype, group) != (step.left, step.right, step.group) or not columns:
         return False
-    if columns % lanes or not 0 < columns // lanes <= most or len(g.window) > 3:
+    if columns % lanes or not 0 < columns // lanes <= tiling.vectors or len(g.window) > 3:
         return False
-    if c.left.index != g.last(columns)[0] or c.right.index != g.last(columns)[1]:
+    if g.in_channels // g.groups % group or (c.left.index, c.right.index) != g.last(columns, group):
         return False
     alone = by_channel(g.groups, g.in_channels // g.groups)
     # channels are lanes: no register goes beyond a pixel
@@ -33,7 +36,7 @@ def emit_last_kernel(
     module: Module, kernel: Kernel, c: Convolution, tile: Tile, symbol: str
 ) -> None:
     """Defines void @symbol(ptr %args, ptr %status)."""
-    g, columns = c.geometry, panels_of_weights(c.right.index)
+    g, (columns, group) = c.geometry, panels_of_weights(c.right.index)
     f = module.function(f"void @{symbol}(ptr %args, ptr %status)", "", ENTRY)
     arguments = Arguments(f, kernel)
     request = Words(f, f.alloca("i64", len(Last)))
@@ -48,7 +51,8 @@ def emit_last_kernel(
     runs = runs_of(c, tile.machine)
     fields: dict[Last, Value] = {
         Last.WORKERS: f.load(f.gep("%status", WORKERS, "i64"), "i64", 8),
-        Last.BATCH: arguments.size(g.batch), Last.CHANNELS: g.in_channels, Last.DEPTH: runs.depth,
+        Last.BATCH: arguments.size(g.batch), Last.CHANNELS: g.in_channels // group,
+        Last.DEPTH: runs.depth,
         Last.OUTPUTS: g.out_channels, Last.COLUMNS: columns,
         Last.PANELS: -(-g.out_channels // columns),
         Last.ALONE: int(by_channel(g.groups, g.in_channels // g.groups)),

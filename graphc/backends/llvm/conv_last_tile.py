@@ -28,18 +28,18 @@ def classes(rows: int) -> tuple[int, ...]:
 
 def tiles_symbol(tile: Tile, alone: bool) -> str:
     """The table of one kind's kernels, by [class][vectors - 1]."""
-    return f"@graphc_{'alone' if alone else 'last'}_tiles_{tile.accumulator}"
+    return f"@graphc_{'alone' if alone else 'last'}_tiles_{tile.name}"
 
 
 def emit_tiles(module: Module, tile: Tile) -> None:
     """Defines both kinds and their tables."""
     rows = rows_of(tile.tiling)
-    for alone in (False, True):
+    for alone in (False, True) if tile.group == 1 else (False,):
         names = []
         for height in classes(rows):
             for vectors in range(1, most_vectors(tile) + 1):
                 kind = "alone" if alone else "last"
-                symbol = f"@graphc_{kind}_{height}x{vectors}_{tile.accumulator}"
+                symbol = f"@graphc_{kind}_{height}x{vectors}_{tile.name}"
                 _emit_tile(module, tile, symbol, (height, vectors), rows, alone)
                 names.append(f"ptr {symbol}")
         array = f"[{len(names)} x ptr] [{', '.join(names)}]"
@@ -68,7 +68,7 @@ def _emit_tile(
 def _channels(
     f: Function, tile: Tile, places: list[str], weights: str, vectors: int, sums: list[str]
 ) -> list[str]:
-    """One tap: a channel of every row times its weights, channel after channel."""
+    """One tap: a word of channels of every row times its weights, word after word."""
     carried = [("ptr", weights), *((tile.vector, value) for value in sums)]
     loop = f.carry_loop(0, "%depth", 1, carried)
     w, *totals = loop.values
@@ -78,7 +78,7 @@ def _channels(
     ]
     found = []
     for row, place in enumerate(places):
-        value = f.load(f.gep(place, loop.index, tile.element), tile.element, tile.bytes)
+        value = f.load(f.gep(place, loop.index, tile.element), tile.element, tile.value_bytes)
         scalar = tile.splat(f, value)
         for v, column in enumerate(columns):
             found.append(tile.multiply_add(f, scalar, column, totals[row * vectors + v]))

@@ -8,6 +8,7 @@ those terms that there are, until they are NaN again.
 import math
 from collections.abc import Callable
 
+from graphc.backends.llvm.gemm_descriptor import ENTRY
 from graphc.backends.llvm.gemm_pack import Source, first_lanes
 from graphc.backends.llvm.gemm_store import sums_of
 from graphc.backends.llvm.microkernel import Tile
@@ -26,20 +27,31 @@ def may_meet_nothing(c: Convolution) -> bool:
     return not c.term().padded and (math.prod(g.window) > 1 or any(g.pad_low))
 
 
-def emit_mended(
-    module: Module, kernel: Kernel, c: Convolution, tile: Tile, symbol: str, epilogue: str,
-    terms: TermsEmitter,
-) -> str:
-    """Defines an epilogue that mends the sums for another one. Its argument is two pointers: the
-    kernel's arguments, and the other's."""
-    _emit_again(module, kernel, c, tile, symbol, terms)
-    name = f"@{symbol}.mended"
+def mended(f: Function, tile: Tile, own: tuple[str, str, str, str]) -> tuple[str, str]:
+    """(an epilogue that mends the sums for another one, its arguments), for the kernel's arguments,
+    the other's, itself, and what `emit_again` defines."""
+    words = f.alloca("ptr", len(own))
+    for index, pointer in enumerate(own):
+        f.store(pointer, "ptr", f.gep(words, index, "ptr"), 8)
+    types = "ptr, i64, i64, i64, i64, i64, ptr, i64"
+    f.module.declare(f"declare void {mend_symbol(tile)}({types})")
+    return mend_symbol(tile), words
+
+
+def mend_symbol(tile: Tile) -> str:
+    """The epilogue that all kernels share."""
+    return f"@graphc_mend_{tile.name}"
+
+
+def emit_mend(module: Module, tile: Tile) -> None:
+    """Defines it."""
     f = module.function(
-        f"void {name}(ptr %words, i64 %b, i64 %m, i64 %rows, i64 %n, i64 %columns, ptr %tile, "
-        "i64 %pitch)",
-        "internal",
+        f"void {mend_symbol(tile)}(ptr %words, i64 %b, i64 %m, i64 %rows, i64 %n, i64 %columns, "
+        "ptr %tile, i64 %pitch)"
     )
-    args, others = f.load("%words", "ptr", 8), f.load(f.gep("%words", 1, "ptr"), "ptr", 8)
+    args, others, epilogue, again = (
+        f.load(f.gep("%words", index, "ptr"), "ptr", 8) for index in range(4)
+    )
     source = Source(dtypes.by_name(tile.accumulator), sums_of(tile))
     whole = f.mul(f.floordiv("%columns", tile.lanes), tile.lanes)
     mask = first_lanes(f, tile, f.sub("%columns", whole))
@@ -53,27 +65,28 @@ def emit_mended(
             place = f.gep(sums, column, tile.element)
             with f.when(_is_nan(f, tile, place)):
                 at = f"i64 %b, i64 {f.add('%m', row)}, i64 {f.add('%n', column)}"
-                f.call("void", f"@{symbol}.again", f"ptr {args}", at, f"ptr {place}")
+                f.call("void", again, f"ptr {args}", at, f"ptr {place}")
     f.call(
         "void", epilogue, f"ptr {others}", "i64 %b", "i64 %m", "i64 %rows", "i64 %n",
         "i64 %columns", "ptr %tile", "i64 %pitch",
     )
     f.ret()
-    return name
 
 
-def _emit_again(
+def emit_again(
     module: Module, kernel: Kernel, c: Convolution, tile: Tile, symbol: str, terms: TermsEmitter
-) -> None:
-    """@symbol.again(args, b, m, n, sum): one sum."""
+) -> str:
+    """Defines @symbol.again(args, b, m, n, sum), which adds up one sum, and returns its name. It
+    hardly ever runs: to optimise it would take as long as to compile the epilogue."""
     g = c.geometry
     places = "i64 %b, i64 %m, i64 %n"
     f = module.function(
-        f"void @{symbol}.terms(ptr %args, {places}, i64 %channel, ptr %sum)", "internal"
+        f"void @{symbol}.terms(ptr %args, {places}, i64 %channel, ptr %sum)", "internal", ENTRY
     )
     terms(f, kernel, tile)
     f.ret()
-    f = module.function(f"void @{symbol}.again(ptr %args, {places}, ptr %sum)", "internal")
+    name = f"@{symbol}.again"
+    f = module.function(f"void {name}(ptr %args, {places}, ptr %sum)", "internal", ENTRY)
     f.store("0.0", tile.element, "%sum", tile.bytes)
     with f.loop(0, g.out_channels // g.groups) as channel:
         valid = f.let(f"xor i1 {_is_nan(f, tile, '%sum')}, true")
@@ -82,6 +95,7 @@ def _emit_again(
                 "void", f"@{symbol}.terms", "ptr %args", places, f"i64 {channel}", "ptr %sum"
             )
     f.ret()
+    return name
 
 
 def _is_nan(f: Function, tile: Tile, place: str) -> str:

@@ -9,7 +9,7 @@ into scratch, and the epilogue has a pass of its own.
 
 from graphc.backends.llvm.conv import Request, conv_symbol
 from graphc.backends.llvm.conv_geometry import DEPTH, HEIGHT, WIDTH, Conv, Window, Words, product
-from graphc.backends.llvm.gemm_descriptor import Word
+from graphc.backends.llvm.gemm_descriptor import ENTRY, Word
 from graphc.backends.llvm.gemm_plan import ceil_div, clamp, round_up
 from graphc.backends.llvm.gemm_stages import run_symbol
 from graphc.backends.llvm.microkernel import Tile
@@ -25,7 +25,7 @@ def emit_input_grad(module: Module, tile: Tile) -> None:
     _emit_phase_product(module, tile)
     _emit_scatter(module, tile)
     _emit_epilogue_pass(module, tile)
-    f = module.function(f"void {conv_symbol('conv_input_grad', tile)}(ptr %request)")
+    f = module.function(f"void {conv_symbol('conv_input_grad', tile)}(ptr %request)", "", ENTRY)
     r = Request(f, tile)
     r.set_groups(f.mul(r.outputs, r.filter), f.mul(r.outputs, r.positions))
     phases = product(f, r.stride)
@@ -67,6 +67,7 @@ def _emit_phase(module: Module) -> None:
     f = module.function(
         "void @graphc_phase(i64 %s, i64 %d, i64 %pad, i64 %w, i64 %in, i64 %phase, ptr %out)",
         "internal",
+        ENTRY,
     )
     spacing = _first_multiple(f, 1, "0")
     first = _first_multiple(f, 0, f.add("%phase", "%pad"))
@@ -99,6 +100,7 @@ def _emit_phase_product(module: Module, tile: Tile) -> None:
         f"void @graphc_phase_product_{tile.name}"
         "(ptr %request, i64 %depth, i64 %height, i64 %width)",
         "internal",
+        ENTRY,
     )
     r = Request(f, tile)
     taps, grid = _write_phase_window(f, r, ("%depth", "%height", "%width"))

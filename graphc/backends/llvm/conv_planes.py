@@ -8,7 +8,7 @@ import enum
 from collections.abc import Callable
 
 from graphc.backends.llvm.conv_geometry import HEIGHT, WIDTH, Conv, Words
-from graphc.backends.llvm.gemm_descriptor import WORDS, Descriptor, Word
+from graphc.backends.llvm.gemm_descriptor import ENTRY, WORDS, Descriptor, Word
 from graphc.backends.llvm.gemm_pack import Source
 from graphc.backends.llvm.gemm_plan import Number, value_of
 from graphc.backends.llvm.gemm_stages import give_slot, run_symbol, take_slot
@@ -16,6 +16,7 @@ from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Function, Module, Value
 from graphc.backends.llvm.values import lane_numbers, shuffle_mask
 from graphc.ir import dtypes
+from graphc.ir.kernel import Convolution
 from graphc.ir.kernel.blocking import MOST_SLOTS
 from graphc.ir.kernel.plan_planes import VECTORS, Strips, by_planes, offsets_bytes, strips
 
@@ -44,10 +45,17 @@ def planes_symbol(tile: Tile) -> str:
     return f"@graphc_conv_planes_{tile.name}"
 
 
-def asks_for_planes(f: Function, r: Words, channels: Value, outputs: Value) -> str:
-    """An i1: a convolution is done so; its operands have the type of the sums, and an image has
-    lines of positions at most."""
-    wanted: str = by_planes(Number(f, channels), Number(f, outputs)).value
+def may_go_by_planes(c: Convolution, tile: Tile) -> bool:
+    """Whether a convolution may be done so, from what its groups have."""
+    g = c.geometry
+    channels, outputs = g.in_channels // g.groups, g.out_channels // g.groups
+    return c.kind == "conv" and tile.group == 1 and bool(by_planes(channels, outputs))
+
+
+def asks_for_planes(f: Function, r: Words) -> str:
+    """An i1: a convolution is done so that may; its operands have the type of the sums, and an
+    image has lines of positions at most."""
+    wanted = "true"
     conditions = [f.cmp("ne", r.read(field), 0) for field in (Conv.LEFT_SAME, Conv.RIGHT_SAME)]
     flat = (Conv.INPUT, Conv.WINDOW, Conv.OUTPUT, Conv.STRIDE)
     conditions += [f.cmp("eq", r.read(field), 1) for field in flat]
@@ -64,7 +72,7 @@ def asks_for_planes(f: Function, r: Words, channels: Value, outputs: Value) -> s
 def emit_planes(module: Module, tile: Tile) -> None:
     """Defines both functions."""
     _Chunk(module, tile).emit()
-    f = module.function(f"void {planes_symbol(tile)}(ptr %request)", "internal")
+    f = module.function(f"void {planes_symbol(tile)}(ptr %request)", "internal", ENTRY)
     r = Words(f, "%request")
 
     def pair(field: Conv) -> tuple[Number, Number]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from graphc.backends.llvm.gemm_descriptor import Descriptor, Word
-from graphc.backends.llvm.gemm_plan import choose, emit_plan, round_up
+from graphc.backends.llvm.gemm_plan import choose, round_up
 from graphc.backends.llvm.gemm_stages import (
     PACK_TILES,
     Block,
@@ -21,13 +21,19 @@ from graphc.backends.llvm.gemm_stages import (
     run_symbol,
     take_slot,
 )
+from graphc.backends.llvm.gemm_store import Result
 from graphc.backends.llvm.matrix_kernel import emit_matrix_kernels
 from graphc.backends.llvm.matrix_unit import UNIT_PARAMETER, MatrixUnit, allocate_unit
 from graphc.backends.llvm.microkernel import (
+    ROW_CLASSES,
     Tile,
     emit_kernel_table,
     emit_microkernels,
-    emit_run_kernels,
+    emit_run,
+    emit_table,
+    run_kernel_symbol,
+    runs_table,
+    tiles_table,
 )
 from graphc.backends.llvm.text import Function, Module, Value
 from graphc.ir.kernel.blocking import POINTER_BYTES
@@ -45,15 +51,9 @@ def declare_contract(module: Module, tile: Tile) -> str:
 
 
 def emit_gemm(module: Module, tile: Tile) -> None:
-    """Defines the driver, its plan and its microkernels."""
-    if tile.step.matrix:
-        emit_matrix_kernels(module, tile)
-    else:
-        emit_microkernels(module, tile)
-    emit_kernel_table(module, tile, "@graphc_tiles", "tile", "internal")
-    if tile.group == 1:
-        emit_run_kernels(module, tile)
-    emit_plan(module, tile)
+    """Defines the driver. Where a step of k is one value, its tiles are what the request says."""
+    if tile.group > 1:
+        emit_tiles(module, tile)
     _emit_finish_tile(module, tile)
     _emit_product(module, tile)
     _emit_chunk(module, tile)
@@ -61,6 +61,20 @@ def emit_gemm(module: Module, tile: Tile) -> None:
     emit_pack_left_stage(module, tile)
     emit_pack_right_stage(module, tile)
     _emit_contract(module, tile)
+
+
+def emit_tiles(module: Module, tile: Tile) -> None:
+    """Defines all tiles and their tables."""
+    if tile.step.matrix:
+        emit_matrix_kernels(module, tile)
+    else:
+        emit_microkernels(module, tile)
+    emit_kernel_table(module, tile, tiles_table(tile), "tile")
+    if tile.group == 1:
+        for rows in ROW_CLASSES:
+            emit_run(module, tile, rows, "internal")
+        runs = [run_kernel_symbol(tile, rows) for rows in ROW_CLASSES]
+        emit_table(module, runs_table(tile), runs)
 
 
 def _emit_contract(module: Module, tile: Tile) -> None:
@@ -175,11 +189,11 @@ def panels(
 
 
 def _row_class(f: Function, tile: Tile, rows: Value) -> Value:
-    """0 for 5 and 6 rows, 1 for 3 and 4, 2 for 2, 3 for 1. Of a matrix unit, 0 for 32 rows, 1 for
-    17 and more, 2 for less."""
-    kind: Value = len(tile.row_classes) - 1
-    for index, least in ((1, 17), (0, 32)) if tile.step.matrix else ((2, 2), (1, 3), (0, 5)):
-        kind = choose(f, f.cmp("sge", rows, least), index, kind)
+    """The number of the class for so many rows."""
+    *others, last = range(len(tile.row_classes))
+    kind: Value = last
+    for index in reversed(others):
+        kind = choose(f, f.cmp("sge", rows, tile.least_rows[index]), index, kind)
     return kind
 
 
@@ -231,9 +245,16 @@ class _ProductContext:
         self.shared = f.let(f"icmp ne ptr {self.right_packed}, null")
         self.panels = f.cmp("ne", d[Word.PANEL], 0)
         self.waits = f.cmp("sgt", d[Word.AREA], 0)
-        given = d.pointer_at(Word.TILES)
-        own = f.let(f"icmp eq ptr {given}, null")
-        self.tiles = f.let(f"select i1 {own}, ptr @graphc_tiles, ptr {given}")
+        self.result = Result(d, tile, "%b")
+        alone = f.let(f"xor i1 {self.waits}, true")
+        dense = f.cmp("eq", d[Word.POINTER_COLUMNS], 0)
+        self.stores = f.let(f"and i1 {self.result.offered}, {f.let(f'and i1 {alone}, {dense}')}")
+        self.tiles = d.pointer_at(Word.TILES)
+        if tile.group > 1:
+            own = f.let(f"icmp eq ptr {self.tiles}, null")
+            self.tiles = f.let(f"select i1 {own}, ptr {tiles_table(tile)}, ptr {self.tiles}")
+        else:
+            self.runs = d.pointer_at(Word.RUNS)
         d.read(Word.POINTER_COLUMNS, Word.B_STEP, Word.B_STEP_K)
         self.row_bytes, self.step_bytes, self.left_start = self._left_layout()
         self.total_columns = round_up(f, d[Word.N], tile.lanes)
@@ -271,6 +292,7 @@ class _ProductContext:
         last = f.let(f"and i1 {last}, {f.cmp('ne', '%finish', 0)}")
         padded = round_up(f, columns, tile.lanes)
         runs = self._panels_in_a_run(columns, last)
+        stores = f.let(f"and i1 {last}, {self.stores}")
         with f.loop("%m", "%m_end", tile.rows) as m:
             rows = f.smin(f.sub("%m_end", m), tile.rows)
             a = f.gep(left, f.mul(m, self.tile_row), "i8")
@@ -285,6 +307,8 @@ class _ProductContext:
                 c = f.gep("%sums", f.add(area_row, f.mul(j, tile.rows)), tile.element)
                 c = f.let(f"select i1 {self.waits}, ptr {c}, ptr {self.spare}")
                 count = f.smin(pitch, f.sub(columns, j))
+                goal = (m, f.add(n, j), count)
+                direct, to, apart = self.result.goal(goal, c, pitch, stores)
                 f.call(
                     "void",
                     f.load(f.gep(self.tiles, f.add(row_kind, kind), "ptr"), "ptr", 8),
@@ -294,11 +318,11 @@ class _ProductContext:
                     f"i64 {self.step_bytes}",
                     f"ptr {b}",
                     f"i64 {b_step}",
-                    f"ptr {c}",
-                    *(f"i64 {v}" for v in (rows, more, count, pitch)),
+                    f"ptr {to}",
+                    *(f"i64 {v}" for v in (rows, more, count, apart)),
                     *(["ptr %unit"] if tile.step.matrix else ()),
                 )
-                with f.when(last):
+                with f.when(f.let(f"and i1 {last}, {f.let(f'xor i1 {direct}, true')}")):
                     values = ("%b", m, rows, f.add(n, j), count)
                     f.call(
                         "void",
@@ -319,7 +343,7 @@ class _ProductContext:
         with f.when(f.cmp("sgt", runs, 0)):
             f.call(
                 "void",
-                f.load(f.gep("@graphc_runs", row_class, "ptr"), "ptr", 8),
+                f.load(f.gep(self.runs, row_class, "ptr"), "ptr", 8),
                 *(f"i64 {v}" for v in (runs, block.steps)),
                 f"ptr {a}",
                 f"i64 {self.row_bytes}",

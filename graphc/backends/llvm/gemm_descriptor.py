@@ -44,7 +44,8 @@ class Word(enum.IntEnum):
     VALUES = enum.auto()  # of k in all: K, or what its pairs are made of
     TERMS = enum.auto()  # multiplications per sum (K, unless a step of k is more than one)
     MOST_STEPS = enum.auto()  # of k in a block
-    TILES = enum.auto()  # a table of tile kernels
+    TILES = enum.auto()  # a table of tile kernels; of words of several values, 0 for all there are
+    RUNS = enum.auto()  # a table of kernels "run", where a step of k is one value
     # 0: panels of B are dense. Else PACK_RIGHT stores pointers, one for so many columns, and tile
     # kernels get B_STEP and A_STEP in place of their steps.
     POINTER_COLUMNS = enum.auto()
@@ -105,8 +106,8 @@ PACK_RIGHT = "void (ptr, ptr, i64, i64, i64, i64, ptr, ptr)"
 EPILOGUE = "void (ptr, i64, i64, i64, i64, i64, ptr, i64)"
 
 
-# Of the function that fills a request: it runs once a launch, and optimising its stores would take
-# as long as compiling the epilogue.
+# Of functions that run once a launch, as those that fill a request, or hardly ever: optimising one
+# would take as long as compiling the epilogue.
 ENTRY = "nounwind noinline optnone"
 
 

@@ -10,6 +10,7 @@ from graphc.backends.llvm.microkernel import (
     MR,
     ROW_CLASSES,
     Tile,
+    emit_table,
     kernel_parameters,
     row_addresses,
 )
@@ -21,8 +22,13 @@ SHAPE_WORDS = 6
 
 
 def dot_table(tile: Tile) -> str:
-    """The symbol of the table of dot kernels."""
+    """The symbol of the table of all dot kernels."""
     return f"@graphc_dots_{tile.name}"
+
+
+def dot_symbol(tile: Tile, rows: int) -> str:
+    """A kernel "dot"."""
+    return f"@graphc_dot_{rows}_{tile.name}"
 
 
 def point_columns(tile: Tile) -> str:
@@ -30,29 +36,27 @@ def point_columns(tile: Tile) -> str:
     return f"@graphc_point_columns_{tile.name}"
 
 
-def declare_dots(module: Module, tile: Tile) -> tuple[str, str]:
-    """Declares and returns (dot_table, point_columns)."""
-    if module.count_use(dot_table(tile)) == 1:
-        module.globals.append(f"{dot_table(tile)} = external constant ptr")
-        module.declare(f"declare void {point_columns(tile)}({RIGHT_TYPES})")
-    return dot_table(tile), point_columns(tile)
+def declare_point_columns(module: Module, tile: Tile) -> str:
+    """Declares and returns point_columns."""
+    module.declare(f"declare void {point_columns(tile)}({RIGHT_TYPES})")
+    return point_columns(tile)
 
 
 def emit_dots(module: Module, tile: Tile) -> None:
-    """Defines the kernels "dot" and their table, and the filling of pointers for a matrix.
+    """Defines all kernels "dot" and their table."""
+    for rows in ROW_CLASSES:
+        emit_dot(module, tile, rows, "internal")
+    kernels = [dot_symbol(tile, rows) for rows in ROW_CLASSES for _ in tile.widths]
+    emit_table(module, dot_table(tile), kernels)
+
+
+def emit_dot(module: Module, tile: Tile, rows: int, linkage: str = "") -> None:
+    """Defines a kernel "dot".
 
     b holds one pointer per column, to which b_step is added; a_step is the address of the words
     above, and `steps` counts segments.
     """
-    for rows in ROW_CLASSES:
-        _Dot(module, tile, rows).emit()
-    symbol = dot_table(tile)
-    names = [
-        f"ptr @graphc_dot_{rows}_{tile.name}" for rows in ROW_CLASSES for _ in tile.widths
-    ]
-    array = f"[{len(names)} x ptr] [{', '.join(names)}]"
-    module.globals.append(f"{symbol} = constant {array}")
-    _emit_point_columns(module, tile)
+    _Dot(module, tile, rows, linkage).emit()
 
 
 def _groups(tile: Tile, rows: int) -> tuple[int, ...]:
@@ -69,10 +73,10 @@ def _groups(tile: Tile, rows: int) -> tuple[int, ...]:
 class _Dot:
     """One kernel: groups of columns, and for each the loops over segments, lines and elements."""
 
-    def __init__(self, module: Module, tile: Tile, rows: int) -> None:
+    def __init__(self, module: Module, tile: Tile, rows: int, linkage: str) -> None:
         self.tile, self.rows = tile, rows
-        symbol = f"@graphc_dot_{rows}_{tile.name}"
-        self.f = module.function(f"void {symbol}({kernel_parameters()})", "internal")
+        symbol = dot_symbol(tile, rows)
+        self.f = module.function(f"void {symbol}({kernel_parameters()})", linkage)
 
     def emit(self) -> None:
         """Defines the function."""
@@ -207,7 +211,8 @@ def sum_lanes(f: Function, tile: Tile, vectors: list[str]) -> str:
     return vectors[0]
 
 
-def _emit_point_columns(module: Module, tile: Tile) -> None:
+def emit_point_columns(module: Module, tile: Tile) -> None:
+    """Defines the filling of pointers for a matrix."""
     f = module.function(f"void {point_columns(tile)}({RIGHT_PARAMETERS})")
     stride = Descriptor(f, "%d")[Word.RIGHT_N]
     with f.loop(0, "%columns") as column:

@@ -1,13 +1,34 @@
 """What is special to one kernel: its arguments, its descriptor, where its operands begin."""
 
+from collections.abc import Callable, Sequence
+from functools import partial
+
 from graphc.backends.llvm.gemm import declare_contract
 from graphc.backends.llvm.gemm_arguments import Arguments
 from graphc.backends.llvm.gemm_descriptor import ENTRY, Descriptor, Word, begin_request
-from graphc.backends.llvm.gemm_dot import LENGTH, LINES, SHAPE_WORDS, declare_dots
+from graphc.backends.llvm.gemm_dot import (
+    LENGTH,
+    LINES,
+    SHAPE_WORDS,
+    declare_point_columns,
+    dot_symbol,
+    dot_table,
+)
 from graphc.backends.llvm.gemm_pack import LEFT_TYPES, RIGHT_TYPES, Source, right_packer
 from graphc.backends.llvm.gemm_plan import ceil_div, declare_plan, set_plan
+from graphc.backends.llvm.gemm_reach import Reach, reach
 from graphc.backends.llvm.gemm_store import epilogue_pointers
-from graphc.backends.llvm.microkernel import Tile
+from graphc.backends.llvm.microkernel import (
+    Tile,
+    declare_table,
+    emit_table,
+    kernel_types,
+    run_kernel_symbol,
+    run_types,
+    runs_table,
+    tile_symbol,
+    tiles_table,
+)
 from graphc.backends.llvm.text import Function, Module, Value
 from graphc.backends.llvm.values import memory_type
 from graphc.ir.dim import Size
@@ -32,6 +53,7 @@ def emit_gemm_kernel(
     _emit_bases(module, kernel, c, symbol, left_base, right_base)
     left, right = Source(c.left.dtype, tile), Source(c.right.dtype, tile)
     packer = right_packer(right_k, right_n)
+    reached = reach(c, tile) if tile.group == 1 else None
     f = module.function(f"void @{symbol}(ptr %args, ptr %status)", "", ENTRY)
     arguments = Arguments(f, kernel)
     k, m, n = arguments.size(c.k), arguments.size(c.m), arguments.size(c.n)
@@ -65,21 +87,23 @@ def emit_gemm_kernel(
         Word.MOST_STEPS: tile.tiling.block_k,
         Word.EPILOGUE_B: 1,
         Word.WORKERS: f.load(f.gep("%status", WORKERS, "i64"), "i64", 8),
-        Word.PANEL: 0 if panels is None else panels.panel,
+        Word.PANEL: 0 if panels is None else panels.panel // panels.group,
     }
     epilogue, epilogue_arguments = epilogue_pointers(f, kernel, tile, symbol, arguments)
     pointers = {
         Word.ARGUMENTS: epilogue_arguments,
         Word.OPERANDS: "%args",
         Word.BASES: f"@{symbol}.bases",
-        Word.PACK_LEFT: declare_packer(module, "left", left, LEFT_TYPES),
-        Word.PACK_RIGHT: declare_packer(module, packer, right, RIGHT_TYPES),
+        Word.PACK_LEFT: _packer(module, "left", left, reached),
+        Word.PACK_RIGHT: _packer(module, packer, right, reached),
         Word.EPILOGUE: epilogue,
         Word.MEMORY: f.load(f.gep("%status", SCRATCH, "ptr"), "ptr", 8),
     }
+    if reached is not None:
+        pointers |= _tables(module, tile, symbol, reached)
     d = begin_request(f, words, pointers)
     if is_dot(c, tile.tiling):
-        _choose_dots(f, d, tile, (m, n, k))
+        _choose_dots(f, d, tile, (m, n, k), partial(_dots, module, tile, symbol, reached))
     plan = plan_contraction(c, tile.machine)
     if plan is None:
         f.call("void", declare_plan(module, tile), f"ptr {d.pointer}")
@@ -90,25 +114,70 @@ def emit_gemm_kernel(
 
 
 def _check_panels(panels: Panels, tile: Tile) -> None:
-    if panels.columns != tile.columns:
+    if (panels.columns, panels.group) != (tile.columns, tile.group):
         raise ValueError(
-            f"panels of {panels.columns} columns; tiles of this target have {tile.columns}"
+            f"panels of {panels.columns} columns by {panels.group}; tiles of this target have "
+            f"{tile.columns} by {tile.group}"
         )
 
 
-def _choose_dots(f: Function, d: Descriptor, tile: Tile, sizes: tuple[Value, Value, Value]) -> None:
+def _packer(module: Module, kind: str, source: Source, reached: Reach | None) -> str:
+    """A packer, or null where nothing is packed."""
+    types = LEFT_TYPES if kind == "left" else RIGHT_TYPES
+    used = reached is None or kind in reached.packs
+    return declare_packer(module, kind, source, types) if used else "null"
+
+
+def _tables(module: Module, tile: Tile, symbol: str, reached: Reach) -> dict[Word, str]:
+    """The kernel's tables: those of all kernels, or its own, of those that it reaches."""
+    if reached.tiles is None:
+        tables = {Word.TILES: tiles_table(tile), Word.RUNS: runs_table(tile)}
+        return {word: declare_table(module, table) for word, table in tables.items()}
+    places = [(rows, width) for rows in tile.row_classes for width in tile.widths]
+    names = {place: tile_symbol(tile, *place) for place in reached.tiles}
+    kernels = [names.get(place, "") for place in places]
+    tables = {Word.TILES: _own_table(module, f"@{symbol}.tiles", kernels, kernel_types())}
+    if reached.runs:
+        own = {rows: run_kernel_symbol(tile, rows) for rows in reached.runs}
+        kernels = [own.get(rows, "") for rows in tile.row_classes]
+        tables[Word.RUNS] = _own_table(module, f"@{symbol}.runs", kernels, run_types())
+    return tables
+
+
+def _own_table(module: Module, symbol: str, kernels: Sequence[str], types: str) -> str:
+    """A table with null in the place of what is not reached."""
+    for kernel in kernels:
+        if kernel:
+            module.declare(f"declare void {kernel}({types})")
+    emit_table(module, symbol, [kernel or "null" for kernel in kernels], "internal")
+    return symbol
+
+
+def _dots(module: Module, tile: Tile, symbol: str, reached: Reach | None) -> str:
+    """The table of all dots, or the kernel's own."""
+    if reached is None or reached.dots is None:
+        return declare_table(module, dot_table(tile))
+    own = {rows: dot_symbol(tile, rows) for rows in reached.dots}
+    kernels = [own.get(rows, "") for rows in tile.row_classes for _ in tile.widths]
+    return _own_table(module, f"@{symbol}.dots", kernels, kernel_types())
+
+
+def _choose_dots(
+    f: Function, d: Descriptor, tile: Tile, sizes: tuple[Value, Value, Value],
+    table: Callable[[], str],
+) -> None:
     """Asks for dot products if there are few rows or columns, here or in the call."""
     m, n, k = sizes
     few_rows = f.cmp("sle", m, tile.tiling.dot_rows)
     few_columns = f.cmp("sle", n, tile.tiling.dot_columns)
     if "true" in (few_rows, few_columns):
-        _ask_for_dots(f, d, tile, k)
+        _ask_for_dots(f, d, tile, k, table())
     elif few_rows.startswith("%") or few_columns.startswith("%"):
         with f.when(f.let(f"or i1 {few_rows}, {few_columns}")):
-            _ask_for_dots(f, d, tile, k)
+            _ask_for_dots(f, d, tile, k, table())
 
 
-def _ask_for_dots(f: Function, d: Descriptor, tile: Tile, k: Value) -> None:
+def _ask_for_dots(f: Function, d: Descriptor, tile: Tile, k: Value, table: str) -> None:
     """Changes a request: one step of k, of one line, read through pointers to columns."""
     shape = f.alloca("i64", SHAPE_WORDS)
     f.store("zeroinitializer", f"[{SHAPE_WORDS} x i64]", shape, 64)
@@ -122,9 +191,8 @@ def _ask_for_dots(f: Function, d: Descriptor, tile: Tile, k: Value) -> None:
         (Word.POINTER_COLUMNS, 1),
     ):
         d[word] = value
-    table, point_columns = declare_dots(f.module, tile)
     d.set_pointer(Word.TILES, table)
-    d.set_pointer(Word.PACK_RIGHT, point_columns)
+    d.set_pointer(Word.PACK_RIGHT, declare_point_columns(f.module, tile))
     d.set_pointer(Word.A_STEP, shape)
 
 

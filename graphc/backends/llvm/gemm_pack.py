@@ -1,6 +1,6 @@
 """Packing of matrix operands into panels, converting their elements to the accumulator's type.
 
-`emit_gemm_packs` defines, for one source dtype and accumulator:
+`emit_gemm_pack` defines, for one source dtype and accumulator, one of
     @graphc_pack_left_<src>_<acc>      any strides, k in segments
     @graphc_pack_rows_<src>_<acc>      right operand with n of stride 1
     @graphc_pack_columns_<src>_<acc>   right operand with k of stride 1, by register transposes
@@ -236,13 +236,9 @@ def packed_panels(
         yield start, f.gep("%to", f.mul(start, steps), tile.element), f.mul(width, tile.lanes)
 
 
-def emit_gemm_packs(module: Module, source: Source) -> None:
-    """Defines the four packers for one source dtype, where a step of k is one value."""
-    _emit_pack_left(module, source)
-    _emit_pack_rows(module, source)
-    declare_transpose(module, source.tile)
-    _emit_pack_columns(module, source)
-    _emit_pack_strided(module, source)
+def emit_gemm_pack(module: Module, source: Source, kind: str) -> None:
+    """Defines a packer for one source dtype, where a step of k is one value."""
+    _PACKERS[kind](module, source)
 
 
 @contextmanager
@@ -382,6 +378,7 @@ def _emit_pack_columns(module: Module, source: Source) -> None:
     f = module.function(f"void @graphc_pack_columns_{source.name}({RIGHT_PARAMETERS})")
     tile = source.tile
     lanes = tile.lanes
+    declare_transpose(module, tile)
     d = Descriptor(f, "%d")
     stride = d[Word.RIGHT_N]
     stride_bytes = f.mul(stride, source.dtype.itemsize)
@@ -434,6 +431,12 @@ def _emit_pack_strided(module: Module, source: Source) -> None:
                 at = f.gep(target, f.mul(step, pitch), tile.element)
                 f.store(value, tile.element, at, tile.bytes)
     f.ret()
+
+
+_PACKERS = {
+    "left": _emit_pack_left, "rows": _emit_pack_rows, "columns": _emit_pack_columns,
+    "strided": _emit_pack_strided,
+}
 
 
 def right_packer(k_stride: object, n_stride: object) -> str:

@@ -1,9 +1,11 @@
 """The plainest epilogue, shared by all kernels that have no other: sums are stored as they are."""
 
 from graphc.backends.llvm.gemm_arguments import Arguments
+from graphc.backends.llvm.gemm_descriptor import Descriptor, Word
 from graphc.backends.llvm.gemm_pack import Source, first_lanes, store_masked
+from graphc.backends.llvm.gemm_plan import choose
 from graphc.backends.llvm.microkernel import Tile
-from graphc.backends.llvm.text import Function, Module
+from graphc.backends.llvm.text import Function, Module, Value
 from graphc.ir import dtypes
 from graphc.ir.dim import Size
 from graphc.ir.kernel import Attention, Kernel, Store, SumTemplate, Var
@@ -13,6 +15,7 @@ from graphc.ir.kernel.templates.operand import strides_of
 # strides of b and m in elements; n has stride 1.
 ADDRESS, B_STRIDE, M_STRIDE = range(3)
 STORE_WORDS = 3
+STORE_TYPES = "ptr, i64, i64, i64, i64, i64, ptr, i64"
 
 
 def store_symbol(tile: Tile) -> str:
@@ -73,6 +76,60 @@ def emit_store(module: Module, tile: Tile) -> None:
     f.ret()
 
 
+class Result:
+    """Where tiles lie in the result if they are stored as they are: then they need no epilogue.
+
+    Made in a function's entry; `offered` is an i1 that holds if the epilogue is the plainest.
+    """
+
+    def __init__(self, d: Descriptor, tile: Tile, batch: Value) -> None:
+        f, self.tile = d.function, tile
+        self.f, self.positions = f, d[Word.POSITIONS]
+        nowhere = f"internal constant [{STORE_WORDS} x i64] zeroinitializer"
+        f.module.globals.append(f"@graphc_nowhere = {nowhere}")
+        f.module.declare(f"declare void {store_symbol(tile)}({STORE_TYPES})")
+        self.offered = f.let(f"icmp eq ptr {d.pointer_at(Word.EPILOGUE)}, {store_symbol(tile)}")
+        given = d.pointer_at(Word.ARGUMENTS)
+        words = f.let(f"select i1 {self.offered}, ptr {given}, ptr @graphc_nowhere")
+        address = f.load(f.gep(words, ADDRESS, "ptr"), "ptr", 8)
+        self.b_stride, self.m_stride = (
+            f.load(f.gep(words, word, "i64"), "i64", 8) for word in (B_STRIDE, M_STRIDE)
+        )
+        start = f.mul(f.mul(batch, d[Word.EPILOGUE_B]), self.b_stride)
+        start = f.add(start, f.mul(f.mul(batch, d[Word.EPILOGUE_M]), self.m_stride))
+        self.base = f.gep(address, start, tile.element)
+
+    def goal(
+        self, tile: tuple[Value, Value, Value], c: str, pitch: Value, stores: str
+    ) -> tuple[str, str, str]:
+        """(an i1: a tile of (m, n, columns) is stored in the result, where it is stored, its rows'
+        distance): there if it has all its columns, else in c."""
+        f = self.f
+        before, there, after = f.current, f.label("there"), f.label("goal")
+        f.cond_br(f.let(f"and i1 {stores}, {f.cmp('eq', tile[2], pitch)}"), there, after)
+        f.block(there)
+        place, inside = self._place(*tile)
+        place = f.let(f"select i1 {inside}, ptr {place}, ptr {c}")
+        apart, there = choose(f, inside, self.m_stride, pitch), f.current
+        f.br(after)
+        f.block(after)
+        return (
+            f.phi("i1", (("false", before), (inside, there))),
+            f.phi("ptr", ((c, before), (place, there))),
+            f.phi("i64", ((str(pitch), before), (str(apart), there))),
+        )
+
+    def _place(self, m: Value, n: Value, columns: Value) -> tuple[str, str]:
+        """(where a tile begins, an i1: its columns are of one image)."""
+        f = self.f
+        image = f.sdiv(n, self.positions)
+        before = f.mul(image, self.positions)
+        inside = f.cmp("sle", f.add(n, columns), f.add(before, self.positions))
+        start = f.add(f.mul(image, self.b_stride), f.mul(m, self.m_stride))
+        start = f.add(start, f.sub(n, before))
+        return f.gep(self.base, start, self.tile.element), inside
+
+
 def epilogue_pointers(
     f: Function, kernel: Kernel, tile: Tile, symbol: str, arguments: Arguments
 ) -> tuple[str, str]:
@@ -86,6 +143,5 @@ def epilogue_pointers(
     f.store(f.gep(arguments.buffer(buffer), offset, tile.element), "ptr", words, 8)
     f.store(b_stride, "i64", f.gep(words, B_STRIDE, "i64"), 8)
     f.store(m_stride, "i64", f.gep(words, M_STRIDE, "i64"), 8)
-    types = "ptr, i64, i64, i64, i64, i64, ptr, i64"
-    f.module.declare(f"declare void {store_symbol(tile)}({types})")
+    f.module.declare(f"declare void {store_symbol(tile)}({STORE_TYPES})")
     return store_symbol(tile), words

@@ -4,11 +4,13 @@ A tile has `MR` rows of up to `vectors` registers. Its accumulators stay in regi
 whole k loop; every step broadcasts one element per row and loads one vector per column group.
 """
 
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
 from graphc.backends.llvm.target import Target
-from graphc.backends.llvm.text import Function, Module
+from graphc.backends.llvm.text import Function, Module, Value
 from graphc.ir.kernel.steps import STEPS, Step, machine_of
 from graphc.ir.machine import Machine, Tiling
 
@@ -25,9 +27,11 @@ _PRODUCTS = {
 }
 _SIGNS = -0x7F7F7F80  # of the four bytes of a word
 
+LINE = 64  # bytes of the caches' lines
 MR = 6  # rows of the full tile
 ROW_CLASSES = (6, 4, 2, 1)  # a tile of 5 rows runs the kernel of 6, its last row computed twice
 MATRIX_CLASSES = (32, 31, 16)  # a matrix unit's: all rows, 17 at least, 16 at most
+_LEAST, _MATRIX_LEAST = (5, 3, 2, 1), (32, 17, 1)  # rows that each is for
 
 _ELEMENTS = {"f32": "float", "f64": "double", "i32": "i32", "i64": "i64"}
 
@@ -95,7 +99,7 @@ class Tile:
     @property
     def machine(self) -> Machine:
         """What contractions are planned for."""
-        return machine_of(self.target.machine, self.step)
+        return _machine(self)
 
     @property
     def tiling(self) -> Tiling:
@@ -112,6 +116,11 @@ class Tile:
     def row_classes(self) -> tuple[int, ...]:
         """Kernels by their rows, the full one first."""
         return MATRIX_CLASSES if self.step.matrix else ROW_CLASSES
+
+    @property
+    def least_rows(self) -> tuple[int, ...]:
+        """The fewest rows that each of them is for."""
+        return _MATRIX_LEAST if self.step.matrix else _LEAST
 
     @property
     def vectors(self) -> int:
@@ -181,12 +190,17 @@ class Tile:
         return f.let(f"shufflevector {self.vector} {first}, {self.vector} poison, {mask}")
 
 
+@functools.cache
+def _machine(tile: Tile) -> Machine:
+    return machine_of(tile.target.machine, tile.step)
+
+
 def kernel_parameters() -> str:
     """Parameters of a tile kernel; strides are in bytes.
 
     b begins with the heads of its panel, if it has any.
-    c is a dense block of `pitch` columns, of which `columns` are wanted, and as many rows as the
-    kernel's class. If `accumulate` is not 0 the product is added to c, else it replaces c.
+    c has rows that are `pitch` columns apart: a block of its own, of which `columns` are wanted, or
+    where the result lies. If `accumulate` is not 0 the product is added to c, else it replaces c.
     """
     return (
         "i64 %steps, ptr noalias readonly %a, i64 %a_row, i64 %a_step, "
@@ -195,15 +209,55 @@ def kernel_parameters() -> str:
     )
 
 
-def emit_kernel_table(module: Module, tile: Tile, symbol: str, kind: str, linkage: str) -> None:
-    """A constant array of kernels @graphc_<kind>_<rows>x<width>_<acc> by [row class][width]."""
-    names = [
-        f"ptr @graphc_{kind}_{rows}x{width}_{tile.name}"
-        for rows in tile.row_classes
-        for width in tile.widths
-    ]
-    array = f"[{len(names)} x ptr] [{', '.join(names)}]"
-    module.globals.append(f"{symbol} = {linkage} constant {array}")
+def tile_symbol(tile: Tile, rows: int, width: int, kind: str = "tile") -> str:
+    """A kernel "tile" or "window"."""
+    return f"@graphc_{kind}_{rows}x{width}_{tile.name}"
+
+
+def run_kernel_symbol(tile: Tile, rows: int) -> str:
+    """A kernel "run"."""
+    return f"@graphc_run_{rows}_{tile.name}"
+
+
+def tiles_table(tile: Tile) -> str:
+    """All kernels "tile" by [row class][width]."""
+    return f"@graphc_tiles_{tile.name}"
+
+
+def runs_table(tile: Tile) -> str:
+    """All kernels "run" by row class."""
+    return f"@graphc_runs_{tile.name}"
+
+
+def kernel_types() -> str:
+    """The types of a tile kernel's parameters."""
+    return "i64, ptr, i64, i64, ptr, i64, ptr, i64, i64, i64, i64"
+
+
+def run_types() -> str:
+    """The types of a run kernel's parameters."""
+    return "i64, i64, ptr, i64, i64, ptr, i64, ptr, i64, i64"
+
+
+def declare_table(module: Module, symbol: str) -> str:
+    """Declares a table of another module and returns its name."""
+    if module.count_use(symbol) == 1:
+        module.globals.append(f"{symbol} = external constant ptr")
+    return symbol
+
+
+def emit_table(module: Module, symbol: str, kernels: Sequence[str], linkage: str = "") -> None:
+    """A constant array of kernels."""
+    array = f"[{len(kernels)} x ptr] [{', '.join(f'ptr {kernel}' for kernel in kernels)}]"
+    module.globals.append(f"{symbol} = {linkage} constant {array}".replace("  ", " "))
+
+
+def emit_kernel_table(
+    module: Module, tile: Tile, symbol: str, kind: str, linkage: str = ""
+) -> None:
+    """All kernels "tile" or "window" by [row class][width]."""
+    kernels = [tile_symbol(tile, r, w, kind) for r in tile.row_classes for w in tile.widths]
+    emit_table(module, symbol, kernels, linkage)
 
 
 def emit_microkernels(module: Module, tile: Tile, by_pointers: bool = False) -> None:
@@ -214,14 +268,18 @@ def emit_microkernels(module: Module, tile: Tile, by_pointers: bool = False) -> 
     """
     for rows in ROW_CLASSES:
         for width in tile.widths:
-            _emit_kernel(module, tile, rows, width, by_pointers)
+            emit_kernel(module, tile, rows, width, by_pointers, "internal")
 
 
-def _emit_kernel(module: Module, tile: Tile, rows: int, width: int, by_pointers: bool) -> None:
-    kind = "window" if by_pointers else "tile"
-    symbol = f"@graphc_{kind}_{rows}x{width}_{tile.name}"
-    f = module.function(f"void {symbol}({kernel_parameters()})", "internal")
+def emit_kernel(
+    module: Module, tile: Tile, rows: int, width: int, by_pointers: bool = False, linkage: str = ""
+) -> None:
+    """Defines one of them."""
+    symbol = tile_symbol(tile, rows, width, "window" if by_pointers else "tile")
+    f = module.function(f"void {symbol}({kernel_parameters()})", linkage)
     places = row_addresses(f, rows)
+    with f.when(f.cmp("ne", "%pitch", width * tile.lanes)):  # a block of its own is in the cache
+        _ask_for(f, _result_rows(f, tile, rows, "%c"), width)
     b, starts = "%b", [tile.zero()] * width
     if tile.step.heads and not by_pointers:
         places_ = [f.gep("%b", index * tile.lanes, tile.element) for index in range(width)]
@@ -244,7 +302,10 @@ def _emit_kernel(module: Module, tile: Tile, rows: int, width: int, by_pointers:
     sums = _multiply(f, tile, (places, offset), columns, sums)
     offset = f.let(f"add i64 {offset}, %a_step")
     b = b if by_pointers else f.let(f"getelementptr i8, ptr {b}, i64 %b_step")
-    _emit_result(f, tile, loop.close([offset, b, *sums])[2:])
+    sums = loop.close([offset, b, *sums])[2:]
+    # opaque, or the rows' addresses take registers from the loop
+    c = f.let('call ptr asm "", "=r,0"(ptr %c)')
+    _emit_result(f, tile, _result_rows(f, tile, rows, c), sums)
 
 
 def run_parameters() -> str:
@@ -256,22 +317,14 @@ def run_parameters() -> str:
     )
 
 
-def emit_run_kernels(module: Module, tile: Tile) -> None:
-    """Defines the kernels "run" and their table @graphc_runs, one per row class.
+def emit_run(module: Module, tile: Tile, rows: int, linkage: str = "") -> None:
+    """Defines a kernel "run".
 
     Where few steps of many columns are multiplied at a time, a call per tile would cost more than
     the tile: memory is then read no faster than at half its speed.
     """
-    for rows in ROW_CLASSES:
-        _emit_run(module, tile, rows)
-    names = [f"ptr @graphc_run_{rows}_{tile.name}" for rows in ROW_CLASSES]
-    array = f"[{len(names)} x ptr] [{', '.join(names)}]"
-    module.globals.append(f"@graphc_runs = internal constant {array}")
-
-
-def _emit_run(module: Module, tile: Tile, rows: int) -> None:
-    symbol = f"@graphc_run_{rows}_{tile.name}"
-    f = module.function(f"void {symbol}({run_parameters()})", "internal")
+    symbol = run_kernel_symbol(tile, rows)
+    f = module.function(f"void {symbol}({run_parameters()})", linkage)
     places = row_addresses(f, rows)
     more, width = f.let("icmp ne i64 %accumulate, 0"), tile.vectors
     zeros = [(tile.vector, tile.zero())] * (rows * width)
@@ -297,14 +350,32 @@ def _emit_run(module: Module, tile: Tile, rows: int) -> None:
 
 def row_addresses(f: Function, rows: int) -> list[str]:
     """One pointer per row; a class's last row may be missing, then the one before stands in."""
-    places = ["%a"]
+    return _rows_from(f, rows, "%a", "%a_row")
+
+
+def _result_rows(f: Function, tile: Tile, rows: int, c: str) -> list[str]:
+    """Where rows of c begin: the row that stands in is stored twice, not beside the result."""
+    return _rows_from(f, rows, c, f.mul("%pitch", tile.bytes))
+
+
+def _rows_from(f: Function, rows: int, first: str, apart: Value) -> list[str]:
+    places = [first]
     for row in range(1, rows):
-        step = "%a_row"
+        step = apart
         if row == rows - 1 and rows > 2:
             present = f.let(f"icmp eq i64 %rows, {rows}")
-            step = f.let(f"select i1 {present}, i64 %a_row, i64 0")
+            step = f.let(f"select i1 {present}, i64 {apart}, i64 0")
         places.append(f.let(f"getelementptr i8, ptr {places[-1]}, i64 {step}"))
     return places
+
+
+def _ask_for(f: Function, rows: list[str], width: int) -> None:
+    """Has the lines of a tile come while it is computed: stores that miss wait for memory."""
+    f.module.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+    for row in rows:
+        for line in range(width):
+            place = f.gep(row, line * LINE, "i8")
+            f.call("void", "@llvm.prefetch.p0", f"ptr {place}", "i32 1", "i32 3", "i32 1")
 
 
 def _multiply(
@@ -324,15 +395,20 @@ def _multiply(
     return result
 
 
-def _emit_result(f: Function, tile: Tile, sums: list[str]) -> None:
+def _emit_result(f: Function, tile: Tile, rows: list[str], sums: list[str]) -> None:
     """Stores the accumulators, added to what is there if the caller wants it."""
+    width = len(sums) // len(rows)
+    steps = [index * tile.lanes for index in range(width)]
+    places = [f.gep(row, step, tile.element) for row in rows for step in steps]
     more, first = f.label("more"), f.label("first")
     f.cond_br(f.let("icmp ne i64 %accumulate, 0"), more, first)
     for label in (more, first):
         f.block(label)
-        for index, total in enumerate(sums):
-            place = f.gep("%c", index * tile.lanes, tile.element)
-            if label == more:
-                total = tile.add(f, total, f.load(place, tile.vector, tile.bytes))
+        if label == more:  # all before the first store: a row may stand in for another
+            old = [f.load(place, tile.vector, tile.bytes) for place in places]
+            totals = [tile.add(f, a, b) for a, b in zip(sums, old, strict=True)]
+        else:
+            totals = sums
+        for total, place in zip(totals, places, strict=True):
             f.store(total, tile.vector, place, tile.bytes)
         f.ret()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from pathlib import Path
@@ -45,18 +46,21 @@ class Target(NamedTuple):
     @property
     def machine(self) -> Machine:
         """What the shared passes may know of it."""
-        many = self.vector_bytes == 64 or self.arch == "aarch64"
-        wide = self.vector_bytes == 64
-        steps = [
-            step for feature, steps in _STEPS.items() if wide and self._has(feature)
-            for step in steps
-        ]
-        if self.matrix and wide:
-            steps += MATRIX_STEPS
-        return cpu(self.vector_bytes, 32 if many else 16, tuple(steps))
+        return _machine(self)
 
-    def _has(self, feature: str) -> bool:
-        return f"+{feature}" in self.features.split(",")
+
+@functools.cache
+def _machine(target: Target) -> Machine:
+    """Emitters ask for it at every instruction that hangs on its numbers."""
+    wide, has = target.vector_bytes == 64, set(target.features.split(","))
+    many = wide or target.arch == "aarch64"
+    steps = [
+        step for feature, steps in _STEPS.items() if wide and f"+{feature}" in has
+        for step in steps
+    ]
+    if target.matrix and wide:
+        steps += MATRIX_STEPS
+    return cpu(target.vector_bytes, 32 if many else 16, tuple(steps))
 
 
 def make_target(triple: str, cpu: str = "", features: str = "") -> Target:
@@ -96,7 +100,8 @@ def host_target() -> Target:
 
 def _asked(host: Target) -> Target:
     """With the matrix unit, if it has one that this process may use: each has to ask."""
-    has_unit = all(map(host._has, _UNIT)) and matrix_unit.usable()
+    has = host.features.split(",")
+    has_unit = all(f"+{feature}" in has for feature in _UNIT) and matrix_unit.usable()
     return host._replace(matrix="amx" if has_unit else "")
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from graphc.ir.types import TensorType
 
 from . import bound_losses, bound_windows
 from .common import I64, Array, Function
+from .elementwise import TABLE as ELEMENTWISE
 from .indexing import TABLE as INDEXING
 
 Types = Sequence[TensorType]
@@ -95,9 +97,12 @@ def _sigmoid(types: Types) -> Function:
 
 
 def _cast(types: Types, *, dtype: DType) -> Function | None:
-    """Between real dtypes to a float that is not of half precision."""
+    """A copy; or between real dtypes to a float that is not of half precision."""
     kind, source = dtype.numpy, types[0].dtype.numpy
-    if kind.char not in "fd" or source == kind or types[0].dtype.is_complex:
+    if source == kind:
+        with_strides = partial(ELEMENTWISE["cast"], dtype=dtype)
+        return lambda x: x.copy() if x.flags.c_contiguous else with_strides(x)
+    if kind.char not in "fd" or types[0].dtype.is_complex:
         return None
     return operator.methodcaller("astype", kind)
 
@@ -107,11 +112,15 @@ def _full(types: Types, *, shape: Sequence[int], value: Any, dtype: DType) -> Fu
     if dtype.is_complex:
         return None
     if value == 0 and not (dtype.is_float and math.copysign(1.0, value) < 0):
-        return lambda: np.zeros(sizes, kind)
+        return partial(np.zeros, sizes, kind)
+    with np.errstate(all="ignore"):
+        number = np.empty((), kind)
+        number.fill(value)
+    empty = np.empty
 
     def run() -> Array:
-        found = np.empty(sizes, kind)
-        found.fill(value)
+        found = empty(sizes, kind)
+        found.fill(number)
         return found
 
     return run
@@ -204,18 +213,34 @@ def _dot_general(
 
 
 def _index(types: Types, *, dim: int, subject: str = "") -> Function | None:
-    """By one tensor of positions, of which none is negative: NumPy then checks them as well."""
-    if len(types) != 2 or subject or not types[1].shape or 0 in (*types[0].shape, *types[1].shape):
+    """By one tensor of positions: NumPy wraps the same ones, and refuses the same."""
+    if len(types) != 2 or subject or not types[1].shape:
         return None
-    size = np.uint64(types[0].shape[dim])  # type: ignore[arg-type]
-    highest, slow = _PEAK, INDEXING["index"]
+    slow = INDEXING["index"]
 
     def run(x: Array, positions: Array) -> Any:
-        if highest(positions.view(np.uint64), None) < size:
+        try:
             return x.take(positions, dim)
-        return slow(x, positions, dim=dim)
+        except IndexError:  # to be said in torch's words
+            return slow(x, positions, dim=dim)
 
     return run
+
+
+_ASKED_ONE_BY_ONE = 64  # positions, of which a list's smallest is found before a ufunc has begun
+
+
+def _within(count: int, size: Any) -> Callable[[Array], bool]:
+    """Whether so many positions all lie in [0, size)."""
+    if count <= _ASKED_ONE_BY_ONE:
+
+        def few(positions: Array) -> bool:
+            known = positions.ravel().tolist()
+            return bool(min(known) >= 0 and max(known) < size)
+
+        return few
+    highest, most = _PEAK, np.uint64(size)
+    return lambda positions: bool(highest(positions.view(np.uint64), None) < most)
 
 
 def _gather(types: Types, *, dim: int, subject: str = "") -> Function | None:
@@ -224,15 +249,25 @@ def _gather(types: Types, *, dim: int, subject: str = "") -> Function | None:
         0 in shape or 0 in types[0].shape
     ):
         return None
-    size = np.uint64(types[0].shape[dim])  # type: ignore[arg-type]
-    highest, slow = _PEAK, INDEXING["gather"]
+    own: Any = types[0].shape
+    fits, slow = _within(math.prod(shape), own[dim]), INDEXING["gather"]
     axes = range(len(shape))
+    if dim == len(shape) - 1 and own[:dim] == shape[:dim]:
+        # rows of the one, by rows of the other
+        firsts = (np.arange(math.prod(shape[:dim])) * own[dim]).reshape((*shape[:dim], 1))
+
+        def of_rows(x: Array, positions: Array) -> Any:
+            if not fits(positions):
+                return slow(x, positions, dim=dim)
+            return x.reshape(-1).take(positions + firsts)
+
+        return of_rows
     places: list[Any] = [
         np.arange(n).reshape([-1 if e == d else 1 for e in axes]) for d, n in enumerate(shape)
     ]
 
     def run(x: Array, positions: Array) -> Any:
-        if not highest(positions.view(np.uint64), None) < size:
+        if not fits(positions):
             return slow(x, positions, dim=dim)
         return x[(*places[:dim], positions, *places[dim + 1 :])]
 

@@ -221,9 +221,11 @@ def _window_sum(
     return total
 
 
-def _conv_last(x: Array, w: Array, *, outputs: int, **attrs: Any) -> Array:
-    panels, *window, channels, columns = w.shape
-    filters = np.moveaxis(w, (-1, -2), (1, 2)).reshape((panels * columns, channels, *window))
+def _conv_last(x: Array, w: Array, *, outputs: int, group: int, **attrs: Any) -> Array:
+    panels, *window, words, width = w.shape
+    split = w.reshape((panels, *window, words, width // group, group))
+    filters = np.moveaxis(split, (-2, -3, -1), (1, 2, 3))
+    filters = filters.reshape((panels * (width // group), words * group, *window))
     return np.moveaxis(_conv(np.moveaxis(x, -1, 1), filters[:outputs], **attrs), 1, -1)
 
 

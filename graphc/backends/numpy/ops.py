@@ -21,6 +21,7 @@ from . import (
     random,
     random_sampled,
     special_functions,
+    winograd,
 )
 from .common import Array, Function, be_as_before, be_quiet
 from .counter import draws
@@ -38,6 +39,7 @@ TABLE: dict[str, Function] = {
     **fourier.TABLE,
     **matrices.TABLE, **matrices_ldl.TABLE,
     **special_functions.TABLE,
+    **winograd.TABLE,
 }
 
 

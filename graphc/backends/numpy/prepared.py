@@ -34,6 +34,7 @@ def prepare(
     halved = any(t.dtype.is_float and t.dtype.bits == 16 for t in types)
     if not halved:
         function = plain(function)
+    ufunc = function if isinstance(function, np.ufunc) and not halved else None
     make = None if halved else bound.TABLE.get(op.name)
     tight = None if make is None else make(types, **attrs)
     if tight is not None:
@@ -42,20 +43,22 @@ def prepare(
         function = partial(function, **attrs)
     elif isinstance(function, np.ufunc) and not results[0].shape and op.elementwise:
         function = _without_scalars(function, results[0].dtype.numpy)
-    silent = op.family in SILENT or _is_exact(op, types)
+    silent = op.family in SILENT or _is_exact(op, types, results)
     flat = len(results) == 1 and len(results[0].shape) < 2 and not op.view
     if op.elementwise and len(types) == 2:
         ready = (_quiet_two if silent else _two)(function, flat)
-        if isinstance(function, np.ufunc) and not halved:
-            ready.__dict__["into"] = _into(function)
+        if ufunc is not None and tight is None and not attrs:
+            ready.__dict__["into"] = _into(ufunc)
         return ready
     if op.elementwise and len(types) == 1:
         return (_quiet_one if silent else _one)(function, flat)
+    if op.elementwise and len(types) == 3:
+        return (_quiet_three if silent else _three)(function, flat)
     order = laid_out if op.keeps_order else row_major
     if order is laid_out and len(types) == 1 and len(results) == 1:
         return _one(function, False)
     left = op.family in AS_LEFT and not op.in_its_order
-    if op.name == "concat" and tight is not None:
+    if op.name in ("concat", "full", "iota") and tight is not None:
         return tight  # it has an order, and nothing to warn of
     if left or (flat and order is row_major):
         return _unordered(function)
@@ -68,9 +71,16 @@ _EXACT = frozenset(
 )
 
 
-def _is_exact(op: Op, types: Sequence[TensorType]) -> bool:
+_SILENT_FLOATS = frozenset("neg abs where".split())  # which look at bits alone
+
+
+def _is_exact(op: Op, types: Sequence[TensorType], results: Sequence[TensorType]) -> bool:
     """Whether NumPy has nothing to warn of: integers wrap silently, but in divisions."""
-    return op.name in _EXACT and not any(t.dtype.differentiable for t in types)
+    if op.name == "cast":
+        return types[0].dtype is results[0].dtype
+    return op.name in _EXACT and not any(
+        t.dtype.is_complex or (t.dtype.is_float and op.name not in _SILENT_FLOATS) for t in types
+    )
 
 
 def _without_scalars(function: np.ufunc, dtype: np.dtype[Any]) -> Function:
@@ -149,6 +159,34 @@ def _quiet_two(function: Function, flat: bool) -> Ready:
         ):
             return out
         return laid_out(out, (a, b))
+
+    return ready
+
+
+def _three(function: Function, flat: bool) -> Ready:
+    silent = _quiet_three(function, flat)
+
+    def ready(a: Array, b: Array, c: Array) -> Any:
+        token = be_quiet()
+        try:
+            return silent(a, b, c)
+        finally:
+            be_as_before(token)
+
+    return ready
+
+
+def _quiet_three(function: Function, flat: bool) -> Ready:
+    def ready(a: Array, b: Array, c: Array) -> Any:
+        out = function(a, b, c)
+        if type(out) is not np.ndarray:
+            return np.asarray(out)
+        if flat or (
+            a.flags.c_contiguous and b.flags.c_contiguous and c.flags.c_contiguous
+            and out.flags.c_contiguous
+        ):
+            return out
+        return laid_out(out, (a, b, c))
 
     return ready
 

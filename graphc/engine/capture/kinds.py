@@ -22,7 +22,7 @@ from typing import Any, Generic
 import numpy as np
 
 from ...frontend.numbers import TracedNumber
-from ...frontend.tensor import Tensor
+from ...frontend.tensor import Parameter, Tensor
 from ...frontend.texts import TracedText
 from ...frontend.watched import Watched, WatchedDefault, WatchedOrdered
 
@@ -177,6 +177,12 @@ def is_standard(module: Any) -> bool:
     return isinstance(module, str) and module.split(".")[0] in sys.stdlib_module_names and (
         module != "__main__"
     )
+
+
+def is_ours(kind: type) -> bool:
+    """Whether a class is graphc's own. (Tensor and Parameter say that they are torch's where
+    `import torch` finds graphc.)"""
+    return kind is Tensor or kind is Parameter or kind.__module__.startswith("graphc.")
 
 
 def full_name(kind: type) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...frontend.storage import Storage, readers
 from ...frontend.tensor import Tensor
+from ..capture.kinds import is_ours
 from .rule import Rule
 
 _MOST_PLACES = 64  # of one batch's gradients
@@ -85,7 +86,7 @@ def _flat(tensor: Any) -> np.ndarray:
     if not (
         isinstance(tensor, Tensor) and type(array) is np.ndarray and array.dtype in _FLOATS
         and array.flags.c_contiguous and array.flags.writeable and tensor._trace is None
-        and not tensor._storage.inference and type(tensor).__module__.startswith("graphc.")
+        and not tensor._storage.inference and is_ours(type(tensor))
     ):
         raise Unfit
     return array

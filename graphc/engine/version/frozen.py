@@ -140,7 +140,8 @@ def frozen(
         return None
     from ...ir.passes.freeze import freeze
 
-    found = freeze(traced.graph, numbers, pipeline.machine(config, backends.get(backend)))
+    machine = pipeline.machine(config, backends.get(backend))
+    found = freeze(traced.graph, numbers, machine, config.winograd)
     if found is None:
         return None
     prologue = pipeline.build(

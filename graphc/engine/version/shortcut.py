@@ -38,6 +38,7 @@ from .guard_list import ask
 from .guards import Guard
 from .guards_of_calls import Differentiable, GradIsThere, SameArgument
 from .native_guards import ask_natively, is_known
+from .number_policy import decided_upon
 from .plain_results import plain_results
 from .refused import ERRORS, is_refusal, mark, run_python
 from .sources import Stale, number_array, source_value
@@ -377,7 +378,10 @@ def _can_be_asked(version: Specialisation) -> bool:
 
 def _of_arguments(version: Specialisation, leaves: list[Any], conditions: Conditions) -> bool:
     """What a version is found by, of arguments that are no tensors."""
-    lifted = {s[1] for s, _ in version.sources if type(s) is tuple}
+    # of these any value fits, also where the graph reads none of them
+    lifted = {s[1] for s, _ in version.sources if type(s) is tuple} | (
+        version.terms.arguments - decided_upon(version.traced.numbers)
+    )
     for i, leaf in enumerate(leaves):
         if isinstance(leaf, Tensor):
             if type(leaf) not in (Tensor, Parameter):

@@ -9,6 +9,7 @@ from graphc.ir import ops
 
 from ..context import local
 from ..dispatch import apply
+from ..eager import apply_cast
 from ..ownership import own
 from ..tensor import Tensor, current
 from .arguments import named, shape
@@ -44,7 +45,7 @@ def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
 
 
 def _copied(x: Tensor) -> Tensor:
-    result: Tensor = apply(ops.cast, x, dtype=x.dtype)
+    result: Tensor = apply_cast(ops.cast, x, x.dtype)
     return result
 
 

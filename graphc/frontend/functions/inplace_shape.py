@@ -17,7 +17,7 @@ from graphc.ir.memory import Buffer, write, zeros_beside
 
 from ..context import local
 from ..dispatch import check_history
-from ..errors import located
+from ..errors import INFERENCE_WRITE, located
 from ..functionalize import TracedStorage
 from ..history import edge, requires_grad
 from ..nodes import BrokenNode
@@ -47,6 +47,8 @@ def _reshaping(name: str) -> Callable[..., Tensor]:
             )
             with trace.suspended():
                 return method(self, *args, **kwargs)
+        if state._storage.inference and not local.inference:
+            raise RuntimeError(located(INFERENCE_WRITE))
         if local.grad:
             check_history(state)
         saved = local.grad

@@ -174,7 +174,11 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     dim = wrap_dim(dim, len(sizes))
     size = sizes[dim]
     env = environment()
-    if env.divides(chunks, size) and not env.equal(size, 0):
+    if type(size) is int and type(chunks) is int:
+        even = size > 0 and size % chunks == 0
+    else:
+        even = env.divides(chunks, size) and not env.equal(size, 0)
+    if even:
         step = floordiv(size, chunks)
         return _several(
             "Split", [slice_dim(input, dim, step * i, step * (i + 1)) for i in range(chunks)]

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from graphc.ir import dtypes, ops
+from graphc.ir.op import Op
 
 from .. import promote
 from ..dispatch import apply, filled_beside
@@ -29,9 +30,14 @@ def _unary(name: str, doc: str, to_float: bool = True) -> Callable[..., Tensor]:
 
     function.__name__ = name
     function.__doc__ = doc
-    result = with_out(function)
-    result.__dict__["quick"] = functools.partial(promote.float_unary, record)
-    return result
+    return _quick(record, with_out(function))
+
+
+def _quick(record: Op, function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A function that is one operator on a float tensor alone, which autocast.py and
+    tensors_only.py then apply without it."""
+    function.__dict__["quick"] = functools.partial(promote.float_unary, record)
+    return function
 
 
 exp = _unary("exp", "e ** x.")
@@ -78,6 +84,9 @@ def abs(input: Tensor) -> Tensor:
     return result
 
 
+_quick(ops.abs, abs)
+
+
 @with_out
 def sign(input: Tensor) -> Tensor:
     """-1, 0 or 1; a bool is its own sign."""
@@ -100,6 +109,9 @@ def square(input: Tensor) -> Tensor:
     return result
 
 
+_quick(ops.square, square)
+
+
 @with_out
 def neg(input: Tensor) -> Tensor:
     """-x. Raises RuntimeError for bool."""
@@ -110,6 +122,9 @@ def neg(input: Tensor) -> Tensor:
         ))
     result: Tensor = promote.unary(ops.neg, input, to_float=False)
     return result
+
+
+_quick(ops.neg, neg)
 
 
 @with_out

@@ -92,8 +92,9 @@ def _shaped(kind: str, name: str, fill: Any, doc: str) -> Any:
             return filled
         if isinstance(dtype, DType) and dtype.is_complex:
             return _done(_complex(kind, generator, want, dtype), requires_grad)
-        values = draw(kind, generator, shape=want, dtype=float_dtype(dtype, name))
-        return _done(values, requires_grad)
+        drawn_as = promote.Defaults.dtype if dtype is None else float_dtype(dtype, name)
+        values = draw(kind, generator, shape=want, dtype=drawn_as)
+        return values.requires_grad_() if requires_grad else values
 
     function.__name__ = name
     function.__doc__ = doc

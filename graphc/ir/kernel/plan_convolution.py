@@ -36,6 +36,7 @@ DIRECT_POSITIONS = 96  # images at least this large are read in place by a weigh
 PACK_COST = 9
 TRANSPOSE_COST = 14
 LINES_COST = 6
+IMAGE_COST = 15  # of positions packed over all images, against an image read where it lies
 DOT_TERMS = 768  # of a block: below that the sums over lanes weigh too much
 
 Triple = tuple[int, int, int]  # depth, height, width
@@ -102,6 +103,15 @@ def reads_lines(m: Number, padded: Number, lines: Number, positions: Number) -> 
     """Whether lines of a copy, dotted with those of the left operand, cost less than packed taps;
     `padded` is the length of a line in whole registers."""
     return m * padded * lines * 9 < (m + TRANSPOSE_COST) * positions * 8
+
+
+def by_images(images: Size, rows: Size, positions: Size, lanes: int) -> bool:
+    """Whether a convolution of single positions costs less image by image, each in whole
+    registers, than with the positions of all images packed side by side."""
+    if not (isinstance(rows, int) and isinstance(positions, int)):
+        return False
+    padded = multiple(positions, lanes)
+    return images == 1 or rows * padded <= (rows + IMAGE_COST) * positions
 
 
 class _Planner:

@@ -71,8 +71,8 @@ def by_channel(groups: Number, channels: Number) -> Condition:
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """A convolution as sums over runs of memory: `depth` elements from each of `taps`, whose
-    windows and pads are these."""
+    """A convolution as sums over runs of memory: `depth` words from each of `taps`, whose windows
+    and pads are these."""
 
     window: tuple[int, ...]
     depth: int
@@ -84,8 +84,9 @@ def runs_of(c: Convolution, machine: Machine) -> Runs:
     """Taps beside each other are one run where no line of the window leaves the image."""
     g, tiling = c.geometry, machine.tiling
     assert tiling is not None
-    depth, window = g.in_channels // g.groups, g.window
-    alone = by_channel(g.groups, depth)
+    columns, group = panels_of_weights(c.right.index)
+    depth, window = g.in_channels // g.groups // group, g.window
+    alone = by_channel(g.groups, g.in_channels // g.groups)
     width, out = g.input[-1], g.output[-1]
     if (
         not alone and g.pad_low[-1] == 0 and g.dilation[-1] == 1 and window[-1] > 1
@@ -94,9 +95,11 @@ def runs_of(c: Convolution, machine: Machine) -> Runs:
     ):
         depth, window = depth * window[-1], (*window[:-1], 1)
     taps = evaluate(product(window), {})
-    columns = panels_of_weights(c.right.index) or 1
-    size = taps * depth * quotient_up(g.out_channels, columns) * columns
-    plain = taps == 1 and set(g.stride) == {1} and set(g.pad_low) == {0} and depth == g.in_channels
+    size = taps * depth * multiple(g.out_channels, columns or 1)
+    plain = (
+        taps == 1 and set(g.stride) == {1} and set(g.pad_low) == {0}
+        and depth * group == g.in_channels
+    )
     together = bool(alone or size * c.acc_dtype.itemsize <= tiling.in_place_bytes // 4)
     return Runs(window, depth, together, plain and g.input == g.output)
 
@@ -108,14 +111,14 @@ def plan_last(c: Convolution, machine: Machine, dims: Mapping[str, int]) -> Bloc
     positions = evaluate(product(g.output), dims)
     runs = runs_of(c, machine)
     taps = evaluate(product(runs.window), {})
-    columns = panels_of_weights(c.right.index) or 1
-    panels = quotient_up(g.out_channels, columns)
+    columns, group = panels_of_weights(c.right.index)
+    panels = quotient_up(g.out_channels, columns or 1)
     work = 2 * taps * runs.depth * (g.out_channels if runs.together else columns)
     plan = positions_of(images, positions, taps, work, 1 if runs.together else panels, machine)
     nothing = Blocking(*(0 for _ in fields(Blocking)))
     chunks = plan.chunks * (1 if runs.together else panels)
     return replace(
         nothing, chunks=chunks, chunk_m=plan.chunk, chunk_n=columns,
-        chunks_at=multiple(g.in_channels * itemsize, ALIGN), chunk_scratch=plan.table,
+        chunks_at=multiple(g.in_channels // group * itemsize, ALIGN), chunk_scratch=plan.table,
         slots=min(chunks, MOST_SLOTS),
     )

@@ -11,7 +11,7 @@ from .. import dtypes
 from ..dtypes import DType
 from ..machine import Machine, Tiling
 from .templates import Product, SumTemplate
-from .templates.operand import base_and_strides, panels_of
+from .templates.operand import Panels, PanelShape, base_and_strides, panels_of
 
 # The tile of a matrix unit: rows, registers of columns (two by two of its own tiles), and the words
 # of k that it goes along at a time.
@@ -68,15 +68,20 @@ STEPS = {
 }
 MATRIX_STEPS = tuple(name for name, step in STEPS.items() if step.matrix)
 
+
 _IN_AN_I16 = (dtypes.i8, dtypes.u8, dtypes.i16)
 
 
 def step_of(template: SumTemplate, tiling: Tiling) -> Step:
-    """How a template's operands are multiplied: by the first of those ways that the machine has."""
+    """How a template's operands are multiplied: by the first of those ways that the machine has,
+    and that reads panels as they lie."""
+    panels = panels_of(template.right.index) if isinstance(template, Product) else None
     for name in _ways(template):
-        if f"{name}m" in tiling.steps and _fills_tiles(template, tiling):
+        if f"{name}m" in tiling.steps and (
+            _reads(STEPS[f"{name}m"], panels, tiling) if panels else _fills_tiles(template, tiling)
+        ):
             return STEPS[f"{name}m"]
-        if name in tiling.steps:
+        if name in tiling.steps and (panels is None or _reads(STEPS[name], panels, tiling)):
             return STEPS[name]
     return STEPS[template.acc_dtype.name]
 
@@ -84,18 +89,54 @@ def step_of(template: SumTemplate, tiling: Tiling) -> Step:
 @functools.lru_cache(maxsize=64)
 def machine_of(machine: Machine, step: Step) -> Machine:
     """What products by a step are planned for: a machine with its tiles."""
-    if not step.matrix or machine.tiling is None:
+    if machine.tiling is None:
         return machine
-    tiling = replace(machine.tiling, rows=MATRIX_ROWS, vectors=MATRIX_VECTORS)
-    return replace(machine, tiling=tiling)
+    return replace(machine, tiling=tiling_of(machine.tiling, step))
+
+
+def tiling_of(tiling: Tiling, step: Step) -> Tiling:
+    """The tiles of a step."""
+    return replace(tiling, rows=MATRIX_ROWS, vectors=MATRIX_VECTORS) if step.matrix else tiling
+
+
+def _reads(step: Step, panels: Panels, tiling: Tiling) -> bool:
+    return (panels.columns, panels.group) == _shape(step, tiling)
+
+
+def _shape(step: Step, tiling: Tiling) -> PanelShape:
+    return PanelShape(tiling_of(tiling, step).columns(step.sums.itemsize), step.group)
+
+
+def panel_shape(
+    left: DType, right: DType, tiling: Tiling, rows: int, columns: int
+) -> PanelShape | None:
+    """The panels of a right operand, multiplied with so many rows, for the widest steps that the
+    machine has; None where there is no reading them as they lie."""
+    if left is not right or not left.is_float:
+        return None
+    if left.itemsize >= 4:
+        return _shape(STEPS[left.name], tiling)
+    names = [left.name]
+    if rows > tiling.dot_rows and columns > tiling.dot_columns:
+        names.insert(0, f"{left.name}m")
+    return next((_shape(STEPS[name], tiling) for name in names if name in tiling.steps), None)
+
+
+def lies_in_panels(panels: Panels, dtype: DType, tiling: Tiling) -> bool:
+    """Whether products of operands of a dtype read these panels as they lie."""
+    if not dtype.is_float:
+        return False
+    names = (dtype.name, f"{dtype.name}m")
+    return any(
+        _reads(STEPS[name], panels, tiling) for name in names
+        if name in (tiling.steps if dtype.itemsize < 4 else STEPS)
+    )
 
 
 def _ways(template: SumTemplate) -> tuple[str, ...]:
     """The steps of several values that fit, the best first, on whatever machine."""
     acc, operands = template.acc_dtype, (template.left.dtype, template.right.dtype)
     if isinstance(template, Product):
-        if panels_of(template.right.index):
-            return ()
         if acc is dtypes.i32 and all(x in _IN_AN_I16 for x in operands):
             return (operands[0].name + operands[1].name, "i16")
     elif template.geometry.in_channels == template.geometry.groups:  # few terms of many sums

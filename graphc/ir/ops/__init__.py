@@ -33,6 +33,7 @@ from . import (
     sorting,
     special_functions,
     window,
+    winograd,
 )
 from ._rules import sum_to
 from ._types import broadcast_shapes as broadcast_shapes

@@ -1,8 +1,9 @@
 """conv_last: a convolution whose channels are last in memory, and whose weights lie in panels.
 
 x [N, *S, C], w [panels, *K, C/groups, columns], result [N, *O, outputs]: output channel o is column
-o % columns of panel o // columns; what the last panel has too many belongs to nobody. It is what
-is made of a convolution in a program that only answers (passes/freeze/), so it has no gradient.
+o % columns of panel o // columns; what the last panel has too many belongs to nobody. Where a word
+has a `group` of channels, w is [panels, *K, words, columns * group]. It is what is made of a
+convolution in a program that only answers (passes/freeze/), so it has no gradient.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ def _type(types: Types, attrs: Attrs, env: DimEnv) -> Type:
         fail(f"conv_last: Expected input [N, *S, C] and weight [panels, *K, C/groups, columns], "
              f"got {sizes_text(x.shape)} and {sizes_text(w.shape)}")
     require_window("conv_last", attrs, rank)
-    panels, *window, channels, columns = w.shape
+    panels, *window, words, width = w.shape
+    if attrs["group"] < 1 or not env.equal(width % attrs["group"], 0):
+        fail(f"conv_last: columns of {sizes_text(w.shape)} are no words of {attrs['group']}")
+    channels, columns = words * attrs["group"], width // attrs["group"]
     if attrs["groups"] < 1 or not env.equal(channels * attrs["groups"], x.shape[-1]):
         fail(f"conv_last: Given groups={attrs['groups']}, expected input {sizes_text(x.shape)} to "
              f"have {channels} channels in each")
@@ -37,11 +41,13 @@ def _type(types: Types, attrs: Attrs, env: DimEnv) -> Type:
     return TensorType(x.dtype, (x.shape[0], *spatial, outputs))
 
 
-def _plain(x: Any, w: Any, *, outputs: int, **attrs: Any) -> Any:
+def _plain(x: Any, w: Any, *, outputs: int, group: int, **attrs: Any) -> Any:
     """As a conv."""
     rank = x.type.rank
-    panels, *window, channels, columns = w.type.shape
-    filters = permute(w, (0, rank, rank - 1, *range(1, rank - 1)))
+    panels, *window, words, width = w.type.shape
+    columns, channels = width // group, words * group
+    filters = reshape(w, (panels, *window, words, columns, group))
+    filters = permute(filters, (0, rank, rank - 1, rank + 1, *range(1, rank - 1)))
     filters = reshape(filters, (panels * columns, channels, *window))
     filters = ops.slice(
         filters, starts=(0,) * rank, stops=(outputs, channels, *window), steps=(1,) * rank
@@ -53,10 +59,10 @@ def _plain(x: Any, w: Any, *, outputs: int, **attrs: Any) -> Any:
 register(
     Op(
         "conv_last", "composite", _type, None, _plain, arity=2,
-        attrs=("outputs", "stride", "pad_low", "pad_high", "dilation", "groups"),
+        attrs=("outputs", "stride", "pad_low", "pad_high", "dilation", "groups", "group"),
         nondifferentiable="made where nothing is differentiated", domain=(-2.0, 2.0),
         cost=None, rounding=LINEAR, takes_complex=False,
         doc="conv with the channels of x [N,*S,C] and of the result last; w [panels,*K,C/groups,"
-        "columns].",
+        "columns], of words of a `group` of channels.",
     )
 )

@@ -18,6 +18,7 @@ from ..machine import Machine, Tiling
 from ..op import get
 from ..rewrite import everywhere, rebuilt, with_inputs
 from ..types import TensorType
+from .panels import Panels, panels_for, rows_of, size_of
 
 
 def pack(graph: Graph, machine: Machine) -> Graph:
@@ -30,33 +31,34 @@ def pack(graph: Graph, machine: Machine) -> Graph:
 
 @dataclass(frozen=True)
 class _Layout:
-    """How one carried value of a loop is laid out: dims `free` and `contract` of the product,
-    `columns` to a panel; 0: no panels, but n contiguous."""
+    """How one carried value of a loop is laid out: dims `free` and `contract` of the product, in
+    `panels`; None: no panels, but n contiguous."""
 
     operand: int
     free: tuple[int, ...]
     contract: tuple[int, ...]
-    columns: int
+    panels: Panels | None
 
     def made(self, builder: Builder, value: Node) -> Node:
         """The value laid out; what was put together is laid out part by part."""
-        if value.op.name == "concat" and value.attrs["dim"] == self.contract[0]:
+        if value.op.name == "concat" and value.attrs["dim"] == self.contract[0] and all(
+            self.panels is None or size_of(x, self.contract) % self.panels.shape.group == 0
+            for x in value.inputs
+        ):
             parts = [self.made(builder, part) for part in value.inputs]
-            return builder.emit(get("concat"), *parts, dim=1 if self.columns else 0)
-        inner = [value.shape[d] for d in self.contract]
-        if not self.columns:
+            return builder.emit(get("concat"), *parts, dim=1 if self.panels else 0)
+        if self.panels is None:
             return builder.emit(get("permute"), value, dims=(*self.contract, *self.free))
-        rows = builder.emit(get("permute"), value, dims=(*self.free, *self.contract))
-        panels = sizes(value.shape[d] for d in self.free) // self.columns
-        split = builder.emit(get("reshape"), rows, shape=(panels, self.columns, *inner))
-        return builder.emit(get("permute"), split, dims=(0, *range(2, 2 + len(inner)), 1))
+        return self.panels.made(builder, value)
 
     def product(self, builder: Builder, node: Node, left: Node, packed: Node) -> Node:
         """The product `node` with the value laid out as its right operand."""
-        first = 1 if self.columns else 0
-        contract = tuple(range(first, first + len(self.contract)))
+        right, contract = packed, tuple(range(len(self.contract)))
+        if self.panels is not None:
+            right = self.panels.rows(builder, packed, node.inputs[1])
+            contract = tuple(range(1, len(right.shape)))
         attrs = {**node.attrs, "batch_a": (), "batch_b": (), "contract_b": contract}
-        found = builder.emit(node.op, left, packed, **attrs)
+        found = builder.emit(node.op, left, right, **attrs)
         return builder.emit(get("reshape"), found, shape=node.shape)
 
 
@@ -93,30 +95,32 @@ def _products(scan: Node, tiling: Tiling) -> dict[Node, _Layout]:
     found: dict[Node, _Layout] = {}
     for node in body.nodes:
         if node.op.name == "dot_general" and node.inputs[1] in invariant:
-            layout = _layout(node, invariant[node.inputs[1]], tiling)
+            layout = _layout(node, invariant[node.inputs[1]], tiling, body)
             if layout is not None:
                 found[node] = layout
     return found
 
 
-def _layout(product: Node, operand: int, tiling: Tiling) -> _Layout | None:
+def _layout(product: Node, operand: int, tiling: Tiling, body: Graph) -> _Layout | None:
     """How a product's right operand is best laid out; None where it is well as it is."""
     right, attrs = product.inputs[1], product.attrs
     itemsize = product.dtype.itemsize
-    if attrs["batch_b"] or not product.dtype.is_float or itemsize < 4:
+    if attrs["batch_b"] or not product.dtype.is_float:
         return None
     contract: tuple[int, ...] = attrs["contract_b"]
     free = tuple(d for d in range(len(right.shape)) if d not in contract)
     n, k = (unwrap(sizes(right.shape[d] for d in dims)) for dims in (free, contract))
-    columns = tiling.columns(itemsize)
     if not isinstance(n, int) or not isinstance(k, int) or n <= tiling.dot_columns or k == 0:
         return None
-    if n % columns == 0 and (
+    panels = panels_for(product, tiling, body.env.hint(rows_of(product)))
+    if itemsize < 4:
+        return None if panels is None else _Layout(operand, free, contract, panels)
+    if panels is not None and n % panels.shape.columns == 0 and (
         n * k * itemsize > tiling.in_place_bytes or contract[-1:] == (len(right.shape) - 1,)
     ):
-        return _Layout(operand, free, contract, columns)
+        return _Layout(operand, free, contract, panels)
     if contract == tuple(range(len(free), len(right.shape))):
-        return _Layout(operand, free, contract, 0)
+        return _Layout(operand, free, contract, None)
     return None
 
 

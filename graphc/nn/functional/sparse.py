@@ -61,12 +61,20 @@ def _by_frequency(rows: Tensor, indices: Tensor, count: int) -> Tensor:
     return rows.detach() + share
 
 
+_FEW = 64
+
+
 def _not_negative(indices: Tensor, rows: int) -> Tensor:
     """Indices of which the operator refuses the negative ones too, which it would wrap."""
     if local.trace is not None or place_at(indices) is not None:
         return T.where(indices < 0, rows, indices)
     array = indices._array
-    if array.size and not 0 <= array.min() <= array.max() < rows:
+    if 0 < array.size <= _FEW:  # a list's smallest is found before a ufunc has begun
+        known = array.ravel().tolist()
+        fit = min(known) >= 0 and max(known) < rows
+    else:
+        fit = not array.size or 0 <= array.min() <= array.max() < rows
+    if not fit:
         wrong = array.min() if array.min() < 0 else array.max()
         raise IndexError(f"index out of range in self: {wrong} (embedding of {rows} rows)")
     return indices

@@ -8,10 +8,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from graphc.backends.llvm.cache import ObjectCache
-from graphc.backends.llvm.contraction import emit_library, template_libraries
 from graphc.backends.llvm.emit import emit
-from graphc.backends.llvm.library import Library
-from graphc.backends.llvm.pool import Pool
+from graphc.backends.llvm.libraries import emit_library, template_libraries
 from graphc.backends.llvm.target import Target, host_target, make_target
 from graphc.ir import dtypes
 from graphc.ir.dim import Dim, Size, product
@@ -33,15 +31,11 @@ from graphc.ir.kernel.templates.convolution import OPERANDS
 from graphc.ir.kernel.text import kernel_symbol
 from graphc.ir.kernel.verify import verify_kernel
 
+from .native import function_of
+
 Array = np.ndarray
 GUARD = 64  # elements on either side of a result
 B, M, N, K = (Dim.var(name) for name in "bmnk")
-
-
-@functools.cache
-def pool(threads: int = 1) -> Pool:
-    """One pool per number of threads."""
-    return Pool(threads)
 
 
 @functools.cache
@@ -61,7 +55,6 @@ def run(
     cache = ObjectCache()
     objects = [cache.compile(emit(kernel, target), target)]
     objects += [_library(name, target) for name in template_libraries(kernel, target)]
-    library = Library(objects, {"graphc_par": pool(threads).address})
     words = [buffer.ctypes.data for buffer in buffers] + list(dims)
     template = kernel.template
     assert template is not None
@@ -70,8 +63,7 @@ def run(
     memory, scratch = guarded(plan.scratch(threads), np.dtype(np.uint8), GUARD << 10)
     args = (ctypes.c_int64 * len(words))(*words)
     status = (ctypes.c_int64 * 6)(0, 0, 0, 0, scratch.ctypes.data, threads)
-    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
-    function = kind(library.address(kernel_symbol(kernel)))
+    function = function_of(objects, kernel_symbol(kernel), target, threads)
     function(ctypes.addressof(args), ctypes.addressof(status))
     assert unharmed(memory, GUARD << 10)
 

@@ -2,6 +2,8 @@
 
 import ctypes
 import functools
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +19,8 @@ from graphc.ir.kernel.interpret import run_kernel
 from graphc.ir.kernel.text import kernel_symbol, parse_kernel
 from graphc.ir.kernel.verify import verify_kernel
 
+from .emulated import NEON, Emulated
+
 Array = np.ndarray
 GUARD = 0xAB
 
@@ -27,24 +31,37 @@ def pool(threads: int = 1) -> Pool:
     return Pool(threads)
 
 
+def function_of(
+    objects: Sequence[bytes], name: str, target: Target, threads: int = 1
+) -> Callable[..., Any]:
+    """A function of addresses and integers, linked and ready to be called: by this machine, or, if
+    it is for another one, by an emulated CPU, which has one thread."""
+    if target.arch == NEON.arch != host_target().arch:
+        return functools.partial(Emulated(objects).call, name)
+    library = Library(objects, {"graphc_par": pool(threads).address})
+
+    def call(*words: int) -> None:
+        kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(words))
+        kind(library.address(name))(*words)
+
+    return call
+
+
 class Native:
     """A compiled kernel that can be called with arrays."""
 
     def __init__(self, kernel: Kernel, target: Target | None = None) -> None:
-        self.kernel = kernel
-        self.text = emit(kernel, target or host_target())
-        self.object = ObjectCache().compile(self.text, target or host_target())
+        self.kernel, self.target = kernel, target or host_target()
+        self.text = emit(kernel, self.target)
+        self.object = ObjectCache().compile(self.text, self.target)
 
     def __call__(self, buffers: list[Array], dims: tuple[int, ...] = (), threads: int = 1) -> None:
         """Runs the kernel in place; raises RuntimeError("message: value") for a failed Check."""
-        library = Library([self.object], {"graphc_par": pool(threads).address})
         words = [b.ctypes.data for b in buffers] + list(dims)
         args = (ctypes.c_int64 * len(words))(*words)
         status = (ctypes.c_int64 * 4)()
-        kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
-        kind(library.address(kernel_symbol(self.kernel)))(
-            ctypes.addressof(args), ctypes.addressof(status)
-        )
+        function = function_of([self.object], kernel_symbol(self.kernel), self.target, threads)
+        function(ctypes.addressof(args), ctypes.addressof(status))
         if status[0]:
             check = kernel_checks(self.kernel)[status[2]]
             raise RuntimeError(check.message.replace("{value}", str(status[3])))

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 
+from graphc.backends.llvm.conv_last_kernel import renders_last
 from graphc.backends.llvm.target import Target, host_target
 from graphc.backends.numpy.ops import TABLE
 from graphc.ir import dtypes, ops
@@ -37,6 +38,7 @@ class Last:
     registers: int
     alone: bool = False  # each channel by itself; channels are counted in registers, too
     dtype: DType = dtypes.f32
+    group: int = 1  # channels of a word
 
 
 CASES = [
@@ -64,18 +66,23 @@ Shapes: TypeAlias = list[tuple[int, ...]]
 
 def kernel_of(case: Last, target: Target) -> tuple[Kernel, Shapes, dict[str, Any]]:
     """A kernel that adds a bias for each channel, its operands' shapes, and the attributes."""
-    lanes = target.lanes(case.dtype.itemsize)
+    lanes = target.lanes(max(case.dtype.itemsize, 4))
     unit = lanes if case.alone else 1
     channels, outputs = case.channels * unit, case.outputs * unit
     groups = channels if case.alone else 1
     columns = case.registers * lanes
     shapes: Shapes = [
         (case.batch, *case.input, channels),
-        (-(-outputs // columns), *case.window, channels // groups, columns), (outputs,),
+        (
+            -(-outputs // columns), *case.window, channels // groups // case.group,
+            columns * case.group,
+        ),
+        (outputs,),
     ]
     attrs = {
         "outputs": outputs, "stride": case.stride, "pad_low": case.pad, "pad_high": case.pad,
         "dilation": case.dilation, "groups": groups,
+        "group": case.group,
     }
     builder = Builder()
     x, w, bias = (
@@ -95,6 +102,7 @@ def check(case: Last, target: Target | None = None, threads: int = 1) -> bytes:
     rng = np.random.default_rng(0)
     x, w, bias = (rng.standard_normal(shape).astype(case.dtype.numpy) for shape in shapes)
     want = TABLE["conv_last"](x.astype(np.float64), w.astype(np.float64), **attrs) + bias
+    want = want.astype(np.float64)
     memory, result = guarded(want.size, case.dtype.numpy)
     # beside what is read lies NaN: what is multiplied by it shows
     whole, image = guarded(x.size, case.dtype.numpy)
@@ -103,15 +111,44 @@ def check(case: Last, target: Target | None = None, threads: int = 1) -> bytes:
     operands = {"x": image, "w": w.ravel(), "b": bias}
     run(kernel, [*operands.values(), result], target=target, threads=threads)
     assert unharmed(memory)
-    unit = 2e-6 if case.dtype is dtypes.f32 else 1e-13
+    assert renders_last(kernel.template, (target or host_target()).machine.tiling)  # type: ignore[arg-type]
+    unit = {dtypes.f32: 2e-6, dtypes.bf16: 2.0**-8}.get(case.dtype, 1e-13)
     terms = max(1.0, float(np.sqrt(float(kernel.template.k))))  # type: ignore[union-attr, arg-type]
-    np.testing.assert_allclose(result, want.ravel(), rtol=0, atol=unit * 8 * terms)
+    got = result.astype(np.float64)
+    np.testing.assert_allclose(got, want.ravel(), rtol=0, atol=unit * 8 * terms)
     return result.tobytes()
 
 
 @pytest.mark.parametrize("case", [*CASES, *ALONE], ids=lambda c: f"{c.input}-{c.window}-{c.stride}")
 def test_sums_are_the_references_for_any_threads(case: Last) -> None:
     assert check(case) == check(case, threads=4)
+
+
+PAIRS = [
+    Last(1, 16, (7, 7), 64, (3, 3), (1, 1), (1, 1), (1, 1), 2),
+    Last(2, 6, (9, 11), 20, (3, 2), (2, 1), (1, 1), (1, 2), 2),  # the last panel is not full
+    Last(1, 4, (20,), 70, (5,), (2,), (0,), (1,), 1),  # taps of a line are one run
+    Last(1, 4, (5, 6, 7), 16, (2, 3, 2), (1, 2, 1), (1, 1, 0), (1, 1, 2), 1),
+    Last(3, 24, (4, 4), 24, (1, 1), (1, 1), (0, 0), (1, 1), 4),
+    Last(1, 2, (3, 3), 3, (3, 3), (1, 1), (5, 5), (2, 2), 1),  # tiles beside the image
+]
+
+
+@pytest.mark.skipif(
+    host_target().machine.tiling is None or "bf16" not in host_target().machine.tiling.steps,  # type: ignore[union-attr]
+    reason="this CPU multiplies no pairs of bfloat16",
+)
+@pytest.mark.parametrize("case", PAIRS, ids=lambda c: f"{c.input}-{c.window}-{c.stride}")
+def test_pairs_of_channels(case: Last) -> None:
+    case = replace(case, dtype=dtypes.bf16, group=2)
+    assert check(case) == check(case, threads=4)
+
+
+def test_words_are_read_only_as_the_machine_multiplies_them() -> None:
+    kernel, _, _ = kernel_of(replace(PAIRS[0], group=2), host_target())  # pairs of float32
+    tiling = host_target().machine.tiling
+    assert isinstance(kernel.template, Convolution) and tiling is not None
+    assert not renders_last(kernel.template, tiling)
 
 
 @pytest.mark.parametrize("target", narrow_targets(), ids=lambda t: f"{t.vector_bytes} bytes")

@@ -18,6 +18,8 @@ SHAPES = [
     (1, 1, 1, 1),
     (6, 64, 8, 1),
     (5, 63, 3, 1),
+    (11, 64, 16, 2),  # a row of the last tile stands in for a missing one
+    (9, 192, 5, 3),
     (7, 65, 9, 2),
     (64, 64, 64, 1),
     (13, 130, 400, 1),  # k in two blocks
@@ -123,6 +125,27 @@ def test_epilogue_with_bias_and_two_stores() -> None:
     want = a[0].astype(np.float64) @ b[0] + bias
     np.testing.assert_allclose(c, np.maximum(want, 0), atol=1e-3)
     np.testing.assert_allclose(d.T, want, atol=1e-3)
+
+
+@pytest.mark.parametrize(("m", "n"), [(11, 64), (9, 128), (6, 65), (3, 16), (13, 80)])
+def test_tiles_are_stored_between_what_is_not_theirs(m: int, n: int) -> None:
+    """The rows and products of a result that is part of a larger buffer lie apart."""
+    f32, batch, row, k = dtypes.f32, 2, n + 5, 20
+    apart = m * row + 37
+    case = Gemm(m, n, k, batch)
+    store = (Store("C", B * apart + M * row + N + 3, Var("acc", f32)),)
+    kernel = case.kernel()
+    assert isinstance(kernel.template, Product)
+    template = replace(kernel.template, epilogue=store)
+    params = (*kernel.params[:2], replace(kernel.params[2], size=batch * apart))
+    a, b = case.operands(np.random.default_rng(0))
+    found = np.full(batch * apart, 7, np.float32)
+    run(replace(kernel, params=params, template=template), [*case.in_memory(a, b), found])
+    want = np.full((batch, apart), 7, np.float32)
+    for one, product_ in zip(want, a.astype(np.float64) @ b, strict=True):
+        one[: m * row].reshape(m, row)[:, 3 : 3 + n] = product_
+    np.testing.assert_allclose(found.reshape(batch, apart), want, atol=1e-4)
+    assert (found.reshape(batch, apart)[want == 7] == 7).all()
 
 
 def test_symbolic_sizes_and_strides() -> None:

@@ -16,8 +16,8 @@ import graphc.nn as nn
 import graphc.nn.functional as F
 from graphc import backends, config
 from graphc.backends.llvm.backend import LlvmBackend
-from graphc.backends.llvm.contraction import emit_library, template_libraries
 from graphc.backends.llvm.jit import compile_assembly
+from graphc.backends.llvm.libraries import emit_library, template_libraries
 from graphc.backends.llvm.target import Target, make_target
 from graphc.engine import pipeline
 from graphc.ir import dtypes
@@ -178,16 +178,16 @@ def test_training_steps_on_narrower_registers(name: str, model: str) -> None:
         np.testing.assert_allclose(one, eager, rtol=2e-3, atol=2e-4)
 
 
-def same_as_numpy(name: str, seeds: range) -> None:
+def same_as_numpy(backend: str, seeds: range) -> None:
     for seed in seeds:
         maker = random_graph(seed, 25)
         graph, values = maker.graph(), maker.arrays(seed)
         found: list[Any] = []
-        for backend in ("numpy", backend_of(name)):
+        for each in ("numpy", backend):
             given = [x.copy() for x in values]
             built = pipeline.build(
                 graph, config=config.current()._replace(cache_dir=None), mutated=maker.mutated,
-                backend=backend,
+                backend=each,
             )
             results = [np.empty(n.shape, n.dtype.numpy) for n in graph.outputs]
             results = [given[maker.mutated[i]] if i in maker.mutated else r
@@ -211,10 +211,10 @@ def same_as_numpy(name: str, seeds: range) -> None:
 
 @pytest.mark.parametrize("name", NARROW)
 def test_random_graphs_on_narrower_registers(name: str) -> None:
-    same_as_numpy(name, range(3))
+    same_as_numpy(backend_of(name), range(3))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NARROW)
 def test_many_random_graphs_on_narrower_registers(name: str) -> None:
-    same_as_numpy(name, range(100, 180))
+    same_as_numpy(backend_of(name), range(100, 180))

@@ -1,6 +1,5 @@
 """Elementary functions: accuracy against wide references, special values, widths, sharing."""
 
-import ctypes
 import functools
 import math
 from collections.abc import Callable
@@ -10,12 +9,14 @@ import mpmath as mp
 import numpy as np
 import pytest
 
+from graphc.backends.llvm.cache import ObjectCache
 from graphc.backends.llvm.jit import compile_object
 from graphc.backends.llvm.lanes import Dtype
-from graphc.backends.llvm.library import Library
 from graphc.backends.llvm.target import Target, host_target, make_target
 from graphc.backends.llvm.text import Module
 from graphc.backends.llvm.vmath import ULP_BOUNDS, VectorMath
+
+from .native import function_of
 
 Array = np.ndarray
 NUMPY = {"f32": np.float32, "f64": np.float64}
@@ -88,13 +89,9 @@ def build(
         result = getattr(lanes, name)(*inputs)
         fn.store(result, lanes.vtype, fn.gep("%y", i, lanes.elem), align)
     fn.ret()
-    library = Library([compile_object(module.text(), target)])
-    pointer = ctypes.c_void_p
-    native = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[pointer] * (arity + 1))(
-        library.address("apply")
-    )
+    native = function_of([ObjectCache().compile(module.text(), target)], "apply", target)
 
-    def apply(*arrays: Array, keep: Library = library) -> Array:
+    def apply(*arrays: Array) -> Array:
         count = len(arrays[0])
         padding = np.zeros(-count % width)
         padded = [np.concatenate([a, padding]).astype(NUMPY[dtype]) for a in arrays]

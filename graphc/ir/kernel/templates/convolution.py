@@ -45,16 +45,19 @@ class ConvGeometry:
         channels = self.in_channels if tensor == "x" else self.out_channels
         return self.batch, channels, product(self.input if tensor == "x" else self.output)
 
-    def last(self, columns: int) -> tuple[Size, Size]:
-        """The indices of x with its channels last, and of w in panels so many columns wide."""
+    def last(self, columns: int, group: int = 1) -> tuple[Size, Size]:
+        """The indices of x with its channels last, and of w in panels so many columns wide, of
+        words of `group` channels each."""
         _, channels, positions = self.shape("x")
         _, inner, taps = self.shape("w")
         image, channel, position = (Dim.var(name) for name in VARIABLES)
-        panel = (floordiv(image, columns) * taps + position) * inner + channel
-        return (
-            unwrap((image * positions + position) * channels + channel),
-            unwrap(panel * columns + mod(image, columns)),
-        )
+        word = (floordiv(image, columns) * taps + position) * (inner // group)
+        if group == 1:
+            at = (word + channel) * columns + mod(image, columns)
+        else:
+            word = (word + floordiv(channel, group)) * columns + mod(image, columns)
+            at = word * group + mod(channel, group)
+        return unwrap((image * positions + position) * channels + channel), unwrap(at)
 
     def planes(self, tensor: str) -> Size:
         """The index of a tensor that lies in memory as torch has it, channel after channel."""

@@ -80,43 +80,68 @@ def base_and_strides(operand: Operand, first: str, second: str) -> tuple[Size, S
     return strides[0], strides[1], strides[2]
 
 
+class PanelShape(NamedTuple):
+    """Panels that a right operand may lie in: their columns, and the values of a word."""
+
+    columns: int
+    group: int
+
+
 class Panels(NamedTuple):
-    """A right operand that lies in panels: element (k, n) at base + n // columns * panel
-    + k * columns + n % columns."""
+    """A right operand that lies in panels of words of `group` values, neighbours along k: element
+    (k, n) at base + n // columns * panel + k // group * columns * group + n % columns * group
+    + k % group."""
 
     base: Size
     columns: int
     panel: int
+    group: int = 1
 
 
 @lru_cache(maxsize=_KEPT)
 def panels_of(index: Size) -> Panels | None:
-    """The panels of an index over k and n; None where it has another form."""
+    """The panels of an index over k and n; None where it has another form. Of one panel, n need not
+    be divided, if it is of words of several values."""
     if not isinstance(index, Dim):
         return None
     n, k = Dim.var("n"), Dim.var("k")
     atoms = [atom for monomial, _ in index.terms for atom, _ in monomial]
     divided = [atom.args for atom in atoms if atom.kind == "floordiv"]
+    group = next((unwrap(b) for a, b in divided if a == k), 1)
     columns = next((unwrap(b) for a, b in divided if a == n), None)
-    if not isinstance(columns, int):
+    if not isinstance(group, int) or (columns is None and group == 1):
         return None
     base = substitute(index, {"k": 0, "n": 0})
+    row = unwrap(substitute(index, {"k": group, "n": 0}) - base)
+    step, in_step = floordiv(k, group), mod(k, group)
+    if columns is None and isinstance(row, int):
+        whole = base + n * group + step * row + in_step
+        return Panels(base, row // group, row, group) if whole == index else None
+    if not isinstance(columns, int):
+        return None
     panel = unwrap(substitute(index, {"k": 0, "n": columns}) - base)
-    whole = base + floordiv(n, columns) * panel + k * columns + mod(n, columns)
-    return Panels(base, columns, panel) if isinstance(panel, int) and whole == index else None
+    width = columns * group
+    in_panel = step * width + mod(n, columns) * group + in_step
+    if not isinstance(panel, int) or base + floordiv(n, columns) * panel + in_panel != index:
+        return None
+    return Panels(base, columns, panel, group)
 
 
 @lru_cache(maxsize=_KEPT)
-def panels_of_weights(index: Size) -> int:
-    """How wide the panels are that a conv_last's weights lie in (ConvGeometry.last)."""
+def panels_of_weights(index: Size) -> PanelShape:
+    """The panels that a conv_last's weights lie in (ConvGeometry.last); of no columns where there
+    are none."""
     assert isinstance(index, Dim)
     atoms = [atom for monomial, _ in index.terms for atom, _ in monomial]
-    image = Dim.var("image")
-    found = [
-        unwrap(atom.args[1]) for atom in atoms
-        if atom.kind in ("floordiv", "mod") and atom.args[0] == image
-    ]
-    return found[0] if found and isinstance(found[0], int) else 0
+
+    def divisor(name: str) -> int:
+        found = [
+            unwrap(atom.args[1]) for atom in atoms
+            if atom.kind in ("floordiv", "mod") and atom.args[0] == Dim.var(name)
+        ]
+        return found[0] if found and isinstance(found[0], int) else 0
+
+    return PanelShape(divisor("image"), divisor("channel") or 1)
 
 
 def acc_text(acc: DType, tf32: bool) -> str:

@@ -14,6 +14,7 @@ from ...graph import Builder, Graph, Node, input_
 from ...machine import Machine
 from ...rewrite import apart, rebuilt, with_inputs
 from ...types import TensorType
+from ..panels import narrowed
 from .norms import fold_norms
 from .panels import lay_out
 from .products import pack_products
@@ -21,7 +22,9 @@ from .products import pack_products
 LEAST = 1 << 16  # elements that a prologue makes; fewer are made sooner than they are asked about
 
 _FAMILIES = frozenset({"unary", "binary", "ternary", "compare", "cast", "reduce", "movement"})
+_OTHERS = frozenset({"dot_general", "winograd_filter"})
 _FREE = frozenset({"full", "iota", "const"})  # of no inputs: made where they are read
+_LAID_OUT = frozenset({"conv_last", "winograd_filter"})
 _VIEWS = frozenset({"reshape", "permute", "expand", "slice"})
 
 
@@ -34,14 +37,16 @@ class Frozen(NamedTuple):
     reads: tuple[int, ...]
 
 
-def freeze(graph: Graph, constants: Collection[int], machine: Machine) -> Frozen | None:
+def freeze(
+    graph: Graph, constants: Collection[int], machine: Machine, winograd: float = 0.0
+) -> Frozen | None:
     """The graph in two parts; None where there is too little to gain. `constants`: the numbers of
-    inputs that hardly ever change."""
+    inputs that hardly ever change; `winograd`: the errors that convolutions may have."""
     given = frozenset([graph.inputs[i] for i in constants if is_static(graph.inputs[i])])
     if not given or any(node.graphs for node in graph.nodes):
         return None
     whole = fold_norms(apart(graph), lambda graph: constant_nodes(graph, given))
-    whole = lay_out(whole, constant_nodes(whole, given), machine)
+    whole = lay_out(whole, constant_nodes(whole, given), machine, winograd)
     whole, laid_out = pack_products(whole, constant_nodes(whole, _same(whole, given)), machine)
     return _split(whole, _same(whole, given), laid_out)
 
@@ -66,7 +71,7 @@ def constant_nodes(graph: Graph, given: Collection[Node]) -> set[Node]:
             constant = is_static(node)
         else:
             constant = (
-                (node.op.family in _FAMILIES or node.op.name == "dot_general")
+                (node.op.family in _FAMILIES or node.op.name in _OTHERS)
                 and not (node.op.divides and node.dtype.is_integer) and is_static(node)
                 and all(x in found for x in node.inputs)
             )
@@ -77,10 +82,12 @@ def constant_nodes(graph: Graph, given: Collection[Node]) -> set[Node]:
 
 def _split(graph: Graph, given: Collection[Node], laid_out: Collection[Node]) -> Frozen | None:
     """`laid_out`: values of their own, though they are views of others."""
-    filters = {node.inputs[1] for node in graph.nodes if node.op.name == "conv_last"}
+    filters = {
+        narrowed(node)[1] for node in graph.nodes if node.op.name == "conv_last"
+    }
     made = _made(graph, constant_nodes(graph, given), {*laid_out, *filters})
     work = sum(_elements(node) for node in _behind(made) if node in made or not _is_view(node))
-    if work < LEAST and not any(node.op.name == "conv_last" for node in graph.nodes):
+    if work < LEAST and not any(node.op.name in _LAID_OUT for node in graph.nodes):
         return None
     builder = Builder(graph.env)
     builder.inputs += graph.inputs

@@ -7,13 +7,19 @@ What stands between them is computed on such values, as `passes/layout.py` does 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 
 from ... import dtypes
 from ...dim import product, unwrap
+from ...dtypes import DType
 from ...graph import Builder, Graph, Node
+from ...kernel.templates.operand import PanelShape
 from ...machine import Machine, Tiling
 from ...op import get
 from ..layout import Layout, in_last_order
+from ..panels import narrowed
+from ..winograd import chosen as chosen_tiles
+from ..winograd import rule as tiled
 
 LEAST = 1 << 12  # elements of weights: fewer are no work to speak of
 
@@ -21,42 +27,78 @@ FEW = 8  # channels, that a run of one tap is too short
 _SLACK = 0.35  # of a register: what a step of a panel costs besides its multiplications
 
 
-def lay_out(graph: Graph, constant: Collection[Node], machine: Machine) -> Graph:
-    """The graph with such convolutions; itself where there are none to speak of."""
+@dataclass(frozen=True)
+class _Panels:
+    """How a convolution's weights are laid out. Its operands are `narrow` where words have several
+    channels: the halves that it reads, or widens; else numbers of the type that is summed."""
+
+    shape: PanelShape
+    dtype: DType
+
+    @property
+    def narrow(self) -> bool:
+        return self.shape.group > 1
+
+
+def lay_out(
+    graph: Graph, constant: Collection[Node], machine: Machine, winograd: float = 0.0
+) -> Graph:
+    """The graph with such convolutions; itself where there are none to speak of. `winograd`: the
+    errors that they may have, if they may be computed by tiles (`passes/winograd.py`)."""
     tiling = machine.tiling
     if tiling is None:
         return graph
+    tiles = {
+        node: tile for node, tile in chosen_tiles(graph, machine, winograd, constant).items()
+        if node.inputs[1] in constant
+    } if winograd else {}
     chosen = {
-        node: columns for node in graph.nodes
-        if node.op.name == "conv" and node.inputs[1] in constant
-        and (columns := _columns(node, tiling))
+        node: panels for node in graph.nodes
+        if node.op.name == "conv" and node.inputs[1] in constant and node not in tiles
+        and (panels := _panels_of(node, tiling))
     }
-    if sum(_size(node.inputs[1]) for node in chosen) < LEAST:
+    if sum(_size(node.inputs[1]) for node in (*chosen, *tiles)) < LEAST:
         return graph
-    return in_last_order(graph, _rule(chosen))
+    by_tiles, by_panels = tiled(tiles, machine), _rule(chosen)
+    return in_last_order(
+        graph, lambda layout, node: by_tiles(layout, node) or by_panels(layout, node)
+    )
 
 
-def _rule(chosen: dict[Node, int]) -> Callable[[Layout, Node], bool]:
+def _rule(chosen: dict[Node, _Panels]) -> Callable[[Layout, Node], bool]:
     def rule(layout: Layout, node: Node) -> bool:
-        columns = chosen.get(node)
-        if columns is None:
+        panels = chosen.get(node)
+        if panels is None:
             return False
-        x, weight = node.inputs
+        x, weight = narrowed(node) if panels.narrow else node.inputs
         attrs = {**node.attrs}
         attrs.pop("tf32", None)
-        panels = _panels(layout.builder, layout.as_plain(weight), columns)
-        image = layout.as_last(x)
-        if _is_padded_before(node):
-            none = (0,) * len(attrs["pad_low"])
-            low, high = ((0, *attrs[name], 0) for name in ("pad_low", "pad_high"))
+        image, plain = layout.as_last(x), layout.as_plain(weight)
+        if not panels.narrow:
+            image, plain = (_of_dtype(layout, each, panels.dtype) for each in (image, plain))
+        low, high = ((0, *attrs[name], 0) for name in ("pad_low", "pad_high"))
+        none = (0,) * len(attrs["pad_low"])
+        missing = -x.shape[1] % panels.shape.group
+        if missing or _is_padded_before(node):
             image = layout.emit(
-                "pad", image, low=low, high=high, interior=(0, *none, 0), value=0.0
+                "pad", image, low=low, high=(*high[:-1], missing), interior=(0, *none, 0),
+                value=0.0,
             )
             attrs |= {"pad_low": none, "pad_high": none}
-        found = layout.emit("conv_last", image, panels, outputs=weight.shape[0], **attrs)
-        return layout.keep(node, found)
+        laid_out = _laid_out(layout.builder, plain, panels.shape)
+        if panels.narrow:
+            image, laid_out = (_of_dtype(layout, x, panels.dtype) for x in (image, laid_out))
+        found = layout.emit(
+            "conv_last", image, laid_out, outputs=weight.shape[0], group=panels.shape.group,
+            **attrs,
+        )
+        return layout.keep(node, _of_dtype(layout, found, node.dtype))
 
     return rule
+
+
+def _of_dtype(layout: Layout, node: Node, dtype: DType) -> Node:
+    return node if node.dtype is dtype else layout.emit("cast", node, dtype=dtype)
 
 
 def _is_padded_before(node: Node) -> bool:
@@ -70,40 +112,61 @@ def _is_padded_before(node: Node) -> bool:
     )
 
 
-def _columns(node: Node, tiling: Tiling) -> int:
-    """How wide a convolution's panels are; 0: it stays as it is."""
-    weight = node.inputs[1]
-    if node.dtype not in (dtypes.f32, dtypes.f64) or not all(
-        isinstance(size, int) for size in weight.shape
-    ):
-        return 0
-    lanes, groups = tiling.lanes(node.dtype.itemsize), node.attrs["groups"]
-    outputs = weight.shape[0]
-    assert isinstance(outputs, int)
+def _panels_of(node: Node, tiling: Tiling) -> _Panels | None:
+    """How a convolution's weights would be laid out; None: they stay as they are."""
+    weight, groups = node.inputs[1], node.attrs["groups"]
+    if not all(isinstance(size, int) for size in weight.shape):
+        return None
+    left, right = narrowed(node)
+    pairs = left.dtype is right.dtype is dtypes.bf16 and "bf16" in tiling.steps
+    outputs, channels = weight.shape[:2]
+    assert isinstance(outputs, int) and isinstance(channels, int)
+    if pairs and groups == 1 and (channels % 2 == 0 or channels <= FEW):
+        return _Panels(PanelShape(_columns(outputs, tiling.lanes(4), tiling), 2), node.dtype)
+    if pairs and groups > 1:
+        # the others of the same net are laid out, so these would be moved around
+        dtype = dtypes.f32
+    elif node.dtype in (dtypes.f32, dtypes.f64):
+        dtype = node.dtype
+    else:
+        return None
+    lanes = tiling.lanes(dtype.itemsize)
+    if groups == 1:
+        return _Panels(PanelShape(_columns(outputs, lanes, tiling), 1), dtype)
+    if groups != outputs or channels != 1 or outputs % lanes:
+        return None
+    widths = range(1, tiling.vectors + 1)
+    widest = max(width for width in widths if outputs // lanes % width == 0)
+    return _Panels(PanelShape(widest * lanes, 1), dtype)
+
+
+def _columns(outputs: int, lanes: int, tiling: Tiling) -> int:
+    """How wide panels of all channels are."""
     registers = -(-outputs // lanes)
     widths = range(1, tiling.vectors + 1)
-    if groups == 1:
-        best = min(widths, key=lambda width: -(-registers // width) * (width + _SLACK))
-        return best * lanes
-    if groups != outputs or weight.shape[1] != 1 or outputs % lanes:
-        return 0
-    return max(width for width in widths if registers % width == 0) * lanes
+    best = min(widths, key=lambda width: -(-registers // width) * (width + _SLACK))
+    return best * lanes
 
 
-def _panels(builder: Builder, weight: Node, columns: int) -> Node:
-    """[O, C, *K] as [panels, *K, C, columns], with zeros for the outputs that the last panel has
-    too many."""
+def _laid_out(builder: Builder, weight: Node, shape: PanelShape) -> Node:
+    """[O, C, *K] as [panels, *K, words of C, columns * group], with zeros for the outputs that the
+    last panel has too many, and channels that the last word has."""
     outputs, channels, *window = weight.shape
-    assert isinstance(outputs, int)
-    panels, rank = -(-outputs // columns), len(weight.shape)
-    if panels * columns != outputs:
+    assert isinstance(outputs, int) and isinstance(channels, int)
+    (columns, group), rank = shape, len(weight.shape)
+    panels, words = -(-outputs // columns), -(-channels // group)
+    missing = panels * columns - outputs, words * group - channels
+    if any(missing):
         none = (0,) * rank
-        high = (panels * columns - outputs, *none[1:])
+        high = (*missing, *none[2:])
         weight = builder.emit(get("pad"), weight, low=none, high=high, interior=none, value=0.0)
     split = builder.emit(
-        get("reshape"), weight, shape=(panels, columns, channels, *window)
+        get("reshape"), weight, shape=(panels, columns, words, group, *window)
     )
-    return builder.emit(get("permute"), split, dims=(0, *range(3, rank + 1), 2, 1))
+    permuted = builder.emit(get("permute"), split, dims=(0, *range(4, rank + 2), 2, 1, 3))
+    return builder.emit(
+        get("reshape"), permuted, shape=(panels, *window, words, columns * group)
+    )
 
 
 def _size(node: Node) -> int:

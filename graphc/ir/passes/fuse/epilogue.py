@@ -9,12 +9,13 @@ from __future__ import annotations
 from ...dim import Size, product, unwrap
 from ...graph import Node
 from ..lower.contraction import widens_operand
-from ..lower.kinds import CONTRACTION, ROUTINE, SCATTER
-from .analysis import PARTIAL, POINT, Analysis, can_fail, needs_checks
+from ..lower.kinds import ROUTINE, SCATTER, Kind
+from .analysis import PARTIAL, POINT, Analysis, Category, can_fail, needs_checks
 
 _MOST_NODES = 24
 _MOST_UPDATE = 6
 _MOST_PARTIALS = 3  # values of which partial sums are made
+_LAST = frozenset({"conv_last", "winograd_output"})  # results whose channels are last
 
 
 class Epilogues:
@@ -36,7 +37,7 @@ class Epilogues:
             a.category[n] == ROUTINE or (a.category[n] == SCATTER and needs_checks(a, n))
             for n in a.graph.nodes
         )
-        if any(c is CONTRACTION for c in a.category.values()):
+        if any(is_followed(c) for c in a.category.values()):
             self._walk()
             self._prune()
             self._narrow()
@@ -47,7 +48,7 @@ class Epilogues:
             for x in node.inputs:
                 bits |= self._depends(x)
             self._before[node] = bits
-            if self.a.category[node] is CONTRACTION:
+            if is_followed(self.a.category[node]):
                 self._bit[node] = 1 << len(self._bit)
                 self.owner[node] = node
                 self.members[node] = [node]
@@ -130,7 +131,7 @@ class Epilogues:
     def _sums_rows(self, node: Node, contraction: Node) -> bool:
         """Whether a partial sum goes over what the template has in rows: the rows of a product,
         or the pixels of a convolution, of channels that are last and not few."""
-        if contraction.op.name == "conv_last":
+        if contraction.op.name in _LAST:
             return False
         (x,), members = node.inputs, self.members[contraction]
         summed = {n.inputs[0] for n in members if self.a.category[n] == PARTIAL} | {x}
@@ -167,7 +168,7 @@ class Epilogues:
         dims: tuple[int, ...] = node.attrs["dims"]
         if len(node.inputs[0].shape) != len(contraction.shape):
             return False
-        if contraction.op.name == "conv_last":
+        if contraction.op.name in _LAST:
             return dims[-1] == len(dims) - 1
         if contraction.op.name != "dot_general":  # channels are rows, positions columns
             return bool(self.a.machine.channels_last) and dims[-1] == 1
@@ -206,6 +207,11 @@ def _has_pixels_in_rows(convolution: Node, least: int) -> bool:
         return False
     groups = attrs["groups"]
     return groups == 1 or all(isinstance(c, int) and c // groups >= least > 0 for c in channels)
+
+
+def is_followed(category: Category) -> bool:
+    """Whether a node's results may have more done to them before they are stored."""
+    return isinstance(category, Kind) and category.followed
 
 
 def widens(node: Node) -> bool:

@@ -13,7 +13,7 @@ from ...dim import Size, product, unwrap
 from ...graph import Node
 from ...op import LIGHT, QUOTIENT
 from ...types import Shape
-from ..lower.kinds import ALIAS, CONTRACTION, LOOP, ROWS, SCATTER, SCATTER_UNCHECKED, Kind
+from ..lower.kinds import ALIAS, LOOP, ROWS, SCATTER, SCATTER_UNCHECKED, Kind
 from .analysis import (
     CREATE,
     LEAF,
@@ -136,7 +136,9 @@ class Grouping:
         contraction = self.epilogues.owner[node]
         group = self._of_contraction.get(contraction)
         if group is None:
-            group = self._group(CONTRACTION)
+            kind = self.a.category[contraction]
+            assert isinstance(kind, Kind), f"{contraction} heads no kernel"
+            group = self._group(kind)
             self._of_contraction[contraction] = group
         self._add(node, group)
         outside = [g for g in readers if g is not group and node not in g.orders]
@@ -256,7 +258,7 @@ class Grouping:
         category = self.a.category[node]
         if category == CREATE:
             return group.kind.computes
-        if group.kind is CONTRACTION:
+        if group.kind.followed:
             return self._may_join_epilogue(node, group)
         if category == REDUCE:
             return group.kind.ordered and self._may_reduce(node, group, orders)

@@ -24,6 +24,8 @@ from ...kernel import (
     SumTemplate,
     Var,
 )
+from ...kernel.plan_convolution import by_images
+from ...kernel.steps import lies_in_panels
 from ...kernel.templates.convolution import OPERANDS, VARIABLES
 from ...kernel.templates.operand import panels_of
 from ...machine import Machine
@@ -58,6 +60,8 @@ def contraction(body: Body, node: Node, swap: bool = False) -> Contraction:
         return _product(body, node, swap)
     if node.op.name == "conv_last":
         return _last(body, node)
+    if _is_product(body, node):
+        return _pointwise(body, node, swap)
     return _convolution(body, node)
 
 
@@ -98,6 +102,42 @@ def _product(body: Body, node: Node, swap: bool) -> Contraction:
         return Contraction(swapped, b, a, tuple(b_at), tuple(a_at), result)
     sizes_ = (total["b"], total["m"], total["n"], total["k"])
     return Contraction(sizes_, a, b, tuple(a_at), tuple(b_at), result)
+
+
+def _is_product(body: Body, node: Node) -> bool:
+    """Whether each position of a convolution, or of its input's gradient, is a product by itself,
+    and images are better multiplied one by one than packed."""
+    name, attrs = node.op.name, node.attrs
+    if name == "conv_weight_grad" or attrs["groups"] != 1 or body.machine.channels_last:
+        return False
+    weight, tiling = body.shape(node.inputs[1]), body.machine.tiling
+    neighbours = {*weight[2:], *attrs["stride"]} != {1}
+    if neighbours or any((*attrs["pad_low"], *attrs["pad_high"])) or tiling is None:
+        return False
+    images, rows, *positions = body.shape(node)
+    if node.dtype not in (dtypes.f32, dtypes.f64):
+        return False
+    return by_images(images, rows, product(positions), tiling.lanes(node.dtype.itemsize))
+
+
+def _pointwise(body: Body, node: Node, swap: bool) -> Contraction:
+    """A convolution of single positions: of each image, weights times its channels."""
+    (first, second), shape = node.inputs, body.shape(node)
+    of_input, back = body.shape(first), node.op.name == "conv_input_grad"
+    b, m, n, k = (Dim.var(v) for v in ("bnmk" if swap else "bmnk"))
+    images = index_maps.unravel(b, shape[:1])
+    row, term = index_maps.unravel(m, shape[1:2]), index_maps.unravel(k, of_input[1:2])
+    position = index_maps.unravel(n, shape[2:])
+    ones: Coordinates = ((),) * len(shape[2:])
+    weights = (*term, *row, *ones) if back else (*row, *term, *ones)
+    sides = ((second, weights), (first, (*images, *term, *position)))
+    sizes = [shape[0], shape[1], unwrap(product(shape[2:])), of_input[1]]
+    if swap:
+        sides, sizes = sides[::-1], [sizes[0], sizes[2], sizes[1], sizes[3]]
+    (left, left_at), (right, right_at) = sides
+    total, rows, columns, terms = sizes
+    result = (*images, *row, *position)
+    return Contraction((total, rows, columns, terms), left, right, left_at, right_at, result)
 
 
 def _convolution(body: Body, node: Node) -> Contraction:
@@ -144,7 +184,8 @@ def _last(body: Body, node: Node) -> Contraction:
         *index_maps.unravel(n, y[-1:]),
     )
     return Contraction(
-        geometry, first, second, None, None, result, whole=geometry.last(_known(w[-1]))
+        geometry, first, second, None, None, result,
+        whole=geometry.last(_known(w[-1]) // attrs["group"], attrs["group"]),
     )
 
 
@@ -154,12 +195,15 @@ def whole_convolution(node: Node) -> Convolution | None:
     if node.op.name != "conv_last" or not all(isinstance(s, int) for s in node.inputs[1].shape):
         return None
     (x, w), acc = node.inputs, dtypes.f64 if node.dtype is dtypes.f64 else dtypes.f32
+    group = node.attrs["group"]
+    if group > 1 and widens_operand(x) and widens_operand(w):
+        x, w = x.inputs[0], w.inputs[0]
     geometry = ConvGeometry(
         x.shape[0], _known(x.shape[-1]), _known(node.shape[-1]), x.shape[1:-1],
         tuple(_known(s) for s in w.shape[1:-2]), node.shape[1:-1], tuple(node.attrs["stride"]),
         tuple(node.attrs["pad_low"]), tuple(node.attrs["dilation"]), node.attrs["groups"],
     )
-    left, right = geometry.last(_known(w.shape[-1]))
+    left, right = geometry.last(_known(w.shape[-1]) // group, group)
     return Convolution(
         "conv_last", geometry, Operand("x", left, x.dtype), Operand("w", right, w.dtype), acc, ()
     )
@@ -232,12 +276,10 @@ def operand_index(
 
 
 def _in_panels(body: Body, index: Size, leaf: Node) -> bool:
-    """Whether a right operand lies in panels that are as wide as the machine's tiles, in the type
-    that is summed."""
+    """Whether a right operand lies in panels that are as wide as the machine's tiles, of words as
+    they are multiplied."""
     tiling, panels = body.machine.tiling, panels_of(index)
-    if tiling is None or panels is None or leaf.dtype not in (dtypes.f32, dtypes.f64):
-        return False
-    return panels.columns == tiling.columns(leaf.dtype.itemsize)
+    return tiling is not None and panels is not None and lies_in_panels(panels, leaf.dtype, tiling)
 
 
 def lower_contraction(body: Body, node: Node) -> Kernel:

@@ -20,6 +20,7 @@ from .merge_sort import lower_sort
 from .rows import lower_rows
 from .scatter import lower_scatter
 from .windows import lower_window
+from .winograd import lower_winograd
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +35,7 @@ class Kind:
     ordered: bool = False  # walks a space of elements, in which every member has its order
     fed: bool = False  # light pointwise work may be done on the way into the head
     template: bool = False  # the head's operands are buffers, through views of them
+    followed: bool = False  # light pointwise work may be done on the head's results
 
     @property
     def computes(self) -> bool:
@@ -57,12 +59,16 @@ ROWS = Kind("rows", _NONE, without=lower_rows, ordered=True)
 CONTRACTION = Kind(
     "contraction",
     frozenset({"dot_general", "conv", "conv_input_grad", "conv_weight_grad", "conv_last"}),
-    lower_contraction, template=True,
+    lower_contraction, template=True, followed=True,
 )
 ATTENTION = Kind(
     "attention", frozenset({"attention", "attention_grad"}), lower_attention, template=True
 )
 WINDOW = Kind("window", frozenset({"max_pool", "window_sum"}), lower_window, fed=True)
+WINOGRAD = Kind("winograd", frozenset({"winograd_input", "winograd_filter"}), lower_winograd)
+WINOGRAD_OUTPUT = Kind(
+    "winograd_output", frozenset({"winograd_output"}), lower_winograd, followed=True
+)
 SCATTER = Kind("scatter", _SCATTERS, lower_scatter, fed=True)
 # where another kernel checks the same positions
 SCATTER_UNCHECKED = Kind(
@@ -77,11 +83,14 @@ ALIAS = Kind("alias", _NONE)  # a reshape that is another name for a buffer
 
 KERNELS = {
     kind.name: kind for kind in (
-        LOOP, ROWS, CONTRACTION, ATTENTION, WINDOW, SCATTER, SCATTER_UNCHECKED, CUMULATIVE, SORT
+        LOOP, ROWS, CONTRACTION, ATTENTION, WINDOW, WINOGRAD, WINOGRAD_OUTPUT, SCATTER,
+        SCATTER_UNCHECKED, CUMULATIVE, SORT,
     )
 }
 # operator -> the kind that it heads
 HEADS = {
-    name: kind for kind in (CONTRACTION, ATTENTION, WINDOW, SCATTER, CUMULATIVE, SORT)
+    name: kind for kind in (
+        CONTRACTION, ATTENTION, WINDOW, WINOGRAD, WINOGRAD_OUTPUT, SCATTER, CUMULATIVE, SORT
+    )
     for name in kind.heads
 }

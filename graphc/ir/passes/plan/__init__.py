@@ -8,7 +8,8 @@ can fail afterwards. Otherwise it goes to the arena and is copied at the very en
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -22,6 +23,7 @@ from ..lower.copy import copy_kernel
 from .arena import assign_offsets
 from .control import plan_control
 from .in_place import merged, safe_in_place
+from .over_rows import read_once
 from .parts import start_of_part
 from .pitch import pad_rows
 from .rematerialise import Room, rematerialise
@@ -144,6 +146,17 @@ class Planner:
         """A body's planner, and its program."""
         planner = Planner(graph, self.kernels, self.machine, {}, self.claimed)
         return planner, planner.program()
+
+    def read_once(self, value: Node) -> bool:
+        """See control.Planner."""
+        writer = self.storage[value].writer
+        # what a loop hands on as it is lies where somebody else may read it
+        own = writer is not None and writer.node is _made(value)[0]
+        return own and read_once(value, self._users, self.graph.outputs)
+
+    @functools.cached_property
+    def _users(self) -> Mapping[Node, Sequence[Node]]:
+        return self.graph.users()
 
     def _insert(self, step: Step) -> None:
         self.steps.append(step)

@@ -29,7 +29,8 @@ from ...machine import Machine
 from ...types import TensorType, TupleType
 from ..lower.copy import copy_kernel
 from .carried import Leaving, Place, Trail, Turns
-from .step import HARMLESS, Storage, has_check, moved
+from .over_rows import over_rows
+from .step import HARMLESS, Storage, has_check, is_last_name, moved
 
 
 class Planner(Protocol):
@@ -42,6 +43,9 @@ class Planner(Protocol):
 
     def inner(self, graph: Graph) -> tuple[Planner, Program]:
         """A body planned by itself."""
+
+    def read_once(self, value: Node) -> bool:
+        """Whether one step reads a value, once, and nobody else does."""
 
 
 def plan_control(node: Node, reads: Sequence[Storage], planner: Planner) -> Control:
@@ -203,7 +207,27 @@ class _Scan(_Loop):
         super().__init__(node, reads, planner, body, places, own)
         for j, storage in self.parts.items():
             self.results[j] = storage
+        self._overwrite(own, planner)
         self._name()
+
+    def _overwrite(self, own: Sequence[int], planner: Planner) -> None:
+        """Let results lie where sequences do that nobody reads after this loop."""
+        n, first = self.carried, len(self.places)
+        free = [
+            k for k in range(n, len(self.reads))
+            if is_last_name(self.reads[k]) and planner.read_once(self.node.inputs[k])
+        ]
+        for number, j in enumerate(own, first):
+            for k in free if j not in self.leaving else ():
+                mine, row = self.results[j], self.reads[k]
+                if (mine.dtype, mine.elements) != (row.dtype, row.elements):
+                    continue
+                program = over_rows(self.body.program, k, number)
+                if program is not None:
+                    self.body.program = program
+                    self.results[j] = row.renamed()
+                    free.remove(k)
+                    break
 
     def _stacked(self, i: int, free: Iterable[int]) -> tuple[list[int], list[int]]:
         """Of a carried value, which results are what steps begin with, and what they end with."""

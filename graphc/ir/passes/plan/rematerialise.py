@@ -124,6 +124,7 @@ class _Timeline:
         self.uses: dict[Storage, list[int]] = {}  # where each block is touched, in order
         self.fixed: set[Storage] = set()  # blocks that a loop or a branch reads, by its own names
         self.written: dict[int, int] = {}  # inputs, by where they are written first
+        self.again: set[Storage] = set()  # blocks that a loop has written another value into
         for i, step in enumerate(order):
             self._note(i, step)
         self.live = self._sums()
@@ -142,7 +143,8 @@ class _Timeline:
             block = storage.block
             if block.space == "input":
                 self.written.setdefault(block.index, i)
-            self.writer.setdefault(block, i)
+            if self.writer.setdefault(block, i) != i:
+                self.again.add(block)
 
     def _sums(self) -> list[int]:
         change = [0] * (len(self.order) + 1)
@@ -241,7 +243,7 @@ class _Chain:
         """Whether it can be made again."""
         timeline = self.timeline
         number = timeline.writer.get(block)
-        if number is None:
+        if number is None or block in timeline.again:
             return False
         step = timeline.order[number]
         if step in self.steps:

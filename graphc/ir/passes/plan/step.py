@@ -52,6 +52,11 @@ class Storage:
         begin = unwrap(self.start + start * self.dtype.itemsize)
         return Storage(dtype, elements, writer=self.writer, whole=self.block, start=begin)
 
+    def renamed(self) -> Storage:
+        """Another value in the same place, once this one is read no more."""
+        self.shared = True
+        return Storage(self.dtype, self.elements, whole=self.block)
+
     @property
     def block(self) -> Storage:
         """What has a place of its own."""
@@ -61,6 +66,13 @@ class Storage:
         if self.whole is not None:
             return moved(self.whole.ref(), self.start)
         return BufferRef(self.space, self.index, self.offset)
+
+
+def is_last_name(storage: Storage) -> bool:
+    """Whether a value fills a block of the arena, and no part of it has a name of its own."""
+    block = storage.block
+    filled = (storage.elements, storage.dtype) == (block.elements, block.dtype)
+    return block.space == "arena" and block.writer is not None and filled and not storage.shared
 
 
 def moved(ref: BufferRef, by: Size) -> BufferRef:

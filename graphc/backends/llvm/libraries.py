@@ -1,0 +1,129 @@
+"""The code that kernels of templates share, in pieces: which ones a kernel is linked with, and what
+is in each. A piece is compiled once, for all shapes, when the first kernel comes to it.
+"""
+
+from collections.abc import Callable
+
+from graphc.backends.llvm.attention import attention_tile
+from graphc.backends.llvm.attention_block import emit_attention_library
+from graphc.backends.llvm.contraction import is_last, sum_template, tile_of
+from graphc.backends.llvm.conv import (
+    emit_bases,
+    emit_forward,
+    emit_forward_by_planes,
+    emit_weight_grad,
+)
+from graphc.backends.llvm.conv_direct import emit_direct
+from graphc.backends.llvm.conv_last import emit_last
+from graphc.backends.llvm.conv_mend import emit_mend, may_meet_nothing
+from graphc.backends.llvm.conv_pack import emit_conv_packs
+from graphc.backends.llvm.conv_pack_pairs import emit_conv_pair_packs
+from graphc.backends.llvm.conv_phase import emit_input_grad
+from graphc.backends.llvm.conv_planes import may_go_by_planes
+from graphc.backends.llvm.gemm import emit_gemm, emit_tiles
+from graphc.backends.llvm.gemm_dot import emit_dot, emit_dots, emit_point_columns
+from graphc.backends.llvm.gemm_pack import Source, emit_gemm_pack, emit_transpose
+from graphc.backends.llvm.gemm_pack_words import emit_word_packs
+from graphc.backends.llvm.gemm_plan import emit_plan
+from graphc.backends.llvm.gemm_reach import reach
+from graphc.backends.llvm.gemm_store import emit_store, plain_store
+from graphc.backends.llvm.microkernel import Tile, emit_kernel, emit_run
+from graphc.backends.llvm.target import Target
+from graphc.backends.llvm.text import Module
+from graphc.ir import dtypes
+from graphc.ir.kernel import Attention, Convolution, Kernel, Product
+from graphc.ir.kernel.plan_contraction import is_dot, plan_contraction
+
+
+def template_libraries(kernel: Kernel, target: Target) -> tuple[str, ...]:
+    """The names of the libraries that a template's object is linked with: a kind, what it is of,
+    and the tile."""
+    if isinstance(kernel.template, Attention):
+        tile = attention_tile(kernel.template, target)
+        return (f"attention.{tile.name}", f"transpose.{tile.name}")
+    template = sum_template(kernel)
+    tile = tile_of(template, target)
+    if isinstance(template, Product):
+        kinds = [*_of_product(template, tile), "store"]  # it asks whether the epilogue is this
+    elif is_last(template):
+        kinds = ["conv_last"] + ["store"] * (plain_store(kernel, tile) is not None)
+    else:
+        kinds = [*_of_convolution(template, tile), "store"]
+    return tuple(f"{kind}.{tile.name}" for kind in dict.fromkeys(kinds))
+
+
+def _of_product(c: Product, tile: Tile) -> list[str]:
+    kinds = ["gemm"] if plan_contraction(c, tile.machine) else ["gemm", "plan"]
+    if tile.group > 1:
+        kinds += [f"packs.{dtype.name}" for dtype in (c.left.dtype, c.right.dtype)]
+        dots = ["dots", "point"] if is_dot(c, tile.tiling) else []
+        return [*kinds, "transpose", *dots]
+    reached = reach(c, tile)
+    for table, each, kernels in (
+        ("tiles", "tile", reached.tiles), ("tiles", "run", reached.runs),
+        ("dots", "dot", reached.dots),
+    ):
+        names = (".".join(map(str, k if isinstance(k, tuple) else (k,))) for k in kernels or ())
+        kinds += [table] if kernels is None else [f"{each}.{name}" for name in names]
+    for pack in reached.packs:
+        source = c.left if pack == "left" else c.right
+        kinds.append("point" if pack == "point" else f"pack.{pack}.{source.dtype.name}")
+    return [*kinds, "transpose"] if "columns" in reached.packs else kinds
+
+
+def _of_convolution(c: Convolution, tile: Tile) -> list[str]:
+    left, right = c.left.dtype.name, c.right.dtype.name
+    kinds = ["gemm", "plan", "transpose", "dots", "conv", f"conv_packs.{left}"]
+    kinds.append(f"conv_packs.{right}")
+    kinds += ["conv_planes"] if may_go_by_planes(c, tile) else []
+    kinds += ["mend"] if may_meet_nothing(c) else []
+    if tile.group > 1:
+        return [*kinds, f"packs.{left}"]
+    return [*kinds, "tiles", f"pack.left.{left}"]
+
+
+def emit_library(name: str, target: Target) -> Module:
+    """The module of a library named by template_libraries; they want @graphc_par of the pool."""
+    module = Module()
+    kind, *parts, tile = name.split(".")
+    _EMITTERS[kind](module, Tile(tile, target), *parts)
+    return module
+
+
+def _conv(module: Module, tile: Tile) -> None:
+    emit_bases(module)
+    emit_direct(module, tile)
+    emit_forward(module, tile)
+    emit_weight_grad(module, tile)
+    emit_input_grad(module, tile)
+
+
+def _source(dtype: str, tile: Tile) -> Source:
+    return Source(dtypes.by_name(dtype), tile)
+
+
+def _conv_packs(module: Module, tile: Tile, dtype: str) -> None:
+    emit = emit_conv_pair_packs if tile.group > 1 else emit_conv_packs
+    emit(module, _source(dtype, tile))
+
+
+_EMITTERS: dict[str, Callable[..., None]] = {
+    "attention": emit_attention_library,
+    "conv": _conv,
+    "conv_last": emit_last,
+    "conv_packs": _conv_packs,
+    "conv_planes": emit_forward_by_planes,
+    "dot": lambda module, tile, rows: emit_dot(module, tile, int(rows)),
+    "dots": emit_dots,
+    "gemm": emit_gemm,
+    "mend": emit_mend,
+    "pack": lambda m, tile, kind, dtype: emit_gemm_pack(m, _source(dtype, tile), kind),
+    "packs": lambda module, tile, dtype: emit_word_packs(module, _source(dtype, tile)),
+    "plan": emit_plan,
+    "point": emit_point_columns,
+    "run": lambda module, tile, rows: emit_run(module, tile, int(rows)),
+    "store": emit_store,
+    "tile": lambda module, tile, rows, width: emit_kernel(module, tile, int(rows), int(width)),
+    "tiles": emit_tiles,
+    "transpose": emit_transpose,
+}

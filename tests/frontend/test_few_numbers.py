@@ -1,0 +1,172 @@
+"""Eager calls on a few numbers: the way that they go, counted, and what goes the short ways."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphc as torch
+from graphc.frontend import replayed
+from graphc.frontend.values import Eager
+from graphc.nn import functional as F
+
+
+def functions_of(call: Callable[[], Any]) -> int:
+    """How many functions of Python's a call comes to, once it has been seen."""
+    for _ in range(3):
+        call()
+    count = 0
+
+    def note(frame: Any, event: str, given: Any) -> None:
+        nonlocal count
+        count += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        call()
+    finally:
+        sys.setprofile(before)
+    return count - 1  # `call` itself
+
+
+X = torch.rand(4)
+W, ONE = torch.rand(4, requires_grad=True), torch.tensor(1)
+A, B = torch.rand(4, 4), torch.rand(4, 4)
+MASK = A > 0.5
+
+
+@pytest.mark.parametrize("most, call", [
+    (6, lambda: -X), (6, lambda: X.exp()),
+    (7, lambda: torch.tanh(X)), (7, lambda: torch.abs(X)), (7, lambda: F.relu(X)),
+    (5, lambda: X + X), (13, lambda: torch.stack([X, X])), (12, lambda: torch.where(MASK, A, B)),
+    (8, lambda: torch.zeros(4)), (5, lambda: ONE.add_(1)), (10, lambda: W + X),
+    (14, lambda: F.relu(W)),
+])
+def test_a_call_is_few_functions(
+    most: int, call: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Eager, "elsewhere", None)  # as if no test had used another device
+    assert functions_of(call) <= most
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int64", "bool"])
+@pytest.mark.parametrize("name", ["exp", "tanh", "abs", "square", "sigmoid", "erf", "sqrt"])
+def test_functions_of_one_tensor_are_their_methods(name: str, dtype: str) -> None:
+    """The function, the method, with `out=` and with its keyword: bits, dtypes and histories."""
+    for x in (torch.rand(3, 2), torch.rand(4, 3).t()[::2], torch.rand(()), torch.rand(0, 2)):
+        if dtype == "bool" and name == "abs":  # which torch refuses
+            continue
+        x = (x * 4 - 1).to(getattr(torch, dtype))
+        function = getattr(torch, name)
+        first = function(input=x)
+        for found in (function(x), getattr(x, name)(), function(x, out=torch.empty_like(first))):
+            assert found.dtype == first.dtype and found.shape == first.shape
+            assert found.stride() == first.stride()
+            assert found._array.tobytes() == first._array.tobytes()
+        if x.dtype.is_floating_point:
+            wanted = x.detach().requires_grad_()
+            for _ in range(2):
+                assert function(wanted).grad_fn.name() == getattr(wanted, name)().grad_fn.name()
+            with torch.no_grad():
+                assert not function(wanted).requires_grad
+
+
+def test_functions_under_autocast_and_for_what_is_no_tensor() -> None:
+    assert torch.exp(torch.rand(3).bfloat16()).dtype == torch.bfloat16
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.exp(torch.rand(3)).dtype == torch.float32
+        assert torch.matmul(A, B).dtype == torch.bfloat16
+    with pytest.raises(TypeError, match="must be Tensor, not list"):
+        torch.tanh([1.0])
+    with pytest.raises(TypeError, match="must be Tensor, not float"):
+        torch.exp(1.0)
+    with pytest.raises(TypeError):
+        torch.tanh(A, B)
+
+
+def test_positions_out_of_range_and_from_the_end() -> None:
+    for count in (2, 200):
+        x, table = torch.rand(5, 3), torch.nn.Embedding(5, 3)
+        places = torch.zeros(count, dtype=torch.int64)
+        places[1] = -1
+        assert torch.equal(x[places][1], x[4])
+        for wrong in (5, -6):
+            places[1] = wrong
+            with pytest.raises(IndexError, match=f"index {wrong} is out of bounds"):
+                x[places]
+            with pytest.raises(IndexError, match="index out of range in self"):
+                table(places)
+        along = torch.zeros(5, count, dtype=torch.int64)
+        for wrong in (3, -1):
+            along[4, 1] = wrong
+            with pytest.raises((IndexError, RuntimeError), match=f"index {wrong} is out of"):
+                x.gather(1, along)
+        along[4, 1] = 2
+        found = x.t().contiguous().t().gather(1, along)  # rows of what is not row-major
+        assert found[4, 1] == x[4, 2] and torch.equal(found[:, 0], x[:, 0])
+        assert found.is_contiguous()
+
+
+def test_a_count_without_dims_is_written_in_place() -> None:
+    count = torch.tensor(3)
+    shared, view = count.numpy(), count.view(1)
+    for _ in range(3):
+        assert count.add_(2) is count
+    assert shared == 9 and view[0] == 9 and count._version == 3
+    with torch.inference_mode():
+        inside = torch.tensor(1)
+    with pytest.raises(RuntimeError, match="Inplace update to inference tensor"):
+        inside.add_(1)
+
+
+def test_in_place_of_memory_that_overlaps() -> None:
+    base = np.arange(6.0, dtype=np.float32)
+    x, y = torch.from_numpy(base[:4]), torch.from_numpy(base[2:])
+    for _ in range(2):
+        before = base.copy()
+        x.add_(y)
+        assert np.array_equal(base[:4], before[:4] + before[2:])
+
+
+@pytest.mark.parametrize("make", [
+    lambda: torch.zeros(3), lambda: torch.ones(2, 2), lambda: torch.full((2,), 7),
+    lambda: torch.full((2,), 6e4, dtype=torch.float16), lambda: torch.arange(3),
+    lambda: torch.zeros(0), lambda: torch.full((), -0.0), lambda: torch.eye(2),
+])
+def test_makers_beside_another_device(make: Callable[[], Any]) -> None:
+    """They are replayed there, too, and what they make is where a user has placed it."""
+    torch.empty(1, device="meta")
+    first = make()
+    replayed_before = len(replayed._known)
+    again = make()
+    assert again._array.tobytes() == first._array.tobytes() and again.dtype == first.dtype
+    assert first.device.type == again.device.type == "cpu" and again._storage.away == 0
+    assert len(replayed._known) == replayed_before
+    again.fill_(1)  # nobody else's memory
+    assert make()._array.tobytes() == first._array.tobytes()
+    with torch.device("meta"):
+        assert make().device.type == "meta"
+    if again.ndim:
+        with pytest.raises(RuntimeError):
+            again.float() + torch.ones(again.shape, device="meta")
+
+
+def test_makers_beside_another_device_are_few_functions() -> None:
+    torch.empty(1, device="meta")
+    assert functions_of(lambda: torch.zeros(4)) <= 9
+
+
+def test_error_function_of_every_shape_and_number() -> None:
+    odd = [0.0, -0.0, 4.0, -4.0, 5.0, np.inf, -np.inf, np.nan, 1e-40]
+    x = torch.tensor(odd)
+    found = torch.erf(x)
+    assert torch.isnan(found[7]) and torch.equal(found[2:7].sign(), x[2:7].sign())
+    assert np.signbit(found[1].item()) and not np.signbit(found[0].item())
+    for i, number in enumerate(odd):
+        one = torch.erf(torch.tensor(number))
+        assert one.ndim == 0 and one._array.tobytes() == found[i : i + 1]._array.tobytes()
