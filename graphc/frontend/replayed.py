@@ -40,7 +40,7 @@ from .values import Eager, Link
 F = TypeVar("F", bound=Callable[..., Any])
 View = Callable[[Any], Any]  # of an array; None: it cannot be one
 _LIMIT = 10_000
-_MOST_STEPS = 12
+_MOST_STEPS = 24
 _TENSORS = frozenset({Tensor, Parameter})
 _PLAIN = frozenset({int, bool, str, type(None), DType})
 UNKNOWN = object()  # instead of a key: the function has to see to such arguments

@@ -252,7 +252,8 @@ def _bound(rows: Array, k: int, largest: bool) -> Array | None:
     if largest and is_float(rows) and np.isnan(extremes).any():
         return None
     at = extremes.shape[-1] - k if largest else k - 1
-    return np.partition(extremes, at, axis=-1)[..., at : at + 1]
+    bound: Array = np.partition(extremes, at, axis=-1)[..., at : at + 1]
+    return bound
 
 
 _PARTS = 128
