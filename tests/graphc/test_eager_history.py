@@ -77,7 +77,12 @@ def gradients(name, special, dtype=torch.float32):
     return [a.float().detach().numpy() for a in (result, x.grad, y.grad) if a is not None]
 
 
-@pytest.mark.parametrize("name", CASES)
+FAST = {"leaky_relu", "itself", "turned", "steps", "batch_norm", "mse", "of itself", "bce"}
+
+
+@pytest.mark.parametrize("name", [
+    name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in CASES
+])
 def test_results_and_gradients_are_the_operators(name, low):
     special = name not in SUMS
     found = gradients(name, special)

@@ -234,7 +234,8 @@ def _selected(x: Array, k: int, dim: int, largest: bool) -> Array | None:
     order = np.lexsort((values, row))
     first = np.cumsum(counts) - counts
     positions = place[order[first[:, None] + np.arange(k)]]
-    return np.moveaxis(positions.reshape(*rows.shape[:-1], k), -1, dim)
+    placed: Array = np.moveaxis(positions.reshape(*rows.shape[:-1], k), -1, dim)
+    return placed
 
 
 def _bound(rows: Array, k: int, largest: bool) -> Array | None:
