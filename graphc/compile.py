@@ -463,9 +463,10 @@ def compile(
     find them all, Python that cannot be part of a graph runs, once: a file it writes is written.
     `mode`: "max-autotune" times how a GPU can compute each product, convolution and attention of
     known sizes, and takes the quickest way (explain() tells); with "-no-cudagraphs" there are no
-    CUDA graphs. The CPU knows one mode. `max_memory`: bytes, or "500MB", for a call, its backward
-    pass and all they leave: values are computed again, or it raises MemoryLimitError. Implies
-    `fullgraph`, a graph per size.
+    CUDA graphs. The CPU knows one mode. `options={"winograd": True}` (or the largest error that may
+    be: ir/passes/winograd.py) convolves by tiles where that is faster. `max_memory`: bytes, or
+    "500MB", for a call, its backward pass and all they leave: values are computed again, or it
+    raises MemoryLimitError. Implies `fullgraph`, a graph per size.
     """
     how = mode_of(mode, options)._replace(max_memory=asked_for(max_memory, dynamic))
     if model is None:

@@ -3,13 +3,22 @@
 import gc
 import importlib.util
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from graphc import backends
+# Tests start hundreds of processes, each of which would read all sources anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+import graphc  # noqa: E402
+from graphc import backends  # noqa: E402
+from graphc.frontend import device, placement  # noqa: E402
+from graphc.frontend.storage import readers  # noqa: E402
+from graphc.frontend.values import Eager  # noqa: E402
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -30,6 +39,22 @@ def collected() -> Iterator[None]:
     gc.collect()
     gc.freeze()
     yield
+
+
+@pytest.fixture
+def beside_meta(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As where another device has been used, which tests behind do not see."""
+    monkeypatch.setattr(placement, "_places", dict(placement._places))
+    monkeypatch.setattr(device, "registered", set(device.registered))
+    monkeypatch.setattr(placement, "registered", device.registered)
+    monkeypatch.setattr(Eager, "elsewhere", None)
+    placement._places.pop("meta", None)
+    graphc.empty(2, device="meta")
+    assert Eager.elsewhere is not None
+    outer = dict(readers)  # backwards of other tests that have not run: writes ask them
+    readers.clear()
+    yield
+    readers.update(outer)
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """The house rules of the design that a machine can check. All lists are data, at the top."""
 
 import ast
+import functools
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -108,6 +109,13 @@ def module_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """What is in a statement and may hold other statements; expressions hold none."""
+    for name in ("body", "handlers", "orelse", "finalbody", "cases"):
+        yield from getattr(node, name, ())
+
+
+@functools.cache
 def is_submodule(module: str) -> bool:
     place = ROOT.joinpath(*module.split("."))
     return place.with_suffix(".py").is_file() or place.is_dir()
@@ -119,7 +127,7 @@ def imports_of(path: Path) -> Iterator[Import]:
         package = package[:-1]
 
     def visit(node: ast.AST, late: bool, runs: bool) -> Iterator[Import]:
-        for child in ast.iter_child_nodes(node):
+        for child in statements(node):
             if isinstance(child, ast.Import):
                 for alias in child.names:
                     yield Import(name_of(path), child.lineno, alias.name, late, runs)
@@ -132,7 +140,7 @@ def imports_of(path: Path) -> Iterator[Import]:
                     module = full if base.startswith("graphc") and is_submodule(full) else base
                     yield Import(name_of(path), child.lineno, module, late, runs)
             else:
-                function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+                function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
                 checking = isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)
                 yield from visit(child, late or function, runs and not checking)
 
@@ -206,9 +214,13 @@ def test_late_distributions_are_never_early(imports: list[Import]) -> None:
 
 
 def test_only_config_reads_the_environment() -> None:
-    def readings(tree: ast.AST) -> Iterator[int]:
-        environment = ("environ", "environb", "getenv", "putenv")
-        for node in ast.walk(tree):
+    environment = ("environ", "environb", "getenv", "putenv")
+
+    def readings(path: Path) -> Iterator[int]:
+        text = path.read_text()
+        if not any(name in text for name in environment):  # parsing all takes seconds
+            return
+        for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Attribute) and node.attr in environment:
                 yield node.lineno
             elif isinstance(node, ast.ImportFrom) and node.module == "os":
@@ -218,7 +230,7 @@ def test_only_config_reads_the_environment() -> None:
         f"{name_of(path)}:{line}"
         for path in SOURCES
         if name_of(path) != "graphc/config.py"
-        for line in readings(ast.parse(path.read_text()))
+        for line in readings(path)
     ]
     assert not wrong, "reads the environment: " + ", ".join(wrong)
 

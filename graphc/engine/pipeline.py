@@ -19,7 +19,7 @@ from graphc import backends
 from graphc.backends import Backend, Host, Keeper
 from graphc.backends.host.matrix_unit import Wanted
 from graphc.backends.numpy.ops import HOST
-from graphc.collecting import FEWER
+from graphc.collecting import FEWEST
 from graphc.config import Config, current
 from graphc.engine.built import Built, Stages
 from graphc.engine.multiplier import is_tuned, multiplier
@@ -65,7 +65,7 @@ def build(
 
         return stages.build(graph, config, writes, called, chosen, example, limit)
 
-    with FEWER:
+    with FEWEST:
         return _kept(config, chosen, False, graph, called, writes, make, limit, any_size)
 
 
@@ -87,7 +87,7 @@ def build_pair(
     Its first `forward_inputs` inputs and `forward_outputs` outputs are the forward's. `mutated`
     names forward outputs. The Split says what the forward saves for the backward.
     """
-    with FEWER:
+    with FEWEST:
         from graphc.engine import stages
 
         chosen = backends.get(backend)

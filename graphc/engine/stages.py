@@ -187,11 +187,14 @@ def _optimise(config: Config, backend: Backend) -> list[Step]:
         if step.function in given else step for step in OPTIMISE
     ]
     if config.winograd:
-        made = partial(
-            winograd, machine=backend.machine, limit=config.winograd, claimed=_claimed(backend)
-        )
-        steps.insert(len(steps) - 1, WINOGRAD._replace(function=made))
+        steps.insert(len(steps) - 1, WINOGRAD._replace(function=_in_tiles(config, backend)))
     return [COUNTER, *steps] if by_counter(config, backend) else steps
+
+
+def _in_tiles(config: Config, backend: Backend) -> passes.Pass:
+    return partial(
+        winograd, machine=backend.machine, limit=config.winograd, claimed=_claimed(backend)
+    )
 
 
 def _claimed(backend: Backend) -> Callable[[Node], bool]:
@@ -245,6 +248,7 @@ def _finish(
     observer.finish(built)
     if observer.config.check >= AGAIN:
         meaning = as_drawn(graph, observer.config, backends.name_of(backend))
+        meaning = _in_tiles(observer.config, backend)(apart(meaning))  # whose errors are allowed
         built.executable = Checked(
             executable, backend, stages.program, meaning, mutated, TABLE
         )

@@ -27,7 +27,7 @@ from .nodes import Edge, OpNode
 from .placement import ON_CPU, gathered
 from .programs import GradientPlan
 from .saved_hooks import hooks, pack_node
-from .storage import LOOSE, Storage, readers
+from .storage import LOOSE, THERE, Storage, readers
 from .tensor import Tensor, current, from_array
 from .values import Eager, Prepare
 
@@ -65,7 +65,7 @@ def apply_one(op: Op, x: Tensor) -> Any:
             result._storage = Storage(out)
             if (
                 x._node is not None or x._requires_grad or x._base is not None
-            ) and local.grad and signature.records and requires_grad(x):
+            ) and local.grad and signature.records:
                 _record(op, (x,), [a], {}, signature, (result,))
             return result
     return apply(op, x)
@@ -90,7 +90,7 @@ def apply_two(op: Op, x: Tensor, y: Tensor) -> Any:
             if (
                 x._node is not None or y._node is not None or x._requires_grad
                 or y._requires_grad or x._base is not None or y._base is not None
-            ) and local.grad and signature.records and (requires_grad(x) or requires_grad(y)):
+            ) and local.grad and signature.records:
                 _record(op, (x, y), [a, b], {}, signature, (result,))
             return result
     return apply(op, x, y)
@@ -120,7 +120,7 @@ def write_two(op: Op, x: Tensor, y: Tensor) -> bool:
     signature = _signatures.get((op, a.dtype, a.shape, b.dtype, b.shape))
     if signature is None or signature.into is None or not is_writable(x):
         return False
-    if Eager.elsewhere is not None and (x._storage.away or not are_near(x, y)):
+    if (x._storage.away | y._storage.away) & THERE:
         return False
     if local.grad and (
         x._node is not None or y._node is not None or x._requires_grad or y._requires_grad
@@ -356,6 +356,7 @@ def _record(
     signature: Signature,
     results: tuple[Tensor, ...],
 ) -> None:
+    """Keep what the operator's gradient needs, if one goes to any input."""
     edges: list[Edge | None] = []
     for t, type_ in zip(inputs, signature.inputs, strict=True):
         node = t._node
@@ -366,6 +367,8 @@ def _record(
         else:
             edges.append(edge(t, type_) if t._requires_grad else None)
     needs = tuple([e is not None for e in edges])
+    if True not in needs:
+        return
     plan = signature.plans.get(needs)
     if plan is None:
         plan = GradientPlan(op, signature.inputs, signature.results, attrs, needs)

@@ -14,8 +14,7 @@ devices, that is so of calls whose tensors a user has placed on the CPU.
 from __future__ import annotations
 
 import functools
-import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 from graphc.ir.chain import Link as ChainLink
@@ -24,7 +23,6 @@ from graphc.ir.dtypes import DType, from_numpy
 from graphc.ir.op import Attrs, Op
 from graphc.ir.types import TensorType
 
-from . import views
 from .context import local
 from .eager import Signature, _wrap, apply_known, record_known
 from .history import requires_grad
@@ -32,13 +30,12 @@ from .near import is_near
 from .nodes import OpNode, class_of
 from .placement import ON_CPU
 from .promote import Defaults
-from .recalled import VIEW_OF
-from .storage import Storage
+from .replayed_steps import Arrays, Step, prepared
+from .storage import LOOSE, THERE
 from .tensor import Parameter, Tensor
 from .values import Eager, Link
 
 F = TypeVar("F", bound=Callable[..., Any])
-View = Callable[[Any], Any]  # of an array; None: it cannot be one
 _LIMIT = 10_000
 _MOST_STEPS = 24
 _TENSORS = frozenset({Tensor, Parameter})
@@ -46,38 +43,30 @@ _PLAIN = frozenset({int, bool, str, type(None), DType})
 UNKNOWN = object()  # instead of a key: the function has to see to such arguments
 
 
-class Step:
-    """One operator. Operands are numbers of values, or tensors that never change."""
-
-    __slots__ = ("attrs", "kind", "op", "signature", "sources")
-
-    def __init__(
-        self, op: Op, attrs: Attrs, signature: Signature, sources: tuple[Any, ...]
-    ) -> None:
-        self.op, self.attrs, self.signature, self.sources = op, attrs, signature, sources
-        self.kind: type[OpNode] | None = None  # of its nodes, where that is not the operator's
-
-
 class Replay:
     """What a call came to: `steps` on the tensors among its arguments, and its results."""
 
     __slots__ = (
-        "alone", "arrays", "linked", "make", "owned", "results", "single", "steps", "whole"
+        "alone", "arrays", "linked", "loose", "make", "owned", "results", "single", "steps",
+        "whole",
     )
 
     def __init__(
         self, steps: list[Step], results: list[int], make: Callable[..., Any] | None,
-        owned: bool, tensors: int, recorded: bool,
+        owned: bool, tensors: int, recorded: bool, loose: Sequence[bool],
     ) -> None:
         """`make`: of the results, where there are several; `owned`: they are nobody's views;
-        `recorded`: a gradient may come of it."""
+        `recorded`: a gradient may come of it; `loose`: which results are (placement.py)."""
         self.steps, self.results, self.make, self.owned = steps, results, make, owned
+        self.loose = loose if any(loose) else ()
         self.whole: Any = None  # all of the steps as a function of arrays
         self.linked: Linked | None = None  # all of the steps as one of the history
         # without history, what is between the tensors that are given and the results is arrays
         self.arrays = None if recorded else Arrays.of(steps, results, tensors, owned)
         # one operator on the tensors' arrays in their order, which has one result
-        self.single = None if self.arrays is None or make is not None else self.arrays.single
+        self.single = None
+        if self.arrays is not None and make is None and not self.loose:
+            self.single = self.arrays.single
         first = steps[0] if len(steps) == 1 else None
         # one operator on the tensors in their order, whose one result it is
         self.alone = first is not None and make is None and results == [tensors] and (
@@ -87,6 +76,15 @@ class Replay:
 
     def run(self, tensors: list[Tensor]) -> Any:
         """The same on other tensors."""
+        found = self._run(tensors)
+        if self.loose:
+            for result, loose in zip(
+                (found,) if self.make is None else found, self.loose, strict=True
+            ):
+                result._storage.away |= LOOSE * loose
+        return found
+
+    def _run(self, tensors: list[Tensor]) -> Any:
         if self.whole is not None:
             array = self.whole([t._array for t in tensors])
             if array is not None:
@@ -122,94 +120,6 @@ class Replay:
         return found[0] if self.make is None else self.make(found)
 
 
-class Arrays:
-    """Steps on arrays, and the results as tensors."""
-
-    __slots__ = ("_codes", "_results", "_shared", "single")
-
-    def __init__(
-        self, codes: list[tuple[Step, View | None]], results: list[int], shared: bool
-    ) -> None:
-        """`codes`: each with what makes the view that it may be; `shared`: a result may be a view
-        of memory that is made on the way."""
-        self._results, self._shared = results, shared
-        self._codes = [
-            (step, view, step.sources[0] if view else 0, _operands(step)) for step, view in codes
-        ]
-        step, view = codes[0]
-        # one operator on all that is given, in order, which has one result
-        simple = len(codes) == 1 and view is None and len(results) == 1 and (
-            len(step.signature.results) == 1 and step.sources == tuple(range(results[0]))
-        )
-        self.single = step if simple else None
-
-    @classmethod
-    def of(
-        cls, steps: list[Step], results: list[int], tensors: int, owned: bool
-    ) -> Arrays | None:
-        """None: a result is a view, and known as one."""
-        owner = list(range(tensors))  # whose memory each value may be; of new ones: themselves
-        codes: list[tuple[Step, View | None]] = []
-        for step in steps:
-            if not step.op.view:
-                owner += range(len(owner), len(owner) + len(step.signature.results))
-                codes.append((step, None))
-                continue
-            source = step.sources[0]
-            if type(source) is not int:
-                return None
-            owner.append(owner[source])
-            codes.append((step, _view_of(step)))
-        owners = [owner[i] for i in results]
-        if min(owners) < tensors or len(set(owners)) < len(owners) or (
-            owners != results and not owned
-        ):
-            return None
-        return cls(codes, results, owners != results)
-
-    def run(self, tensors: list[Tensor]) -> list[Tensor]:
-        """The results."""
-        values: list[Any] = [t._array for t in tensors]
-        memory = list(values) if self._shared else values
-        for step, view, source, operands in self._codes:
-            if view is not None:
-                array = view(values[source])
-                if array is not None:
-                    values.append(array)
-                    if memory is not values:
-                        memory.append(memory[source])
-                    continue
-            out = (step.signature.ready or _prepared(step))(*operands(values))
-            made = out if type(out) is tuple else (out,)
-            values += made
-            if memory is not values:
-                memory += made
-        found = []
-        for i in self._results:
-            result: Tensor = _new(Tensor)
-            result._array = values[i]
-            result._storage = Storage(memory[i])
-            found.append(result)
-        return found
-
-
-def _view_of(step: Step) -> View:
-    """What makes the view of an array."""
-    make = VIEW_OF.get(step.op.name)
-    if make is not None:
-        return make(step.attrs, step.signature.inputs[0].shape)  # type: ignore[arg-type]
-    take, attrs = views.ARRAYS[step.op.name], step.attrs
-    return lambda array: take(array, attrs)
-
-
-def _operands(step: Step) -> Callable[[list[Any]], Any]:
-    """The arrays that a step is given, of all that there are so far."""
-    sources = step.sources
-    if len(sources) > 1 and all(type(s) is int for s in sources):
-        return operator.itemgetter(*sources)
-    return lambda values: [values[s] if type(s) is int else s._array for s in sources]
-
-
 class Linked:
     """Steps as one operator, with a history of one node."""
 
@@ -231,14 +141,6 @@ class Linked:
         result = _wrap(array)
         record_known(self._op, (*tensors, *self._constants), self._signature, result, self._kind)
         return result
-
-
-def _prepared(step: Step) -> Callable[..., Any]:
-    assert Eager.prepare is not None
-    return step.signature.prepare(step.op, step.attrs, Eager.prepare)
-
-
-_new: Any = object.__new__
 
 
 class Watch:
@@ -301,7 +203,9 @@ class Watch:
         numbers = []
         for part in parts:
             found = [i for i, v in enumerate(self.values) if v is part]
-            if not found or found[0] < tensors or part._requires_grad or part._storage.away:
+            if not found or found[0] < tensors or part._requires_grad or (
+                part._storage.away & THERE if Eager.elsewhere is not None else part._storage.away
+            ):
                 return None
             numbers.append(found[0])
         for step, made in self.made:
@@ -316,7 +220,8 @@ class Watch:
         if views and not owned and any(part._base is None for part in parts):
             return None
         recorded = self.grad and any(requires_grad(t) for t in self.values)
-        replay = Replay(self.steps, numbers, make, owned, tensors, recorded)
+        loose = [bool(part._storage.away) for part in parts]
+        replay = Replay(self.steps, numbers, make, owned, tensors, recorded, loose)
         if make is None and not views:
             given = self.values[:tensors]
             whole = _whole(self.steps, numbers, given, self.values)
@@ -456,7 +361,7 @@ def replayed(function: F) -> F:
             step = known.single  # type: ignore[attr-defined]
             if step is None:
                 return known.run(tensors)  # type: ignore[attr-defined]
-            ready = step.signature.ready or _prepared(step)
+            ready = step.signature.ready or prepared(step)
             return _wrap(ready(*[t._array for t in tensors]))
         return _watched(function, args, kwargs, tensors, key)
 

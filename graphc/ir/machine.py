@@ -18,12 +18,12 @@ class Tiling:
 
     A block has at most `block_k` steps of k: a panel of the right operand then fits half of the
     second cache. At most `pack_bytes` of the right operand are packed at a time, `pointed_columns`
-    columns where tiles go through pointers. A right operand of up to `in_place_bytes`, or one that
+    columns where tiles go through pointers. A right operand of up to `unpacked_bytes`, or one that
     at most `in_place_rows` rows meet, is read where it lies; one of up to `shared_bytes` may be
-    packed once for all chunks. A larger one that few rows meet is a stream, which memory gives
-    fastest in long runs: `stream_steps` rows of it at a time, in chunks of `stream_columns`
-    columns. Chunks that split the rows are at least `row_tiles` tiles high. Reading the right
-    operand takes as long as what `read_rows` rows do with it.
+    packed once for all chunks. One of more than `in_place_bytes` that few rows meet is a stream,
+    which memory gives fastest in long runs: `stream_steps` rows of it at a time, in chunks of
+    `stream_columns` columns. Chunks that split the rows are at least `row_tiles` tiles high.
+    Reading the right operand takes as long as what `read_rows` rows do with it.
     Where k is contiguous in both operands, up to `dot_rows` rows or `dot_columns` columns are
     computed as dot products. What a loop of at least `pack_steps` steps reads in each is packed
     before it; a product over all steps joins the loop's own where a step has `joint_rows` rows.
@@ -40,6 +40,7 @@ class Tiling:
     pack_bytes: int
     pointed_columns: int
     in_place_bytes: int
+    unpacked_bytes: int
     in_place_rows: int
     stream_steps: int
     stream_columns: int

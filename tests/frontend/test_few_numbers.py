@@ -138,9 +138,8 @@ def test_in_place_of_memory_that_overlaps() -> None:
     lambda: torch.full((2,), 6e4, dtype=torch.float16), lambda: torch.arange(3),
     lambda: torch.zeros(0), lambda: torch.full((), -0.0), lambda: torch.eye(2),
 ])
-def test_makers_beside_another_device(make: Callable[[], Any]) -> None:
+def test_makers_beside_another_device(make: Callable[[], Any], beside_meta: None) -> None:
     """They are replayed there, too, and what they make is where a user has placed it."""
-    torch.empty(1, device="meta")
     first = make()
     replayed_before = len(replayed._known)
     again = make()
@@ -156,9 +155,34 @@ def test_makers_beside_another_device(make: Callable[[], Any]) -> None:
             again.float() + torch.ones(again.shape, device="meta")
 
 
-def test_makers_beside_another_device_are_few_functions() -> None:
-    torch.empty(1, device="meta")
+def test_calls_beside_another_device_are_few_functions(beside_meta: None) -> None:
+    x, count = torch.rand(4), ONE.clone()
     assert functions_of(lambda: torch.zeros(4)) <= 9
+    assert functions_of(lambda: ONE.add_(1)) <= 5  # which was made before
+    assert functions_of(lambda: count.add_(1)) <= 5
+    assert functions_of(lambda: x.mean()) <= 22
+    assert functions_of(lambda: F.mse_loss(x, x * 1)) <= 36
+
+
+def test_what_is_done_again_lies_where_it_did(beside_meta: None) -> None:
+    x = torch.rand(4)
+    calls: list[Callable[[], Any]] = [
+        lambda: x.mean(), lambda: x.sum(), lambda: F.mse_loss(x, x), lambda: torch.stack([x, x]),
+        lambda: x.std(0), lambda: x.reshape(2, 2).max(1),
+    ]
+    for call in calls:
+        seen = []
+        for _ in range(4):
+            found = call()
+            parts = found if isinstance(found, tuple) else (found,)
+            seen.append([(part._storage.away, part.device.type) for part in parts])
+        assert seen == seen[:1] * 4
+    for _ in range(3):  # neither do sums of numbers stay where they were made
+        assert (torch.ones(2, device="meta") + x.mean()).device.type == "meta"
+        with pytest.raises(RuntimeError, match="meta"):
+            torch.ones(4, device="meta") + x
+        with pytest.raises((RuntimeError, NotImplementedError)):
+            ONE.clone().reshape(1).add_(torch.ones(1, device="meta")).item()
 
 
 def test_error_function_of_every_shape_and_number() -> None:
@@ -170,3 +194,22 @@ def test_error_function_of_every_shape_and_number() -> None:
     for i, number in enumerate(odd):
         one = torch.erf(torch.tensor(number))
         assert one.ndim == 0 and one._array.tobytes() == found[i : i + 1]._array.tobytes()
+
+
+@pytest.mark.parametrize("write", [
+    lambda x, one: x.copy_(one), lambda x, one: x.add_(one), lambda x, one: x.mul_(one),
+    lambda x, one: x.lerp_(one, 0.5), lambda x, one: x.clamp_(min=one), lambda x, one: x.pow_(one),
+    lambda x, one: x.masked_fill_(one > 0, 1.0),
+])
+@pytest.mark.parametrize("shape", [(3,), ()])
+def test_values_of_more_dims_are_not_written(
+    write: Callable[[Any, Any], Any], shape: tuple[int, ...]
+) -> None:
+    """Not even where these are of size 1, which x[...] = value drops, as in torch."""
+    one = torch.ones((1, *shape))
+    for call in (write, torch.compile(write)):
+        with pytest.raises(RuntimeError, match="doesn't match the broadcast shape"):
+            call(torch.zeros(shape), one)
+    target = torch.zeros(shape)
+    target[...] = one
+    assert target.sum() == one.sum()

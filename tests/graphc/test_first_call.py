@@ -1,6 +1,8 @@
 """A first call: what it prints of itself, and what it leaves of the collector's settings."""
 
 import gc
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -9,7 +11,7 @@ import pytest
 
 import graphc as torch
 from graphc import config
-from graphc.collecting import APART, FEWER
+from graphc.collecting import APART, FAR_APART, FEWER, FEWEST, IMPORTING
 
 
 @pytest.fixture(autouse=True)
@@ -40,6 +42,48 @@ def test_collections_are_apart_until_the_last_one_leaves(threshold: tuple[int, i
     with pytest.raises(ZeroDivisionError), FEWER:
         _ = 1 // 0
     assert gc.get_threshold() == threshold
+
+
+def test_what_is_furthest_apart_holds_whoever_leaves_first(threshold: tuple[int, int, int]) -> None:
+    for first, second in ((FEWER, FEWEST), (FEWEST, FEWER)):
+        first.__enter__()
+        second.__enter__()
+        assert gc.get_threshold() == (FAR_APART, 11, 12)
+        first.__exit__(None, None, None)
+        left = APART if second is FEWER else FAR_APART
+        assert gc.get_threshold() == (left, 11, 12)
+        second.__exit__(None, None, None)
+        assert gc.get_threshold() == threshold
+
+
+_SETTLED = """
+import gc
+gc.disable()
+import graphc
+from graphc.collecting import IMPORTING
+gc.enable()
+for frozen in (False, True):
+    if frozen:
+        gc.freeze()
+    with IMPORTING:
+        made = [[] for _ in range(100)]
+    assert bool(gc.get_freeze_count()) is frozen
+    assert any(made is old for old in gc.get_objects(2)) is not frozen
+"""
+
+
+def test_modules_are_old_at_once_and_what_the_user_froze_stays_frozen() -> None:
+    subprocess.run([sys.executable, "-c", _SETTLED], check=True)
+
+
+def test_a_collector_that_is_off_stays_off() -> None:
+    gc.disable()
+    try:
+        with IMPORTING, FEWEST:
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("own", [(0, 10, 10), (5, 5, 5), (APART + 1, 3, 3)])

@@ -28,9 +28,9 @@ def bounds(compiled: Any, *args: Any) -> list[float]:
     return [float(each) for each in found]
 
 
-def within(got: Any, x: Any, w: Any, bound: float, padding: Any = 1) -> None:
+def within(got: Any, x: Any, w: Any, bound: float, bias: Any = None) -> None:
     """Within a bound of the convolution in float64, and not to its last bit."""
-    want = F.conv2d(x.double(), w.double(), padding=padding)
+    want = F.conv2d(x.double(), w.double(), None if bias is None else bias.double(), padding=1)
     error = (got.double() - want).abs().amax(dim=(0, 2, 3))
     scale = x.abs().max().double() * w.double().abs().sum(dim=(1, 2, 3))
     assert bool((error <= bound * scale).all()) and error.max().item() > 0
@@ -64,6 +64,27 @@ def test_numbers_that_cancel_are_within_the_bound() -> None:
             compiled = torch.compile(conv, options={"winograd": limit})
             within(compiled(x), x, conv.weight, bound_of(tile, 3, 64))
             assert tiles(compiled, x) == [f"F({tile}x{tile}, 3x3)"]
+
+
+def test_halves_and_doubles_stay() -> None:
+    conv, x = nn.Conv2d(64, 64, 3, padding=1).eval(), torch.randn(1, 64, 40, 40)
+    compiled, plain = torch.compile(conv, options=TRUE), torch.compile(conv)
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(compiled(x), plain(x))
+        (told,) = tiles(compiled, x)
+        assert "bf16" in told and "only float32" in told
+    double = torch.compile(conv.double(), options=TRUE)
+    with torch.no_grad():
+        assert torch.equal(double(x.double()), torch.compile(conv)(x.double()))
+        assert "it is of f64" in tiles(double, x.double())[0]
+
+
+def test_every_call_is_checked_with_its_errors() -> None:
+    conv, x = nn.Conv2d(64, 64, 3, padding=1).eval(), torch.randn(1, 64, 40, 40)
+    with override(check=3), torch.no_grad():
+        compiled = torch.compile(conv, options=TRUE)
+        got = compiled(x)
+    within(got, x, conv.weight, bound_of(4, 3, 64), bias=conv.bias)
 
 
 def test_a_bound_over_the_limit_stays_direct() -> None:
@@ -150,6 +171,21 @@ def test_what_is_kept_is_kept_by_the_limit(tmp_path: Any) -> None:
             assert torch.equal(torch.compile(convolved)(x, w), found)
             off = torch.compile(convolved, options={"winograd": False})
             assert torch.equal(off(x, w), plain)
+
+
+def test_tiles_that_do_not_fit_a_limit_are_given_up() -> None:
+    def convolved(x: Any, w: Any) -> Any:
+        return F.conv2d(x, w, padding=1).relu().sum()
+
+    x, w = torch.randn(1, 64, 40, 40), torch.randn(64, 64, 3, 3)
+    plain, tiled = torch.compile(convolved), torch.compile(convolved, options=TRUE)
+    peaks = [torch.explain(each, x, w).memory.peak for each in (plain, tiled)]
+    assert peaks[0] < peaks[1]
+    small, large = (
+        torch.compile(convolved, options=TRUE, max_memory=int(1.02 * peak)) for peak in peaks
+    )
+    assert torch.equal(small(x, w), plain(x, w)) and tiles(small, x, w) == []
+    assert torch.equal(large(x, w), tiled(x, w)) and tiles(large, x, w) == ["F(4x4, 3x3)"]
 
 
 @pytest.mark.parametrize(("value", "error", "told"), [

@@ -132,7 +132,7 @@ NETS: list[Callable[[], Graph]] = [
     lambda: convolution((1, 5, 7, 9), 6, backward=True),
     lambda: convolution((2, 17, 6, 5), 18, pad=(0, 0), backward=True),
     lambda: convolution((2, 8, 9, 8), 7, pad=(2, 2), backward=True),
-    lambda: convolution((3, 16, 2, 2), 16, backward=True),
+    lambda: convolution((3, 16, 4, 4), 16, backward=True),
     lambda: convolution((2, 6, 10, 3), 5, pad=(1, 0), high=(0, 2), backward=True),
     lambda: convolution((1, 9, 8, 13), 8, (5, 5), pad=(2, 2), backward=True),
     lambda: convolution((1, 5, 6, 6), 4, (5, 5), pad=(0, 4), high=(1, 4), backward=True),

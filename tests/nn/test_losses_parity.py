@@ -209,3 +209,20 @@ def test_all_targets_ignored() -> None:
         s.F.cross_entropy(s.torch.zeros(2, 3), t) for s, t in zip(SPACES, given, strict=True)
     ]
     close(found[1], found[0], 0.0)
+
+
+@pytest.mark.parametrize("name", ["mse_loss", "l1_loss", "smooth_l1_loss"])
+@pytest.mark.parametrize("shapes", [((), (2,)), ((2,), ()), ((), ()), ((2,), (1,))])
+@pytest.mark.parametrize("kinds", [("float64", "float32"), ("float32", "float64")])
+@pytest.mark.filterwarnings("ignore:Using a target size")
+def test_losses_of_two_dtypes_are_of_the_wider(
+    name: str, shapes: tuple[Any, Any], kinds: tuple[str, str]
+) -> None:
+    """One without dims counts as much as the other, in torch by broadcasting first."""
+    found = []
+    for m in [s.torch for s in SPACES]:
+        x = m.ones(shapes[0], dtype=getattr(m, kinds[0]), requires_grad=True)
+        loss = getattr(m.nn.functional, name)(x, m.full(shapes[1], 3.0, dtype=getattr(m, kinds[1])))
+        loss.backward()
+        found.append((str(loss.dtype), loss.item(), x.grad.tolist()))
+    assert found[0] == found[1]

@@ -15,6 +15,7 @@ _TILING = Tiling(
     pack_bytes=512 << 10,
     pointed_columns=2048,
     in_place_bytes=1 << 20,
+    unpacked_bytes=8 << 20,  # packing costs 25 cycles a register: as much as that many rows
     in_place_rows=24,
     stream_steps=8,
     stream_columns=4096,

@@ -25,8 +25,8 @@ _FOLDER = re.compile(r"[a-z]+|[0-9a-f]{2}")  # of a kind; of a part
 
 class Store:
     """Bytes by key (32 bytes of a digest), a file each, `directory/kind/3f/3f...kind`: `magic`,
-    the length (8 bytes, little-endian), the SHA-256 (32 bytes), the bytes. Safe to share between
-    threads and processes.
+    the length (8 bytes, little-endian), the SHA-256 of key and bytes (32 bytes), the bytes. Safe to
+    share between threads and processes.
 
     directory None keeps nothing; so does a directory that others could write.
     """
@@ -46,8 +46,8 @@ class Store:
             data = path.read_bytes()
         except OSError:
             return None
-        body = data[len(self._header(b"")):]
-        if data != self._header(body) + body:
+        body = data[len(self._header(key, b"")):]
+        if data != self._header(key, body) + body:
             return None
         if not looking:
             _note_use(path)
@@ -58,7 +58,7 @@ class Store:
         path = self._path(key)
         if path is None:
             return
-        data = self._header(body) + body
+        data = self._header(key, body) + body
         with contextlib.suppress(OSError):
             try:
                 _put(path, data)
@@ -76,8 +76,8 @@ class Store:
         name = f"{key.hex()}{self._suffix}"
         return self.directory / self._suffix[1:] / name[:2] / name
 
-    def _header(self, body: bytes) -> bytes:
-        digest = hashlib.sha256(body).digest()
+    def _header(self, key: bytes, body: bytes) -> bytes:
+        digest = hashlib.sha256(key + body).digest()
         return self._magic + len(body).to_bytes(8, "little") + digest
 
 

@@ -24,7 +24,7 @@ from graphc.backends.llvm.side_by_side import side_by_side
 from graphc.backends.llvm.target import Target
 from graphc.backends.llvm.words import Layout
 from graphc.ir.dim import evaluate, is_static
-from graphc.ir.kernel import Kernel, Launch, Leaf, Program, Routine, leaves
+from graphc.ir.kernel import Attention, Kernel, Launch, Leaf, Program, Routine, leaves
 from graphc.ir.kernel.blocking import Blocking
 from graphc.ir.kernel.plan_contraction import plan_template
 from graphc.ir.kernel.text import kernel_symbol, print_kernel
@@ -141,6 +141,13 @@ def _scratch(steps: Sequence[Leaf], target: Target) -> tuple[Scratch, ...] | Non
     return tuple(found)
 
 
+def _how_long(kernel: Kernel | None) -> int:
+    """A rank of what compiles; None: a library."""
+    if kernel is None:
+        return 1
+    return 2 if isinstance(kernel.template, Attention) else 0
+
+
 class _Compiler:
     """Objects of a program's kernels, by symbol, and of the libraries they need, by name."""
 
@@ -159,8 +166,8 @@ class _Compiler:
                     libraries.update(dict.fromkeys(template_libraries(kernel, target)))
         jobs = {name: partial(self._compile, kernel, name) for name, kernel in distinct.items()}
         jobs |= {name: partial(self._library, name) for name in libraries}
-        # libraries first: they take longest, and no core is to wait for the last one
-        order = [*reversed(jobs)]
+        # what takes longest first, and no core is to wait for the last one
+        order = sorted(jobs, key=lambda name: _how_long(distinct.get(name)), reverse=True)
         start = time.perf_counter()
         made = dict(zip(order, side_by_side([jobs[name] for name in order]), strict=True))
         wall = time.perf_counter() - start

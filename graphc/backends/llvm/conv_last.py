@@ -20,7 +20,7 @@ from graphc.backends.llvm.gemm_stages import give_slot, run_symbol, take_slot
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Function, Module, Value
 from graphc.ir.kernel.blocking import ALIGN, MOST_SLOTS, multiple
-from graphc.ir.kernel.plan_last import positions_of, rows_of
+from graphc.ir.kernel.plan_last import positions_of, rows_of, zeros_of
 
 
 class Last(enum.IntEnum):
@@ -30,7 +30,7 @@ class Last(enum.IntEnum):
     EPILOGUE = enum.auto()
     LEFT = enum.auto()
     RIGHT = enum.auto()
-    MEMORY = enum.auto()  # scratch: zeros for a pixel, then tables
+    MEMORY = enum.auto()  # scratch: zeros for a run, then tables
     WORKERS = enum.auto()
     BATCH = enum.auto()
     CHANNELS = enum.auto()  # of a pixel, in words
@@ -95,13 +95,14 @@ def emit_last(module: Module, tile: Tile) -> None:
         (Last.CHUNKS, plan.chunks),
     ):
         r.write(field, value_of(number))
-    memory, pixel = r.read_pointer(Last.MEMORY), f.mul(r.read(Last.CHANNELS), tile.bytes)
-    with f.loop(0, pixel, tile.bytes) as at:
+    channels, depth = (Number(f, r.read(x)) for x in (Last.CHANNELS, Last.DEPTH))
+    memory, zeros = r.read_pointer(Last.MEMORY), zeros_of(channels, depth) * tile.bytes
+    with f.loop(0, zeros.value, tile.bytes) as at:
         f.store("zeroinitializer", tile.element, f.gep(memory, at, "i8"), tile.bytes)
     chunks = f.mul(value_of(plan.chunks), together)
     d = Descriptor(f, f.alloca("i64", WORDS))
     d.set_pointer(Word.MEMORY, memory)
-    d[Word.CHUNKS_AT] = multiple(Number(f, pixel), ALIGN).value
+    d[Word.CHUNKS_AT] = multiple(zeros, ALIGN).value
     d[Word.CHUNK_SCRATCH] = value_of(plan.table)
     d[Word.WORKERS] = r.read(Last.WORKERS)
     d[Word.SLOTS] = f.smin(chunks, MOST_SLOTS)

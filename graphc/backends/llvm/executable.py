@@ -107,10 +107,9 @@ class _Lease:
         self.block[words.WORKERS] = self.workers = workers
 
     def end(self) -> None:
-        """The call is over."""
-        if self.shared:
-            self.share.give_back(self.arena)
-            self.arena, self.shared, self.workers = _NO_ARENA, False, 0
+        """The call is over, and the arena, which is shared, others' again."""
+        self.share.give_back(self.arena)
+        self.arena, self.shared, self.workers = _NO_ARENA, False, 0
 
 
 _NO_ARENA = np.empty(0, np.uint8)
@@ -278,7 +277,8 @@ class Executable:
 
     def give_back(self, lease: _Lease) -> None:
         """The call is over."""
-        lease.end()
+        if lease.shared:
+            lease.end()
         self._leases.append(lease)
 
     def point(self, lease: _Lease, buffer: int, array: Array) -> None:

@@ -129,8 +129,8 @@ class _Dot:
     def _line(self, a: str, b: str, sums: list[str]) -> list[str]:
         """One line: whole registers, then a masked one if elements are left."""
         f, tile = self.f, self.tile
-        # opaque, or LLVM keeps a pointer per row and column and advances them all on every line
-        a, b = (f.let(f'call i64 asm "", "=r,0"(i64 {offset})') for offset in (a, b))
+        # or LLVM keeps a pointer per row and column and advances them all on every line
+        a, b = f.opaque(a), f.opaque(b)
         rows = [f.gep(place, a, "i8") for place in self.places]
         columns = [f.gep(place, b, "i8") for place in self.columns]
         loop = f.carry_loop(0, self.whole, tile.values, [(tile.vector, total) for total in sums])

@@ -257,7 +257,7 @@ def left_tiles(
 
 def copy_step(f: Function, source: Source, rows: list[str], offset: Value, to: str) -> None:
     """One step of k: an element of each row."""
-    tile = source.tile
+    tile, offset = source.tile, f.opaque(offset)  # LLVM takes long to find a pointer for each
     for index, place in enumerate(rows):
         value = source.load(f, f.gep(place, offset, source.element))
         f.store(value, tile.element, f.gep(to, index, tile.element), tile.bytes)

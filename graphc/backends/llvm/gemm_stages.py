@@ -135,15 +135,19 @@ def emit_pack_left_stage(module: Module, tile: Tile) -> None:
 
 
 def emit_pack_right_stage(module: Module, tile: Tile) -> None:
-    """Packs one block of k of one chunk's columns of the right operand, for every chunk to read."""
+    """Packs one block of k of one chunk's columns of the right operand, for every chunk to read.
+
+    Columns in the order of chunks: so a thread has packed most of what it goes on with, which is
+    slow to read from another core's cache.
+    """
     f = module.function(
         f"void @graphc_pack_right_{tile.name}(ptr %d, i64 %number)", "internal"
     )
     d = Descriptor(f, "%d")
-    split_n, chunk_n, n_end = d.read(Word.SPLIT_N, Word.CHUNK_N, Word.N)
+    blocks, chunk_n, n_end = d.read(Word.BLOCKS, Word.CHUNK_N, Word.N)
     block_n = d[Word.BLOCK_N]
-    block = Block(f, d, tile, f.sdiv("%number", split_n))
-    start = f.mul(f.srem("%number", split_n), chunk_n)
+    block = Block(f, d, tile, f.srem("%number", blocks))
+    start = f.mul(f.sdiv("%number", blocks), chunk_n)
     end = f.smin(f.add(start, chunk_n), n_end)
     bases = f.alloca("ptr", 2, 16)
     operands = d.pointer_at(Word.OPERANDS)

@@ -122,9 +122,15 @@ class Result:
     def _place(self, m: Value, n: Value, columns: Value) -> tuple[str, str]:
         """(where a tile begins, an i1: its columns are of one image)."""
         f = self.f
-        image = f.sdiv(n, self.positions)
+        end, begun, later, found = f.add(n, columns), f.current, f.label("later"), f.label("found")
+        f.cond_br(f.cmp("sle", end, self.positions), found, later)
+        f.block(later)  # a division takes as long as a few steps of a tile
+        quotient = f.sdiv(n, self.positions)
+        f.br(found)
+        f.block(found)
+        image = f.phi("i64", (("0", begun), (str(quotient), later)))
         before = f.mul(image, self.positions)
-        inside = f.cmp("sle", f.add(n, columns), f.add(before, self.positions))
+        inside = f.cmp("sle", end, f.add(before, self.positions))
         start = f.add(f.mul(image, self.b_stride), f.mul(m, self.m_stride))
         start = f.add(start, f.sub(n, before))
         return f.gep(self.base, start, self.tile.element), inside

@@ -21,6 +21,9 @@ MANTISSA = {"f32": 23, "f64": 52}
 BIAS = {"f32": 127, "f64": 1023}
 
 
+_REGISTER = 16  # floats in AVX-512's registers
+
+
 def float_constant(value: float, dtype: Dtype) -> str:
     """LLVM's spelling: the hex bits of a double, for f32 rounded to float first."""
     if dtype == "f32" and math.isfinite(value):
@@ -281,6 +284,48 @@ class Lanes:
             tail = f"{kind} zeroinitializer, {mask} -1{', i32 4' if size == 512 else ''}"
             parts.append(self.fn.let(f"call {kind} {name}({kind} {a}, {kind} {b}, {tail})"))
         return self.concat(parts, lanes)
+
+    @property
+    def looks_up(self) -> bool:
+        """Whether a lane finds one of 32 floats as fast as it adds."""
+        x86 = self.target.arch == "x86_64" and self.target.vector_bytes == 64
+        return x86 and self.dtype == "f32"
+
+    def lookup(self, table: Sequence[float], index: str) -> str:
+        """Of 32 floats those that the low 5 bits of the lanes' integers say: AVX-512's vpermi2ps,
+        register by register."""
+        lanes = _REGISTER
+        kind, places = f"<{lanes} x float>", f"<{lanes} x i32>"
+        halves = (table[:lanes], table[lanes:])
+        low, high = (
+            f"{kind} <{', '.join(f'float {float_constant(x, self.dtype)}' for x in half)}>"
+            for half in halves
+        )
+        name = "@llvm.x86.avx512.vpermi2var.ps.512"
+        self.module.declare(f"declare {kind} {name}({kind}, {places}, {kind})")
+        parts = []
+        for start in range(0, self.width, lanes):
+            some = self._register_of(index, start)
+            parts.append(self.fn.call(kind, name, low, f"{places} {some}", high))
+        if self.width >= lanes:
+            return self.concat(parts, lanes)
+        if self.width == 1:
+            return self.fn.let(f"extractelement {kind} {parts[0]}, i64 0")
+        mask = ", ".join(f"i32 {lane}" for lane in range(self.width))
+        operands = f"{kind} {parts[0]}, {kind} poison"
+        return self.fn.let(f"shufflevector {operands}, <{self.width} x i32> <{mask}>")
+
+    def _register_of(self, index: str, start: int) -> str:
+        """A register of integers from a lane on; beyond the last, any."""
+        if self.width == _REGISTER:
+            return index
+        if self.width == 1:
+            return self.fn.let(f"insertelement <{_REGISTER} x i32> poison, i32 {index}, i64 0")
+        lanes = (str(start + lane) if start + lane < self.width else "poison"
+                 for lane in range(_REGISTER))
+        mask = ", ".join(f"i32 {lane}" for lane in lanes)
+        operands = f"{self.itype} {index}, {self.itype} poison"
+        return self.fn.let(f"shufflevector {operands}, <{_REGISTER} x i32> <{mask}>")
 
     def slice(self, x: str, start: int, lanes: int) -> str:
         """Some neighbouring lanes, as a shorter vector."""

@@ -87,6 +87,10 @@ class Function:
         self._lines.append(f"  {name} = {expr}")
         return name
 
+    def opaque(self, value: Value) -> str:
+        """An i64 of which LLVM does not know what it is made of."""
+        return self.let(f'call i64 asm "", "=r,0"(i64 {value})')
+
     def alloca(self, elem_type: str, count: int = 1, align: int = 64) -> str:
         """Stack memory, reserved once at the function's entry wherever this is called."""
         name = self.tmp("a")

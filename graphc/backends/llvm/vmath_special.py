@@ -10,6 +10,9 @@ from graphc.backends.llvm.vmath_trig import Trig
 # Where erf's two fits meet, and from where it is 1.
 ERF_SPLIT = {"f32": 0.927734375, "f64": 1.0}
 ERF_LIMIT = {"f32": 4.0, "f64": 5.95}
+# By nodes: where erf is 1 (before its last node, 31/8, ends), a number whose last bit is 1/8, and
+# what erf is begun with at most, between two nodes.
+ERF_ONE, ERF_ROUNDER, ERF_BASE = 3.93, 2.0**20, 0.9375
 # Where erfc is 0.
 ERFC_LIMIT = {"f32": 10.2, "f64": 27.5}
 # ln(2) with 11 trailing zeros, and the rest (fdlibm): k * head is exact.
@@ -32,13 +35,26 @@ class Special(Trig):
 
     @shared
     def erf(self, x: str) -> str:
-        """The error function: x + x P(x^2) near 0, 1 - exp(log erfc) beyond."""
+        """The error function: x + x P(x^2) near 0, 1 - exp(log erfc) beyond. Or, where polynomials
+        can be looked up, min(x, 15/16) + P(x - k/8) of the nearest k/8: half the work."""
+        if self.looks_up:
+            return self._erf_by_nodes(x)
         t = self.at_most(self.fabs(x), ERF_LIMIT[self.dtype])
         near = fits.ERF_SMALL[self.dtype]
         small = self.fma(self.poly(near, self.mul(x, x)), x, x)
         log_erfc = self.fma(self.poly(fits.ERF_LARGE[self.dtype], t), t, self.neg(t))
         large = self.copysign(self.sub(1.0, self.exp_negative(log_erfc)), x)
         return self.select(self.cmp("ogt", t, ERF_SPLIT[self.dtype]), large, small)
+
+    def _erf_by_nodes(self, x: str) -> str:
+        t = self.at_most(self.fabs(x), ERF_ONE)
+        shifted = self.add(t, ERF_ROUNDER)  # k in its low bits
+        d = self.sub(t, self.sub(shifted, ERF_ROUNDER))
+        node = self.as_int(shifted)
+        rest, *lower = (self.lookup(each, node) for each in fits.ERF_NODES)
+        for each in lower:
+            rest = self.fma(rest, d, each)
+        return self.copysign(self.add(self.at_most(t, ERF_BASE), rest), x)
 
     @shared
     def erfc(self, x: str) -> str:

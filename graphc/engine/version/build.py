@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import backends
+from ...frontend.errors import MemoryLimitError
 from ...frontend.placement import Place
 from ...inspect.example import example_inputs
 from ...ir.graph import Graph
@@ -26,7 +27,19 @@ def build(
     recording: Recording, name: str, backend: str, mode: Mode, shared: SharedBuilds | None
 ) -> Specialisation:
     """The version that a recording says. `shared`: what equal Modules were compiled to. Raises
-    MemoryLimitError for one that needs more than the mode's bytes."""
+    MemoryLimitError for one that needs more than the mode's bytes. Winograd's tiles are given up
+    before."""
+    try:
+        return _built(recording, name, backend, mode, shared)
+    except MemoryLimitError:
+        if not mode.config().winograd:
+            raise
+        return _built(recording, name, backend, mode._replace(winograd=0.0), shared)
+
+
+def _built(
+    recording: Recording, name: str, backend: str, mode: Mode, shared: SharedBuilds | None
+) -> Specialisation:
     traced, place = recording.traced, recording.trace.place or None
     settings, chosen = mode.config(), backend_at(place, backend)
     constants: Constants | None = None

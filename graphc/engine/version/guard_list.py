@@ -87,6 +87,8 @@ class Guards:
         if self.asked:
             self.asked = False
             return None
+        if not self._last:  # as nearly always
+            return None
         return next((guard for guard in self._last if not guard.holds()), None)
 
     def on_state(self) -> Iterator[Guard]:

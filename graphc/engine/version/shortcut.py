@@ -239,7 +239,7 @@ class Shortcut:
             for i, target in mutated.items():
                 results[i] = call.arrays[target]
         made: list[Any] = []
-        former = former_memory(self.overwritten)
+        former = former_memory(self.overwritten) if self.overwritten else {}
         for i, small, shape, dtype in self.other_outputs if call.graded else self.outputs:
             if i in former:
                 array = former[i]

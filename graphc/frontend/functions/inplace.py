@@ -69,6 +69,15 @@ _KEEPS_SELF = frozenset(
 )
 
 
+def _check_rank(target: Tensor, value: Tensor) -> None:
+    """Raise RuntimeError for a value of more dims; x[...] = value alone drops those of size 1."""
+    if value.ndim > target.ndim:
+        raise RuntimeError(located(
+            f"output with shape {list(shape(target))} doesn't match the broadcast shape "
+            f"{list(shape(value))}"
+        ))
+
+
 def _written(function: Callable[..., Tensor], check: bool) -> Callable[..., Tensor]:
     keeps = function.__name__ in _KEEPS_SELF
     apart = function.__name__ != "masked_scatter"  # torch looks at its mask alone
@@ -83,6 +92,7 @@ def _written(function: Callable[..., Tensor], check: bool) -> Callable[..., Tens
         value = function(clone(self) if keeps else self, *args, **kwargs)
         if check:
             promote.check_inplace(self, value)
+        _check_rank(self, value)
         return inplace(self, value)
 
     method.__name__ = f"{function.__name__}_"
@@ -168,6 +178,7 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
             self._storage.version += 1
             return self
     check_apart(self, src)
+    _check_rank(self, src)
     if non_blocking:
         with Pinned.later():
             return inplace(self, src, overwrite=True)
@@ -181,7 +192,9 @@ def clamp_(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
     for bound in (min, max):
         if isinstance(bound, Tensor):
             check_apart(self, bound)
-    return inplace(self, promote.check_inplace(self, pointwise.clamp(self, min, max)))
+    value = promote.check_inplace(self, pointwise.clamp(self, min, max))
+    _check_rank(self, value)
+    return inplace(self, value)
 
 
 def methods() -> dict[str, Callable[..., Any]]:

@@ -78,6 +78,11 @@ def _complex(kind: str, generator: Generator | None, want: Any, dtype: DType) ->
     return found
 
 
+def _are_sizes(given: tuple[Any, ...]) -> bool:
+    """Whether they are plain sizes, as nearly always."""
+    return set(map(type, given)) <= {int} and min(given, default=0) >= 0
+
+
 def _shaped(kind: str, name: str, fill: Any, doc: str) -> Any:
     @makes
     def function(
@@ -85,8 +90,10 @@ def _shaped(kind: str, name: str, fill: Any, doc: str) -> Any:
         device: Any = None, requires_grad: bool = False, layout: Any = None,
         pin_memory: bool = False, out: Tensor | None = None,
     ) -> Tensor:
-        want = shape_of(sizes if size is None else (size,), name)
-        non_negative(want)
+        want: Any = sizes
+        if size is not None or not _are_sizes(sizes):
+            want = shape_of(sizes if size is None else (size,), name)
+            non_negative(want)
         if out is not None:
             filled: Tensor = fill(_resized(out, want), generator=generator)
             return filled

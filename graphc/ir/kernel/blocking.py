@@ -154,9 +154,9 @@ def tiled(r: Request, machine: Machine, itemsize: int) -> Blocking:
     assert t is not None
     lanes, columns = t.lanes(itemsize), t.columns(itemsize)
 
-    small = r.k * r.n * itemsize <= t.in_place_bytes
-    in_place = r.right_direct & (small | (r.m <= t.in_place_rows))
-    streams = equal(choose(in_place, choose(small, 0, 1), 0), 1)
+    large, few = r.k * r.n * itemsize > t.in_place_bytes, r.m <= t.in_place_rows
+    in_place = r.right_direct & (few | (r.k * r.n * itemsize <= t.unpacked_bytes))
+    streams = r.right_direct & few & large
 
     # blocks of k, and how much of the right operand is packed at a time
     segment = choose(r.left_direct, r.segment, r.k)

@@ -104,6 +104,12 @@ def runs_of(c: Convolution, machine: Machine) -> Runs:
     return Runs(window, depth, together, plain and g.input == g.output)
 
 
+def zeros_of(channels: Number, depth: Number) -> Number:
+    """Words of zeros that stand for a run beside the image: of a pixel at least, or of as many as
+    it goes along."""
+    return most(channels, depth)
+
+
 def plan_last(c: Convolution, machine: Machine, dims: Mapping[str, int]) -> Blocking:
     """How one is tiled; all its sizes are known."""
     g, itemsize = c.geometry, c.acc_dtype.itemsize
@@ -116,9 +122,10 @@ def plan_last(c: Convolution, machine: Machine, dims: Mapping[str, int]) -> Bloc
     work = 2 * taps * runs.depth * (g.out_channels if runs.together else columns)
     plan = positions_of(images, positions, taps, work, 1 if runs.together else panels, machine)
     nothing = Blocking(*(0 for _ in fields(Blocking)))
+    zeros = zeros_of(g.in_channels // group, runs.depth) * itemsize
     chunks = plan.chunks * (1 if runs.together else panels)
     return replace(
         nothing, chunks=chunks, chunk_m=plan.chunk, chunk_n=columns,
-        chunks_at=multiple(g.in_channels // group * itemsize, ALIGN), chunk_scratch=plan.table,
+        chunks_at=multiple(zeros, ALIGN), chunk_scratch=plan.table,
         slots=min(chunks, MOST_SLOTS),
     )

@@ -4,7 +4,9 @@ Square filters of 3 or 5 taps, float32, stride, dilation and groups of 1, and th
 the image. `choose` says how each is computed, and why: a tile of 4x4 results takes a quarter of the
 multiplications, moves more numbers, and loses more of their last bits. A result is off by at most
 `error_bound`, which is relative to (the largest |x| that its tile reads) * (the sum of its filter's
-|w|): what no sum of these terms exceeds, though the result itself may be far smaller.
+|w|): what no sum of these terms exceeds, though the result itself may be far smaller. As places of
+a tile are sums of its numbers, an infinity or NaN makes all of its results NaN, and numbers near
+the largest float overflow where the direct sum need not.
 """
 
 from __future__ import annotations
@@ -15,10 +17,12 @@ from typing import NamedTuple
 from .. import dtypes
 from ..cook_toom import error_bound, has_transforms
 from ..dim import Size, product, unwrap
+from ..dtypes import DType
 from ..graph import Graph, Node
 from ..machine import Machine
 from ..rewrite import everywhere
 from .layout import Layout, in_last_order
+from .lower.moves import MOVES
 
 TILES = (2, 4)
 _WINDOWS = (3, 5)
@@ -129,6 +133,9 @@ def shapes_of(node: Node) -> Shapes | str:
     attrs = node.attrs
     if node.dtype is not dtypes.f32:
         return f"it is of {node.dtype.name}: only float32 is"
+    narrow = [source.name for source in map(_widened, node.inputs) if source is not None]
+    if narrow:
+        return f"it is of {narrow[0]} that is widened: only float32 is"
     rank = len(node.shape) - 2
     if rank != 2:
         return f"it has {rank} dims of space: only two are"
@@ -153,6 +160,15 @@ def shapes_of(node: Node) -> Shapes | str:
     return Shapes(
         x.shape[0], _pair(image), channels, outputs, _pair(results), window[0], _pair(low)
     )
+
+
+def _widened(node: Node) -> DType | None:
+    """The narrower floats that an operand has, where autocast widens them for a sum."""
+    while node.op.name in MOVES:
+        node = node.inputs[0]
+    if node.op.name != "cast" or node.inputs[0].dtype.itemsize >= node.dtype.itemsize:
+        return None
+    return node.inputs[0].dtype
 
 
 def _pair(sizes: tuple[Size, ...]) -> Sizes:

@@ -46,6 +46,9 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
     return T.relu(input) if found is None else found
 
 
+relu.__dict__["quick"] = T.relu.__dict__["quick"]  # see functions/pointwise.py
+
+
 def relu_(input: Tensor) -> Tensor:
     """In-place relu."""
     return input.relu_()

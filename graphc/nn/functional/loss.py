@@ -39,13 +39,18 @@ def _reduce(loss: Tensor, reduction: str) -> Tensor:
     return loss.sum() if reduction == "sum" else loss
 
 
-def _warn_of_broadcasting(input: Tensor, target: Tensor) -> None:
+def _broadcast(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Both, of one shape where their dtypes differ: as in torch, one without dims then counts as
+    much as the other for the result's."""
     if tuple(target.shape) != tuple(input.shape):
         warn_user(
             f"Using a target size ({target.shape}) that is different to the input size "
             f"({input.shape}). This will likely lead to incorrect results due to broadcasting. "
             "Please ensure they have the same size."
         )
+        if input.dtype is not target.dtype:
+            input, target = T.broadcast_tensors(input, target)
+    return input, target
 
 
 def _require_floats(name: str, input: Tensor, target: Tensor) -> None:
@@ -203,7 +208,7 @@ def mse_loss(
     reduction: str = "mean", weight: Tensor | None = None,
 ) -> Tensor:
     """(input - target)^2; a weighted mean is divided by the sum of the weights."""
-    _warn_of_broadcasting(input, target)
+    input, target = _broadcast(input, target)
     _require_floats("mse", input, target)
     loss = (input - target).square()
     return _weighted(loss, input, weight, _legacy(size_average, reduce, reduction))
@@ -216,7 +221,7 @@ def l1_loss(
     reduction: str = "mean", weight: Tensor | None = None,
 ) -> Tensor:
     """|input - target|; a weighted mean is divided by the sum of the weights."""
-    _warn_of_broadcasting(input, target)
+    input, target = _broadcast(input, target)
     loss = T.abs(input - target)
     return _weighted(loss, input, weight, _legacy(size_average, reduce, reduction))
 
@@ -235,7 +240,7 @@ def smooth_l1_loss(
         ))
     if beta == 0:
         return l1_loss(input, target, size_average, reduce, reduction)
-    _warn_of_broadcasting(input, target)
+    input, target = _broadcast(input, target)
     _require_floats("smooth_l1", input, target)
     return _reduce(_rounded(input, target, beta), _legacy(size_average, reduce, reduction))
 
@@ -268,7 +273,7 @@ def huber_loss(
     weight: Tensor | None = None,
 ) -> Tensor:
     """Squared below delta, delta times absolute above; times `weight`, before any mean."""
-    _warn_of_broadcasting(input, target)
+    input, target = _broadcast(input, target)
     if not isinstance(delta, numbers.Real):
         raise TypeError(f"delta must be a float or int, got: {type(delta)}")
     if delta <= 0:

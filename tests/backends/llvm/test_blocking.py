@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
+from graphc.backends.host.machine import CPU
 from graphc.backends.host.memory import HOST
 from graphc.backends.llvm.cache import ObjectCache
 from graphc.backends.llvm.executable import build
@@ -123,6 +124,25 @@ def test_what_few_rows_meet_is_shared_by_its_bytes() -> None:
     assert template is not None
     found = plan_contraction(template, machine)
     assert found is not None and found.chunks == 1
+
+
+@pytest.mark.parametrize(
+    ("m", "k", "n", "in_place", "steps"),
+    [
+        (128, 768, 256, True, 384), (128, 768, 512, True, 384), (25, 1024, 2048, True, 384),
+        (25, 1024, 2049, False, 384), (2000, 3000, 3000, False, 384), (24, 1024, 2048, True, 8),
+        (24, 3000, 3000, True, 8), (24, 512, 512, True, 384),
+    ],
+)
+def test_only_large_operands_of_many_rows_are_packed(
+    m: int, k: int, n: int, in_place: bool, steps: int
+) -> None:
+    template = Gemm(m, n, k).kernel().template
+    assert isinstance(template, Product)
+    plan = plan_contraction(template, CPU)
+    assert plan is not None
+    assert plan.right_in_place is in_place
+    assert plan.block_k <= steps and (plan.block_k > 8) is (steps > 8)
 
 
 def test_the_machine_of_a_target_has_its_registers() -> None:

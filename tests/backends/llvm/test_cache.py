@@ -90,6 +90,20 @@ def test_damaged_entries_are_replaced(tmp_path: Path, damage: str) -> None:
     assert path.read_bytes() == data
 
 
+def test_an_entry_that_lies_in_anothers_place_is_none(tmp_path: Path) -> None:
+    """Somebody's copy, or a file system that mixed two up: it is whole, but other code."""
+    cache, other = ObjectCache(tmp_path), TEXT.replace("7", "8")
+    good, wrong = cache.compile(TEXT, TARGET), cache.compile(other, TARGET)
+    assert good != wrong
+    first, second = stored(tmp_path)
+    first_data, second_data = first.read_bytes(), second.read_bytes()
+    first.write_bytes(second_data)
+    second.write_bytes(first_data)
+    cache = ObjectCache(tmp_path)
+    assert (cache.compile(TEXT, TARGET), cache.compile(other, TARGET)) == (good, wrong)
+    assert cache.misses == 2
+
+
 def test_directory_is_made_private(tmp_path: Path) -> None:
     directory = tmp_path / "a" / "cache"
     assert ObjectCache(directory).directory == directory

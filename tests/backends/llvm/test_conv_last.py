@@ -15,6 +15,7 @@ from graphc.ir import dtypes, ops
 from graphc.ir.dtypes import DType
 from graphc.ir.graph import Builder, Expr
 from graphc.ir.kernel import Convolution, Kernel
+from graphc.ir.kernel.plan_last import plan_last, runs_of
 from graphc.ir.kernel.text import parse_kernel, print_kernel
 from graphc.ir.passes.fuse import fuse
 from graphc.ir.passes.lower import lower
@@ -52,6 +53,7 @@ CASES = [
     Last(1, 40, (6, 5), 33, (5, 5), (1, 1), (2, 2), (1, 1), 2),
     Last(1, 4, (6, 25), 18, (3, 3), (2, 1), (1, 1), (1, 1), 1),  # tiles inside of the image
     Last(4, 7, (13, 3), 5, (1, 3), (1, 1), (0, 1), (1, 1), 1),
+    Last(3, 32, (4, 5), 6, (2, 2), (1, 1), (1, 0), (1, 1), 1),  # runs of pixels beside the image
 ]
 ALONE = [
     Last(2, 2, (9, 9), 2, (3, 3), (1, 1), (1, 1), (1, 1), 2, alone=True),
@@ -131,6 +133,7 @@ PAIRS = [
     Last(1, 4, (5, 6, 7), 16, (2, 3, 2), (1, 2, 1), (1, 1, 0), (1, 1, 2), 1),
     Last(3, 24, (4, 4), 24, (1, 1), (1, 1), (0, 0), (1, 1), 4),
     Last(1, 2, (3, 3), 3, (3, 3), (1, 1), (5, 5), (2, 2), 1),  # tiles beside the image
+    Last(3, 32, (4, 5), 6, (2, 2), (1, 1), (1, 0), (1, 1), 1),
 ]
 
 
@@ -142,6 +145,15 @@ PAIRS = [
 def test_pairs_of_channels(case: Last) -> None:
     case = replace(case, dtype=dtypes.bf16, group=2)
     assert check(case) == check(case, threads=4)
+
+
+def test_as_many_zeros_as_a_run_is_long() -> None:
+    target = host_target()
+    kernel, _, _ = kernel_of(CASES[-1], target)
+    assert isinstance(kernel.template, Convolution)
+    runs = runs_of(kernel.template, target.machine)
+    assert runs.depth == 64  # two pixels
+    assert plan_last(kernel.template, target.machine, {}).chunks_at >= 4 * runs.depth
 
 
 def test_words_are_read_only_as_the_machine_multiplies_them() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ... import op
 from ...graph import Builder, Graph, Node
-from ...rewrite import remade
+from ...rewrite import rebuilt, with_inputs
 
 
 def store_permuted(graph: Graph) -> Graph:
@@ -41,19 +41,18 @@ def _wanted(permuted: Node, users: dict[Node, list[Node]]) -> bool:
 
 
 def _rebuilt(graph: Graph, chosen: dict[Node, Node]) -> Graph:
-    def make(builder: Builder, node: Node, new: dict[Node, Node]) -> Node:
-        inputs = [
-            new[x] if x not in chosen or chosen[x] is node else _back(builder, new, x, chosen[x])
-            for x in node.inputs
-        ]
-        return builder.emit(node.op, *inputs, graphs=node.graphs, **node.attrs)
-
-    return remade(graph, make)
-
-
-def _back(builder: Builder, new: dict[Node, Node], product: Node, permuted: Node) -> Node:
-    """The product, read through its stored permutation."""
-    dims: tuple[int, ...] = permuted.attrs["dims"]
-    stored = builder.emit(op.get("permute"), new[product], dims=dims)
-    inverse = tuple(sorted(range(len(dims)), key=dims.__getitem__))
-    return builder.emit(op.get("permute"), stored, dims=inverse)
+    builder = Builder(graph.env)
+    new: dict[Node, Node] = {}
+    back: dict[Node, Node] = {}  # products, read through their stored permutations
+    for node in graph.nodes:
+        if node in new:
+            continue
+        inputs = [new[x] if x not in chosen else back[x] for x in node.inputs]
+        new[node] = with_inputs(node, inputs)
+        if node in chosen:
+            stored = new[chosen[node]] = with_inputs(chosen[node], [new[node]])
+            dims: tuple[int, ...] = stored.attrs["dims"]
+            inverse = tuple(sorted(range(len(dims)), key=dims.__getitem__))
+            with builder.at(node.loc, node.backward):
+                back[node] = builder.emit(op.get("permute"), stored, dims=inverse)
+    return rebuilt(graph, new)

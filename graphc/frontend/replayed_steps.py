@@ -1,0 +1,127 @@
+"""The steps that a replayed function has come to (replayed.py), on arrays: what is between the
+tensors that it is given and its results has no Tensor around it."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from graphc.ir.op import Attrs, Op
+
+from . import views
+from .eager import Signature
+from .nodes import OpNode
+from .recalled import VIEW_OF
+from .storage import Storage
+from .tensor import Tensor
+from .values import Eager
+
+View = Callable[[Any], Any]  # of an array; None: it cannot be one
+_new: Any = object.__new__
+
+
+class Step:
+    """One operator. Operands are numbers of values, or tensors that never change."""
+
+    __slots__ = ("attrs", "kind", "op", "signature", "sources")
+
+    def __init__(
+        self, op: Op, attrs: Attrs, signature: Signature, sources: tuple[Any, ...]
+    ) -> None:
+        self.op, self.attrs, self.signature, self.sources = op, attrs, signature, sources
+        self.kind: type[OpNode] | None = None  # of its nodes, where that is not the operator's
+
+
+class Arrays:
+    """Steps on arrays, and the results as tensors."""
+
+    __slots__ = ("_codes", "_results", "_shared", "single")
+
+    def __init__(
+        self, codes: list[tuple[Step, View | None]], results: list[int], shared: bool
+    ) -> None:
+        """`codes`: each with what makes the view that it may be; `shared`: a result may be a view
+        of memory that is made on the way."""
+        self._results, self._shared = results, shared
+        self._codes = [
+            (step, view, step.sources[0] if view else 0, _operands(step)) for step, view in codes
+        ]
+        step, view = codes[0]
+        # one operator on all that is given, in order, which has one result
+        simple = len(codes) == 1 and view is None and len(results) == 1 and (
+            len(step.signature.results) == 1 and step.sources == tuple(range(results[0]))
+        )
+        self.single = step if simple else None
+
+    @classmethod
+    def of(
+        cls, steps: list[Step], results: list[int], tensors: int, owned: bool
+    ) -> Arrays | None:
+        """None: a result is a view, and known as one."""
+        owner = list(range(tensors))  # whose memory each value may be; of new ones: themselves
+        codes: list[tuple[Step, View | None]] = []
+        for step in steps:
+            if not step.op.view:
+                owner += range(len(owner), len(owner) + len(step.signature.results))
+                codes.append((step, None))
+                continue
+            source = step.sources[0]
+            if type(source) is not int:
+                return None
+            owner.append(owner[source])
+            codes.append((step, _view_of(step)))
+        owners = [owner[i] for i in results]
+        if min(owners) < tensors or len(set(owners)) < len(owners) or (
+            owners != results and not owned
+        ):
+            return None
+        return cls(codes, results, owners != results)
+
+    def run(self, tensors: list[Tensor]) -> list[Tensor]:
+        """The results."""
+        values: list[Any] = [t._array for t in tensors]
+        memory = list(values) if self._shared else values
+        for step, view, source, operands in self._codes:
+            if view is not None:
+                array = view(values[source])
+                if array is not None:
+                    values.append(array)
+                    if memory is not values:
+                        memory.append(memory[source])
+                    continue
+            out = (step.signature.ready or prepared(step))(*operands(values))
+            made = out if type(out) is tuple else (out,)
+            values += made
+            if memory is not values:
+                memory += made
+        found = []
+        for i in self._results:
+            result: Tensor = _new(Tensor)
+            result._array = values[i]
+            result._storage = Storage(memory[i])
+            found.append(result)
+        return found
+
+
+def _view_of(step: Step) -> View:
+    """What makes the view of an array."""
+    make = VIEW_OF.get(step.op.name)
+    if make is not None:
+        return make(step.attrs, step.signature.inputs[0].shape)  # type: ignore[arg-type]
+    take, attrs = views.ARRAYS[step.op.name], step.attrs
+    return lambda array: take(array, attrs)
+
+
+def _operands(step: Step) -> Callable[[list[Any]], Any]:
+    """The arrays that a step is given, of all that there are so far."""
+    sources = step.sources
+    if len(sources) > 1 and all(type(s) is int for s in sources):
+        return operator.itemgetter(*sources)
+    return lambda values: [values[s] if type(s) is int else s._array for s in sources]
+
+
+def prepared(step: Step) -> Callable[..., Any]:
+    """What runs a step on the CPU, where it has not run yet."""
+    assert Eager.prepare is not None
+    return step.signature.prepare(step.op, step.attrs, Eager.prepare)
