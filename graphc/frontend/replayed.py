@@ -6,9 +6,9 @@
 Which operators a function applies follows from the types of its tensors and from its other
 arguments, if it looks at no tensor's value, writes to none, and reads no state: such a one may be
 decorated. Its first call with arguments of a kind is watched; later ones parse, promote, infer and
-check nothing: they apply the same operators, whose signatures are known, too; on many numbers, and
-without history, as one loop, if they go element by element (`Eager.chain`). Where there are other
-devices, that is so of calls whose tensors a user has placed on the CPU.
+check nothing: they apply the same operators, whose signatures are known, too; on many numbers as
+one loop, if they go element by element (`Eager.chain`), and as one node of history. Where there are
+other devices, that is so of calls whose tensors a user has placed on the CPU.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .values import Eager, Link
 
 F = TypeVar("F", bound=Callable[..., Any])
 _LIMIT = 10_000
-_MOST_STEPS = 12
+_MOST_STEPS = 24
 _TENSORS = frozenset({Tensor, Parameter})
 _PLAIN = frozenset({int, bool, str, type(None), DType})
 UNKNOWN = object()  # instead of a key: the function has to see to such arguments

@@ -77,7 +77,12 @@ def gradients(name, special, dtype=torch.float32):
     return [a.float().detach().numpy() for a in (result, x.grad, y.grad) if a is not None]
 
 
-@pytest.mark.parametrize("name", CASES)
+FAST = {"leaky_relu", "itself", "turned", "steps", "batch_norm", "mse", "of itself", "bce"}
+
+
+@pytest.mark.parametrize("name", [
+    name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in CASES
+])
 def test_results_and_gradients_are_the_operators(name, low):
     special = name not in SUMS
     found = gradients(name, special)
@@ -147,6 +152,27 @@ def test_what_was_written_since_is_refused(low):
     z.add_(1)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         y.sum().backward()
+
+
+def gradient_of(function, *values):
+    x, *others = [torch.tensor(v * 40) for v in values]
+    x.requires_grad_()
+    for _ in range(2):
+        y = function(x, *others)
+    (g,) = torch.autograd.grad(y, x, torch.ones_like(y))
+    return y.detach().tolist()[:len(values[0])], g.tolist()[:len(values[0])]
+
+
+def test_branches_that_are_not_taken_leave_no_nan(low):
+    nan, inf = float("nan"), float("inf")
+    x = [inf, -inf, nan, 3.0, -3.0, 5.0, 0.0]
+    y, g = gradient_of(F.hardswish, x)
+    np.testing.assert_array_equal(y, [inf, nan, nan, 3, 0, 5, 0])
+    np.testing.assert_array_equal(g, [1, 0, nan, 1, 0, 1, 0.5])
+    for loss in (F.smooth_l1_loss, F.huber_loss):
+        y, g = gradient_of(lambda a, b, loss=loss: loss(a, b, reduction="none"), x, [0.0] * 7)
+        np.testing.assert_array_equal(y, [inf, inf, nan, 2.5, 2.5, 4.5, 0])
+        np.testing.assert_array_equal(g, [1, -1, nan, 1, -1, 1, 0])
 
 
 def test_sizes_share_code(low):

@@ -146,7 +146,15 @@ def outcome(function, shapes):
     return [y.detach().numpy(), *(x.grad.numpy() for x in inputs if x.grad is not None)], y.stride()
 
 
-@pytest.mark.parametrize("name", CASES)
+_SLOW = frozenset({
+    "cat of lines", "cat of many", "flip all", "flip turned", "cumprod", "each image's", "masked",
+    "attention turned", "stack pairs", "adaptive",
+})
+
+
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=pytest.mark.slow) if name in _SLOW else name for name in CASES
+])
 def test_results_and_gradients_are_numpys(name, low):
     function, *shapes = CASES[name]
     before = len(eager_kernels._codes)

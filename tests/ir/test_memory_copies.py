@@ -7,10 +7,10 @@ import pytest
 
 from graphc.ir import memory
 
-SIZES = [(1024, 512), (1000, 300), (257, 1025), (3, 400, 1024)]
+SIZES = [(64, 1024), (600, 70), (3, 40, 513)]
 
 
-@pytest.mark.parametrize("dtype", ["f4", "i1", "f8", "c16"])
+@pytest.mark.parametrize("dtype", ["f4", "i1", "c16"])
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 def test_copies_are_numpys(sizes, dtype, monkeypatch):
     monkeypatch.setattr(memory, "MANY", 1000)
@@ -25,7 +25,7 @@ def test_copies_are_numpys(sizes, dtype, monkeypatch):
 
 def test_what_is_overwritten_may_be_what_is_read(monkeypatch):
     monkeypatch.setattr(memory, "MANY", 1000)
-    x = np.arange(1024 * 1024, dtype=np.float32).reshape(1024, 1024)
+    x = np.arange(600 * 600, dtype=np.float32).reshape(600, 600)
     wanted = x.T.copy()
     memory.overwrite(x, x.T)
     np.testing.assert_array_equal(x, wanted)

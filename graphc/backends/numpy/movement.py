@@ -12,7 +12,7 @@ from graphc.ir.dtypes import DType
 from graphc.ir.graph import Constant
 from graphc.ir.memory import MANY, contiguous
 
-from .common import I64, Array, Function, as_array, through_f32, widen
+from .common import I64, Array, Function, as_array, is_float, through_f32, widen
 
 Ints = Sequence[int]
 
@@ -214,19 +214,50 @@ def _topk(x: Array, *, k: int, dim: int, largest: bool) -> tuple[Array, Array]:
 
 
 def _selected(x: Array, k: int, dim: int, largest: bool) -> Array | None:
-    """What _order has first, without sorting the rest; None where equals, or NaNs, would have to be
-    told apart."""
+    """What _order has first, without sorting the rest; None where NaNs would have to be told
+    apart."""
     if k == 1 and largest:
         return np.expand_dims(np.argmax(x, dim), dim)
-    rows = np.moveaxis(x, dim, -1)
-    at = rows.shape[-1] - k if largest else k - 1
-    last = np.partition(rows, at, axis=-1)[..., at : at + 1]
-    chosen = rows >= last if largest else rows <= last
-    if not np.all(np.count_nonzero(chosen, axis=-1) == k):
+    rows = np.ascontiguousarray(np.moveaxis(x, dim, -1))
+    size = rows.shape[-1]
+    bound = _bound(rows, k, largest)
+    if bound is None:
         return None
-    positions = np.nonzero(chosen)[-1].reshape(*rows.shape[:-1], k)
-    order = _order(np.take_along_axis(rows, positions, -1), -1, largest)
-    return np.moveaxis(np.take_along_axis(positions, order, -1), -1, dim)
+    found = np.flatnonzero(rows >= bound if largest else rows <= bound)
+    row, place = np.divmod(found, size)
+    counts = np.bincount(row, minlength=rows.size // size)
+    if counts.min() < k:
+        return None
+    values = rows.reshape(-1)[found]
+    if largest:  # equals stay in their order
+        values = -values if is_float(values) else ~values
+    order = np.lexsort((values, row))
+    first = np.cumsum(counts) - counts
+    positions = place[order[first[:, None] + np.arange(k)]]
+    placed: Array = np.moveaxis(positions.reshape(*rows.shape[:-1], k), -1, dim)
+    return placed
+
+
+def _bound(rows: Array, k: int, largest: bool) -> Array | None:
+    """For each row a number that at least k of it reach, and few others: of the extremes of its
+    parts, the k-th. None where there are NaNs that count as largest."""
+    size = rows.shape[-1]
+    parts = max(_PARTS, 8 * k)
+    extremes = rows
+    if size >= 4 * parts:
+        whole = size // parts * parts
+        stacked = rows[..., :whole].reshape(*rows.shape[:-1], -1, parts)
+        extremes = (np.maximum if largest else np.minimum).reduce(stacked, axis=-2)
+        if largest and is_float(rows) and np.isnan(rows[..., whole:]).any():
+            return None
+    if largest and is_float(rows) and np.isnan(extremes).any():
+        return None
+    at = extremes.shape[-1] - k if largest else k - 1
+    bound: Array = np.partition(extremes, at, axis=-1)[..., at : at + 1]
+    return bound
+
+
+_PARTS = 128
 
 
 TABLE: dict[str, Function] = {

@@ -391,8 +391,20 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
     return constant(counts.astype(input.dtype.numpy))
 
 
+_FEW_TESTS = 16  # of which each is compared with each element
+
+
 def isin(elements: Any, test_elements: Any, *, invert: bool = False, **kwargs: Any) -> Tensor:
     """Whether each element is among the test elements."""
     x, tests = as_tensor(elements), as_tensor(test_elements).reshape(-1)
-    found = P.eq(x.unsqueeze(-1), tests).any(-1)
+    dtype = promote.result_type(x, tests)
+    count = shape(tests)[0]
+    if isinstance(count, int) and count > _FEW_TESTS and dtype is not dtypes.bool_ and (
+        not dtype.is_complex
+    ):
+        ordered = sort(promote.cast(tests, dtype)).values
+        x = promote.cast(x, dtype)
+        found = P.eq(ordered[searchsorted(ordered, x).clamp(max=count - 1)], x)
+    else:
+        found = P.eq(x.unsqueeze(-1), tests).any(-1)
     return P.logical_not(found) if invert else found

@@ -216,11 +216,13 @@ def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
 @recorded_as("HardswishBackward0")
 @replayed
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
-    """x * relu6(x + 3) / 6; the gradient at 3 is that of x * (x + 3) / 6, as torch's."""
+    """x * relu6(x + 3) / 6; the gradient is 0 at -3 and 1 at 3, as torch's."""
 
     def swish(x: Tensor) -> Tensor:
-        curve = T.where(x > 3, x, x * (x + 3) / 6)
-        return T.where(x < -3, 0.0, curve)
+        low, high = x <= -3, x >= 3
+        inside = T.where(high, 3.0, T.where(low, -3.0, x))  # gradients not taken are finite
+        curve = T.where(high, x, inside * (inside + 3) / 6)
+        return T.where(low, x * 0.0, curve)  # NaN of -inf
 
     return _in_place(swish, input, inplace)
 

@@ -23,9 +23,10 @@ def embedding_bag(
     _check(input, offsets, per_sample_weights, mode)
     check_indices(input, "embedding_bag")
     count = int(input.numel())
+    length = 0
     if input.dim() == 2:
-        bags = int(input.shape[0])
-        offsets = T.arange(bags) * int(input.shape[1])
+        bags, length = int(input.shape[0]), int(input.shape[1])
+        offsets = T.arange(bags) * length
         input = input.reshape(-1)
         if per_sample_weights is not None:
             per_sample_weights = per_sample_weights.reshape(-1)
@@ -37,17 +38,27 @@ def embedding_bag(
     kept = T.ones([count], dtype=T.bool)
     if padding_idx is not None:
         kept = input != padding_idx % weight.shape[0]
-    bag = (T.arange(count).unsqueeze(1) >= offsets.unsqueeze(0)).sum(1) - 1
+    if length:  # all bags are of one length
+        bag = T.arange(count).div(length, rounding_mode="floor")
+    else:
+        bag = (T.arange(count).unsqueeze(1) >= offsets.unsqueeze(0)).sum(1) - 1
     if mode == "max":
         return _largest(rows, bag, kept, bags)
     if weight.dtype in (T.float16, T.bfloat16):  # added up in float32, rounded once
         rows = rows.float()
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.unsqueeze(1).to(rows.dtype)
-    rows = T.where(kept.unsqueeze(1), rows, T.zeros_like(rows))
-    total = T.zeros([bags, weight.shape[1]], dtype=rows.dtype).index_add(0, bag, rows)
+    if padding_idx is not None:
+        rows = T.where(kept.unsqueeze(1), rows, T.zeros_like(rows))
+    if length:
+        total = rows.reshape([bags, length, weight.shape[1]]).sum(1)
+    else:
+        total = T.zeros([bags, weight.shape[1]], dtype=rows.dtype).index_add(0, bag, rows)
     if mode == "mean":
-        sizes = T.zeros([bags], dtype=rows.dtype).index_add(0, bag, kept.to(rows.dtype))
+        if length:
+            sizes = kept.reshape([bags, length]).sum(1).to(rows.dtype)
+        else:
+            sizes = T.zeros([bags], dtype=rows.dtype).index_add(0, bag, kept.to(rows.dtype))
         total = total / sizes.clamp_min(1).unsqueeze(1)
     return total.to(weight.dtype)
 

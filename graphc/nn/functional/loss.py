@@ -247,14 +247,22 @@ def smooth_l1_loss(
 
 @replayed
 def _rounded(input: Tensor, target: Tensor, beta: float) -> Tensor:
-    distance = T.abs(input - target)
-    return T.where(distance < beta, distance.square() * (0.5 / beta), distance - 0.5 * beta)
+    distance, near, far = _parted(input, target, beta)
+    return T.where(far, distance - 0.5 * beta, near.square() * (0.5 / beta))
 
 
 @replayed
 def _bent(input: Tensor, target: Tensor, delta: Any) -> Tensor:
+    distance, near, far = _parted(input, target, delta)
+    return T.where(far, (distance - 0.5 * delta) * delta, near.square() * 0.5)
+
+
+def _parted(input: Tensor, target: Tensor, bound: float) -> tuple[Tensor, Tensor, Tensor]:
+    """The distance; the same within the bound, else that, whose square has a finite gradient where
+    it is not taken; and whether it is beyond."""
     distance = T.abs(input - target)
-    return T.where(distance < delta, distance.square() * 0.5, (distance - 0.5 * delta) * delta)
+    far = distance >= bound
+    return distance, T.where(far, bound, distance), far
 
 
 @listed
