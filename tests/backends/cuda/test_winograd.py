@@ -1,4 +1,5 @@
-"""Winograd's transforms are loops like others, also on a GPU, which does not ask for them yet."""
+"""Winograd's transforms are loops like others, on a GPU, too, whose Machine does not ask for them.
+"""
 
 from __future__ import annotations
 
