@@ -17,7 +17,7 @@ from graphc import backends
 from graphc.backends.llvm import stream
 from graphc.backends.llvm.cache import ObjectCache
 from graphc.backends.llvm.stream_text import stream_text
-from graphc.backends.llvm.target import host_target
+from graphc.backends.llvm.target import Target, host_target
 from graphc.backends.numpy import random as reference
 from graphc.ir import dtypes
 from graphc.ir.dim import Dim
@@ -35,7 +35,7 @@ from . import (
     test_targets,
     test_vmath,
 )
-from .contractions import Gemm
+from .contractions import Gemm, narrow_targets
 from .emulated import NEON, Emulated, EmulatedBackend, unicorn
 from .native import Native, compare
 
@@ -87,6 +87,11 @@ def every_cell(op: Op, size: int) -> Kernel:
     return Kernel("k", tuple(params), (), tuple((loop,) for loop in loops))
 
 
+def here() -> Target:
+    """This machine without the registers of 512 bits, in which erf looks coefficients up."""
+    return next(iter(narrow_targets()), host_target())
+
+
 @pytest.mark.parametrize("op", [
     op if op.name in ("cast", "floor_divide", "maximum")
     else pytest.param(op, marks=pytest.mark.slow) for op in ELEMENTWISE
@@ -101,7 +106,7 @@ def test_operators_have_this_machines_bits(op: Op) -> None:
             values[values == 0] = 1  # integers refuse it
         given.append(values)
     found = []
-    for target in (host_target(), NEON):
+    for target in (here(), NEON):
         arrays = [each.copy() for each in given]
         Native(kernel, target)(arrays)
         found.append(arrays)
@@ -140,7 +145,7 @@ def test_vector_maths_has_this_machines_bits(names: list[str], dtype: Any) -> No
     lanes = NEON.lanes(test_vmath.NUMPY[dtype]().itemsize)
     for name in names:
         x = np.concatenate([test_vmath.samples(name, dtype, 50), test_vmath.specials(dtype)])
-        expected = test_vmath.build(name, dtype, 16 if dtype == "f32" else 8)(x)
+        expected = test_vmath.build(name, dtype, 8 if dtype == "f32" else 4, here())(x)
         found = test_vmath.build(name, dtype, lanes, NEON)(x)
         np.testing.assert_array_equal(found, expected, err_msg=name)
 
