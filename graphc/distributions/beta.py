@@ -60,7 +60,7 @@ class Beta(ExponentialFamily):
         return self._dirichlet.rsample(sample_shape).select(-1, 0)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._checked(value)
+        self._graphc_checked(value)
         return self._dirichlet.log_prob(T.stack([value, 1.0 - value], -1))
 
     def entropy(self) -> Tensor:

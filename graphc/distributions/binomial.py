@@ -20,7 +20,7 @@ class Binomial(Distribution):
         "logits": constraints.real,
     }
     has_enumerate_support = True
-    _expanded = ("total_count", "probs", "logits", "_param")
+    _graphc_expanded = ("total_count", "probs", "logits", "_param")
 
     def __init__(
         self, total_count: Any = 1, probs: Any = None, logits: Any = None,
@@ -72,7 +72,7 @@ class Binomial(Distribution):
             return T.binomial(self.total_count.expand(shape), self.probs.expand(shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._checked(value)
+        self._graphc_checked(value)
         n = self.total_count
         ways = T.lgamma(n + 1) - T.lgamma(value + 1) - T.lgamma(n - value + 1)
         x = self.logits

@@ -44,9 +44,9 @@ class Categorical(Distribution):
 
     arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
     has_enumerate_support = True
-    _expanded = ("probs", "logits", "_param")
+    _graphc_expanded = ("probs", "logits", "_param")
     # what was made of the parameter, its version then, and the other form, if that was made, too
-    _beside: tuple[Tensor | None, int, Tensor | None] = None, 0, None
+    _graphc_beside: tuple[Tensor | None, int, Tensor | None] = None, 0, None
 
     def __init__(
         self, probs: Any = None, logits: Any = None, validate_args: bool | None = None
@@ -57,7 +57,7 @@ class Categorical(Distribution):
             raise ValueError(f"`{name}` parameter must be at least one-dimensional.")
         if gains(given):
             first, other = _logits_first(logits) if probs is None else _probs_first(probs)
-            self._beside = first, first._storage.version, other
+            self._graphc_beside = first, first._storage.version, other
         else:
             first = _normal_logits(logits) if probs is None else _normal_probs(probs)
         if probs is not None:
@@ -68,8 +68,8 @@ class Categorical(Distribution):
         self._num_events = self._param.size(-1)
         super().__init__(tuple(self._param.shape)[:-1], validate_args=validate_args)
 
-    def _form_beside(self, given: Tensor, convert: Callable[[Tensor], Tensor]) -> Tensor:
-        first, version, other = self._beside
+    def _graphc_form_beside(self, given: Tensor, convert: Callable[[Tensor], Tensor]) -> Tensor:
+        first, version, other = self._graphc_beside
         if other is not None and given is first and given._storage.version == version:
             return other
         return convert(given)
@@ -82,12 +82,12 @@ class Categorical(Distribution):
     @lazy_property
     def logits(self) -> Tensor:
         """Normalised log-probabilities."""
-        return self._form_beside(self.probs, probs_to_logits)
+        return self._graphc_form_beside(self.probs, probs_to_logits)
 
     @lazy_property
     def probs(self) -> Tensor:
         """Normalised probabilities."""
-        return self._form_beside(self.logits, logits_to_probs)
+        return self._graphc_form_beside(self.logits, logits_to_probs)
 
     @property
     def param_shape(self) -> Any:
@@ -117,7 +117,7 @@ class Categorical(Distribution):
         return (drawn if count == 1 else drawn.T).reshape(self._extended_shape(sample_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._checked(value)
+        self._graphc_checked(value)
         value = value.long().unsqueeze(-1)
         if tuple(value.shape)[:-1] == tuple(self.logits.shape)[:-1]:
             if gains(self.logits):

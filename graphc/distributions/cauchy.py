@@ -18,7 +18,7 @@ class Cauchy(Distribution):
     arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.real
     has_rsample = True
-    _expanded = ("loc", "scale")
+    _graphc_expanded = ("loc", "scale")
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
         self.loc, self.scale = broadcast_all(loc, scale)
@@ -41,12 +41,12 @@ class Cauchy(Distribution):
         return self.loc + T.empty(shape, dtype=self.loc.dtype).cauchy_() * self.scale
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._checked(value)
+        self._graphc_checked(value)
         z = (value - self.loc) / self.scale
         return -math.log(math.pi) - self.scale.log() - (z**2).log1p()
 
     def cdf(self, value: Tensor) -> Tensor:
-        self._checked(value)
+        self._graphc_checked(value)
         return T.atan((value - self.loc) / self.scale) / math.pi + 0.5
 
     def icdf(self, value: Tensor) -> Tensor:

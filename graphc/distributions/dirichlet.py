@@ -16,7 +16,7 @@ class Dirichlet(ExponentialFamily):
     arg_constraints = {"concentration": constraints.independent(constraints.positive, 1)}
     support = constraints.simplex
     has_rsample = True
-    _expanded = ("concentration",)
+    _graphc_expanded = ("concentration",)
 
     def __init__(self, concentration: Any, validate_args: bool | None = None) -> None:
         if concentration.dim() < 1:
@@ -48,7 +48,7 @@ class Dirichlet(ExponentialFamily):
         return T._sample_dirichlet(self.concentration.expand(self._extended_shape(sample_shape)))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._checked(value)
+        self._graphc_checked(value)
         a = self.concentration
         return T.xlogy(a - 1.0, value).sum(-1) + T.lgamma(a.sum(-1)) - T.lgamma(a).sum(-1)
 

@@ -55,10 +55,10 @@ class Distribution:
         if validate_args is not None:
             self._validate_args = validate_args
         if self._validate_args and self.arg_constraints is not None:
-            self._check_parameters()
+            self._graphc_check_parameters()
         super().__init__()
 
-    def _check_parameters(self) -> None:
+    def _graphc_check_parameters(self) -> None:
         for name, constraint in self.arg_constraints.items():
             if constraints.is_dependent(constraint):
                 continue
@@ -89,22 +89,22 @@ class Distribution:
                 setattr(cls, name, _beside_parameters(vars(cls)[name]))
 
     # names of the parameters that expand() expands; a subclass of another form overrides it
-    _expanded: tuple[str, ...] = ()
+    _graphc_expanded: tuple[str, ...] = ()
     # and of what broadcasts as it is
-    _shared: tuple[str, ...] = ()
+    _graphc_shared: tuple[str, ...] = ()
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         """The distribution with its batch expanded to batch_shape."""
         new = self._get_checked_instance(type(self), _instance)
         batch = Size(tuple(batch_shape))
         event = tuple(self._event_shape)
-        for name in self._expanded:
+        for name in self._graphc_expanded:
             if name in self.__dict__:
                 value = self.__dict__[name]
                 inner = value.dim() - len(tuple(self._batch_shape))
                 trailing = tuple(value.shape)[value.dim() - inner :] if inner else ()
                 new.__dict__[name] = value.expand((*batch, *trailing))
-        for name in self._shared:
+        for name in self._graphc_shared:
             new.__dict__[name] = self.__dict__[name]
         Distribution.__init__(new, batch, event, validate_args=False)
         new._validate_args = self._validate_args
@@ -209,7 +209,7 @@ class Distribution:
                 f"distribution {self!r}, but found invalid values:\n{value}"
             )
 
-    def _checked(self, value: Tensor) -> Tensor:
+    def _graphc_checked(self, value: Tensor) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         return value

@@ -17,7 +17,7 @@ class Exponential(ExponentialFamily):
     arg_constraints = {"rate": constraints.positive}
     support = constraints.nonnegative
     has_rsample = True
-    _expanded = ("rate",)
+    _graphc_expanded = ("rate",)
 
     def __init__(self, rate: Any, validate_args: bool | None = None) -> None:
         (self.rate,) = broadcast_all(rate)
@@ -44,10 +44,10 @@ class Exponential(ExponentialFamily):
         return T.empty(shape, dtype=self.rate.dtype).exponential_() / self.rate
 
     def log_prob(self, value: Tensor) -> Tensor:
-        return self.rate.log() - self.rate * self._checked(value)
+        return self.rate.log() - self.rate * self._graphc_checked(value)
 
     def cdf(self, value: Tensor) -> Tensor:
-        return 1 - T.exp(-self.rate * self._checked(value))
+        return 1 - T.exp(-self.rate * self._graphc_checked(value))
 
     def icdf(self, value: Tensor) -> Tensor:
         return -T.log1p(-value) / self.rate

@@ -19,7 +19,7 @@ class FisherSnedecor(Distribution):
     arg_constraints = {"df1": constraints.positive, "df2": constraints.positive}
     support = constraints.positive
     has_rsample = True
-    _expanded = ("df1", "df2")
+    _graphc_expanded = ("df1", "df2")
 
     def __init__(self, df1: Any, df2: Any, validate_args: bool | None = None) -> None:
         self.df1, self.df2 = broadcast_all(df1, df2)
@@ -58,7 +58,7 @@ class FisherSnedecor(Distribution):
         return ratio
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._checked(value)
+        self._graphc_checked(value)
         a, b = self.df1 * 0.5, self.df2 * 0.5
         ratio = self.df1 / self.df2
         front = (a + b).lgamma() - a.lgamma() - b.lgamma()

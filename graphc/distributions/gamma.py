@@ -18,7 +18,7 @@ class Gamma(ExponentialFamily):
     arg_constraints = {"concentration": constraints.positive, "rate": constraints.positive}
     support = constraints.nonnegative
     has_rsample = True
-    _expanded = ("concentration", "rate")
+    _graphc_expanded = ("concentration", "rate")
 
     def __init__(
         self, concentration: Any, rate: Any, validate_args: bool | None = None
@@ -45,7 +45,7 @@ class Gamma(ExponentialFamily):
         return value
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._checked(value)
+        self._graphc_checked(value)
         return (
             T.xlogy(self.concentration, self.rate) + T.xlogy(self.concentration - 1, value)
             - self.rate * value - T.lgamma(self.concentration)
@@ -56,5 +56,5 @@ class Gamma(ExponentialFamily):
         return a - T.log(self.rate) + T.lgamma(a) + (1.0 - a) * T.digamma(a)
 
     def cdf(self, value: Tensor) -> Tensor:
-        self._checked(value)
+        self._graphc_checked(value)
         return special.gammainc(self.concentration, self.rate * value)

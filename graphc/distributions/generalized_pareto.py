@@ -19,7 +19,7 @@ class GeneralizedPareto(Distribution):
         "loc": constraints.real, "scale": constraints.positive, "concentration": constraints.real,
     }
     has_rsample = True
-    _expanded = ("loc", "scale", "concentration")
+    _graphc_expanded = ("loc", "scale", "concentration")
 
     def __init__(
         self, loc: Any, scale: Any, concentration: Any, validate_args: bool | None = None
@@ -27,7 +27,7 @@ class GeneralizedPareto(Distribution):
         self.loc, self.scale, self.concentration = broadcast_all(loc, scale, concentration)
         super().__init__(tuple(self.loc.shape), validate_args=validate_args)
 
-    def _by_concentration(self, exponential: Tensor, other: Any) -> Tensor:
+    def _graphc_by_concentration(self, exponential: Tensor, other: Any) -> Tensor:
         """`other` of a concentration that is not 0, where it is not."""
         flat = T.isclose(self.concentration, T.zeros_like(self.concentration))
         safe = T.where(flat, 1.0, self.concentration)
@@ -41,14 +41,14 @@ class GeneralizedPareto(Distribution):
         return self.icdf(standard_uniform(self._extended_shape(sample_shape), self.loc.dtype))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        z = self._z(self._checked(value))
-        tail = self._by_concentration(-z, lambda c: -(1 + 1 / c) * T.log1p(c * z))
+        z = self._z(self._graphc_checked(value))
+        tail = self._graphc_by_concentration(-z, lambda c: -(1 + 1 / c) * T.log1p(c * z))
         return tail - self.scale.log()
 
     def log_survival_function(self, value: Tensor) -> Tensor:
         """log(1 - cdf)."""
-        z = self._z(self._checked(value))
-        return self._by_concentration(-z, lambda c: -T.log1p(c * z) / c)
+        z = self._z(self._graphc_checked(value))
+        return self._graphc_by_concentration(-z, lambda c: -T.log1p(c * z) / c)
 
     def log_cdf(self, value: Tensor) -> Tensor:
         """log(cdf)."""
@@ -59,7 +59,7 @@ class GeneralizedPareto(Distribution):
 
     def icdf(self, value: Tensor) -> Tensor:
         log_left = T.log1p(-value)
-        z = self._by_concentration(-log_left, lambda c: T.expm1(-c * log_left) / c)
+        z = self._graphc_by_concentration(-log_left, lambda c: T.expm1(-c * log_left) / c)
         return self.loc + self.scale * z
 
     @property

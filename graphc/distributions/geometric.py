@@ -18,7 +18,7 @@ class Geometric(Distribution):
 
     arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
     support = constraints.nonnegative_integer
-    _expanded = ("probs", "logits", "_param")
+    _graphc_expanded = ("probs", "logits", "_param")
 
     def __init__(
         self, probs: Any = None, logits: Any = None, validate_args: bool | None = None
@@ -43,11 +43,6 @@ class Geometric(Distribution):
         return logits_to_probs(self.logits, is_binary=True)
 
     @property
-    def param_shape(self) -> Any:
-        """The shape of the parameter."""
-        return self._param.size()
-
-    @property
     def mean(self) -> Tensor:
         return 1.0 / self.probs - 1.0
 
@@ -67,7 +62,7 @@ class Geometric(Distribution):
             return (u.log() / (-self.probs).log1p()).floor()
 
     def log_prob(self, value: Tensor) -> Tensor:
-        value, probs = broadcast_all(self._checked(value), self.probs)
+        value, probs = broadcast_all(self._graphc_checked(value), self.probs)
         probs = T.where((probs == 1) & (value == 0), 0.0, probs)
         return value * (-probs).log1p() + self.probs.log()
 

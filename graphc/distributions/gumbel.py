@@ -59,7 +59,7 @@ class Gumbel(TransformedDistribution):
         return self.stddev.pow(2)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        y = (self.loc - self._checked(value)) / self.scale
+        y = (self.loc - self._graphc_checked(value)) / self.scale
         return y - y.exp() - self.scale.log()
 
     def entropy(self) -> Tensor:

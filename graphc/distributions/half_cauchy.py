@@ -43,11 +43,11 @@ class HalfCauchy(TransformedDistribution):
         return self.base_dist.variance
 
     def log_prob(self, value: Tensor) -> Tensor:
-        log_prob = self.base_dist.log_prob(self._checked(value)) + math.log(2)
+        log_prob = self.base_dist.log_prob(self._graphc_checked(value)) + math.log(2)
         return T.where(value >= 0, log_prob, -math.inf)
 
     def cdf(self, value: Tensor) -> Tensor:
-        return 2 * self.base_dist.cdf(self._checked(value)) - 1
+        return 2 * self.base_dist.cdf(self._graphc_checked(value)) - 1
 
     def icdf(self, value: Tensor) -> Tensor:
         return self.base_dist.icdf((value + 1) / 2)

@@ -162,8 +162,8 @@ def _binomial(p: Any, q: Any) -> Any:
 @register_kl(ContinuousBernoulli, ContinuousBernoulli)
 def _continuous(p: Any, q: Any) -> Any:
     return (
-        p.mean * (p.logits - q.logits) + p._log_normaliser() + T.log1p(-p.probs)
-        - q._log_normaliser() - T.log1p(-q.probs)
+        p.mean * (p.logits - q.logits) + p._graphc_log_normaliser() + T.log1p(-p.probs)
+        - q._graphc_log_normaliser() - T.log1p(-q.probs)
     )
 
 
@@ -244,7 +244,7 @@ def _multivariate(p: Any, q: Any) -> Any:
             "KL-divergence between two Multivariate Normals with different event shapes cannot "
             "be computed"
         )
-    half = q._half_log_det() - p._half_log_det()
+    half = q._graphc_half_log_det() - p._graphc_half_log_det()
     size = int(p.event_shape[0])
     lower_q, lower_p = q._unbroadcasted_scale_tril, p._unbroadcasted_scale_tril
     batch = tuple(T.broadcast_shapes(tuple(lower_q.shape)[:-2], tuple(lower_p.shape)[:-2]))

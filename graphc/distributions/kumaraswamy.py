@@ -47,13 +47,13 @@ class Kumaraswamy(TransformedDistribution):
         )
         return new
 
-    def _moment(self, n: int) -> Tensor:
+    def _graphc_moment(self, n: int) -> Tensor:
         a, b = 1 + n / self.concentration1, self.concentration0
         return T.exp(T.log(b) + T.lgamma(a) + T.lgamma(b) - T.lgamma(a + b))
 
     @property
     def mean(self) -> Tensor:
-        return self._moment(1)
+        return self._graphc_moment(1)
 
     @property
     def mode(self) -> Tensor:
@@ -63,7 +63,7 @@ class Kumaraswamy(TransformedDistribution):
 
     @property
     def variance(self) -> Tensor:
-        return self._moment(2) - self._moment(1).pow(2)
+        return self._graphc_moment(2) - self._graphc_moment(1).pow(2)
 
     def entropy(self) -> Tensor:
         a, b = self.concentration1, self.concentration0

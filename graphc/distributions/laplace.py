@@ -17,7 +17,7 @@ class Laplace(Distribution):
     arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.real
     has_rsample = True
-    _expanded = ("loc", "scale")
+    _graphc_expanded = ("loc", "scale")
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
         self.loc, self.scale = broadcast_all(loc, scale)
@@ -45,11 +45,11 @@ class Laplace(Distribution):
         return self.loc - self.scale * u.sign() * T.log1p(-u.abs())
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._checked(value)
+        self._graphc_checked(value)
         return -T.log(2 * self.scale) - T.abs(value - self.loc) / self.scale
 
     def cdf(self, value: Tensor) -> Tensor:
-        self._checked(value)
+        self._graphc_checked(value)
         away = value - self.loc
         return 0.5 - 0.5 * away.sign() * T.expm1(-away.abs() / self.scale)
 

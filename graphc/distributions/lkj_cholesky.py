@@ -31,11 +31,11 @@ class LKJCholesky(Distribution):
             )
         self.dim = dim
         (self.concentration,) = broadcast_all(concentration)
-        self._beta = self._radii()
+        self._beta = self._graphc_radii()
         shape = tuple(self.concentration.shape)
         super().__init__(shape, (dim, dim), validate_args=validate_args)
 
-    def _radii(self) -> Beta:
+    def _graphc_radii(self) -> Beta:
         """The squared length below the diagonal of each row."""
         marginal = self.concentration + 0.5 * (self.dim - 2)
         dtype = self.concentration.dtype
@@ -67,7 +67,7 @@ class LKJCholesky(Distribution):
             return below + T.diag_embed(diagonal)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._checked(value)
+        self._graphc_checked(value)
         diagonal = value.diagonal(dim1=-1, dim2=-2)[..., 1:]
         dtype = self.concentration.dtype
         order = T.arange(2, self.dim + 1, dtype=dtype)

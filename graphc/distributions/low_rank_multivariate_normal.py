@@ -27,7 +27,7 @@ class LowRankMultivariateNormal(Distribution):
     }
     support = constraints.real_vector
     has_rsample = True
-    _expanded = ("loc", "cov_diag", "cov_factor")
+    _graphc_expanded = ("loc", "cov_diag", "cov_factor")
 
     def __init__(
         self, loc: Any, cov_factor: Any, cov_diag: Any, validate_args: bool | None = None
@@ -57,13 +57,13 @@ class LowRankMultivariateNormal(Distribution):
         self.cov_factor = cov_factor.expand((*batch, *tuple(cov_factor.shape)[-2:]))
         super().__init__(batch, event, validate_args=validate_args)
 
-    def _weighted(self) -> Tensor:
+    def _graphc_weighted(self) -> Tensor:
         """W^T D^-1."""
         return self.cov_factor.mT / self.cov_diag.unsqueeze(-2)
 
-    def _capacitance(self) -> Tensor:
+    def _graphc_capacitance(self) -> Tensor:
         """The Cholesky factor of I + W^T D^-1 W."""
-        inner = T.matmul(self._weighted(), self.cov_factor)
+        inner = T.matmul(self._graphc_weighted(), self.cov_factor)
         return linalg.cholesky(inner + T.eye(inner.shape[-1], dtype=inner.dtype))
 
     @property
@@ -99,7 +99,8 @@ class LowRankMultivariateNormal(Distribution):
     @lazy_property
     def precision_matrix(self) -> Tensor:
         """The covariance's inverse."""
-        a = linalg.solve_triangular(self._capacitance(), self._weighted(), upper=False)
+        root, weighted = self._graphc_capacitance(), self._graphc_weighted()
+        a = linalg.solve_triangular(root, weighted, upper=False)
         return T.diag_embed(self.cov_diag.reciprocal()) - T.matmul(a.mT, a)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
@@ -108,19 +109,20 @@ class LowRankMultivariateNormal(Distribution):
         along = standard_normal(shape, self.loc.dtype)
         return self.loc + batch_mv(self.cov_factor, across) + self.cov_diag.sqrt() * along
 
-    def _half_log_det(self) -> Tensor:
-        inner = self._capacitance().diagonal(dim1=-2, dim2=-1).log().sum(-1)
+    def _graphc_half_log_det(self) -> Tensor:
+        inner = self._graphc_capacitance().diagonal(dim1=-2, dim2=-1).log().sum(-1)
         return inner + 0.5 * self.cov_diag.log().sum(-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._checked(value)
+        self._graphc_checked(value)
         apart = value - self.loc
         straight = (apart.pow(2) / self.cov_diag).sum(-1)
-        along = batch_mahalanobis(self._capacitance(), batch_mv(self._weighted(), apart))
-        size = int(self.event_shape[0])
-        return -0.5 * (size * math.log(2 * math.pi) + straight - along) - self._half_log_det()
+        root, weighted = self._graphc_capacitance(), self._graphc_weighted()
+        along = batch_mahalanobis(root, batch_mv(weighted, apart))
+        constant = int(self.event_shape[0]) * math.log(2 * math.pi)
+        return -0.5 * (constant + straight - along) - self._graphc_half_log_det()
 
     def entropy(self) -> Tensor:
         size = int(self.event_shape[0])
-        found = 0.5 * size * (1.0 + math.log(2 * math.pi)) + self._half_log_det()
+        found = 0.5 * size * (1.0 + math.log(2 * math.pi)) + self._graphc_half_log_det()
         return found.expand(self._batch_shape)

@@ -76,21 +76,21 @@ class MixtureSameFamily(Distribution):
         """The components."""
         return self._component_distribution
 
-    def _weights(self) -> Tensor:
+    def _graphc_weights(self) -> Tensor:
         probs = self._mixture_distribution.probs
         return probs.reshape(*tuple(probs.shape), *[1] * self._event_ndims)
 
     @property
     def mean(self) -> Tensor:
         dim = -1 - self._event_ndims
-        return (self._weights() * self._component_distribution.mean).sum(dim)
+        return (self._graphc_weights() * self._component_distribution.mean).sum(dim)
 
     @property
     def variance(self) -> Tensor:
         dim = -1 - self._event_ndims
         means = self._component_distribution.mean
-        inside = (self._weights() * self._component_distribution.variance).sum(dim)
-        between = (self._weights() * (means - self.mean.unsqueeze(dim)).pow(2)).sum(dim)
+        inside = (self._graphc_weights() * self._component_distribution.variance).sum(dim)
+        between = (self._graphc_weights() * (means - self.mean.unsqueeze(dim)).pow(2)).sum(dim)
         return inside + between
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
@@ -104,15 +104,15 @@ class MixtureSameFamily(Distribution):
             return drawn.gather(dim, which).squeeze(dim)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        value = self._padded(self._checked(value))
+        value = self._graphc_padded(self._graphc_checked(value))
         weights = T.log_softmax(self._mixture_distribution.logits, -1)
         return T.logsumexp(self._component_distribution.log_prob(value) + weights, -1)
 
     def cdf(self, value: Tensor) -> Tensor:
-        below = self._component_distribution.cdf(self._padded(value))
+        below = self._component_distribution.cdf(self._graphc_padded(value))
         return (below * self._mixture_distribution.probs).sum(-1)
 
-    def _padded(self, value: Tensor) -> Tensor:
+    def _graphc_padded(self, value: Tensor) -> Tensor:
         return value.unsqueeze(-1 - self._event_ndims)
 
     def __repr__(self) -> str:

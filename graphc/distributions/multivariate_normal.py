@@ -44,8 +44,8 @@ class MultivariateNormal(Distribution):
     }
     support = constraints.real_vector
     has_rsample = True
-    _expanded = ("loc", "covariance_matrix", "precision_matrix", "scale_tril")
-    _shared = ("_unbroadcasted_scale_tril",)
+    _graphc_expanded = ("loc", "covariance_matrix", "precision_matrix", "scale_tril")
+    _graphc_shared = ("_unbroadcasted_scale_tril",)
 
     def __init__(
         self, loc: Any, covariance_matrix: Any = None, precision_matrix: Any = None,
@@ -116,16 +116,16 @@ class MultivariateNormal(Distribution):
         eps = standard_normal(self._extended_shape(sample_shape), self.loc.dtype)
         return self.loc + batch_mv(self._unbroadcasted_scale_tril, eps)
 
-    def _half_log_det(self) -> Tensor:
+    def _graphc_half_log_det(self) -> Tensor:
         return self._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._checked(value)
+        self._graphc_checked(value)
         m = batch_mahalanobis(self._unbroadcasted_scale_tril, value - self.loc)
         size = int(self.event_shape[0])
-        return -0.5 * (size * math.log(2 * math.pi) + m) - self._half_log_det()
+        return -0.5 * (size * math.log(2 * math.pi) + m) - self._graphc_half_log_det()
 
     def entropy(self) -> Tensor:
         size = int(self.event_shape[0])
-        entropy = 0.5 * size * (1.0 + math.log(2 * math.pi)) + self._half_log_det()
+        entropy = 0.5 * size * (1.0 + math.log(2 * math.pi)) + self._graphc_half_log_det()
         return entropy.expand(self._batch_shape)

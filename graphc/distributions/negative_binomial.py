@@ -22,7 +22,7 @@ class NegativeBinomial(Distribution):
         "probs": constraints.half_open_interval(0.0, 1.0), "logits": constraints.real,
     }
     support = constraints.nonnegative_integer
-    _expanded = ("total_count", "probs", "logits", "_param")
+    _graphc_expanded = ("total_count", "probs", "logits", "_param")
 
     def __init__(
         self, total_count: Any, probs: Any = None, logits: Any = None,
@@ -69,7 +69,7 @@ class NegativeBinomial(Distribution):
             return T.poisson(gamma.sample(sample_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._checked(value)
+        self._graphc_checked(value)
         n = self.total_count
         weight = n * logsigmoid(-self.logits) + value * logsigmoid(self.logits)
         norm = -T.lgamma(n + value) + T.lgamma(1.0 + value) + T.lgamma(n)

@@ -30,7 +30,7 @@ class Normal(ExponentialFamily):
     arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.real
     has_rsample = True
-    _expanded = ("loc", "scale")
+    _graphc_expanded = ("loc", "scale")
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
         self.loc, self.scale = broadcast_all(loc, scale)
@@ -62,11 +62,11 @@ class Normal(ExponentialFamily):
         return self.loc + standard_normal(shape, self.loc.dtype) * self.scale
 
     def log_prob(self, value: Tensor) -> Tensor:
-        given = self._checked(value), self.loc, self.scale
+        given = self._graphc_checked(value), self.loc, self.scale
         return _log_density_joined(*given) if gains(*given) else _log_density(*given)
 
     def cdf(self, value: Tensor) -> Tensor:
-        self._checked(value)
+        self._graphc_checked(value)
         z = (value - self.loc) * self.scale.reciprocal() / math.sqrt(2)
         return 0.5 * (1 + T.erf(z))
 

@@ -63,7 +63,7 @@ class OneHotCategorical(Distribution):
         return one_hot(classes, self._categorical._num_events).to(self.probs.dtype)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        return self._categorical.log_prob(self._checked(value).max(-1)[1])
+        return self._categorical.log_prob(self._graphc_checked(value).max(-1)[1])
 
     def entropy(self) -> Tensor:
         return self._categorical.entropy()

@@ -17,7 +17,7 @@ class Poisson(ExponentialFamily):
 
     arg_constraints = {"rate": constraints.nonnegative}
     support = constraints.nonnegative_integer
-    _expanded = ("rate",)
+    _graphc_expanded = ("rate",)
 
     def __init__(self, rate: Any, validate_args: bool | None = None) -> None:
         (self.rate,) = broadcast_all(rate)
@@ -40,5 +40,5 @@ class Poisson(ExponentialFamily):
             return T.poisson(self.rate.expand(self._extended_shape(sample_shape)))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        rate, value = broadcast_all(self.rate, self._checked(value))
+        rate, value = broadcast_all(self.rate, self._graphc_checked(value))
         return T.xlogy(value, rate) - rate - (value + 1).lgamma()

@@ -25,7 +25,7 @@ class LogitRelaxedBernoulli(Distribution):
 
     arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
     support = constraints.real
-    _expanded = ("probs", "logits", "_param")
+    _graphc_expanded = ("probs", "logits", "_param")
 
     def __init__(
         self, temperature: Any, probs: Any = None, logits: Any = None,
@@ -67,7 +67,7 @@ class LogitRelaxedBernoulli(Distribution):
         return odds / self.temperature
 
     def log_prob(self, value: Tensor) -> Tensor:
-        logits, value = broadcast_all(self.logits, self._checked(value))
+        logits, value = broadcast_all(self.logits, self._graphc_checked(value))
         away = logits - value.mul(self.temperature)
         return self.temperature.log() + away - 2 * away.exp().log1p()
 

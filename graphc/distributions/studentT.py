@@ -21,7 +21,7 @@ class StudentT(Distribution):
     }
     support = constraints.real
     has_rsample = True
-    _expanded = ("df", "loc", "scale")
+    _graphc_expanded = ("df", "loc", "scale")
 
     def __init__(
         self, df: Any, loc: Any = 0.0, scale: Any = 1.0, validate_args: bool | None = None
@@ -54,7 +54,7 @@ class StudentT(Distribution):
         return self.loc + self.scale * (x * T.rsqrt(z / self.df))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._checked(value)
+        self._graphc_checked(value)
         y = (value - self.loc) / self.scale
         normaliser = (
             self.scale.log() + 0.5 * self.df.log() + 0.5 * math.log(math.pi)

@@ -88,7 +88,7 @@ class TransformedDistribution(Distribution):
         return x
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._checked(value)
+        self._graphc_checked(value)
         event_dim = len(tuple(self._event_shape))
         log_prob: Any = 0.0
         y = value
@@ -102,7 +102,7 @@ class TransformedDistribution(Distribution):
         more = event_dim - len(tuple(self.base_dist.event_shape))
         return log_prob + sum_rightmost(self.base_dist.log_prob(y), more)
 
-    def _monotonic(self, value: Tensor) -> Tensor:
+    def _graphc_monotonic(self, value: Tensor) -> Tensor:
         sign: Any = 1
         for transform in self.transforms:
             sign = sign * transform.sign
@@ -113,10 +113,10 @@ class TransformedDistribution(Distribution):
     def cdf(self, value: Tensor) -> Tensor:
         for transform in reversed(self.transforms):
             value = transform.inv(value)
-        return self._monotonic(self.base_dist.cdf(value))
+        return self._graphc_monotonic(self.base_dist.cdf(value))
 
     def icdf(self, value: Tensor) -> Tensor:
-        value = self.base_dist.icdf(self._monotonic(value))
+        value = self.base_dist.icdf(self._graphc_monotonic(value))
         for transform in self.transforms:
             value = transform(value)
         return value

@@ -326,14 +326,14 @@ class ReshapeTransform(Transform):
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         return x.new_zeros(tuple(x.shape)[: x.dim() - len(tuple(self.in_shape))])
 
-    def _swap(self, shape: Any, a: Size, b: Size) -> Size:
+    def _graphc_swap(self, shape: Any, a: Size, b: Size) -> Size:
         cut = len(shape) - len(tuple(a))
         if cut < 0 or tuple(shape)[cut:] != tuple(a):
             raise ValueError(f"Shape mismatch: expected {tuple(shape)[max(cut, 0):]} but got {a}")
         return Size(tuple(shape)[:cut] + tuple(b))
 
     def forward_shape(self, shape: Any) -> Any:
-        return self._swap(shape, self.in_shape, self.out_shape)
+        return self._graphc_swap(shape, self.in_shape, self.out_shape)
 
     def inverse_shape(self, shape: Any) -> Any:
-        return self._swap(shape, self.out_shape, self.in_shape)
+        return self._graphc_swap(shape, self.out_shape, self.in_shape)

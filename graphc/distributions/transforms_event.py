@@ -150,19 +150,19 @@ class CatTransform(Transform):
     def bijective(self) -> bool:  # type: ignore[override]
         return all(t.bijective for t in self.transforms)
 
-    def _pieces(self, x: Tensor) -> Any:
+    def _graphc_pieces(self, x: Tensor) -> Any:
         return x.split(self.lengths, self.dim)
 
     def _call(self, x: Tensor) -> Tensor:
-        pairs = zip(self.transforms, self._pieces(x), strict=True)
+        pairs = zip(self.transforms, self._graphc_pieces(x), strict=True)
         return T.cat([t(piece) for t, piece in pairs], self.dim)
 
     def _inverse(self, y: Tensor) -> Tensor:
-        pairs = zip(self.transforms, self._pieces(y), strict=True)
+        pairs = zip(self.transforms, self._graphc_pieces(y), strict=True)
         return T.cat([t.inv(piece) for t, piece in pairs], self.dim)
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        parts = zip(self.transforms, self._pieces(x), self._pieces(y), strict=True)
+        parts = zip(self.transforms, self._graphc_pieces(x), self._graphc_pieces(y), strict=True)
         return T.cat([t.log_abs_det_jacobian(a, b) for t, a, b in parts], self.dim)
 
 

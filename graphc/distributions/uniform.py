@@ -16,7 +16,7 @@ class Uniform(Distribution):
     """On [low, high)."""
 
     has_rsample = True
-    _expanded = ("low", "high")
+    _graphc_expanded = ("low", "high")
 
     def __init__(self, low: Any, high: Any, validate_args: bool | None = None) -> None:
         self.low, self.high = broadcast_all(low, high)
@@ -55,12 +55,12 @@ class Uniform(Distribution):
         return self.low + u * (self.high - self.low)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._checked(value)
+        self._graphc_checked(value)
         inside = self.low.le(value).type_as(self.low) * self.high.gt(value).type_as(self.low)
         return T.log(inside) - T.log(self.high - self.low)
 
     def cdf(self, value: Tensor) -> Tensor:
-        self._checked(value)
+        self._graphc_checked(value)
         return ((value - self.low) / (self.high - self.low)).clamp(min=0, max=1)
 
     def icdf(self, value: Tensor) -> Tensor:

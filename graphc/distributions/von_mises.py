@@ -22,14 +22,14 @@ class VonMises(Distribution):
     arg_constraints = {"loc": constraints.real, "concentration": constraints.positive}
     support = constraints.real
     has_rsample = False
-    _expanded = ("loc", "concentration")
+    _graphc_expanded = ("loc", "concentration")
 
     def __init__(self, loc: Any, concentration: Any, validate_args: bool | None = None) -> None:
         self.loc, self.concentration = broadcast_all(loc, concentration)
         super().__init__(tuple(self.loc.shape), validate_args=validate_args)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._checked(value)
+        self._graphc_checked(value)
         k = self.concentration
         log_i0 = special.i0e(k).log() + k
         return k * T.cos(value - self.loc) - math.log(2 * math.pi) - log_i0

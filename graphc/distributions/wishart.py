@@ -37,8 +37,8 @@ class Wishart(ExponentialFamily):
         "precision_matrix": constraints.positive_definite,
         "scale_tril": constraints.lower_cholesky, "df": constraints.greater_than(0),
     }
-    _expanded = ("df", "covariance_matrix", "precision_matrix", "scale_tril")
-    _shared = ("_unbroadcasted_scale_tril",)
+    _graphc_expanded = ("df", "covariance_matrix", "precision_matrix", "scale_tril")
+    _graphc_shared = ("_unbroadcasted_scale_tril",)
 
     def __init__(
         self, df: Any, covariance_matrix: Any = None, precision_matrix: Any = None,
@@ -82,26 +82,26 @@ class Wishart(ExponentialFamily):
         else:
             self._unbroadcasted_scale_tril = precision_to_scale_tril(matrix)
 
-    def _whole(self, matrix: Tensor) -> Tensor:
+    def _graphc_whole(self, matrix: Tensor) -> Tensor:
         return matrix.expand((*self._batch_shape, *self._event_shape))
 
     @lazy_property
     def scale_tril(self) -> Tensor:
         """The covariance's Cholesky factor."""
-        return self._whole(self._unbroadcasted_scale_tril)
+        return self._graphc_whole(self._unbroadcasted_scale_tril)
 
     @lazy_property
     def covariance_matrix(self) -> Tensor:
         """The covariance."""
         lower = self._unbroadcasted_scale_tril
-        return self._whole(T.matmul(lower, lower.mT))
+        return self._graphc_whole(T.matmul(lower, lower.mT))
 
     @lazy_property
     def precision_matrix(self) -> Tensor:
         """The covariance's inverse."""
         lower = self._unbroadcasted_scale_tril
         eye = T.eye(lower.shape[-1], dtype=lower.dtype)
-        return self._whole(cholesky_solve(eye.expand(lower.shape), lower))
+        return self._graphc_whole(cholesky_solve(eye.expand(lower.shape), lower))
 
     @property
     def mean(self) -> Tensor:
@@ -127,7 +127,7 @@ class Wishart(ExponentialFamily):
         that a seed gives its numbers, that is done here as well.
         """
         lead, event = tuple(sample_shape), (*self._batch_shape, *self._event_shape)
-        drawn = self._bartlett(lead).reshape(-1, *event)
+        drawn = self._graphc_bartlett(lead).reshape(-1, *event)
         again = self.support.check(drawn).reshape(drawn.shape[0], -1).any(-1)
         wrong = ~again
         for _ in range(10 if max_try_correction is None else max_try_correction):
@@ -136,13 +136,13 @@ class Wishart(ExponentialFamily):
                     break
                 again, wrong = wrong, T.zeros_like(wrong)
             places = again.nonzero().squeeze(-1)
-            fresh = self._bartlett((places.shape[0],))
+            fresh = self._graphc_bartlett((places.shape[0],))
             drawn = drawn.index_copy(0, places, fresh)
             good = self.support.check(fresh).reshape(fresh.shape[0], -1).all(-1)
             again = again.index_copy(0, places, ~good)
         return drawn.reshape(*lead, *event)
 
-    def _bartlett(self, sample_shape: Any) -> Tensor:
+    def _graphc_bartlett(self, sample_shape: Any) -> Tensor:
         """Bartlett's decomposition: a triangle of normals with chi numbers on its diagonal."""
         size = int(self.event_shape[-1])
         lead = (*tuple(sample_shape), *self._batch_shape)
@@ -157,18 +157,18 @@ class Wishart(ExponentialFamily):
         lower = T.matmul(self._unbroadcasted_scale_tril, noise)
         return T.matmul(lower, lower.mT)
 
-    def _half_log_det(self) -> Tensor:
+    def _graphc_half_log_det(self) -> Tensor:
         return self._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._checked(value)
+        self._graphc_checked(value)
         nu, size = self.df, int(self.event_shape[-1])
         lower = self._unbroadcasted_scale_tril
         shape = tuple(T.broadcast_shapes(tuple(lower.shape), tuple(value.shape)))
         solved = cholesky_solve(value.expand(shape), lower.expand(shape))
         trace = solved.diagonal(dim1=-2, dim2=-1).sum(-1)
         return (
-            -nu * (size * _LOG_2 / 2 + self._half_log_det())
+            -nu * (size * _LOG_2 / 2 + self._graphc_half_log_det())
             - special.multigammaln(nu / 2, size)
             + (nu - size - 1) / 2 * linalg.slogdet(value).logabsdet - trace / 2
         )
@@ -176,7 +176,7 @@ class Wishart(ExponentialFamily):
     def entropy(self) -> Tensor:
         nu, size = self.df, int(self.event_shape[-1])
         return (
-            (size + 1) * (size * _LOG_2 / 2 + self._half_log_det())
+            (size + 1) * (size * _LOG_2 / 2 + self._graphc_half_log_det())
             + special.multigammaln(nu / 2, size)
             - (nu - size - 1) / 2 * _digammas(nu / 2, size) + nu * size / 2
         )
