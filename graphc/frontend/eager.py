@@ -117,10 +117,14 @@ def write_two(op: Op, x: Tensor, y: Tensor) -> bool:
         a, b = x._array, y._array
     except AttributeError:
         return False
-    signature = _signatures.get((op, a.dtype, a.shape, b.dtype, b.shape))
-    if signature is None or signature.into is None or not is_writable(x):
-        return False
     if (x._storage.away | y._storage.away) & THERE:
+        return False
+    signature = _signatures.get((op, a.dtype, a.shape, b.dtype, b.shape))
+    if signature is None or not is_writable(x):
+        return False
+    if signature.ready is None:  # beside other devices a number may be anywhere: not yet asked
+        signature.prepare(op, {}, Eager.prepare)
+    if signature.into is None:
         return False
     if local.grad and (
         x._node is not None or y._node is not None or x._requires_grad or y._requires_grad
