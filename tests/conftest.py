@@ -42,7 +42,16 @@ def collected() -> Iterator[None]:
 
 
 @pytest.fixture
-def beside_meta(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def unread() -> Iterator[None]:
+    """As where no backward waits: writes ask those of other tests, which garbage may keep."""
+    outer = dict(readers)
+    readers.clear()
+    yield
+    readers.update({key: entry for key, entry in outer.items() if entry[1]() is not None})
+
+
+@pytest.fixture
+def beside_meta(monkeypatch: pytest.MonkeyPatch, unread: None) -> Iterator[None]:
     """As where another device has been used, which tests behind do not see."""
     monkeypatch.setattr(placement, "_places", dict(placement._places))
     monkeypatch.setattr(device, "registered", set(device.registered))
@@ -51,10 +60,7 @@ def beside_meta(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     placement._places.pop("meta", None)
     graphc.empty(2, device="meta")
     assert Eager.elsewhere is not None
-    outer = dict(readers)  # backwards of other tests that have not run: writes ask them
-    readers.clear()
     yield
-    readers.update(outer)
 
 
 @pytest.fixture

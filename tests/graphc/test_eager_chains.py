@@ -176,7 +176,7 @@ IN_PLACE = {
 
 
 @pytest.mark.parametrize("name", IN_PLACE)
-def test_in_place_as_out_of_place(name, low, only_the_cpu, monkeypatch):
+def test_in_place_as_out_of_place(name, low, only_the_cpu, unread, monkeypatch):
     x, y = inputs()
     found = []
     for _ in range(3):
