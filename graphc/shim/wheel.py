@@ -59,11 +59,6 @@ Tag: py3-none-any
 """
 
 
-def is_stand_in(version: str | None) -> bool:
-    """Whether a distribution of this version is one of ours, of any release."""
-    return version is not None and version.endswith("+graphc")
-
-
 def source(name: str) -> str:
     """The text of the package's one file."""
     return _PACKAGE.format(name=name)
