@@ -339,7 +339,8 @@ def links() -> bytes:
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w") as archive:
         archive.writestr("top/hubconf.py", (
-            "from pathlib import Path\ndef model(): return Path(__file__).with_name('l').read_text()"
+            "from pathlib import Path\n"
+            "def model(): return Path(__file__).with_name('l').read_text()"
         ))
         entry = zipfile.ZipInfo("top/l")
         entry.external_attr = 0o120777 << 16
