@@ -13,7 +13,7 @@ comma  := ,
 EXTRAS := dev,demo$(if $(filter 1,$(PARITY)),$(comma)parity)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow test-gpu gpu-bundle test-tools lint types clean
+.PHONY: help venv demo docs test test-slow test-gpu gpu-bundle test-tools lint types clean
 
 help:
 	@echo "make demo        train on real digits, compiled (2 minutes on 2 cores)"
@@ -61,6 +61,10 @@ gpu-bundle: venv
 test-tools: venv
 	$(PIP) 'coverage>=7.7'
 	$(PY) -m tests.under all --quiet
+
+# the documentation's site, into build/site
+docs: venv
+	$(PY) -m mkdocs build --strict
 
 lint: venv
 	$(PY) -m ruff check
