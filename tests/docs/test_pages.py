@@ -12,7 +12,7 @@ import pytest
 import graphc
 from graphc import config
 
-from .pages import blocks, run
+from tests.docs.pages import blocks, run
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(
