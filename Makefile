@@ -21,6 +21,7 @@ help:
 	@echo "make test-gpu    on a machine with an NVIDIA GPU"
 	@echo "make test-tools  the tests of capture under a debugger, a profiler and coverage"
 	@echo "make lint types  ruff, mypy"
+	@echo "make docs        the documentation's site, in build/site"
 	@echo "make venv        only install"
 
 $(PY):

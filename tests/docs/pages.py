@@ -2,12 +2,13 @@
 
 A ```python block is run, in the names of the blocks above it on its page. A ```text block right
 below holds what it prints. After a line `<!-- raises -->` the block raises, and the text is the
-error's kind and message.
+error's kind and message. Three dots stand for anything, as in doctest.
 """
 
 from __future__ import annotations
 
 import contextlib
+import doctest
 import io
 import linecache
 import re
@@ -59,10 +60,6 @@ def run(page: Path) -> list[tuple[Block, str]]:
     return found
 
 
-def renewed(page: Path) -> str:
-    """The page's text with what its blocks say now."""
-    text = page.read_text(encoding="utf-8")
-    for block, said in reversed(run(page)):
-        if block.said is not None:
-            text = text[:block.span[0]] + said + text[block.span[1]:]
-    return text
+def agrees(shown: str, said: str) -> bool:
+    """Whether a block says what its page shows."""
+    return doctest.OutputChecker().check_output(shown, said, doctest.ELLIPSIS)
