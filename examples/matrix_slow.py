@@ -91,7 +91,7 @@ class Waves(nn.Module):
 
     def forward(self, x):
         states, _ = self.recurrent(x[:, :, None])
-        return self.head(states[:, -1])
+        return self.head(states.mean(1))
 
 
 def recurrent(steps: int) -> float:
