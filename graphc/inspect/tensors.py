@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from graphc.frontend.tensor import Tensor
+from graphc.frontend.tensor import Tensor, held
 from graphc.inspect.page.fragment import shown
 from graphc.inspect.page.markup import in_bytes, quantity, row, table, tag
 from graphc.inspect.units import bytes_text
-from graphc.ir.memory import on_host
+from graphc.ir.memory import Buffer, on_host
 from graphc.nn.modules.module import Module
 
 SAMPLE = 65_536  # elements that are looked at, about
@@ -131,7 +131,7 @@ def _below(name: str, value: Any) -> Iterator[tuple[str, Tensor]]:
 
 
 def _summary(name: str, tensor: Tensor) -> TensorSummary:
-    array = tensor._array
+    array = held(tensor, "graphc.summary()", "call it on what the compiled function returns")
     strides = _strides(tuple(array.shape))
     kind = str(tensor.device)
     values, looked_at = "no values", 0
@@ -141,7 +141,7 @@ def _summary(name: str, tensor: Tensor) -> TensorSummary:
         sample = np.asarray(on_host(array[tuple(slice(None, None, step) for step in strides)]))
         looked_at = sample.size
         least, most, mean, wrong = _statistics(sample)
-        values = _few(tensor)
+        values = _few(array)
     return TensorSummary(
         name, tuple(array.shape), str(tensor.dtype).rpartition(".")[2], kind,
         math.prod(array.shape) * array.dtype.itemsize, tensor.requires_grad, looked_at, least,
@@ -183,21 +183,21 @@ def _statistics(
     )
 
 
-def _few(tensor: Tensor) -> str:
+def _few(array: Buffer) -> str:
     """The first and the last values."""
-    size = math.prod(tensor.shape)
+    size = math.prod(array.shape)
     if not size:
         return "no elements"
     if size <= 2 * _VALUES:
-        return f"[{', '.join(_at(tensor, place) for place in range(size))}]"
-    ends = [_at(tensor, place) for place in (*range(_VALUES), *range(size - _VALUES, size))]
+        return f"[{', '.join(_at(array, place) for place in range(size))}]"
+    ends = [_at(array, place) for place in (*range(_VALUES), *range(size - _VALUES, size))]
     return f"[{', '.join([*ends[:_VALUES], '…', *ends[_VALUES:]])}]"
 
 
-def _at(tensor: Tensor, place: int) -> str:
+def _at(array: Buffer, place: int) -> str:
     """The element of a number, counted row by row."""
-    at = np.unravel_index(place, tuple(tensor.shape)) if tensor.shape else ()
-    element = tensor._array[tuple(slice(int(i), int(i) + 1) for i in at)]
+    at = np.unravel_index(place, tuple(array.shape)) if array.shape else ()
+    element = array[tuple(slice(int(i), int(i) + 1) for i in at)]
     return _said(np.asarray(on_host(element)).reshape(-1)[0])
 
 

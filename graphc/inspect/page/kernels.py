@@ -33,10 +33,11 @@ if TYPE_CHECKING:
 
 _LINES, _OPS, _NAMES = 12, 8, 12  # of a step, that are shown
 _CODE = {"ll": "LLVM assembly", "cu": "CUDA C"}
-_LIMITS = {
-    "copy": ("of what a copy of memory beyond the caches moves", "of copy"),
-    "flops": ("of what multiply-adds in registers reach", "of peak"),
-}
+_LIMITS = {"copy": "of copy", "flops": "of peak"}
+_LIMIT_SAID = (
+    "; limit: of what this machine was measured to do at most, in copies of memory beyond the caches, "
+    "or in multiply-adds in registers, whichever is nearer"
+)
 
 
 def table_of(number: int, part: Part, timing: Timing | None) -> Markup:
@@ -52,7 +53,8 @@ def table_of(number: int, part: Part, timing: Timing | None) -> Markup:
         _step(number, place, step, kernels.get(step.symbol), titles, timing, longest)
         for place, step in enumerate(part.steps)
     ]
-    return table(titles, rows, f"{len(part.steps)} steps, in the order in which they run", True)
+    caption = f"{len(part.steps)} steps, in the order in which they run"
+    return table(titles, rows, caption + (_LIMIT_SAID if times else ""), sortable=True)
 
 
 def lines_of(step: Step) -> list[UserLine]:
@@ -119,8 +121,7 @@ def _limit(timing: Timing, number: int, step: Step) -> Markup:
     if found is None:
         return tag("td", measured(0.0, "not known"), class_="number")
     share, what = found
-    title, short = _LIMITS[what]
-    return tag("td", measured(share, f"{share:.0%} {short}", share), class_="number", title=title)
+    return tag("td", measured(share, f"{share:.0%} {_LIMITS[what]}", share), class_="number")
 
 
 def _more(part: int, step: Step, lines: list[UserLine], kernel: int | None) -> Iterator[Markup]:
