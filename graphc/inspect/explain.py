@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from typing import TYPE_CHECKING, Any
 
@@ -64,7 +65,7 @@ def explain(
         version.compile_seconds, compiled.compile_count, footprint_of(version), version.constants,
     )
     if called:
-        made.given = lambda: given_to(version, args, kwargs)
+        made.given = functools.partial(given_to, version, args, kwargs)
     return _with_history(made, compiled, version)
 
 

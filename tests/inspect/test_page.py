@@ -177,11 +177,11 @@ def test_segments(tmp_path: Path) -> None:
 
 def test_what_was_never_one_graph(tmp_path: Path) -> None:
     def never(x: Any) -> Any:
-        return x * float(open(__file__).readline() != "")  # noqa: SIM115
+        return x * 2 if float(x.sum()) > 0 else x
 
     found = torch.explain(torch.compile(never), torch.ones(2))
     _, page = saved(found, tmp_path)
-    assert "part-0" not in page.ids and "Cure" not in page.text.split("cure")[0]
+    assert "part-0" not in page.ids and "if float(x.sum()) > 0 else x" in page.text
     assert found.open and found.open[0].cure in page.text
 
 
