@@ -1,4 +1,4 @@
-"""`python -m graphc explain`: run a script, and write a page about each function that it compiled."""
+"""`python -m graphc explain`: a script runs, and each function that it compiled gets a page."""
 
 from __future__ import annotations
 

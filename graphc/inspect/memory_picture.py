@@ -32,9 +32,11 @@ def memory_svg(
     peak = max(range(len(in_use)), key=in_use.__getitem__, default=0)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
-        f'width="{_WIDTH}" height="{_HEIGHT}" font-family="sans-serif" font-size="11" role="img">',
+        f'width="{_WIDTH}" height="{_HEIGHT}" font-family="sans-serif" font-size="11" '
+        'role="img">',
         f"<title>{escape(f'memory of {name} over its steps')}</title>", f"<style>{STYLE}</style>",
-        '<rect width="100%" height="100%" class="m-paper"/>', *_axes(arena, len(steps), step, scale),
+        '<rect width="100%" height="100%" class="m-paper"/>',
+        *_axes(arena, len(steps), step, scale),
     ]
     for each in found:
         x, wide = _LEFT + each.first * step, (each.last - each.first + 1) * step

@@ -105,10 +105,17 @@ def _frames(
         while end < stop and len(head) > depth and paths[end][: depth + 1] == head:
             end += 1
         if end - first > 1 and level < _LEVELS:
-            common = os.path.commonprefix(paths[first:end])  # type: ignore[type-var]
-            yield Frame(first, end - 1, ".".join(common), level)
-            yield from _frames(paths, first, end, len(common), level + 1)
+            common = _in_common(paths[first:end])
+            yield Frame(first, end - 1, ".".join(paths[first][:common]), level)
+            yield from _frames(paths, first, end, common, level + 1)
         first = end
+
+
+def _in_common(paths: list[tuple[str, ...]]) -> int:
+    """How many components all begin with."""
+    first, last = min(paths), max(paths)
+    pairs = zip(first, last, strict=False)
+    return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(first), len(last)))
 
 
 # --- what reads what ----------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What notebooks show of the IR: graphc says how (graphc/inspect/), which this package cannot see."""
+"""What notebooks show of the IR: graphc says how (graphc/inspect/), which is not seen from here."""
 
 from __future__ import annotations
 

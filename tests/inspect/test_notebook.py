@@ -38,7 +38,6 @@ def cells(kind: str) -> list[str]:
 
 def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its cells, in this process; what a cell ends with is shown."""
-    import ast
 
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "__main__"}

@@ -40,7 +40,8 @@ _CLICK = """<script>
     found.before = names();
     const time = [...table.tHead.rows[0].cells].findIndex((th) => th.textContent === "time");
     table.tHead.rows[0].cells[time].querySelector("button").click();
-    found.times = [...table.tBodies].map((b) => Number(b.rows[0].cells[time].querySelector("data").value));
+    found.times = [...table.tBodies].map(
+      (body) => Number(body.rows[0].cells[time].querySelector("data").value));
     found.sorted = table.tHead.rows[0].cells[time].getAttribute("aria-sort");
     table.tHead.rows[0].cells[0].querySelector("button").click();
     table.tHead.rows[0].cells[0].querySelector("button").click();
@@ -132,7 +133,8 @@ def test_clicking_through_a_page(chromium: str, tmp_path: Path) -> None:
     training(torch.randn(16, 1, 8, 8)).save_html(page)
     found = clicked(chromium, page)
     assert found["errors"] == []
-    assert found["sorted"] == "descending" and found["times"] == sorted(found["times"], reverse=True)
+    assert found["sorted"] == "descending"
+    assert found["times"] == sorted(found["times"], reverse=True)
     assert found["before"] == found["after"][::-1] or found["before"] == found["after"]
     assert found["closed"] and found["visible"] and found["expanded"] == "true"
     assert "kernel " in found["kernel"] and "define" in found["code"]

@@ -35,8 +35,8 @@ _LINES, _OPS, _NAMES = 12, 8, 12  # of a step, that are shown
 _CODE = {"ll": "LLVM assembly", "cu": "CUDA C"}
 _LIMITS = {"copy": "of copy", "flops": "of peak"}
 _LIMIT_SAID = (
-    "; limit: of what this machine was measured to do at most, in copies of memory beyond the caches, "
-    "or in multiply-adds in registers, whichever is nearer"
+    "; limit: of what this machine was measured to do at most, in copies of memory beyond the "
+    "caches, or in multiply-adds in registers, whichever is nearer"
 )
 
 
