@@ -67,12 +67,17 @@ class Part:
     ) -> str:
         """The fused graph; its steps have the numbers of the report."""
         numbers: dict[Node, int] = {}
-        notes: dict[Node, str] = {}
+        times: dict[Node, int | None] = {}  # of all steps that a node runs as
         for number, step in enumerate(self.steps):
             if step.node is not None:
                 numbers.setdefault(step.node, number)
-                if step.times != 1:
-                    notes[step.node] = " in a loop" if step.times is None else f" × {step.times:,}"
+                before = times.get(step.node, 0)
+                some = before is None or step.times is None
+                times[step.node] = None if some else (before or 0) + (step.times or 0)
+        notes = {
+            node: " in a loop" if count is None else f" × {count:,}"
+            for node, count in times.items() if count != 1
+        }
         return graph_svg(self.built.fused, numbers, room, notes, key, link)
 
     def traced_svg(self, room: Room = COMPACT, key: str = "") -> str:

@@ -75,7 +75,7 @@ def _square(x: float, y: float, colour: str) -> str:
 def _legend(picture: Picture) -> tuple[list[str], float]:
     """What the colours mean, and the columns' titles; and how wide it is."""
     entries = [(KINDS[kind], kind) for kind in KINDS if kind in picture.kinds]
-    if any(kind not in KINDS for kind in picture.kinds):
+    if entries and any(kind not in KINDS for kind in picture.kinds):
         entries.append((OTHER, "an operator by itself"))
     parts: list[str] = []
     x, y = float(LEFT), float(MARGIN)

@@ -6,7 +6,7 @@ import re
 from html.parser import HTMLParser
 from typing import Any
 
-_VOID = frozenset({"meta", "br", "col", "input", "img", "link"})
+_VOID = frozenset({"meta", "br", "col", "wbr", "input", "img", "link"})
 
 
 class Page(HTMLParser):

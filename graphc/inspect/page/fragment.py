@@ -35,7 +35,8 @@ _STYLE = (
     "{text-align:left;vertical-align:top;padding:.15em .6em}.graphc-shown td.number{text-align:"
     "right;white-space:nowrap}.graphc-shown caption{text-align:left;opacity:.8}"
     ".graphc-shown .swatch{display:inline-block;width:.65em;height:.65em;margin-right:.4em}"
-    ".graphc-shown .bar{display:block;width:6em;height:4px;background:#8884}.graphc-shown .bar::before{content:'';display:"
+    ".graphc-shown .bar{display:block;width:6em;height:4px;background:#8884}"
+    ".graphc-shown .bar::before{content:'';display:"
     "block;height:100%;width:calc(100%*var(--share));background:#5b8fd0}.graphc-shown .wide,"
     ".graphc-shown .picture{overflow:auto}.graphc-shown .picture{max-height:40em}"
 )

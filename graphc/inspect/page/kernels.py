@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from graphc.inspect.observer import kernels_of
 from graphc.inspect.page.markup import (
     Markup,
+    breakable,
     folded,
     in_bytes,
     in_flops,
@@ -35,16 +36,15 @@ _LINES, _OPS, _NAMES = 12, 8, 12  # of a step, that are shown
 _CODE = {"ll": "LLVM assembly", "cu": "CUDA C"}
 _LIMITS = {"copy": "of copy", "flops": "of peak"}
 _LIMIT_SAID = (
-    "; limit: of what this machine was measured to do at most, in copies of memory beyond the "
-    "caches, or in multiply-adds in registers, whichever is nearer"
+    "Limit: how near a step comes to what this machine was measured to do at most, in copies of "
+    "memory beyond the caches (of copy) or in multiply-adds in registers (of peak), whichever is "
+    "nearer. What lies in a cache may exceed the first."
 )
 
 
 def table_of(number: int, part: Part, timing: Timing | None) -> Markup:
     """The steps, each with a row that tells more."""
-    times = timing is not None
-    titles = ["step", "kernel", "kind", "operators", "your lines", "reads", "writes", "work",
-              "runs", "shared", *(("time", "limit") if times else ())]
+    titles = _titles(part, timing is not None)
     longest = max(timing.steps, default=0.0) if timing is not None else 0.0
     kernels = {
         kernel_symbol(kernel): i for i, kernel in enumerate(kernels_of(part.built.program))
@@ -54,7 +54,16 @@ def table_of(number: int, part: Part, timing: Timing | None) -> Markup:
         for place, step in enumerate(part.steps)
     ]
     caption = f"{len(part.steps)} steps, in the order in which they run"
-    return table(titles, rows, caption + (_LIMIT_SAID if times else ""), sortable=True)
+    said = tag("p", _LIMIT_SAID, class_="quiet") if timing is not None else Markup()
+    return join([said, table(titles, rows, caption, sortable=True)])
+
+
+def _titles(part: Part, times: bool) -> list[str]:
+    loops = any(step.times != 1 for step in part.steps)
+    return [
+        "step", "kernel", "kind", *(("time", "limit") if times else ()),
+        *(("runs",) if loops else ()), "reads", "writes", "work", "operators", "your lines",
+    ]
 
 
 def lines_of(step: Step) -> list[UserLine]:
@@ -70,22 +79,25 @@ def _step(
 ) -> Markup:
     key = f"p{part}-s{number}"
     lines = lines_of(step)
-    opens = tag("button", step.name, type="button", class_="opens", aria_expanded="false",
+    opens = tag("button", breakable(step.name), type="button", class_="opens", aria_expanded="false",
                 aria_controls=f"{key}-more")
     cost = step.cost
-    times = "as data say" if step.times is None else f"{step.times:,}"
-    shared = f"{cost.chunks:,} chunks" if cost.chunks > 1 else "1 thread"
     cells = [
         _number(quantity(number, str(number))), tag("th", opens, scope="row"),
-        tag("td", swatch(step.kind), step.kind), _few(dict.fromkeys(step.ops)), _places(lines),
-        _number(in_bytes(cost.read)), _number(in_bytes(cost.written)),
-        _number(in_flops(cost.flops)), _number(quantity(step.times or 0, times)),
-        _number(quantity(cost.chunks, shared)),
+        tag("td", swatch(step.kind), step.kind, class_="kind"),
     ]
     if timing is not None:
         seconds = timing.steps[number]
         cells.append(_number(in_seconds(seconds, seconds / longest if longest else 0.0)))
         cells.append(_limit(timing, number, step))
+    if "runs" in titles:
+        times = "as data say" if step.times is None else f"{step.times:,}"
+        cells.append(_number(quantity(step.times or 0, times)))
+    cells += [
+        _number(in_bytes(cost.read)), _number(in_bytes(cost.written)),
+        _number(in_flops(cost.flops)), tag("td", _few(dict.fromkeys(step.ops)), class_="words"),
+        tag("td", _places(lines), class_="words"),
+    ]
     more = tag("td", _more(part, step, lines, kernel), colspan=len(titles))
     return tag(
         "tbody", row(*cells), tag("tr", more, class_="more", id=f"{key}-more"), class_="step",
@@ -139,6 +151,8 @@ def _more(part: int, step: Step, lines: list[UserLine], kernel: int | None) -> I
             rest = len(names) - _NAMES
             more = f" and {rest} more" if rest > 0 else ""
             yield tag("p", f"{verb} {', '.join(names[:_NAMES])}{more}")
+    chunks = step.cost.chunks
+    yield tag("p", f"threads share {chunks:,} chunks" if chunks > 1 else "one thread runs it")
     if step.cached is not None:
         yield tag("p", "its code: ", measured(0, "from the cache" if step.cached else "compiled"))
     if kernel is not None:

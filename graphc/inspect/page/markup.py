@@ -16,7 +16,7 @@ class Markup(str):
 
 
 Content: TypeAlias = "str | int | Iterable[Content]"  # Markup as it is, all else escaped
-_VOID = frozenset({"meta", "br", "col"})
+_VOID = frozenset({"meta", "br", "col", "wbr"})
 
 
 def tag(name: str, /, *contents: Content, **attributes: Any) -> Markup:
@@ -56,11 +56,17 @@ def in_flops(count: int) -> Markup:
     return quantity(count, f"{si(count)}FLOP")
 
 
+def breakable(name: str) -> Markup:
+    """A long name that may be broken behind its underscores."""
+    first, *rest = name.split("_")
+    return join([first, *(("_", tag("wbr"), part) for part in rest)])
+
+
 def measured(value: float, text: str, share: float | None = None) -> Markup:
     """What another run would give a little differently: a time, what came from a cache. `share`: of
     a whole, as a bar."""
     bar = () if share is None else (bar_of(share),)
-    return tag("data", *bar, text, class_="run", value=f"{value:.6g}")
+    return tag("data", text, *bar, class_="run", value=f"{value:.6g}")
 
 
 def in_seconds(seconds: float, share: float | None = None) -> Markup:

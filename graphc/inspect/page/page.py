@@ -56,7 +56,7 @@ def _top(found: Explained) -> Markup:
 def _contents(found: Explained) -> Iterator[tuple[str, str]]:
     """The headings: (id, title)."""
     for number, part in enumerate(found.shown):
-        yield f"part-{number}", f"{number + 1}. {part.name}" if len(found.shown) > 1 else "Graph"
+        yield f"part-{number}", f"{number + 1}. {part.name}" if len(found.shown) > 1 else "Graph and kernels"
     footprint = getattr(found, "memory", None)
     for key, title, there in (
         ("open", "Open places", found.open), ("memory", "Memory of a call", footprint),
@@ -91,7 +91,8 @@ def _cards(found: Explained) -> Markup:
     host = len([step for part in parts for step in part.steps if step.kind == "NumPy"])
     if host:
         cards.append((str(host), "steps in NumPy"))
-    return tag("ul", [tag("li", tag("b", value), what) for value, what in cards], class_="cards")
+    items = [tag("li", tag("b", value), what) for value, what in cards]
+    return tag("ul", items, class_="cards") if items else Markup()
 
 
 def _machine(found: Explained) -> Markup:
