@@ -79,8 +79,10 @@ def _step(
 ) -> Markup:
     key = f"p{part}-s{number}"
     lines = lines_of(step)
-    opens = tag("button", breakable(step.name), type="button", class_="opens", aria_expanded="false",
-                aria_controls=f"{key}-more")
+    opens = tag(
+        "button", breakable(step.name), type="button", class_="opens", aria_expanded="false",
+        aria_controls=f"{key}-more",
+    )
     cost = step.cost
     cells = [
         _number(quantity(number, str(number))), tag("th", opens, scope="row"),

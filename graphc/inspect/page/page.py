@@ -56,7 +56,8 @@ def _top(found: Explained) -> Markup:
 def _contents(found: Explained) -> Iterator[tuple[str, str]]:
     """The headings: (id, title)."""
     for number, part in enumerate(found.shown):
-        yield f"part-{number}", f"{number + 1}. {part.name}" if len(found.shown) > 1 else "Graph and kernels"
+        alone = len(found.shown) == 1
+        yield f"part-{number}", "Graph and kernels" if alone else f"{number + 1}. {part.name}"
     footprint = getattr(found, "memory", None)
     for key, title, there in (
         ("open", "Open places", found.open), ("memory", "Memory of a call", footprint),
