@@ -1,4 +1,4 @@
-"""`python -m graphc COMMAND`: run, demo, predict, config, cache, doctor."""
+"""`python -m graphc COMMAND`: run, demo, predict, serve, config, cache, doctor."""
 
 import argparse
 import importlib
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from graphc import cache_command, config, demo, doctor, empty, predict
+from graphc.serve import command as serve_command
 
 _RUN_USAGE = "python -m graphc run [--eager | --compile] [-m] SCRIPT [ARGUMENTS ...]"
 _RUN = """Run a script (or a module) in which `import torch` finds graphc. Without --eager or
@@ -55,6 +56,8 @@ def parser() -> argparse.ArgumentParser:
         help="a .npy or .csv file; default: %(default)s",
     )
     run.set_defaults(run=lambda args: predict.main(args.model, args.inputs, args.out))
+
+    serve_command.add(commands)
 
     switches = commands.add_parser("config", help="the GRAPHC_* switches and their values")
     switches.set_defaults(run=lambda args: _show_config())

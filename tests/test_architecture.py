@@ -37,6 +37,9 @@ DISTRIBUTIONS = {
     "tqdm": ("graphc/progress.py",),
     "matplotlib": ("graphc/demo.py",),
     "PIL": ("graphc/vision/",),
+    "starlette": ("graphc/serve/",),
+    "uvicorn": ("graphc/serve/server.py",),
+    "prometheus_client": ("graphc/serve/metrics.py",),
 }
 
 # Imports inside functions: each at first use, in one named place, because it is slow to load
@@ -70,7 +73,10 @@ LATE_IMPORTS = {
     ("graphc/engine/version/frozen.py", "graphc"),
 }
 # What `import graphc` must not load.
-HEAVY = ("networkx", "llvmlite", "tqdm", "cupy", "cuda", "matplotlib", "torch")
+HEAVY = (
+    "networkx", "llvmlite", "tqdm", "cupy", "cuda", "matplotlib", "torch", "starlette", "uvicorn",
+    "prometheus_client",
+)
 
 MAX_LINES = 500
 # Files that may be longer: {"graphc/...": "why splitting would make it worse"}.
