@@ -4,7 +4,7 @@ batches, and other servers that are given. Clients are a process of their own, b
     python -m benchmarks.serve graphc                      # starts the servers itself
     python -m benchmarks.serve url http://127.0.0.1:9000/predict --json   # a server that is there
 
-`onnx MODEL.onnx` runs onnxruntime behind the very same application.
+`--also NAME COMMAND` adds a server; @GCX in it is the file of the model (see serve_onnx.py).
 """
 
 from __future__ import annotations
@@ -119,7 +119,9 @@ def compare(seconds: float, as_json: bool, extra: list[tuple[str, list[str]]]) -
     with tempfile.TemporaryDirectory() as folder:
         path = export_model(Path(folder))
         serve = [sys.executable, "-m", "graphc", "serve", str(path), "--port", "0", "--quiet"]
-        runs = [("graphc, batches", serve), ("graphc, --exact", [*serve, "--exact"]), *extra]
+        runs = [("graphc, batches", serve), ("graphc, --exact", [*serve, "--exact"])]
+        runs += [(name, [word.replace("@GCX", str(path)) for word in words])
+                 for name, words in extra]
         for name, command in runs:
             process, port = started(command)
             try:
