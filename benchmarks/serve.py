@@ -1,5 +1,5 @@
-"""Requests a second, and how long they take, at 1, 8 and 64 clients: `graphc serve` with and without
-batches, and other servers that are given. Clients are a process of their own, by raw sockets.
+"""Requests a second, and how long they take, at 1, 8 and 64 clients: `graphc serve`, with and
+without batches, and other servers. Clients are a process of their own, by raw sockets.
 
     python -m benchmarks.serve graphc                      # starts the servers itself
     python -m benchmarks.serve url http://127.0.0.1:9000/predict --json   # a server that is there
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import subprocess
 import sys
@@ -34,7 +35,7 @@ def export_model(folder: Path) -> Path:
 
     torch.manual_seed(0)
     layers: list[Any] = []
-    for rows, columns in zip(SIZES, SIZES[1:], strict=False):
+    for rows, columns in itertools.pairwise(SIZES):
         layers += [nn.Linear(rows, columns), nn.ReLU()]
     model = nn.Sequential(*layers[:-1]).eval()
     path = folder / "mlp.gcx"
@@ -67,7 +68,9 @@ def message(url: str, as_json: bool) -> bytes:
     ).encode() + body
 
 
-async def measure(url: str, clients: int, seconds: float, as_json: bool) -> tuple[float, list[float]]:
+async def measure(
+    url: str, clients: int, seconds: float, as_json: bool
+) -> tuple[float, list[float]]:
     """(requests a second, seconds of each)."""
     parts, data = urlsplit(url), message(url, as_json)
     times: list[float] = []

@@ -4,6 +4,7 @@ independent, and are given back to the event loop that they came from."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 import time
@@ -218,10 +219,8 @@ def _give_back(found: Sequence[tuple[Item, Any]]) -> None:
     for item, result in found:
         by_loop.setdefault(item.done.get_loop(), []).append((item, result))
     for loop, some in by_loop.items():
-        try:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(_settle, some)
-        except RuntimeError:  # the loop is closed: nobody waits any more
-            pass
 
 
 def _settle(found: Sequence[tuple[Item, Any]]) -> None:

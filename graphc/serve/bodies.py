@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -119,16 +120,16 @@ async def _collected(
 
 async def _thrown_away(request: Request, settings: Settings) -> None:
     """Read on for a moment: a client that is still sending would not see an answer."""
-    left = settings.max_body
-    try:
-        async with asyncio.timeout(2.0):
-            while left > 0:
+    end = time.monotonic() + 2.0
+    left, more = settings.max_body, True
+    while more and left > 0 and time.monotonic() < end:
+        try:
+            async with asyncio.timeout(0.2):
                 message = await request.receive()
-                left -= len(message.get("body", b""))
-                if not message.get("more_body", False):
-                    break
-    except TimeoutError:
-        pass
+        except TimeoutError:
+            return
+        left -= len(message.get("body", b""))
+        more = message.get("more_body", False)
 
 
 def unpack(body: bytes, encoding: str, most: int) -> bytes:

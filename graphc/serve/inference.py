@@ -1,4 +1,4 @@
-"""What the protocols share: a request's arrays to a model's results, and large work off the loop."""
+"""What the protocols share: a request's arrays to a model's results, large work aside."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -245,7 +244,7 @@ def _results(program: ExportedProgram) -> list[tuple[Spec, Any]]:
     weights = {**program.state_dict, **program.constants}
     specs = program.signature.results
     first = "" if containers.is_container(specs) else "output"
-    arguments = [leaf for leaf in containers.leaves_of(program.signature.arguments)]
+    arguments = list(containers.leaves_of(program.signature.arguments))
     found: list[tuple[Spec, Any]] = []
     for leaf, path in _paths(specs, first):
         if not _is_tensor(leaf):

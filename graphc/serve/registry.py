@@ -1,4 +1,4 @@
-"""The models that a server has: by name and version, loaded, replaced and unloaded while it runs."""
+"""The models of a server: by name and version, loaded, replaced and unloaded while it runs."""
 
 from __future__ import annotations
 

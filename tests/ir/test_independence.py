@@ -154,7 +154,7 @@ DEPENDENT: dict[str, tuple[Any, list[tuple[int, ...]], str]] = {
     "numbers of rows": (
         lambda x: x + torch.arange(x.shape[0])[:, None], [(6,)], "numbers the rows"),
     "loss": (lambda x: F.mse_loss(x, x * 0), [(6,)], "holds the batch"),
-    "row of a weight": (lambda x: torch.roll(x, 1, 0), [(6,)], "some of the rows"),
+    "rolled": (lambda x: torch.roll(x, 1, 0), [(6,)], "size of the batch"),
     "all with all": (lambda x: torch.cdist(x, x), [(6,)], ""),
     "argmax of the batch": (lambda x: x.argmax(0), [(6,)], "argmax goes along dim 0"),
     "padded batch": (lambda x: F.pad(x, (0, 0, 1, 0)), [(6,)], "pad goes along dim 0"),

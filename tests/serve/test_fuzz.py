@@ -32,9 +32,11 @@ def mutated(chance: random.Random, value: Any, depth: int = 0) -> Any:
     if chance.random() < 0.12 + 0.05 * depth:
         return chance.choice(ODD)
     if isinstance(value, dict):
-        items = [(k if chance.random() < 0.97 else chance.choice(["", "x", "data", "shape"]),
-                  mutated(chance, v, depth + 1)) for k, v in value.items() if chance.random() < 0.96]
-        return dict(items)
+        kept = [(k, v) for k, v in value.items() if chance.random() < 0.96]
+        return {
+            k if chance.random() < 0.97 else chance.choice(["", "x", "data", "shape"]):
+            mutated(chance, v, depth + 1) for k, v in kept
+        }
     if isinstance(value, list):
         made = [mutated(chance, v, depth + 1) for v in value if chance.random() < 0.97]
         return made * chance.choice([1, 1, 1, 1, 2, 0]) if depth else made
@@ -52,7 +54,8 @@ def damaged(chance: random.Random, body: bytes) -> bytes:
         elif kind == 1:
             del found[place : place + chance.randrange(20)]
         elif kind == 2:
-            found[place:place] = chance.choice([b"[", b"{", b'"', b"\\", b"1e999", b"NaN", b"," * 9])
+            odd = [b"[", b"{", b'"', b"\\", b"1e999", b"NaN", b"," * 9]
+            found[place:place] = chance.choice(odd)
         else:
             found[place:place] = found[place : place + 30]
     return bytes(found)

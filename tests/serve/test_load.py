@@ -1,4 +1,4 @@
-"""A process under load: nothing accepted is lost by SIGTERM, and rows never reach another client."""
+"""A process under load: SIGTERM loses nothing accepted, and no row reaches another client."""
 
 import http.client
 import json
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 
 class Clients:
-    """Threads that ask until the server is gone, each with rows of its own, and check what comes."""
+    """Threads that ask until the server is gone, each with a row of its own, and check it."""
 
     def __init__(self, port: int, count: int, want: np.ndarray, rows: np.ndarray) -> None:
         self.port, self.want, self.rows = port, want, rows
@@ -66,7 +66,8 @@ def test_sigterm_under_load(folder: Path) -> None:
     rows = np.random.default_rng(0).standard_normal((16, 4)).astype(np.float32)
     want = load(folder / "mlp.gcx")(torch.from_numpy(rows)).numpy()
     with in_process(folder / "mlp.gcx", "--quiet", "--linger", "0.3") as (process, port, lines):
-        with Clients(port, 16, want, rows) as clients:
+        clients = Clients(port, 16, want, rows)
+        with clients:
             time.sleep(2)
             process.send_signal(signal.SIGTERM)
             assert process.wait(30) == 0
@@ -84,7 +85,8 @@ def test_sigterm_counts_each_answer(folder: Path) -> None:
     want = load(folder / "mlp.gcx")(torch.from_numpy(rows)).numpy()
     with in_process(folder / "mlp.gcx", "--quiet") as (process, port, lines):
         before = _answered(port)
-        with Clients(port, 8, want, rows) as clients:
+        clients = Clients(port, 8, want, rows)
+        with clients:
             time.sleep(1)
             process.send_signal(signal.SIGTERM)
             process.wait(30)

@@ -25,7 +25,7 @@ INFER = "/v2/models/mlp/infer"
 
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[Server]:
-    settings = Settings(port=0, header_seconds=0.3, linger=0.0)
+    settings = Settings(port=0, header_seconds=0.2, linger=0.0)
     with in_thread(settings, {"mlp": folder / "mlp.gcx"}) as found:
         yield found
 
@@ -56,12 +56,12 @@ def test_requests_over_one_connection(server: Server) -> None:
 
 
 @pytest.mark.parametrize("data", [
-    b"", b"POST /v2", b"GET / HTTP/1.1\r\nHost: x\r\nA: ", b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 9,
+    b"", b"GET / HTTP/1.1\r\nHost: x\r\nA: ",
 ])
 def test_headers_that_never_end(server: Server, data: bytes) -> None:
     began = time.monotonic()
     assert conversation(server.port, data) == b""
-    assert 0.2 < time.monotonic() - began < 3
+    assert 0.1 < time.monotonic() - began < 3
 
 
 def test_headers_that_are_too_long(server: Server) -> None:
@@ -72,7 +72,7 @@ def test_headers_that_are_too_long(server: Server) -> None:
 
 
 @pytest.mark.parametrize("data", [
-    b"\x16\x03\x01\x02\x00", b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n",
+    b"\x16\x03\x01\x02\x00\x00\x00", b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n",
     b"POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
     b"POST / HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\nx",
     b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",

@@ -56,7 +56,7 @@ def test_several_inputs_and_results(client: Client) -> None:
     body: Any = {"x": [[1, 2]], "flags": [[True, False]], "scale": [[3]]}
     found = client.ask("POST", "/predictions/several", body).json
     assert found == {
-        "y": [[3.0, -6.0]], "n": [1], "parts.0": [[True, False]], "parts.1": [[10, -20]]
+        "y": [[3.0, -6.0]], "n": [1], "parts.0": [[True, False]], "parts.1": [[10, 20]]
     }
     one = {name: value[0] for name, value in body.items()}
     assert client.ask("POST", "/predictions/several", one).json["y"] == [3.0, -6.0]

@@ -25,9 +25,12 @@ def triton() -> Any:
 @pytest.fixture(scope="module")
 def client(triton: Any, folder: Path) -> Iterator[Any]:
     settings = Settings(port=0, folder=folder, token=TOKEN, linger=0.0)
-    with in_thread(settings, {n: folder / f"{n}.gcx" for n in ("mlp", "several", "halves")}) as s:
-        with triton.InferenceServerClient(f"127.0.0.1:{s.port}", concurrency=4) as made:
-            yield made
+    models = {name: folder / f"{name}.gcx" for name in ("mlp", "several", "halves")}
+    with (
+        in_thread(settings, models) as server,
+        triton.InferenceServerClient(f"127.0.0.1:{server.port}", concurrency=4) as made,
+    ):
+        yield made
 
 
 def test_metadata(client: Any) -> None:

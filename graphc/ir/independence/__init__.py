@@ -94,7 +94,7 @@ class _Walk:
             mixed(f"{op.name} draws random numbers, one stream for all rows")
         for name, value in node.attrs.items():
             if SIZES.get(op.name) != name and mentions(value, self.batch):
-                mixed(f"{op.name} computes with the size of the batch ({name} = {value})")
+                mixed(f"{op.name} computes with the size of the batch (its {name})")
         if node.graphs:
             body = BODIES.get(op.name)
             return body(call, self.graph) if body else mixed(f"there is no rule for {op.name}")
