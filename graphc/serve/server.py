@@ -93,7 +93,8 @@ class Server(uvicorn.Server):
         """A signal: begin to stop; the second: stop."""
         if self.state.stopping:
             self.should_exit = True
-            self.force_exit = self.force_exit or sig == signal.SIGINT
+            if sig == signal.SIGINT:
+                self.force_exit = True
             return
         self.stop()
 

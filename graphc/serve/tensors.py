@@ -185,7 +185,7 @@ def from_npy(data: bytes, dtype: DType, name: str) -> np.ndarray:
 
 def to_bytes(array: np.ndarray) -> memoryview:
     """The array's elements as raw bytes, row-major."""
-    return memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 def quoted(text: str) -> bytes:

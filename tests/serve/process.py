@@ -68,6 +68,8 @@ def in_process(*arguments: Any) -> Iterator[tuple[subprocess.Popen[str], int, li
             process.kill()
             raise
         thread.join(5)
+        assert process.stderr is not None
+        process.stderr.close()
 
 
 def ask(
