@@ -1,4 +1,4 @@
-"""`python -m graphc COMMAND`: run, explain, shim, demo, predict, config, cache, doctor."""
+"""`python -m graphc COMMAND`: run, explain, shim, demo, predict, serve, config, cache, doctor."""
 
 import argparse
 import importlib
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from graphc import cache_command, config, demo, doctor, empty, explain_command, predict
+from graphc.serve import command as serve_command
 
 _RUN_USAGE = "python -m graphc run [--eager | --compile] [-m] SCRIPT [ARGUMENTS ...]"
 _RUN = """Run a script (or a module) in which `import torch` finds graphc. Without --eager or
@@ -69,6 +70,8 @@ def parser() -> argparse.ArgumentParser:
     )
     run.set_defaults(run=lambda args: predict.main(args.model, args.inputs, args.out))
 
+    serve_command.add(commands)
+
     switches = commands.add_parser("config", help="the GRAPHC_* switches and their values")
     switches.set_defaults(run=lambda args: _show_config())
 
@@ -110,6 +113,8 @@ def _shim(action: str, *arguments: Any) -> int:
     # it starts other processes and reads metadata: nothing for the other commands
     command = importlib.import_module("graphc.shim.command")
     return int(command.main(lambda: getattr(command, action)(*arguments)))
+
+
 def _takes_a_script(script: argparse.ArgumentParser) -> None:
     """How a script is named, and run."""
     mode = script.add_mutually_exclusive_group()
