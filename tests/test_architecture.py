@@ -35,8 +35,10 @@ DISTRIBUTIONS = {
     "cupyx": ("graphc/backends/cuda/",),
     "cuda": ("graphc/backends/cuda/libraries.py",),
     "tqdm": ("graphc/progress.py",),
-    "matplotlib": ("graphc/demo.py",),
-    "PIL": ("graphc/vision/",),
+    "matplotlib": ("graphc/demo.py", "graphc/utils/tensorboard/"),
+    "PIL": ("graphc/vision/", "graphc/utils/tensorboard/"),
+    "moviepy": ("graphc/utils/tensorboard/",),
+    "onnx": ("graphc/utils/tensorboard/",),
 }
 
 # Imports inside functions: each at first use, in one named place, because it is slow to load
@@ -56,6 +58,11 @@ LATE_IMPORTS = {
     ("graphc/vision/transforms/functional/geometry.py", "PIL"),
     ("graphc/vision/transforms/functional/image.py", "PIL"),
     ("graphc/vision/utils.py", "PIL"),
+    ("graphc/utils/tensorboard/_embedding.py", "PIL"),
+    ("graphc/utils/tensorboard/_onnx_graph.py", "onnx"),
+    ("graphc/utils/tensorboard/_utils.py", "matplotlib"),
+    ("graphc/utils/tensorboard/summary.py", "PIL"),
+    ("graphc/utils/tensorboard/summary.py", "moviepy"),
     # what only compiling needs, of our own: code that is kept of an earlier process runs without it
     ("graphc/backends/host/entry.py", "graphc"),
     ("graphc/backends/llvm/backend.py", "graphc"),

@@ -90,7 +90,7 @@ class ExportedProgram:
     def _engine(self, place: Place | None, dims: Mapping[str, int]) -> Engine:
         """Code for these sizes: for all but 1, and of its own for each set of dims that are 1."""
         name = backend_at(place, DEFAULT)
-        ones = frozenset(dim for dim, size in dims.items() if size == 1)
+        ones = frozenset(each for each, size in dims.items() if size == 1)
         with self._lock:
             engines = self._engines.get((name, ones))
             if engines is None:

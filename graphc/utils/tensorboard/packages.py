@@ -7,6 +7,8 @@ are the same but for their names.
 from __future__ import annotations
 
 import importlib
+import itertools
+import os
 from typing import Any
 
 # where each part is in tensorboard, and in tensorboardX
@@ -63,10 +65,20 @@ TensorProto = part("tensor").TensorProto
 TensorShapeProto = part("tensor_shape").TensorShapeProto
 GraphDef, VersionDef = part("graph").GraphDef, part("versions").VersionDef
 NodeDef, AttrValue = part("node_def").NodeDef, part("attr_value").AttrValue
-EventFileWriter = part("event_file_writer").EventFileWriter
 RecordWriter = part("record_writer").RecordWriter
 
 
 def shape_proto(sizes: Any) -> Any:
     """The message that says a shape."""
     return TensorShapeProto(dim=[TensorShapeProto.Dim(size=int(size)) for size in sizes])
+
+
+_files = itertools.count()  # of this process
+
+
+def event_file(log_dir: str, max_queue: int, flush_secs: int, suffix: str) -> Any:
+    """A new event file in a folder. tensorboardX names files by the second alone, and would write
+    over one that is as old: it gets the process and a number, which tensorboard has in its names."""
+    if _PACKAGE == "tensorboardX":
+        suffix = f".{os.getpid()}.{next(_files)}{suffix}"
+    return part("event_file_writer").EventFileWriter(log_dir, max_queue, flush_secs, suffix)

@@ -18,7 +18,7 @@ from ._embedding import get_embedding_info, make_mat, make_sprite, make_tsv, wri
 from ._onnx_graph import load_onnx_graph
 from ._pytorch_graph import graph
 from ._utils import figure_to_image
-from .packages import Event, EventFileWriter, SessionLog, TaggedRunMetadata
+from .packages import Event, SessionLog, TaggedRunMetadata, event_file
 
 __all__ = ["FileWriter", "SummaryWriter"]
 
@@ -30,7 +30,7 @@ class FileWriter:
         self, log_dir: Any, max_queue: int = 10, flush_secs: int = 120, filename_suffix: str = ""
     ) -> None:
         self._new = functools.partial(
-            EventFileWriter, str(log_dir), max_queue, flush_secs, filename_suffix
+            event_file, str(log_dir), max_queue, flush_secs, filename_suffix
         )
         self._open()
 
