@@ -1,0 +1,5 @@
+"""Lightning."""
+
+from tests.ecosystem.matrix import Row
+
+ROWS: list[Row] = []
