@@ -1,8 +1,8 @@
 """Two venvs for a set of packages: one with PyTorch, one with graphc's stand-in for it.
 
 Each is made once and kept in the user's cache folder. PyTorch itself is installed once, for all sets,
-in a venv that those of the sets read through a .pth file. graphc is not installed but read from this
-checkout, through a folder that holds nothing else.
+in a venv that those of the sets read through a .pth file. graphc is read from this checkout,
+whichever of them made the venv, through a folder on PYTHONPATH that holds nothing else.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,7 +85,7 @@ def pair(packages: tuple[str, ...]) -> dict[str, Venv]:
             _pip(torch, *packages, "-c", str(_constraints(home, TORCH)))
     with _made(graphc.folder) as new:
         if new:
-            _install_shim(graphc)
+            _install_shim(graphc, packages)
             _pip(graphc, *packages, "-c", str(_constraints(home, *_frozen(torch))))
     return {"torch": torch, "graphc": graphc}
 
@@ -116,14 +115,17 @@ def _made(venv: Path) -> Iterator[bool]:
         (venv / STAMP).touch()
 
 
-def _install_shim(venv: Venv) -> None:
-    """What graphc itself needs, and then its stand-in for torch."""
-    with open(ROOT / "pyproject.toml", "rb") as file:
-        _pip(venv, *tomllib.load(file)["project"]["dependencies"])
-    subprocess.run(
-        [str(venv.python), "-m", "graphc", "shim", "install"], check=True,
-        env={**os.environ, **venv.environment()},
+def _install_shim(venv: Venv, packages: tuple[str, ...]) -> None:
+    """graphc, and its stand-in for torch; for torchvision, too, as it comes, where it is no package
+    of the set."""
+    _pip(venv, "--editable", str(ROOT))
+    own = any(name_of(package) == "torchvision" for package in packages)
+    command = ["-m", "graphc", "shim", "install", *(["--no-torchvision"] if own else [])]
+    done = subprocess.run(
+        [str(venv.python), *command], capture_output=True, text=True, cwd=venv.folder
     )
+    if done.returncode:
+        raise RuntimeError(f"python {' '.join(command)}:\n{done.stdout}{done.stderr}")
 
 
 def _frozen(venv: Venv) -> list[str]:
