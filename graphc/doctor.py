@@ -97,6 +97,18 @@ def _python() -> Iterator[Finding]:
             yield Finding(name, metadata.version(name), needed=True)
         except metadata.PackageNotFoundError:
             yield Finding(name, None, f"pip install {name}", needed=True)
+    yield Finding("import torch", _torch())
+
+
+def _torch() -> str:
+    """What `import torch` finds in this environment."""
+    try:
+        version = metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        return "nothing; `python -m graphc run` and `shim install` let it find graphc"
+    if version.endswith("+graphc"):
+        return f"graphc, by its stand-in {version} (`python -m graphc shim`)"
+    return f"PyTorch {version}; graphc by `python -m graphc run`"
 
 
 def _compiled_code() -> Finding:

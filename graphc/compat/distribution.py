@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from importlib.metadata import Distribution
+from importlib.metadata import Distribution, DistributionFinder, MetadataPathFinder
 from typing import Any
 
 
@@ -29,7 +29,10 @@ class MirrorDistribution(Distribution):
 
 
 def distributions(versions: Mapping[str, str], wanted: str | None) -> Iterator[Distribution]:
-    """Those called `wanted` as PEP 503 compares names, or all for None."""
+    """Those called `wanted` as PEP 503 compares names, or all for None; but those of which an
+    installed stand-in has metadata itself."""
     for name, version in versions.items():
         if wanted is None or re.sub(r"[-_.]+", "-", wanted).lower() == name:
-            yield MirrorDistribution(name, version)
+            found = MetadataPathFinder.find_distributions(DistributionFinder.Context(name=name))
+            if not any(str(each.version).endswith("+graphc") for each in found):
+                yield MirrorDistribution(name, version)

@@ -21,6 +21,7 @@ import graphc
 
 from ..on_demand import names_so_far
 from ..version import __version__ as TORCH_VERSION
+from . import extensions
 from .distribution import distributions
 from .missing import explain_missing, explain_no_more
 
@@ -183,8 +184,17 @@ def install() -> None:
     for kind, _ in _before["kinds"]:
         kind.__module__ = NAMED[kind.__name__]
     vars(graphc)["torch"] = graphc  # torch has itself among its names
+    extensions.guard()
     _before["spawn"] = multiprocessing.spawn.get_preparation_data
     multiprocessing.spawn.get_preparation_data = _preparation
+
+
+def stand_in(name: str) -> None:
+    """Put graphc in the place of the module that is being imported under this name: what the
+    packages of the shim call (`python -m graphc shim`)."""
+    del sys.modules[name]  # what imports it then takes what is there
+    install()
+    importlib.import_module(name)
 
 
 def uninstall() -> None:
@@ -200,6 +210,7 @@ def uninstall() -> None:
             explain_no_more(module)
     _undo.clear()
     graphc.__version__ = _before.pop("version")
+    extensions.unguard()
     vars(graphc).pop("torch", None)
     for kind, module in _before.pop("kinds"):
         kind.__module__ = module

@@ -130,3 +130,36 @@ def test_modes_say_that_they_see_no_call() -> None:
 
     with pytest.raises(NotImplementedError, match="no __torch_function__"), TorchFunctionMode():
         pass
+
+
+def test_a_compiled_module_is_given_its_module_again() -> None:
+    """accelerate does so once it has taken the wrapper off, and put it on again."""
+    model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    compiled = graphc.compile(model)
+    compiled._orig_mod = model
+    assert list(compiled.state_dict()) == list(model.state_dict()) and len(list(model.modules())) == 3
+    with pytest.raises(AttributeError, match=r"Sequential keeps its _orig_mod; got another Linear"):
+        compiled._orig_mod = nn.Linear(2, 2)
+    compiled.extra = 3
+    assert model.extra == 3
+
+
+def test_another_function_is_compiled_as_a_module_was() -> None:
+    """Lightning compiles its Module's training_step so."""
+    compiled = graphc.compile(nn.Linear(2, 2), backend="eager", fullgraph=True)
+    double = compiled.dynamo_ctx(lambda x: x * 2)
+    assert double(graphc.ones(2)).tolist() == [2.0, 2.0]
+    assert double.backend == "eager" and double.fullgraph and double.compile_count == 1
+
+
+def test_what_torch_saves_of_a_compiled_module_is_loaded() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    saved = OrderedDict((f"_orig_mod.{key}", x + 1) for key, x in model.state_dict().items())
+    saved._metadata = {"": {}, "_orig_mod": {}, "_orig_mod.1": {"version": 2}}  # type: ignore
+    with pytest.raises(RuntimeError, match="_orig_mod"):
+        model.load_state_dict(saved)
+    graphc.compile(model).load_state_dict(saved)
+    assert graphc.equal(model[1].running_mean, graphc.ones(2)) and len(saved) == 7
+    assert sorted(saved._metadata) == ["", "_orig_mod", "_orig_mod.1"]  # type: ignore
+    with pytest.raises(RuntimeError, match="_orig_mod"):  # of one that is not all torch's
+        graphc.compile(model).load_state_dict({**saved, "0.weight": graphc.ones(2, 2)})
