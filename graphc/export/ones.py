@@ -34,7 +34,7 @@ def several(leaves: Sequence[Any], free: Mapping[int, Mapping[int, str]]) -> lis
     for number, dims in free.items():
         for each in dims:
             if found[number].shape[each] == 1:
-                found[number] = cat([found[number]] * 2, each)
+                found[number] = cat([found[number].detach()] * 2, each)
     return found
 
 
@@ -76,7 +76,7 @@ def _stands(
     for number, dims in shapes.names.items():
         for each, name in dims.items():
             if name in names:
-                ones[number] = ones[number].narrow(each, 0, 1).clone()
+                ones[number] = ones[number].detach().narrow(each, 0, 1).clone()
             else:
                 free.setdefault(number, {})[each] = name
     ranges = {name: bounds for name, bounds in shapes.ranges.items() if name not in names}

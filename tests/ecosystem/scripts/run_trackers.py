@@ -106,9 +106,11 @@ for name, info in (("pickled", pickled), ("exported", exported)):
     tell(f"{name}, predict", np.asarray(predicted)[:4], 1e-4)
 state = mlflow.pytorch.load_state_dict(f"runs:/{run.info.run_id}/state")
 tell("state", {key: value.sum() for key, value in state.items()}, 1e-4)
-mlflow.pytorch.save_model(model, "saved", serialization_format="pickle", pip_requirements=["numpy"])
+mlflow.pytorch.save_model(model, "saved", serialization_format="pickle")  # what it needs, MLflow finds out
 with torch.no_grad():
     tell("saved", mlflow.pytorch.load_model("saved")(x[:2]), 1e-4)
+with open("saved/requirements.txt") as file:
+    tell("requirements", any(line.startswith("torch==2.13.0") for line in file))
 if on_graphc():
     # of one row: PyTorch's export refuses it
     mlflow.pytorch.save_model(model, "one", serialization_format="pt2", input_example=x[:1].numpy(), signature=signature, pip_requirements=["numpy"])
