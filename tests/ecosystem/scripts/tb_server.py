@@ -40,7 +40,7 @@ with socket.socket() as probe:
     probe.bind(("127.0.0.1", 0))
     port = probe.getsockname()[1]
 server = subprocess.Popen(
-    [sys.executable, "-m", "tensorboard.main", "--logdir", "logs", "--port", str(port), "--bind_all=false", "--host", "127.0.0.1", "--load_fast=false", "--samples_per_plugin", "images=100,text=100,scalars=1000"],
+    [sys.executable, "-m", "tensorboard.main", "--logdir", "logs", "--port", str(port), "--host", "127.0.0.1", "--load_fast=false", "--samples_per_plugin", "images=100,text=100,scalars=1000"],
     stdout=subprocess.DEVNULL, stderr=open("server.log", "w"),
 )
 
