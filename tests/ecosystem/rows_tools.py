@@ -11,6 +11,7 @@ BOARD = (
 METRICS = (
     "torchmetrics==1.9.0", "torchinfo==1.8.0", "torchsummary==1.5.1", "einops==0.8.2",
     "skorch==1.4.0", "scikit-learn==1.9.0", "safetensors==0.8.0", "tensorboard==2.21.0",
+    "pytest==9.2.0",
     "setuptools==79.0.1",
 )
 TRACKERS = ("mlflow==3.17.0", "wandb==0.31.0", "pillow==13.0.0")
@@ -38,6 +39,7 @@ ROWS = [
     ),
     Row("model_tables", METRICS, "torchinfo's and torchsummary's tables of nine models, as text"),
     Row("einops_layers", METRICS, "einops: operations, packing, einsum, layers, compiled"),
+    Row("einops_suite", METRICS, "einops' own tests"),
     Row(
         "sk_pipelines", METRICS, "skorch: classifiers and regressors, Pipeline, GridSearchCV, "
         "cross-validation, callbacks, checkpoints, pickles, safetensors, compile=True",
