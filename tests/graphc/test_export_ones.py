@@ -86,7 +86,7 @@ def test_two_free_dims() -> None:
         program(torch.ones(1, 1), torch.ones(1, 1))
 
     def mixed(x: Any, y: Any) -> Any:  # of which only one may be 1
-        return x.sum(0) + y.squeeze().sum(-1)
+        return x.sum() + y.squeeze().sum(-1)
 
     mixed_program = export(
         mixed, (torch.ones(2, 3), torch.ones(2, 3)), dynamic_shapes=({0: "n"}, {0: "m"})
