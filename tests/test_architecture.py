@@ -39,6 +39,7 @@ DISTRIBUTIONS = {
     "PIL": ("graphc/vision/", "graphc/utils/tensorboard/"),
     "moviepy": ("graphc/utils/tensorboard/",),
     "onnx": ("graphc/utils/tensorboard/",),
+    "packaging": ("graphc/shim/requirements.py",),
 }
 
 # Imports inside functions: each at first use, in one named place, because it is slow to load
@@ -63,6 +64,7 @@ LATE_IMPORTS = {
     ("graphc/utils/tensorboard/_utils.py", "matplotlib"),
     ("graphc/utils/tensorboard/summary.py", "PIL"),
     ("graphc/utils/tensorboard/summary.py", "moviepy"),
+    ("graphc/shim/requirements.py", "packaging"),
     # what only compiling needs, of our own: code that is kept of an earlier process runs without it
     ("graphc/backends/host/entry.py", "graphc"),
     ("graphc/backends/llvm/backend.py", "graphc"),
