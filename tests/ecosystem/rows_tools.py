@@ -10,13 +10,13 @@ BOARD = (
 )
 METRICS = (
     "torchmetrics==1.9.0", "torchinfo==1.8.0", "torchsummary==1.5.1", "einops==0.8.2",
-    "skorch==1.4.0", "scikit-learn==1.9.0", "safetensors==0.8.0", "tensorboard==2.21.0",
+    "skorch==1.4.0", "scikit-learn==1.9.1", "safetensors==0.8.0", "tensorboard==2.21.0",
     "pytest==9.2.0",
     "setuptools==79.0.1",
 )
-TRACKERS = ("mlflow==3.17.0", "wandb==0.31.0", "pillow==13.0.0")
+TRACKERS = ("mlflow==3.18.0", "wandb==0.31.0", "pillow==13.0.0")
 IMAGES = (
-    "kornia==0.9.0", "segmentation-models-pytorch==0.5.0", "torchdiffeq==0.2.5",
+    "kornia==0.9.0", "segmentation-models-pytorch==0.6.0", "torchdiffeq==0.2.5",
     "torchvision==0.28.0",
 )
 
@@ -50,7 +50,7 @@ ROWS = [
         limit=1800.0,
     ),
     Row(
-        "gp_models", ("gpytorch==1.15.0",), "gpytorch: exact, variational, multitask; kernels, "
+        "gp_models", ("gpytorch==1.15.2",), "gpytorch: exact, variational, multitask; kernels, "
         "likelihoods, samples, priors; linear_operator",
     ),
     Row(
