@@ -29,7 +29,6 @@ from graphc.ir.late import late
 from graphc.ir.memory import on_host
 from graphc.nn.modules.module import Module
 
-
 _specialise = late("graphc.ir.passes.specialise")  # a pass, which most programs run without
 
 

@@ -1,4 +1,4 @@
-"""Tools beside a training: TensorBoard, Visdom, metrics, tables, scikit-learn, trackers, and more."""
+"""Tools beside a training: TensorBoard, Visdom, metrics, tables, scikit-learn, trackers, more."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ ROWS = [
         "files, errors; tensorboardX beside it",
     ),
     Row(
-        "tb_server", BOARD, "the real TensorBoard server over HTTP: scalars, histograms, add_graph, "
-        "pr_curve, images, text, audio, mesh, projector with sprites, hparams, custom scalars",
+        "tb_server", BOARD, "the real TensorBoard server over HTTP: scalars, histograms, graph, "
+        "curves, images, text, audio, mesh, projector with sprites, hparams, custom scalars",
     ),
     Row(
         "visdom_windows", ("visdom==0.2.4", "setuptools==79.0.1", "--no-build-isolation"),

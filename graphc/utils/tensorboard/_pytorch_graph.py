@@ -49,7 +49,7 @@ def graph(
     `use_strict_trace` is torch's; containers are never kept from a trace here.
     """
     given = tuple(args) if isinstance(args, (tuple, list)) else (args,)
-    leaves, structure = flatten((given, {}))
+    _, structure = flatten((given, {}))
     paths = leaf_paths(structure, argument_names(model, len(given), {}))
     with _set_model_to_eval(model):
         traced, trace = recorded(model, given, {}, paths, whole=False)

@@ -27,18 +27,18 @@ def figure_to_image(figures: Any, close: bool = True) -> Array:
     return rendered(figures)
 
 
-def make_grid(I: Array, ncols: int = 8) -> Array:
+def make_grid(images: Array, ncols: int = 8) -> Array:
     """Images [N, 1 or 3, H, W] side by side, `ncols` a row, as [3, H', W']."""
-    assert isinstance(I, np.ndarray), "plugin error, should pass numpy array here"
-    if I.ndim == 4 and I.shape[1] == 1:
-        I = np.repeat(I, 3, axis=1)
-    if I.ndim != 4 or I.shape[1] != 3:
+    assert isinstance(images, np.ndarray), "plugin error, should pass numpy array here"
+    if images.ndim == 4 and images.shape[1] == 1:
+        images = np.repeat(images, 3, axis=1)
+    if images.ndim != 4 or images.shape[1] != 3:
         raise AssertionError("Input should be a 4D numpy array with 3 channels")
-    count, _, height, width = I.shape
+    count, _, height, width = images.shape
     columns = min(count, ncols)
     rows = -(-count // columns)
-    canvas = np.zeros((3, height * rows, width * columns), dtype=I.dtype)
-    for number, picture in enumerate(I):
+    canvas = np.zeros((3, height * rows, width * columns), dtype=images.dtype)
+    for number, picture in enumerate(images):
         top, left = number // columns * height, number % columns * width
         canvas[:, top : top + height, left : left + width] = picture
     return canvas

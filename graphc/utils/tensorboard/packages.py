@@ -78,7 +78,7 @@ _files = itertools.count()  # of this process
 
 def event_file(log_dir: str, max_queue: int, flush_secs: int, suffix: str) -> Any:
     """A new event file in a folder. tensorboardX names files by the second alone, and would write
-    over one that is as old: it gets the process and a number, which tensorboard has in its names."""
+    over one as old: it gets the process and a number, which tensorboard has in its names."""
     if _PACKAGE == "tensorboardX":
         suffix = f".{os.getpid()}.{next(_files)}{suffix}"
     return part("event_file_writer").EventFileWriter(log_dir, max_queue, flush_secs, suffix)
