@@ -86,11 +86,12 @@ class lazy_property:
 
     def __init__(self, wrapped: Callable[[Any], Any]) -> None:
         self.wrapped = wrapped
+        self._of_class = _lazy_property_and_property(wrapped)
         functools.update_wrapper(self, wrapped)  # type: ignore[arg-type]
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
-            return _lazy_property_and_property(self.wrapped)
+            return self._of_class
         with enable_grad():
             value = self.wrapped(instance)
         setattr(instance, self.wrapped.__name__, value)

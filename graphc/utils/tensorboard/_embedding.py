@@ -50,10 +50,7 @@ def get_embedding_info(
     metadata: Any, label_img: Any, subdir: str, global_step: int, tag: str
 ) -> str:
     """What projector_config.pbtxt says of these files: an EmbeddingInfo in protobuf's text form."""
-    lines = [
-        f"tensor_name: {_quoted(f'{tag}:{str(global_step).zfill(5)}')}",
-        f"tensor_path: {_quoted(f'{subdir}/tensors.tsv')}",
-    ]
+    lines = [f"tensor_name: {_quoted(f'{tag}:{str(global_step).zfill(5)}')}"]
     if metadata is not None:
         lines.append(f"metadata_path: {_quoted(f'{subdir}/metadata.tsv')}")
     if label_img is not None:
@@ -62,6 +59,7 @@ def get_embedding_info(
             "sprite {", f"  image_path: {_quoted(f'{subdir}/sprite.png')}",
             f"  single_image_dim: {width}", f"  single_image_dim: {height}", "}",
         ]
+    lines.append(f"tensor_path: {_quoted(f'{subdir}/tensors.tsv')}")
     return "\n".join(["embeddings {", *(f"  {line}" for line in lines), "}"])
 
 

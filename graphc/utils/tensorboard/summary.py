@@ -363,7 +363,8 @@ def pr_curve_raw(
 ) -> Any:
     """A curve that is known: true and false positives and negatives, precision, recall."""
     thresholds = min(num_thresholds, _THRESHOLDS)
-    data = np.stack([make_np(row) for row in (tp, fp, tn, fn, precision, recall)])
+    rows = (tp, fp, tn, fn, precision, recall)
+    data = np.stack([make_np(row) if isinstance(row, Tensor) else np.asarray(row) for row in rows])
     tensor = TensorProto(
         dtype="DT_FLOAT", float_val=data.reshape(-1).tolist(), tensor_shape=shape_proto(data.shape)
     )

@@ -127,7 +127,8 @@ for folder, event in found:
 facts = graph_facts(definition)
 own("scopes", facts["scopes"])
 # torch has scopes of the Modules that it traced, and no others
-tell("graph", {k: v for k, v in facts.items() if k != "scopes"})
+own("edges to no node", len(facts["broken"]))  # torch has some
+tell("graph", {k: v for k, v in facts.items() if k not in ("scopes", "broken")})
 tell("scopes", [s for s in facts["scopes"] if s in ("Sequential[body]", "Conv2d[0]", "BatchNorm2d[1]", "ReLU[2]", "Linear[head]")])
 own("graph's nodes", len(definition.node))
 for path in sorted(glob.glob("runs/one/**/*.tsv", recursive=True)) + ["runs/one/projector_config.pbtxt"]:
@@ -186,5 +187,5 @@ for _, event in events("runs/x"):
     for value in event.summary.value:
         kinds[value.tag] = value.simple_value
 tell("tensorboardX", kinds)
-tell("tensorboardX graph", {k: v for k, v in graph_facts(*[GraphDef.FromString(e.graph_def) for _, e in events("runs/x") if e.graph_def]).items() if k != "scopes"})
+tell("tensorboardX graph", {k: v for k, v in graph_facts(*[GraphDef.FromString(e.graph_def) for _, e in events("runs/x") if e.graph_def]).items() if k not in ("scopes", "broken")})
 sys.stdout.flush()
