@@ -145,8 +145,8 @@ def _types(node: Node) -> tuple[TensorType, ...]:
     return node.type.elements if isinstance(node.type, TupleType) else (node.type,)
 
 
-def _shapes(node: Node) -> list[tuple[int, ...]]:
-    return [tuple(map(int, type_.shape)) for type_ in _types(node)]
+def _shapes(node: Node) -> list[Any]:
+    return [type_.shape for type_ in _types(node)]  # of numbers: nothing was declared to be free
 
 
 def _dtypes(node: Node) -> str:

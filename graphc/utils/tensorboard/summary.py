@@ -353,8 +353,9 @@ def pr_curve(
     tag: str, labels: Array, predictions: Array, num_thresholds: int = 127, weights: Any = None
 ) -> Any:
     """Precision and recall of predictions from 0 to 1, at each threshold."""
-    rows = compute_curve(labels, predictions, min(num_thresholds, _THRESHOLDS), weights)
-    return pr_curve_raw(tag, *rows, num_thresholds=num_thresholds)
+    thresholds = min(num_thresholds, _THRESHOLDS)
+    tp, fp, tn, fn, precision, recall = compute_curve(labels, predictions, thresholds, weights)
+    return pr_curve_raw(tag, tp, fp, tn, fn, precision, recall, thresholds)
 
 
 def pr_curve_raw(
