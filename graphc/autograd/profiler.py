@@ -6,6 +6,8 @@ from typing import Any
 
 from .. import profiler
 from ..profiler import record_function as record_function
+from ..profiler.recorder import recording as _profiler_enabled
+from ..profiler.recorder import stop_all as _disable_profiler
 
 
 class profile(profiler.profile):  # torch spells this class in lower case
