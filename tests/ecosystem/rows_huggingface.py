@@ -34,6 +34,10 @@ ROWS = [
         "assisted, processors, scores; a compiled forward",
     ),
     Row(
+        "hf_more", PACKAGES, "shards, dtypes, device maps, attention kinds, masked words, streams, "
+        "Seq2SeqTrainer, pipelines, ViT, Whisper, perplexity, checkpointing",
+    ),
+    Row(
         "hf_datasets", PACKAGES, 'with_format("torch"): rows, map, filter, shuffle, split, streams, '
         "loaders with workers, files",
     ),
