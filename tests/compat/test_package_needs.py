@@ -163,3 +163,11 @@ def test_what_torch_saves_of_a_compiled_module_is_loaded() -> None:
     assert sorted(saved._metadata) == ["", "_orig_mod", "_orig_mod.1"]  # type: ignore
     with pytest.raises(RuntimeError, match="_orig_mod"):  # of one that is not all torch's
         graphc.compile(model).load_state_dict({**saved, "0.weight": graphc.ones(2, 2)})
+
+
+def test_no_stream_is_a_datapipe() -> None:
+    from graphc.utils.data.datapipes.iter.combinatorics import ShufflerIterDataPipe
+
+    assert not isinstance(graphc.utils.data.TensorDataset(graphc.ones(1)), ShufflerIterDataPipe)
+    with pytest.raises(NotImplementedError, match="ShufflerIterDataPipe. Cure: an Iterable"):
+        ShufflerIterDataPipe([1])
