@@ -171,3 +171,51 @@ def test_no_stream_is_a_datapipe() -> None:
     assert not isinstance(graphc.utils.data.TensorDataset(graphc.ones(1)), ShufflerIterDataPipe)
     with pytest.raises(NotImplementedError, match="ShufflerIterDataPipe. Cure: an Iterable"):
         ShufflerIterDataPipe([1])
+
+
+CHECKS = [
+    lambda t: t._check(True, "not a function, and not called"),
+    lambda t: t._check(False), lambda t: t._check(False, lambda: 3),
+    lambda t: t._check(False, "text"), lambda t: t._check(1),
+    lambda t: t._check(t.tensor(True)), lambda t: t._check_value(False, lambda: "v"),
+    lambda t: t._check_index(False, lambda: "i"), lambda t: t._check_type(False, lambda: "k"),
+    lambda t: t._check_not_implemented(False, lambda: "n"),
+    lambda t: t._check_with(KeyError, False, lambda: "w"), lambda t: t._check_with(UserWarning, False),
+    lambda t: t._check_tensor_all(t.tensor([True, True])), lambda t: t._check_tensor_all(t.ones(2)),
+    lambda t: t._check_tensor_all(t.tensor([True, False]), lambda: "of all"),
+    lambda t: t._check_tensor_all_with(OSError, t.tensor([False]), lambda: "w"),
+    lambda t: t._check_tensor_all(True),
+]
+
+
+@pytest.mark.parametrize("number", range(len(CHECKS)))
+def test_checks(number: int) -> None:
+    """transformers asks so wherever a condition could fail while it is traced."""
+    torch = pytest.importorskip("torch")
+
+    def outcome(package: Any) -> Any:
+        try:
+            return CHECKS[number](package)
+        except Exception as error:
+            return type(error), str(error).replace("torch.Tensor", "Tensor")
+
+    ours, theirs = outcome(graphc), outcome(torch)
+    if theirs is not None and "<class" in theirs[1]:  # where Tensor's class has its module's name
+        assert ours[0] is theirs[0] and ours[1].partition("<class")[0] == theirs[1].partition("<class")[0]
+    else:
+        assert ours == theirs
+
+
+def test_a_check_in_compiled_code() -> None:
+    @graphc.compile
+    def root(x: Any) -> Any:
+        graphc._check(x.shape[0] > 1, lambda: "two or more")
+        graphc._check_tensor_all(x >= 0, lambda: "no root")
+        return x.sqrt()
+
+    for _ in range(2):
+        assert root(graphc.full((2,), 4.0)).tolist() == [2.0, 2.0]
+        with pytest.raises(RuntimeError, match="no root"):
+            root(-graphc.ones(2))
+    with pytest.raises(RuntimeError, match="two or more"):
+        root(graphc.ones(1))
