@@ -58,4 +58,9 @@ ROWS = [
         "timm_models", TIMM, "19 models: results, features, two steps, compiled; 10 optimizers, "
         "schedules, mixup, averages", limit=1800.0,
     ),
+    Row(
+        "diffusion", ("diffusers==0.35.2", "accelerate==1.15.0"), "a UNet trained, averaged, saved; "
+        "DDPM pipeline; four schedulers on the other side's weights; an autoencoder", "",
+        ("write", "swap"),
+    ),
 ]
