@@ -1,13 +1,18 @@
 """What packages that are built on torch ask of it, piece by piece (test_packages.py runs some)."""
 
 import dataclasses
+import subprocess
+import sys
 from collections import OrderedDict
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import graphc
 from graphc import nn
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_handles_of_hooks_are_of_one_kind() -> None:
@@ -219,3 +224,14 @@ def test_a_check_in_compiled_code() -> None:
             root(-graphc.ones(2))
     with pytest.raises(RuntimeError, match="two or more"):
         root(graphc.ones(1))
+
+
+def test_optimizers_are_found_by_name() -> None:
+    """LightningCLI's --optimizer=SGD, in a process that has not used any."""
+    script = "from graphc.optim import Optimizer as O; print(*[k.__name__ for k in O.__subclasses__()])"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    names = set(done.stdout.split())
+    assert {"SGD", "Adam", "RMSprop", "LBFGS", "Muon"} <= names and "Optimizer" not in names
+    assert graphc.optim.AdamW in graphc.optim.Adam.__subclasses__()
