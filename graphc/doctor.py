@@ -10,6 +10,7 @@ from typing import NamedTuple
 import graphc
 from graphc import backends, config
 from graphc.backends import Finding
+from graphc.compat.distribution import is_stand_in
 from graphc.engine import pipeline
 
 _PYTHONS = ((3, 11), (3, 13))  # the first and the last that pyproject.toml takes
@@ -106,7 +107,7 @@ def _torch() -> str:
         version = metadata.version("torch")
     except metadata.PackageNotFoundError:
         return "nothing; `python -m graphc run` and `shim install` let it find graphc"
-    if version.endswith("+graphc"):
+    if is_stand_in(version):
         return f"graphc, by its stand-in {version} (`python -m graphc shim`)"
     return f"PyTorch {version}; graphc by `python -m graphc run`"
 

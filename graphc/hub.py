@@ -232,9 +232,9 @@ def _default_branch(owner: str, name: str) -> str:
         with urlopen(f"https://github.com/{owner}/{name}/tree/main/"):
             return "main"
     except HTTPError as error:
-        error.close()
         if error.code != 404:
             raise
+        error.close()
         return "master"
     except URLError as error:
         for branch in _BRANCHES:
@@ -315,9 +315,9 @@ def _download_archive(owner: str, name: str, ref: str, path: str) -> None:
     try:
         download_url_to_file(url, path, progress=False)
     except HTTPError as error:
-        error.close()
         if error.code != _MULTIPLE_CHOICES:
             raise
+        error.close()
         warnings.warn(
             f"The ref {ref} is ambiguous. Perhaps it is both a tag and a branch in the repo? "
             "Torchhub will now assume that it's a branch. You can disambiguate tags and branches "
@@ -335,6 +335,7 @@ def _extract(archive: str, folder: str) -> str:
     Nothing is written outside of it, or at all where a name would lead there: raises ValueError. A
     link becomes a file with the name of what it led to.
     """
+    os.makedirs(folder)
     with zipfile.ZipFile(archive) as files:
         entries = files.infolist()
         for entry in entries:

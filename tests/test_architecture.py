@@ -37,6 +37,7 @@ DISTRIBUTIONS = {
     "tqdm": ("graphc/progress.py",),
     "matplotlib": ("graphc/demo.py",),
     "PIL": ("graphc/vision/",),
+    "packaging": ("graphc/shim/requirements.py",),
 }
 
 # Imports inside functions: each at first use, in one named place, because it is slow to load
@@ -56,6 +57,7 @@ LATE_IMPORTS = {
     ("graphc/vision/transforms/functional/geometry.py", "PIL"),
     ("graphc/vision/transforms/functional/image.py", "PIL"),
     ("graphc/vision/utils.py", "PIL"),
+    ("graphc/shim/requirements.py", "packaging"),
     # what only compiling needs, of our own: code that is kept of an earlier process runs without it
     ("graphc/backends/host/entry.py", "graphc"),
     ("graphc/backends/llvm/backend.py", "graphc"),

@@ -6,12 +6,14 @@ name under `torch` and `torchvision`, and what graphc lacks is an error with tor
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import importlib.machinery
 import importlib.util
 import multiprocessing.spawn
 import sys
+import threading
 from collections.abc import Iterable, Sequence
 from importlib.metadata import Distribution, DistributionFinder
 from types import ModuleType
@@ -155,6 +157,8 @@ NAMED = {"Tensor": "torch", "Parameter": "torch.nn.parameter"}
 _finder: MirrorFinder | None = None
 _undo: dict[str, None] = {}  # the torch names in sys.modules, in order of import
 _before: dict[str, Any] = {}
+_changing = threading.RLock()  # one thread may import torch, another one torchvision
+STAND_IN = "\"\"\"graphc's stand-in for "  # how the files of the shim begin
 
 
 def installed() -> bool:
@@ -167,11 +171,16 @@ def install() -> None:
 
     Raises ImportError where another torch is imported already: its classes are in use.
     """
+    with _changing:
+        _install()
+
+
+def _install() -> None:
     global _finder
     if _finder is not None:
         return
     for root in ROOTS:
-        if root in sys.modules:
+        if root in sys.modules and not _is_stand_in(sys.modules[root]):
             raise ImportError(
                 f"{root} is already imported from {getattr(sys.modules[root], '__file__', '?')}. "
                 "Cure: call graphc.compat.install() before anything imports it"
@@ -189,9 +198,21 @@ def install() -> None:
     multiprocessing.spawn.get_preparation_data = _preparation
 
 
+def _is_stand_in(module: ModuleType) -> bool:
+    """Whether it is a package of the shim, which another thread is about to replace."""
+    origin = getattr(getattr(module, "__spec__", None), "origin", None)
+    if origin is None:
+        return False
+    with contextlib.suppress(OSError, ValueError), open(origin, encoding="utf-8") as source:
+        return source.readline().startswith(STAND_IN)
+    return False
+
+
 def stand_in(name: str) -> None:
     """Put graphc in the place of the module that is being imported under this name: what the
     packages of the shim call (`python -m graphc shim`)."""
+    if name not in ROOTS:
+        raise ImportError(f"graphc stands in for {' and '.join(ROOTS)}, not for {name}")
     del sys.modules[name]  # what imports it then takes what is there
     install()
     importlib.import_module(name)
@@ -199,6 +220,11 @@ def stand_in(name: str) -> None:
 
 def uninstall() -> None:
     """Take the hook away again; modules that were imported through it keep working."""
+    with _changing:
+        _uninstall()
+
+
+def _uninstall() -> None:
     global _finder
     if _finder is None:
         return

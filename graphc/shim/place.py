@@ -10,7 +10,8 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .wheel import VERSIONS, is_stand_in
+from ..compat.distribution import is_stand_in
+from .wheel import VERSIONS
 
 # Imports no package: `find_spec` of a name without dots only looks for it.
 _PROBE = """

@@ -11,6 +11,7 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..compat.distribution import same_name
 from ..compat.extensions import of_pytorch
 from . import wheel
 from .place import Place, Refused
@@ -72,13 +73,13 @@ def directly(text: str, versions: Mapping[str, str]) -> bool | None:
     """Whether a requirement would replace a stand-in; None: it asks for something else. Of extras
     nobody knows whether they were asked for."""
     parsed = _parse(text)
-    if parsed is None or parsed.name.lower() not in versions:
+    if parsed is None or same_name(parsed.name) not in versions:
         return None
     if parsed.marker is not None and not parsed.marker.evaluate({"extra": ""}):
         return None
     if parsed.url is not None:
         return True
-    return not parsed.specifier.contains(versions[parsed.name.lower()], prereleases=True)
+    return not parsed.specifier.contains(versions[same_name(parsed.name)], prereleases=True)
 
 
 def compiled(distributions: Iterable[metadata.Distribution]) -> Iterator[str]:
@@ -126,21 +127,18 @@ def resolved(place: Place, given: Sequence[str], versions: Mapping[str, str]) ->
 def _choice(
     given: Sequence[str], chosen: Sequence[Mapping[str, Any]], versions: Mapping[str, str]
 ) -> Iterator[str]:
-    new = [each for each in chosen if each["name"].lower() not in versions]
+    new = [each for each in chosen if same_name(each["name"]) not in versions]
     if not new:
         yield f"{', '.join(given)}: installed, or met by the stand-in"
         return
-    pinned = {
-        each["name"]: f"{each['name']}=={each['version']}" for each in new
-        if any(directly(text, versions) is not None for text in each.get("requires_dist", ()))
-    }
-    names = {parsed.name.lower() for text in given if (parsed := _parse(text)) is not None}
-    pinned.update({
-        each["name"]: f"{each['name']}=={each['version']}" for each in new
-        if each["name"].lower() in names
-    })
+    names = {same_name(parsed.name) for text in given if (parsed := _parse(text)) is not None}
+    pins = [
+        f"{each['name']}=={each['version']}" for each in new
+        if same_name(each["name"]) in names
+        or any(directly(text, versions) is not None for text in each.get("requires_dist", ()))
+    ]
     yield f"{', '.join(given)}: can be had with the stand-in, as"
-    yield f"  python -m pip install {' '.join(f'{pin!r}' for pin in pinned.values())}"
+    yield f"  python -m pip install {' '.join(f'{pin!r}' for pin in pins)}"
 
 
 def _conflict(out: str, error: str) -> str:

@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from ..compat.finder import VISION_VERSION
+from ..compat.finder import STAND_IN, VISION_VERSION
 from ..version import __version__ as TORCH_VERSION
 
 # the distributions that graphc stands in for, and the versions that it follows
@@ -16,8 +16,7 @@ VERSIONS: Mapping[str, str] = {"torch": str(TORCH_VERSION), "torchvision": VISIO
 SUMMARY = "graphc's stand-in for {name}: `import {name}` finds graphc. This is not PyTorch."
 _DATE = (1980, 1, 1, 0, 0, 0)  # the first that zip knows: equal wheels have equal bytes
 
-_PACKAGE = '''\
-"""graphc's stand-in for {name}: this name is answered by the graphc beside it. Not PyTorch.
+_PACKAGE = STAND_IN + '''{name}: this name is answered by the graphc beside it. Not PyTorch.
 
 Written by `python -m graphc shim install`; `python -m graphc shim remove` takes it away.
 """
@@ -57,11 +56,6 @@ Generator: graphc
 Root-Is-Purelib: true
 Tag: py3-none-any
 """
-
-
-def is_stand_in(version: str | None) -> bool:
-    """Whether a distribution of this version is one of ours, of any release."""
-    return version is not None and version.endswith("+graphc")
 
 
 def source(name: str) -> str:
