@@ -418,7 +418,7 @@ def test_names_of_a_loader_that_libraries_use(s: Any) -> None:
 
     class Wrapping(d.DataLoader):
         def _get_iterator(self) -> Any:
-            return map(lambda batch: batch * 10, super()._get_iterator())
+            return (batch * 10 for batch in super()._get_iterator())
 
     class Stream(d.IterableDataset):
         def __iter__(self) -> Any:

@@ -13,16 +13,20 @@ from ..tensor import Tensor
 Message = Callable[[], Any] | None
 
 _UNEXPLAINED = (
-    "Expected cond to be True, but got False. (Could this error message be improved? If so, please "
-    "report an enhancement request to PyTorch.)"
+    "Expected cond to be True, but got False. (Could this error message be improved? If so, "
+    "please report an enhancement request to PyTorch.)"
+)
+
+_OF_TENSOR = (
+    "a Tensor. For tensor conditions, use torch._check_tensor_all() to assert that all elements "
+    "are true."
 )
 
 
 def check_with(error_type: type[Exception], cond: Any, message: Message = None) -> None:
     """Raise error_type(str(message())) unless cond, a bool, is True."""
     if not isinstance(cond, bool):
-        kind = "a Tensor. For tensor conditions, use torch._check_tensor_all() to assert that all " \
-            "elements are true." if isinstance(cond, Tensor) else type(cond)
+        kind = _OF_TENSOR if isinstance(cond, Tensor) else type(cond)
         raise TypeError(f"cond must be a bool, but got {kind}")
     if cond:
         return
