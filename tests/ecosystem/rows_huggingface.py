@@ -26,7 +26,7 @@ ROWS = [
     ),
     Row(
         "hf_trainer_options", PACKAGES, "Trainer: gradient checkpointing, workers, grouped "
-        "lengths, label smoothing, NEFTune, cosine and plateau schedules, fused AdamW, Adafactor, SGD",
+        "lengths, label smoothing, NEFTune, cosine, plateau, fused AdamW, Adafactor, SGD",
         "hf_trainer.py", ("options",),
     ),
     Row(

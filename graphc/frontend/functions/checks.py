@@ -23,7 +23,7 @@ _OF_TENSOR = (
 )
 
 
-def check_with(error_type: type[Exception], cond: Any, message: Message = None) -> None:
+def check_with(error_type: type[Exception], cond: Any, message: Message) -> None:
     """Raise error_type(str(message())) unless cond, a bool, is True."""
     if not isinstance(cond, bool):
         kind = _OF_TENSOR if isinstance(cond, Tensor) else type(cond)
