@@ -10,11 +10,12 @@ from tests.ecosystem.matrix import Failed, Result, Row
 PAGE = Path(__file__).parents[2] / "docs" / "ecosystem.md"
 HEAD = """# Packages around PyTorch, on graphc
 
-Programs written for torch (`tests/ecosystem/scripts/`), unmodified, each run in two venvs with the same
-packages: with PyTorch 2.13.0, and with graphc's stand-in for it (`python -m graphc shim install`). What
-they compute is compared: losses, metrics, tokens, what lies in checkpoints. **losses** and **else** are the
-largest differences, relative to the greatest magnitude of each list of numbers ("equal": to the bit); each script says what it
-allows. `python -m tests.ecosystem NAME` runs rows and writes their lines here.
+Programs written for torch (`tests/ecosystem/scripts/`), unmodified, each run in two venvs with the
+same packages: with PyTorch 2.13.0, and with graphc's stand-in for it (`python -m graphc shim
+install`). What they compute is compared: losses, metrics, tokens, what lies in checkpoints.
+**losses** and **else** are the largest differences, relative to the greatest magnitude of each list
+of numbers ("equal": to the bit); each script says what it allows. `python -m tests.ecosystem NAME`
+runs rows and writes their lines here.
 
 | row | packages | date | what ran | losses | else | lacks |
 |---|---|---|---|---|---|---|

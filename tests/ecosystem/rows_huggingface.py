@@ -25,8 +25,8 @@ ROWS = [
         "and bfloat16", "hf_trainer.py", ("compiled", "compiled_bf16"),
     ),
     Row(
-        "hf_trainer_options", PACKAGES, "Trainer: gradient checkpointing, workers, grouped lengths, "
-        "label smoothing, NEFTune, cosine and plateau schedules, fused AdamW, Adafactor, SGD",
+        "hf_trainer_options", PACKAGES, "Trainer: gradient checkpointing, workers, grouped "
+        "lengths, label smoothing, NEFTune, cosine, plateau, fused AdamW, Adafactor, SGD",
         "hf_trainer.py", ("options",),
     ),
     Row(
@@ -34,8 +34,12 @@ ROWS = [
         "assisted, processors, scores; a compiled forward",
     ),
     Row(
-        "hf_datasets", PACKAGES, 'with_format("torch"): rows, map, filter, shuffle, split, streams, '
-        "loaders with workers, files",
+        "hf_more", PACKAGES, "shards, dtypes, device maps, attention kinds, masked words, streams, "
+        "Seq2SeqTrainer, pipelines, ViT, Whisper, perplexity, checkpointing",
+    ),
+    Row(
+        "hf_datasets", PACKAGES, 'with_format("torch"): rows, map, filter, shuffle, split, '
+        "streams, loaders with workers, files",
     ),
     Row(
         "accelerate_loop", PACKAGES, "its own loop: accumulate, clip, gather, save_state and "
@@ -47,11 +51,16 @@ ROWS = [
         "GPT-2: trained, merged, saved, and loaded by the other side", stages=("write", "swap"),
     ),
     Row(
-        "safetensors_files", PACKAGES, "files of 13 dtypes, byte for byte; slices, tied weights; "
-        "the other side's files", stages=("write", "swap"),
+        "safetensors_files", PACKAGES, "files of 11 dtypes, byte for byte; slices, tied weights; "
+        "the other side's files", stages=("write", "swap"), lacks="float8",
     ),
     Row(
         "timm_models", TIMM, "19 models: results, features, two steps, compiled; 10 optimizers, "
         "schedules, mixup, averages", limit=1800.0,
+    ),
+    Row(
+        "diffusion", ("diffusers==0.42.1", "accelerate==1.15.0"), "a UNet trained, averaged, "
+        "saved; DDPM pipeline; four schedulers on the other side's weights; an autoencoder", "",
+        ("write", "swap"),
     ),
 ]

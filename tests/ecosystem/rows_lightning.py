@@ -5,7 +5,8 @@ from __future__ import annotations
 from tests.ecosystem.matrix import Row
 
 PACKAGES = (
-    "lightning==2.6.6", "torchmetrics==1.9.0", "tensorboardX==2.6.5", "jsonargparse[signatures]==4.43.0",
+    "lightning==2.6.6", "torchmetrics==1.9.0", "tensorboardX==2.6.5",
+    "jsonargparse[signatures]==4.53.0",
 )
 
 ROWS = [
@@ -27,7 +28,7 @@ ROWS = [
         "callbacks by name", "lightning_trainer.py", ("command_line",),
     ),
     Row(
-        "lightning_fabric_loop", PACKAGES, "Fabric: a loop of one's own, precisions, compiled, saved "
-        "and loaded, from the other side too", stages=("write", "swap"),
+        "lightning_fabric_loop", PACKAGES, "Fabric: a loop of one's own, precisions, compiled, "
+        "saved and loaded, from the other side too", stages=("write", "swap"),
     ),
 ]

@@ -1,7 +1,7 @@
 """Two venvs for a set of packages: one with PyTorch, one with graphc's stand-in for it.
 
-Each is made once and kept in the user's cache folder. PyTorch itself is installed once, for all sets,
-in a venv that those of the sets read through a .pth file. graphc is read from this checkout,
+Each is made once and kept in the user's cache folder. PyTorch itself is installed once, for all
+sets, in a venv that those of the sets read through a .pth file. graphc is read from this checkout,
 whichever of them made the venv, through a folder on PYTHONPATH that holds nothing else.
 """
 
@@ -91,8 +91,10 @@ def pair(packages: tuple[str, ...]) -> dict[str, Venv]:
 
 
 def source() -> Path:
-    """A folder to import this checkout's graphc from, and nothing else of it."""
-    mine = folder() / "source" / hashlib.sha256(str(ROOT).encode()).hexdigest()[:8]
+    """A folder to import this checkout's graphc from, and nothing else of it; called so that dill
+    takes graphc for what it is, an installed package, which it pickles by name."""
+    of_checkout = hashlib.sha256(str(ROOT).encode()).hexdigest()[:8]
+    mine = folder() / "source" / of_checkout / "site-packages"
     mine.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         (mine / "graphc").symlink_to(ROOT / "graphc")

@@ -13,7 +13,7 @@ from torch import nn
 stage = sys.argv[1]
 DTYPES = [
     torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32,
-    torch.int16, torch.int8, torch.uint8, torch.bool, torch.float8_e4m3fn, torch.float8_e5m2, torch.complex64,
+    torch.int16, torch.int8, torch.uint8, torch.bool, torch.complex64,
 ]
 
 
