@@ -488,7 +488,8 @@ def compile_module(module: Module, **options: Any) -> Module:
     """A Module of the same class, on the same state, compiled with options of CompiledFunction."""
     compiled = CompiledFunction(module, name=type(module).__name__, **options)
     again = functools.partial(compile_module, **options)
-    return twin_of(module, compiled, (again, (module,)))
+    alike = functools.partial(CompiledFunction, **options)
+    return twin_of(module, compiled, (again, (module,)), alike)
 
 
 class _CallableModule(types.ModuleType):
