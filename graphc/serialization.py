@@ -7,6 +7,7 @@ without ever unpickling unless the caller asks for it (weights_only=False).
 
 from __future__ import annotations
 
+import importlib
 import io
 import os
 import pickle
@@ -24,6 +25,7 @@ import numpy as np
 
 from .frontend.device import CPU, device
 from .frontend.functions.storages import UntypedStorage
+from .frontend.layouts import get_layout, layout, strided
 from .frontend.numbers import Size
 from .frontend.placement import Place, device_of, place_of
 from .frontend.storage import Storage, offset_of, strides_of
@@ -68,6 +70,8 @@ class _Name:
 
 _TENSOR = _Name("torch._utils\n_rebuild_tensor_v2")
 _PARAMETER = _Name("torch._utils\n_rebuild_parameter")
+_SPARSE = _Name("torch._utils\n_rebuild_sparse_tensor")
+_LAYOUT = _Name("torch.serialization\n_get_layout")
 _SIZE = _Name("torch\nSize")
 _DEVICE = _Name("torch\ndevice")
 _DTYPE_NAMES = {
@@ -109,7 +113,11 @@ class _Writer(_Pickler):
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, Tensor):
+            if obj.layout is not strided:
+                return _SPARSE, obj.__reduce_ex__(2)[1]
             return self._reduce_tensor(obj)
+        if isinstance(obj, layout):
+            return _LAYOUT, (repr(obj),)
         if isinstance(obj, Size):
             return _SIZE, (tuple(int(size) for size in obj),)
         if isinstance(obj, device):
@@ -404,6 +412,11 @@ def _rebuild_parameter(
     return made
 
 
+def _rebuild_sparse_tensor(layout: Any, data: Any) -> Any:
+    found = importlib.import_module(".sparse.creation", __package__)
+    return found.rebuild_sparse_tensor(layout, data)
+
+
 def _rebuild_size(sizes: Any = ()) -> Size:
     return Size(tuple(sizes))
 
@@ -417,6 +430,8 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "torch._utils._rebuild_tensor_v2": _rebuild_tensor,
     "torch._utils._rebuild_parameter": _rebuild_parameter,
     "torch._utils._rebuild_parameter_with_state": _rebuild_parameter,
+    "torch._utils._rebuild_sparse_tensor": _rebuild_sparse_tensor,
+    "torch.serialization._get_layout": get_layout,
     "torch.Size": _rebuild_size,
     "torch.device": _rebuild_device,
 }

@@ -16,13 +16,14 @@ from graphc.ir.autodiff import walk
 from graphc.ir.memory import copied
 
 from .anomaly import Anomaly, check
-from .arriving import accumulate, conform
+from .arriving import accumulate, accumulate_sparse, conform
 from .context import callout, local
 from .dispatch import apply, constant, inplace
 from .errors import kind_name, located
 from .folded import FoldedNode, unfold
 from .gradient_hooks import gives_nothing, run_hooks
 from .history import edge, requires_grad
+from .layouts import NotDense, strided
 from .nodes import TWICE, AccumulateGrad, Edge, GradientEdge, Node, OpNode, World
 from .placement import place_at
 from .saved_hooks import unpacking
@@ -219,6 +220,8 @@ class Pass:
             return shaped
         if not isinstance(gradient, Tensor):
             raise TypeError(f"gradients can be either Tensors or None, but got {type(gradient)}")
+        if gradient.layout is not strided:
+            gradient = gradient.to_dense()
         if gradient._type.shape != type_.shape:
             raise RuntimeError(located(
                 f"Mismatch in shape: grad_output[{i}] has a shape of {gradient.shape} and "
@@ -420,6 +423,8 @@ class Pass:
             # argument of accumulate() that is on the stack already would be another
             alone = sys.getrefcount(value) <= 3
             accumulate(variable, value, alone)
+        elif isinstance(value, Tensor):
+            accumulate_sparse(variable, value)
         elif old is None:
             variable._grad = _private(self.world.to_tensor(value), self.create_graph)
         elif self.create_graph:
@@ -439,7 +444,10 @@ def _private(tensor: Tensor, create_graph: bool) -> Tensor:
     trace = tensor._trace
     if trace is not None:
         return trace.wrap(trace.read(tensor))
-    return from_array(copied(tensor._array))
+    try:
+        return from_array(copied(tensor._array))
+    except NotDense:
+        return tensor.clone()  # type: ignore[no-any-return]
 
 
 def _method(

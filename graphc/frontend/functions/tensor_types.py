@@ -10,6 +10,7 @@ from graphc.ir.dtypes import DType
 
 from .. import promote
 from ..dispatch import constant
+from ..layouts import strided
 from ..numbers import Size
 from ..placement import makes, makes_like, place_at
 from ..promote import get_default_dtype
@@ -47,7 +48,7 @@ class TensorType(type):
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, Tensor) and instance.dtype is cls.dtype and (
-            place_at(instance) is None
+            place_at(instance) is None and instance.layout is strided
         )
 
     def __repr__(cls) -> str:
