@@ -53,5 +53,3 @@ def _outcome(t: Any, name: str) -> tuple[Any, ...]:
 @pytest.mark.parametrize("name", DATA)
 def test_data_is_read_as_torch_reads_it(name: str) -> None:
     assert _outcome(graphc, name) == _outcome(torch, name)
-
-
