@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from ..frontend import functions as T
 from ..frontend.errors import located
-from ..frontend.functions import conversion
+from ..frontend.functions import conversion, indexing
 from ..frontend.functions.arguments import check_dtype, wrap_dim
 from ..frontend.layouts import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr
 from ..frontend.tensor import Tensor, alias
@@ -226,6 +226,16 @@ def _function(name: str) -> Callable[..., Any]:
     return getattr(T, name) if found is None else found
 
 
+def getitem(self: SparseTensor, index: Any) -> Tensor:
+    """x[index], of numbers, slices, None, and one vector of positions or mask."""
+    selection = indexing.read_index(self, index)
+    if selection.tensors:
+        x, tensors, dim = selection.arranged()
+        return indexing.take(x, tensors, dim)
+    found: Tensor = selection.view
+    return found
+
+
 def zero_(self: SparseTensor) -> SparseTensor:
     """Without entries."""
     return assign(self, zeros_like(self))
@@ -270,7 +280,8 @@ _IN_PLACE = """
 """.split()
 
 METHODS: Table = {
-    **FUNCTIONS,
+    **{name: function for name, function in FUNCTIONS.items() if hasattr(Tensor, name)},
+    "smm": FUNCTIONS["smm"], "sspaddmm": FUNCTIONS["sspaddmm"],
     **{f"{name}_": _in_place(name) for name in _IN_PLACE},
     **{
         name: _as(dtype) for name, dtype in {
@@ -318,6 +329,7 @@ METHODS: Table = {
         T.matmul(self, other) if isinstance(other, Tensor) else NotImplemented
     ),
     "__rmatmul__": lambda self, other: T.matmul(other, self),
+    "__getitem__": getitem,
     "__iter__": lambda self: iter([self[i] for i in range(len(self))]),
     "__abs__": FUNCTIONS["abs"], "__neg__": FUNCTIONS["neg"],
 }
@@ -325,7 +337,7 @@ METHODS: Table = {
 # what they do in operators
 _INHERITED = frozenset("""
     __class__ __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ __div__ __pow__
-    __floordiv__ __pos__ __getitem__ __len__ __hash__ __init__ __new__ __setattr__ __getattribute__
+    __floordiv__ __pos__ __len__ __hash__ __init__ __new__ __setattr__ __getattribute__
     __delattr__ __dir__ __doc__ __format__ __init_subclass__ __module__ __reduce__ __sizeof__
     __str__ __subclasshook__ __dict__ __weakref__ __annotations__ __array_priority__ __getstate__
     T mT H mH shape dtype device ndim layout names name data grad grad_fn is_leaf requires_grad
