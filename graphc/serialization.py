@@ -7,7 +7,6 @@ without ever unpickling unless the caller asks for it (weights_only=False).
 
 from __future__ import annotations
 
-import importlib
 import io
 import os
 import pickle
@@ -39,6 +38,7 @@ from .serialization_safe import clear_safe_globals as clear_safe_globals
 from .serialization_safe import get_safe_globals as get_safe_globals
 from .serialization_safe import safe_globals as safe_globals
 from .serialization_safe import safe_names
+from .serialization_sparse import rebuild_sparse_tensor, refuse_sparse_tensor
 from .unpickle import Reader, UnpicklingError, named_globals
 
 _STORAGE_TYPES = {
@@ -363,8 +363,8 @@ def _check_legacy(mapped: Any, location: str, storage: Storage) -> None:
 def _load_legacy(file: IO[bytes], name: str, map_location: Any, weights_only: bool) -> Any:
     def unpickle(file: IO[bytes], storage: Callable[[Any], Any]) -> Any:
         if weights_only:
-            return Reader(_CALLS, _VALUES, storage, safe_names()).load(file)
-        return _Trusting(file, storage).load()
+            return Reader(_LEGACY_CALLS, _VALUES, storage, safe_names()).load(file)
+        return _Trusting(file, storage, _LEGACY_CALLS).load()
 
     legacy = Legacy(
         file, _Loaded, lambda location, storage: _check_legacy(map_location, location, storage)
@@ -412,11 +412,6 @@ def _rebuild_parameter(
     return made
 
 
-def _rebuild_sparse_tensor(layout: Any, data: Any) -> Any:
-    found = importlib.import_module(".sparse.creation", __package__)
-    return found.rebuild_sparse_tensor(layout, data)
-
-
 def _rebuild_size(sizes: Any = ()) -> Size:
     return Size(tuple(sizes))
 
@@ -430,11 +425,12 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "torch._utils._rebuild_tensor_v2": _rebuild_tensor,
     "torch._utils._rebuild_parameter": _rebuild_parameter,
     "torch._utils._rebuild_parameter_with_state": _rebuild_parameter,
-    "torch._utils._rebuild_sparse_tensor": _rebuild_sparse_tensor,
+    "torch._utils._rebuild_sparse_tensor": rebuild_sparse_tensor,
     "torch.serialization._get_layout": get_layout,
     "torch.Size": _rebuild_size,
     "torch.device": _rebuild_device,
 }
+_LEGACY_CALLS = {**_CALLS, "torch._utils._rebuild_sparse_tensor": refuse_sparse_tensor}
 _VALUES: dict[str, Any] = {
     **{f"torch.{dtype.torch_name}": dtype for dtype in (*dtypes.ALL, *dtypes.COMPLEX)},
     **{f"torch.{name}": dtype for dtype, name in _STORAGE_TYPES.items()},
@@ -444,14 +440,18 @@ _VALUES: dict[str, Any] = {
 class _Trusting(pickle.Unpickler):
     """A real unpickler (weights_only=False) that reads torch's names as graphc's."""
 
-    def __init__(self, file: IO[bytes], storage: Callable[[Any], _Loaded]) -> None:
+    def __init__(
+        self, file: IO[bytes], storage: Callable[[Any], _Loaded],
+        calls: dict[str, Callable[..., Any]] | None = None,
+    ) -> None:
         super().__init__(file)
+        self.calls = _CALLS if calls is None else calls
         self.persistent_load = storage  # type: ignore[method-assign]
 
     def find_class(self, module: str, name: str) -> Any:
         full = f"{module}.{name}"
-        if full in _CALLS:
-            return _CALLS[full]
+        if full in self.calls:
+            return self.calls[full]
         if full in _VALUES:
             return _VALUES[full]
         if module.partition(".")[0] == "torch":

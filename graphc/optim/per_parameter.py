@@ -48,8 +48,7 @@ class PerParameter(Optimizer):
     def _graphc_update_sparse(self, group: Any, param: Tensor, grad: Tensor) -> None:
         """The same for a sparse gradient. Raises RuntimeError, as most optimizers do."""
         raise RuntimeError(
-            f"{type(self).__name__} does not support sparse gradients, please consider SparseAdam "
-            "instead"
+            f"{type(self).__name__} does not support sparse gradients"
         )
 
 

@@ -31,13 +31,20 @@ class SparseAdam(Optimizer):
         super().__init__(params, {
             "lr": lr, "betas": tuple(betas), "eps": eps, "maximize": maximize,
         })
-        sparse = [
-            [group, i] for group, each in enumerate(self.param_groups)
-            for i, param in enumerate(each["params"]) if param.is_sparse
+        params = [
+            ([group, i], param) for group, each in enumerate(self.param_groups)
+            for i, param in enumerate(each["params"])
         ]
+        sparse = [place for place, param in params if param.is_sparse]
         if sparse:
             raise ValueError(
                 f"Sparse params at indices {sparse}: SparseAdam requires dense parameter tensors"
+            )
+        complexes = [place for place, param in params if param.is_complex()]
+        if complexes:
+            raise ValueError(
+                f"Complex params at indices {complexes}: SparseAdam does not support complex "
+                "parameters"
             )
 
     def step(self, closure: Any = None) -> Any:
