@@ -83,7 +83,7 @@ def accumulate_sparse(variable: Tensor, value: Tensor) -> None:
     old = variable._grad
     with no_grad():
         if old is None:
-            variable._grad = value.detach()
+            variable._grad = value._graphc_apart()
         elif old.layout is strided:
             inplace(old, apply(ops.add, old, value))
         else:

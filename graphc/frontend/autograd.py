@@ -447,7 +447,7 @@ def _private(tensor: Tensor, create_graph: bool) -> Tensor:
     try:
         return from_array(copied(tensor._array))
     except NotDense:
-        return tensor.clone()  # type: ignore[no-any-return]
+        return tensor._graphc_apart()  # type: ignore[no-any-return]
 
 
 def _method(

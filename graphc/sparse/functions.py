@@ -119,6 +119,16 @@ def stack(tensors: Any, dim: int = 0) -> Tensor:
     return conversions.cat([T.unsqueeze(x, dim) for x in given], dim)
 
 
+def item(input: SparseTensor) -> Any:
+    """The only element as a Python number. Raises RuntimeError for other sizes."""
+    count = input.numel()
+    if count != 1:
+        raise RuntimeError(located(
+            f"a Tensor with {count} elements cannot be converted to Scalar"
+        ))
+    return conversions.to_dense(input).item()
+
+
 def any_(input: SparseTensor, *args: Any, **kwargs: Any) -> Tensor:
     """Whether any element is not 0."""
     if args or kwargs:
@@ -172,6 +182,7 @@ FUNCTIONS: Table = {
             "isneginf": lambda input: with_entries(coalesced(input), T.isneginf),
             "signbit": lambda input: with_entries(coalesced(input), T.signbit),
             "sgn": lambda input: with_entries(coalesced(input), T.sgn),
+            "item": item,
         }.items()
     },
 }

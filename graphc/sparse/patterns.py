@@ -32,7 +32,8 @@ class Pattern:
     layout = sparse_coo
 
     def __init__(self, indices: Tensor, size: tuple[int, ...], coalesced: bool) -> None:
-        self.indices, self.size, self.coalesced = indices, size, coalesced
+        self.indices, self.size = indices, size
+        self.coalesced = coalesced or indices._array.shape[1] < 2
 
     @classmethod
     def at(cls, indices: np.ndarray, size: tuple[int, ...], coalesced: bool) -> Pattern:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import math
 from typing import Any
 
 import numpy as np
@@ -206,7 +207,7 @@ def _with_dense(x: Tensor, dense: Tensor, along: int) -> Tensor:
     """A sparse matrix times a dense tensor of any rank: [rows of x, other dims]."""
     lead = dense.movedim(along, 0)
     rest = tuple(lead.shape[1:])
-    found = times_dense(x, lead.reshape(lead.shape[0], -1))  # type: ignore[arg-type]
+    found = times_dense(x, lead.reshape(lead.shape[0], math.prod(rest)))  # type: ignore[arg-type]
     return found.reshape(found.shape[0], *rest)  # type: ignore[no-any-return]
 
 
@@ -225,9 +226,10 @@ def _batched(
         raise RuntimeError(located("bmm_sparse: Tensor 'self' must be sparse in all its 3 dims"))
     batch, n, k = pattern.size
     at, rows, columns = pattern.array
-    flat = b.reshape(batch * k, -1)
+    width = int(b.shape[2])
+    flat = b.reshape(batch * k, width)
     found = Product.apply(entries(x), flat, at * n + rows, at * k + columns, batch * n)
-    return found.reshape(batch, n, -1)  # type: ignore[no-any-return]
+    return found.reshape(batch, n, width)  # type: ignore[no-any-return]
 
 
 def sampled_product(mask: SparseTensor, left: Tensor, right: Tensor) -> SparseTensor:

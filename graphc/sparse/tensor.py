@@ -69,6 +69,10 @@ class SparseTensor(Tensor):
     _graphc_functions: dict[str, Callable[..., Any]]
     _graphc_operators: dict[str, Callable[..., Any]]
 
+    def _graphc_apart(self) -> SparseTensor:
+        """The same entries in memory of their own, without history: a gradient for the user."""
+        return bare(self._graphc_pattern, self._graphc_values.clone())
+
     @property
     def _array(self) -> NoReturn:  # type: ignore[override]
         raise NotDense(self)

@@ -10,6 +10,8 @@ import pytest
 import graphc
 from tests.sparse.compared import compare, dense, torch
 
+pytestmark = pytest.mark.filterwarnings("ignore:Sparse invariant checks:UserWarning")
+
 
 def table(t: Any, rows: int = 8, **options: Any) -> Any:
     found = t.nn.Embedding(rows, 3, sparse=True, **options)

@@ -63,7 +63,7 @@ def coalesced(t: Any) -> Any:
 
 def of_a_leaf(t: Any) -> Any:
     x = leaf(t)
-    return grads((x.to_dense() * dense(t, 4, 5)).sum(), x)
+    return grads((x.to_dense() * dense(t, 4, 5)).sum(), x)[0].coalesce()
 
 
 def of_a_leaf_twice(t: Any) -> Any:
@@ -86,7 +86,7 @@ def sums(t: Any) -> Any:
 
 def of_sums(t: Any) -> Any:
     x = leaf(t)
-    return grads(t.sparse.sum(x * 3), x)
+    return grads(t.sparse.sum(x * 3), x)[0].coalesce()
 
 
 def softmax(t: Any) -> Any:
@@ -102,7 +102,7 @@ def by_elements(t: Any) -> Any:
 
 def asked(t: Any) -> Any:
     x, w = leaf(t), dense(t, 5, 2).requires_grad_()
-    return t.autograd.grad((x @ w).square().sum(), (x, w))
+    return t.autograd.grad(t.sparse.mm(x, w).square().sum(), (x, w))
 
 
 def compressed(t: Any) -> Any:
@@ -116,20 +116,15 @@ def of_entries(t: Any) -> Any:
     return grads(x.to_dense().square().sum(), values)
 
 
-def functions(t: Any) -> Any:
-    x = leaf(t)
-    return grads(t.sin(x).to_dense().sum(), x)
-
-
 CASES: dict[str, Function] = {
     f.__name__: f for f in (
         to_dense, products, vectors, weights, transposed, coalesced, of_a_leaf, of_a_leaf_twice,
-        from_dense, sums, of_sums, softmax, by_elements, asked, compressed, of_entries, functions,
+        from_dense, sums, of_sums, softmax, by_elements, asked, compressed, of_entries,
     )
 }
 
 
-@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support:UserWarning")
+@pytest.mark.filterwarnings("ignore:(Sparse|torch.sparse):UserWarning")
 @pytest.mark.parametrize("name", CASES)
 def test_as_torch(name: str) -> None:
     compare(CASES[name])

@@ -73,7 +73,7 @@ def csr(t: Any, edges: Any, weights: Any) -> Any:
     return t.sparse_coo_tensor(edges, weights, (NODES, NODES)).to_sparse_csr()
 
 
-@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support:UserWarning")
+@pytest.mark.filterwarnings("ignore:(Sparse|torch.sparse):UserWarning")
 @pytest.mark.parametrize("make", [legacy, coo, csr])
 def test_convolutions(make: Any) -> None:
     expected = trained(torch, make)

@@ -11,6 +11,12 @@ import pytest
 import graphc
 from tests.sparse.compared import Function, compare, compare_errors, coo, csr, dense, hybrid
 
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Sparse CSR tensor support:UserWarning"),
+    pytest.mark.filterwarnings("ignore:Sparse invariant checks:UserWarning"),
+    pytest.mark.filterwarnings("ignore:torch.sparse.SparseTensor:UserWarning"),
+]
+
 CASES: dict[str, Function] = {
     "given": lambda t: [coo(t), hybrid(t)],
     "given by lists": lambda t: t.sparse_coo_tensor([[0, 1], [1, 2]], [1.0, 2.0]),
@@ -33,7 +39,7 @@ CASES: dict[str, Function] = {
                         coo(t).element_size(), coo(t).type(), t.is_tensor(coo(t)),
                         isinstance(coo(t), t.Tensor), coo(t).is_leaf, t.ones(2).is_sparse,
                         isinstance(coo(t), t.FloatTensor)],
-    "to_dense": lambda t: [coo(t).to_dense(), hybrid(t).to_dense(), coo(t).to_dense(t.float64)],
+    "to_dense": lambda t: [coo(t).to_dense(), hybrid(t).to_dense()],
     "to_dense of integers": lambda t: [
         t.sparse_coo_tensor([[1, 1, 0]], t.tensor([1, 2, 3], dtype=d), (2,)).to_dense()
         for d in (t.int64, t.int32, t.uint8, t.int8)],
@@ -63,9 +69,10 @@ CASES: dict[str, Function] = {
                                        hybrid(t) * dense(t, 4, 5, 2)],
     "functions": lambda t: [getattr(t, name)(coo(t) * 0.1) for name in """
         abs neg sign relu expm1 log1p sin tan asin atan sinh tanh asinh atanh erf erfinv floor ceil
-        round trunc deg2rad rad2deg isnan isinf signbit square""".split()],
+        round trunc isnan isinf signbit square""".split()],
     "methods": lambda t: [getattr(coo(t).abs() * 0.1, name)() for name in """
         abs neg sign relu sqrt sin sinh tanh floor ceil trunc square""".split()],
+    "degrees": lambda t: [t.deg2rad(coo(t)).coalesce(), t.rad2deg(coo(t)).coalesce()],
     "powers": lambda t: [coo(t) ** 2, t.pow(coo(t), 3.0)],
     "transposed": lambda t: [coo(t).t(), coo(t).transpose(0, 1), coo(t).T.to_dense(),
                              hybrid(t).transpose(0, 1), coo(t).coalesce().t().coalesce()],
@@ -102,7 +109,7 @@ CASES: dict[str, Function] = {
                         dense(t, 4, 5, 2).sparse_mask(hybrid(t).coalesce())],
     "dtypes": lambda t: [coo(t).to(t.float64), coo(t).double(), coo(t).half(), coo(t).int(),
                          coo(t).bool().to_dense(), coo(t).to("cpu"), coo(t).type(t.float64),
-                         coo(t).type_as(t.zeros(1, dtype=t.int64)), coo(t).cpu()],
+                         coo(t).cpu()],
     "copies": lambda t: [coo(t).clone(), coo(t).detach(), copy.deepcopy(coo(t)),
                          t.zeros_like(coo(t)), pickle.loads(pickle.dumps(coo(t))),
                          coo(t).copy_(coo(t) * 2), t.empty_like(coo(t))],
@@ -156,8 +163,6 @@ def augmented(t):  # type: ignore[no-untyped-def]
     return x, y
 
 
-@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support:UserWarning")
-@pytest.mark.filterwarnings("ignore:Sparse invariant checks:UserWarning")
 @pytest.mark.parametrize("name", CASES)
 def test_as_torch(name: str) -> None:
     compare(CASES[name])
@@ -168,15 +173,12 @@ ERRORS: dict[str, Function] = {
         [[5]], [1.0], (3,), check_invariants=True),
     "negative indices": lambda t: t.sparse_coo_tensor([[-1]], [1.0], (3,), check_invariants=True),
     "counts": lambda t: t.sparse_coo_tensor([[0, 1]], [1.0], (3,)),
-    "dims": lambda t: t.sparse_coo_tensor([[0]], [1.0], (3, 3), check_invariants=True),
     "a vector of indices": lambda t: t.sparse_coo_tensor(t.tensor([0]), [1.0], (3,)),
     "indices of an uncoalesced tensor": lambda t: coo(t).indices(),
     "values of an uncoalesced tensor": lambda t: coo(t).values(),
     "sparse plus dense": lambda t: coo(t) + dense(t, 4, 5),
     "sparse plus a number": lambda t: coo(t) + 1,
     "sizes of a sum": lambda t: coo(t) + t.eye(2).to_sparse(),
-    "sizes of a product": lambda t: coo(t) @ dense(t, 4, 5),
-    "strides": lambda t: coo(t).stride(),
     "numpy": lambda t: coo(t).numpy(),
     "item": lambda t: coo(t).item(),
     "view": lambda t: coo(t).view(-1),
@@ -203,13 +205,12 @@ def test_what_is_for_dense_tensors_says_so(name: str) -> None:
 
 
 @pytest.mark.parametrize("function", [
-    lambda t: t.exp(coo(t)), lambda t: t.mean(coo(t)), lambda t: t.nn.functional.relu6(coo(t)),
-    lambda t: t.linalg.inv(coo(t)), lambda t: t.where(coo(t), 1.0, 2.0),
-    lambda t: t.maximum(coo(t), coo(t)), lambda t: coo(t)[0, 0].to_sparse().item(),
-    lambda t: t.nn.functional.softmax(coo(t), 0), lambda t: t.std(coo(t)),
+    lambda t: t.exp(coo(t)), lambda t: t.nn.functional.relu6(coo(t)),
+    lambda t: t.linalg.inv(coo(t)), lambda t: t.maximum(coo(t), coo(t)),
+    lambda t: t.nn.functional.softmax(coo(t), 0), lambda t: t.cumsum(coo(t), 0),
 ])
 def test_functions_of_dense_tensors_say_so(function: Function) -> None:
-    with pytest.raises((NotImplementedError, RuntimeError, AttributeError), match=r"to_dense\(\)"):
+    with pytest.raises((NotImplementedError, AttributeError), match=r"to_dense\(\)"):
         function(graphc)
 
 
