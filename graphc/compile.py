@@ -57,7 +57,6 @@ from .frontend.names import Names
 from .frontend.saved_hooks import hooks
 from .frontend.segment_trace import SegmentTrace
 from .frontend.tensor import Tensor, from_array
-from .frontend.trace import Trace
 from .frontend.tree import Structure, flatten, flatten_call, unflatten
 from .ir.late import late
 from .ir.memory import zeros_like

@@ -63,8 +63,7 @@ def added(old: Tensor, new: Tensor) -> Tensor:
 
 
 class ArrayWorld:
-    """Eager: values are arrays; the gradients of sparse tensors, and of embeddings that are asked for
-    such ones, are those themselves."""
+    """Eager: values are arrays; sparse gradients are themselves."""
 
     env = DimEnv()
 

@@ -25,8 +25,8 @@ from .conversions import (
     selected,
     sliced,
     summed,
-    to_coo,
     to_compressed,
+    to_coo,
 )
 from .patterns import BLOCKED, Compressed, Pattern
 from .tensor import SparseTensor, entries, sparse

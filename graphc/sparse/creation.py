@@ -1,4 +1,4 @@
-"""torch.sparse_coo_tensor, sparse_csr_tensor and the like: what they are given is always checked."""
+"""torch.sparse_coo_tensor, sparse_csr_tensor and the like. What they are given is checked."""
 
 from __future__ import annotations
 
@@ -95,9 +95,8 @@ def _places(indices: Any) -> Tensor:
         raise _error(
             f"indices must be sparse_dim x nnz, but got: {list(found.shape)}"
         )
-    if found.dtype.is_float or found.dtype is dtypes.bool_:
-        if found.numel():
-            raise _error(f"indices must be integers, but got: {found.dtype}")
+    if (found.dtype.is_float or found.dtype is dtypes.bool_) and found.numel():
+        raise _error(f"indices must be integers, but got: {found.dtype}")
     found = found.detach().to(dtypes.i64)
     return found if found._array.flags.c_contiguous else found.contiguous()
 
@@ -321,8 +320,9 @@ def rebuild_sparse_tensor(kind: layout, data: Any) -> SparseTensor:
     if not isinstance(kind, layout):
         raise TypeError(f"expected a layout, got {type(kind).__name__}")
     if kind is sparse_coo:
-        indices, values, size, *ordered = data
-        return sparse_coo_tensor(indices, values, size, is_coalesced=ordered[0] if ordered else None)
+        indices, values, size, *more = data
+        ordered = more[0] if more else None
+        return sparse_coo_tensor(indices, values, size, is_coalesced=ordered)
     if kind in _NAMES:
         compressed, plain, values, size = data
         return sparse_compressed_tensor(compressed, plain, values, size, layout=kind)

@@ -1,4 +1,4 @@
-"""What sparse tensors add to dense ones: the ways there, and torch's errors for what is no entry."""
+"""What sparse tensors add to dense ones: the ways there, and errors for what is no entry."""
 
 from __future__ import annotations
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from .. import config
 from ..engine.eager_form import Form
 from ..engine.eager_kernels import Sized, code_for, pattern_of, sized
 from ..ir import ops
 from ..ir.dtypes import from_numpy
 from ..ir.graph import Builder, Expr, Graph
 from ..ir.types import TensorType
-from .. import config
 
 
 def product(

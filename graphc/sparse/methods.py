@@ -270,13 +270,13 @@ def resize_and_clear_(
     return assign(self, sparse(pattern, T.zeros((0, *sizes[sparse_dim:]), dtype=self.dtype)))
 
 
-# --- functions of dense tensors, too ---------------------------------------------------------------
+
 
 
 _IN_PLACE = """
     abs absolute add asin arcsin asinh arcsinh atan arctan atanh arctanh ceil div divide erf erfinv
-    expm1 floor floor_divide log1p mul multiply neg negative pow relu round sign sin sinh sqrt square
-    sub subtract tan tanh true_divide trunc deg2rad rad2deg addmm
+    expm1 floor floor_divide log1p mul multiply neg negative pow relu round sign sin sinh sqrt
+    square sub subtract tan tanh true_divide trunc deg2rad rad2deg addmm
 """.split()
 
 METHODS: Table = {
@@ -402,7 +402,7 @@ def attach() -> None:
     """Give SparseTensor its methods, and refuse those of dense tensors that it does not have."""
     for name in dir(Tensor):
         value = inspect.getattr_static(Tensor, name)
-        if name in _INHERITED or name.startswith(("_graphc_", "__")) and not callable(value):
+        if name in _INHERITED or (name.startswith(("_graphc_", "__")) and not callable(value)):
             continue
         if callable(value) and (not name.startswith("_") or name.startswith("__")) and (
             name not in object.__dict__

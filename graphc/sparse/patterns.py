@@ -13,7 +13,6 @@ from ..frontend.layouts import (
     sparse_bsc,
     sparse_bsr,
     sparse_coo,
-    sparse_csc,
     sparse_csr,
 )
 from ..frontend.tensor import Tensor, from_array
@@ -42,7 +41,9 @@ class Pattern:
         return cls(from_array(rows), size, coalesced)
 
     @classmethod
-    def of_keys(cls, keys: np.ndarray, size: tuple[int, ...], dims: int, coalesced: bool) -> Pattern:
+    def of_keys(
+        cls, keys: np.ndarray, size: tuple[int, ...], dims: int, coalesced: bool
+    ) -> Pattern:
         """Of places numbered in row-major order."""
         return cls.at(places_of(keys, size[:dims]), size, coalesced)
 

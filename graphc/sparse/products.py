@@ -35,7 +35,7 @@ def _kernels() -> Any:
 
 
 class Product(Function):
-    """[size, width]: at each row, the sum of its entries times the rows of `dense` that they name."""
+    """[size, width]: of each row, the sum of its entries times those rows of `dense`."""
 
     @staticmethod
     def forward(

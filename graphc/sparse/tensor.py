@@ -157,7 +157,7 @@ class Values(Function):
 
 
 class SparseConstructor(Function):
-    """From entries to a sparse tensor; their gradients are what its gradient has at their places."""
+    """From entries to a sparse tensor; their gradients are its gradient at their places."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, pattern: Any) -> SparseTensor:

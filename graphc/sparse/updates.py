@@ -1,4 +1,4 @@
-"""What sparse gradients do to dense tensors, at their places alone; where these gradients come from."""
+"""Sparse gradients: what they do to dense tensors, and those of embeddings."""
 
 from __future__ import annotations
 

@@ -37,7 +37,6 @@ from .parts import unbind
 from .pointwise import eq
 from .reduction import any as any_of
 
-
 # --- dtypes and devices ------------------------------------------------------------------------
 
 
