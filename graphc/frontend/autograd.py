@@ -221,7 +221,8 @@ class Pass:
         if not isinstance(gradient, Tensor):
             raise TypeError(f"gradients can be either Tensors or None, but got {type(gradient)}")
         if gradient.layout is not strided:
-            gradient = gradient.to_dense()
+            dense: Tensor = gradient.to_dense()
+            gradient = dense
         if gradient._type.shape != type_.shape:
             raise RuntimeError(located(
                 f"Mismatch in shape: grad_output[{i}] has a shape of {gradient.shape} and "

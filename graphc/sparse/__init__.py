@@ -69,7 +69,7 @@ def _normalised(name: str, x: Tensor, dim: int, dtype: Any) -> Tensor:
         raise RuntimeError(located(
             f"torch.sparse.{name}: expected a sparse tensor, got a dense one. Cure: x.to_sparse()"
         ))
-    given = x if dtype is None else x.to(dtype)
+    given: Any = x if dtype is None else x.to(dtype)
     if not -x.ndim <= dim < x.ndim:
         raise IndexError(located(
             f"Dimension out of range (expected to be in range of [{-x.ndim}, {x.ndim - 1}], but "
@@ -83,8 +83,9 @@ def sampled_addmm(
     input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1.0, alpha: Any = 1.0
 ) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2) at the places of a sparse CSR matrix."""
-    product = _outside(_sampled_product)(input, mat1, mat2)
-    return input * beta + product * alpha  # type: ignore[no-any-return]
+    mask: Any = input
+    product = _outside(_sampled_product)(mask, mat1, mat2)
+    return input * beta + product * alpha
 
 
 globals().update(unsupported.table("torch.sparse", "use dense tensors", functions="""

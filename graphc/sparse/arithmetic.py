@@ -73,7 +73,7 @@ def add(a: Tensor, b: Tensor) -> Tensor:
         rows = a.reshape(pattern.places, *pattern.dense_size)
         places = from_array(pattern.keys())
         total: Tensor = T.index_add(rows, 0, places, entries(other))
-        return total.reshape(pattern.size)  # type: ignore[no-any-return]
+        return total.reshape(pattern.size)
     first = to_coo(a)
     own: Pattern = first._graphc_pattern
     if own.indices is pattern.indices and not own.coalesced ^ pattern.coalesced:
@@ -238,7 +238,7 @@ def total(x: SparseTensor, dims: tuple[int, ...], keepdim: bool = False) -> Tens
         dense: Tensor = values.sum(0, dtype=values.dtype)
         if keepdim:
             shape = [1 if dim in dims else pattern.size[dim] for dim in range(rank)]
-            return dense.reshape(shape)  # type: ignore[no-any-return]
+            return dense.reshape(shape)
         return dense
     if keepdim:
         places = pattern.array.copy()
@@ -292,8 +292,8 @@ def sparse_sum(input: Tensor, dim: Any = None, dtype: Any = None) -> Tensor:
     """The sum of all, or over dims: sparse where dims are left that the places name."""
     x: Any = input if dtype is None else input.to(dtype)
     if dim is None:
-        return entries(x).sum()  # type: ignore[no-any-return]
-    return x.sum(dim)  # type: ignore[no-any-return]
+        return entries(x).sum()
+    return x.sum(dim)
 
 
 def softmax(x: SparseTensor, dim: int, logarithm: bool) -> SparseTensor:

@@ -29,7 +29,7 @@ def is_sparse(value: Any) -> bool:
 def summed(values: Tensor, places: np.ndarray, count: int) -> Tensor:
     """`count` sums of the rows of `values` that have the same place; of bools: whether any."""
     if values.dtype is dtypes.bool_:
-        found: Tensor = summed(values.to(dtypes.i64), places, count) != 0
+        found: Tensor = T.ne(summed(values.to(dtypes.i64), places, count), 0)
         return found
     start = T.zeros((count, *values.shape[1:]), dtype=values.dtype)
     total: Tensor = T.index_add(start, 0, from_array(places), values)
@@ -46,7 +46,7 @@ def to_coo(x: SparseTensor) -> SparseTensor:
     if pattern.layout is sparse_coo:
         return x
     values = entries(x)
-    return sparse(pattern.coo(), values.reshape(-1))  # type: ignore[no-any-return]
+    return sparse(pattern.coo(), values.reshape(-1))
 
 
 @outside

@@ -36,4 +36,4 @@ def spdiags(
     pattern = Pattern.at(np.stack([row[kept], column[kept]]), (height, width), False)
     values = rows.reshape(-1).index_select(0, from_array(kept))
     found: Tensor = sparse(pattern, values)
-    return found if layout in (None, sparse_coo) else found.to_sparse(layout=layout)  # type: ignore[no-any-return]
+    return found if layout in (None, sparse_coo) else found.to_sparse(layout=layout)

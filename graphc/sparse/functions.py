@@ -81,7 +81,7 @@ def addmm(
     if is_sparse(scaled) and not is_sparse(input):
         scaled = scaled.to_dense()
     first = input if beta == 1 else input * beta
-    return T.add(first, scaled)  # type: ignore[no-any-return]
+    return T.add(first, scaled)
 
 
 def sparse_result(name: str) -> Callable[..., Tensor]:
@@ -89,7 +89,7 @@ def sparse_result(name: str) -> Callable[..., Tensor]:
 
     def function(*args: Any, **kwargs: Any) -> Tensor:
         found = addmm(*args, **kwargs) if name == "sspaddmm" else T.mm(*args, **kwargs)
-        return found if is_sparse(found) else found.to_sparse()  # type: ignore[no-any-return]
+        return found if is_sparse(found) else found.to_sparse()
 
     function.__name__ = name
     return function
@@ -135,7 +135,7 @@ def any_(input: SparseTensor, *args: Any, **kwargs: Any) -> Tensor:
         raise NotImplementedError(located(
             "any(dim) of sparse tensors: only of all elements. Cure: x.to_dense()"
         ))
-    return entries(coalesced(input)).any()  # type: ignore[no-any-return]
+    return entries(coalesced(input)).any()
 
 
 # Their bodies ask for sizes and dtypes, and apply operators of OPERATORS: they serve as they stand.

@@ -253,7 +253,7 @@ def copy_(self: SparseTensor, src: Any, non_blocking: bool = False) -> SparseTen
             f"copy_(): a sparse tensor of size {list(src.shape)} into one of {list(self.shape)}"
         )
     found = clone(to(src, self.dtype))  # type: ignore[arg-type]
-    return assign(self, found if found.layout is self.layout else found.to_sparse(self.layout))  # type: ignore[arg-type]
+    return assign(self, found if found.layout is self.layout else found.to_sparse(self.layout))
 
 
 def resize_and_clear_(
@@ -268,9 +268,6 @@ def resize_and_clear_(
         )
     pattern = Pattern.at(T.zeros((sparse_dim, 0), dtype=T.int64)._array, sizes, True)
     return assign(self, sparse(pattern, T.zeros((0, *sizes[sparse_dim:]), dtype=self.dtype)))
-
-
-
 
 
 _IN_PLACE = """

@@ -191,16 +191,16 @@ def dot_general(
     if is_sparse(a) and is_sparse(b):
         left = a if along_a == 1 else a.t()
         right = b if along_b == 0 else b.t()
-        product = times_sparse(left, right)
+        product = times_sparse(left, right)  # type: ignore[arg-type]
         if a.layout is b.layout and a.layout is not product.layout:
-            return product.to_sparse(layout=a.layout)  # type: ignore[no-any-return]
+            return product.to_sparse(layout=a.layout)
         return product
     if is_sparse(a):
         matrix = a if along_a == 1 else a.t()
         return _with_dense(matrix, b, along_b)
     matrix = b if along_b == 1 else b.t()
     found = _with_dense(matrix, a, along_a)
-    return found.permute(*range(1, found.ndim), 0)  # type: ignore[no-any-return]
+    return found.permute(*range(1, found.ndim), 0)
 
 
 def _with_dense(x: Tensor, dense: Tensor, along: int) -> Tensor:
@@ -208,7 +208,7 @@ def _with_dense(x: Tensor, dense: Tensor, along: int) -> Tensor:
     lead = dense.movedim(along, 0)
     rest = tuple(lead.shape[1:])
     found = times_dense(x, lead.reshape(lead.shape[0], math.prod(rest)))  # type: ignore[arg-type]
-    return found.reshape(found.shape[0], *rest)  # type: ignore[no-any-return]
+    return found.reshape(found.shape[0], *rest)
 
 
 def _batched(
@@ -229,7 +229,7 @@ def _batched(
     width = int(b.shape[2])
     flat = b.reshape(batch * k, width)
     found = Product.apply(entries(x), flat, at * n + rows, at * k + columns, batch * n)
-    return found.reshape(batch, n, width)  # type: ignore[no-any-return]
+    return found.reshape(batch, n, width)
 
 
 def sampled_product(mask: SparseTensor, left: Tensor, right: Tensor) -> SparseTensor:

@@ -78,7 +78,7 @@ class SparseTensor(Tensor):
         raise NotDense(self)
 
     @property
-    def _storage(self) -> Any:  # type: ignore[override]
+    def _storage(self) -> Any:
         return self._graphc_values._storage
 
     @property

@@ -105,7 +105,7 @@ def _stacked(batch: Any) -> Tensor:
             "Batches of sparse tensors are not currently supported by the default collate_fn; "
             "please provide a custom collate_fn to handle them appropriately."
         )
-    return T.stack(list(batch), 0)  # type: ignore[no-any-return]
+    return T.stack(list(batch), 0)
 
 
 def _floats(batch: Any) -> Tensor:
