@@ -220,18 +220,16 @@ class Pass:
             return shaped
         if not isinstance(gradient, Tensor):
             raise TypeError(f"gradients can be either Tensors or None, but got {type(gradient)}")
-        if gradient.layout is not strided:
-            dense: Tensor = gradient.to_dense()
-            gradient = dense
-        if gradient._type.shape != type_.shape:
+        given: Tensor = gradient if gradient.layout is strided else gradient.to_dense()
+        if given._type.shape != type_.shape:
             raise RuntimeError(located(
                 f"Mismatch in shape: grad_output[{i}] has a shape of {gradient.shape} and "
                 f"output[{i}] has a shape of {output.shape}."
             ))
-        if gradient.dtype is not type_.dtype:
-            cast: Tensor = apply(ops.cast, gradient, dtype=type_.dtype)
+        if given.dtype is not type_.dtype:
+            cast: Tensor = apply(ops.cast, given, dtype=type_.dtype)
             return cast
-        return gradient
+        return given
 
     def execute(self, inputs: list[Edge] | None, accumulate: bool) -> list[Any]:
         """Run the pass. `inputs` limits it; without `accumulate` their gradients are returned."""
