@@ -23,7 +23,7 @@ from .errors import kind_name, located
 from .folded import FoldedNode, unfold
 from .gradient_hooks import gives_nothing, run_hooks
 from .history import edge, requires_grad
-from .layouts import NotDense, strided
+from .layouts import NotDense
 from .nodes import TWICE, AccumulateGrad, Edge, GradientEdge, Node, OpNode, World
 from .placement import place_at
 from .saved_hooks import unpacking
@@ -220,7 +220,7 @@ class Pass:
             return shaped
         if not isinstance(gradient, Tensor):
             raise TypeError(f"gradients can be either Tensors or None, but got {type(gradient)}")
-        given: Tensor = gradient if gradient.layout is strided else gradient.to_dense()
+        given: Tensor = gradient if type(gradient) is Tensor else gradient.to_dense()
         if given._type.shape != type_.shape:
             raise RuntimeError(located(
                 f"Mismatch in shape: grad_output[{i}] has a shape of {gradient.shape} and "

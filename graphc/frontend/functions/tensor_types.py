@@ -10,7 +10,7 @@ from graphc.ir.dtypes import DType
 
 from .. import promote
 from ..dispatch import constant
-from ..layouts import strided
+from ..layouts import NotDense
 from ..numbers import Size
 from ..placement import makes, makes_like, place_at
 from ..promote import get_default_dtype
@@ -47,9 +47,13 @@ class TensorType(type):
         return construct(cls.dtype, args, device=device)
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, Tensor) and instance.dtype is cls.dtype and (
-            place_at(instance) is None and instance.layout is strided
-        )
+        if not isinstance(instance, Tensor) or instance.dtype is not cls.dtype:
+            return False
+        try:
+            dense = instance._trace is not None or instance._array is not None
+        except NotDense:
+            return False
+        return dense and place_at(instance) is None
 
     def __repr__(cls) -> str:
         return f"<class 'torch.{cls.__name__}'>"
