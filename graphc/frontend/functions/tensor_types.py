@@ -13,6 +13,7 @@ from ..dispatch import constant
 from ..layouts import NotDense
 from ..numbers import Size
 from ..placement import makes, makes_like, place_at
+from ..placement import of as place_of_buffer
 from ..promote import get_default_dtype
 from ..tensor import Tensor, from_array
 from .arguments import shape_of
@@ -49,11 +50,12 @@ class TensorType(type):
     def __instancecheck__(cls, instance: Any) -> bool:
         if not isinstance(instance, Tensor) or instance.dtype is not cls.dtype:
             return False
+        if instance._trace is not None:
+            return place_at(instance) is None
         try:
-            dense = instance._trace is not None or instance._array is not None
+            return place_of_buffer(instance._array) is None
         except NotDense:
             return False
-        return dense and place_at(instance) is None
 
     def __repr__(cls) -> str:
         return f"<class 'torch.{cls.__name__}'>"
