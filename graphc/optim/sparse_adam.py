@@ -68,9 +68,9 @@ class SparseAdam(Optimizer):
                 )
             for param, grad in given:
                 with no_grad():
-                    self._graphc_update(group, param, grad)
+                    self._graphc_update_sparse(group, param, grad)
 
-    def _graphc_update(self, group: Any, param: Tensor, grad: Tensor) -> None:
+    def _graphc_update_sparse(self, group: Any, param: Tensor, grad: Tensor) -> None:
         state = self.state[param]
         if not state:
             state["step"] = 0
