@@ -37,6 +37,10 @@ DISTRIBUTIONS = {
     "tqdm": ("graphc/progress.py",),
     "matplotlib": ("graphc/demo.py",),
     "PIL": ("graphc/vision/",),
+    "packaging": ("graphc/shim/requirements.py",),
+    "starlette": ("graphc/serve/",),
+    "uvicorn": ("graphc/serve/server.py",),
+    "prometheus_client": ("graphc/serve/metrics.py",),
 }
 
 # Imports inside functions: each at first use, in one named place, because it is slow to load
@@ -56,6 +60,7 @@ LATE_IMPORTS = {
     ("graphc/vision/transforms/functional/geometry.py", "PIL"),
     ("graphc/vision/transforms/functional/image.py", "PIL"),
     ("graphc/vision/utils.py", "PIL"),
+    ("graphc/shim/requirements.py", "packaging"),
     # what only compiling needs, of our own: code that is kept of an earlier process runs without it
     ("graphc/backends/host/entry.py", "graphc"),
     ("graphc/backends/llvm/backend.py", "graphc"),
@@ -70,7 +75,10 @@ LATE_IMPORTS = {
     ("graphc/engine/version/frozen.py", "graphc"),
 }
 # What `import graphc` must not load.
-HEAVY = ("networkx", "llvmlite", "tqdm", "cupy", "cuda", "matplotlib", "torch")
+HEAVY = (
+    "networkx", "llvmlite", "tqdm", "cupy", "cuda", "matplotlib", "torch", "starlette", "uvicorn",
+    "prometheus_client",
+)
 
 MAX_LINES = 500
 # Files that may be longer: {"graphc/...": "why splitting would make it worse"}.
