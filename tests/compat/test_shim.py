@@ -268,7 +268,7 @@ def test_compiled_parts_are_named(tmp_path: Path) -> None:
         "fast/_C.so,,\nfast/plain.so,,\nfast/gone.so,,\n"
     )
     (line,) = requirements.compiled([each])
-    assert line.startswith("fast 1.0: fast/_C.so is built on libtorch.so, and is refused")
+    assert line.startswith("fast 1.0: fast/_C.so is built on libtorch.so, which graphc does not")
 
 
 def chosen(name: str, version: str, *requires: str) -> dict[str, Any]:
