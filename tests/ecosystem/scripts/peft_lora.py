@@ -45,7 +45,7 @@ def train(model, call=None, steps=4):
     ids, losses = batch(), []
     set_seed(2)
     for step in range(steps):
-        loss = (call or model)(input_ids=ids, attention_mask=torch.ones_like(ids), labels=ids).loss
+        loss = (model if call is None else call)(input_ids=ids, attention_mask=torch.ones_like(ids), labels=ids).loss
         loss.backward()
         optimizer.step()
         if hasattr(model.base_model, "update_and_allocate"):
