@@ -38,6 +38,9 @@ DISTRIBUTIONS = {
     "matplotlib": ("graphc/demo.py",),
     "PIL": ("graphc/vision/",),
     "packaging": ("graphc/shim/requirements.py",),
+    "starlette": ("graphc/serve/",),
+    "uvicorn": ("graphc/serve/server.py",),
+    "prometheus_client": ("graphc/serve/metrics.py",),
 }
 
 # Imports inside functions: each at first use, in one named place, because it is slow to load
@@ -72,7 +75,10 @@ LATE_IMPORTS = {
     ("graphc/engine/version/frozen.py", "graphc"),
 }
 # What `import graphc` must not load.
-HEAVY = ("networkx", "llvmlite", "tqdm", "cupy", "cuda", "matplotlib", "torch")
+HEAVY = (
+    "networkx", "llvmlite", "tqdm", "cupy", "cuda", "matplotlib", "torch", "starlette", "uvicorn",
+    "prometheus_client",
+)
 
 MAX_LINES = 500
 # Files that may be longer: {"graphc/...": "why splitting would make it worse"}.

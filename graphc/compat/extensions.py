@@ -105,7 +105,7 @@ def guard() -> None:
         _refuse(spec.name, str(self.path))
         return create(self, spec)
 
-    ExtensionFileLoader.create_module = create_module  # type: ignore[method-assign, assignment]
+    ExtensionFileLoader.create_module = create_module  # type: ignore[method-assign]
 
 
 def unguard() -> None:

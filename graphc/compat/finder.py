@@ -137,8 +137,10 @@ class MirrorFinder(DistributionFinder):
 
     def _missing(self, fullname: str) -> None:
         # `importlib.util.find_spec` asks, and wants None; `import` needs the error. The import
-        # system's own function is two frames up, above its `_find_spec`.
-        if sys._getframe(3).f_code.co_name == "_find_and_load_unlocked":
+        # system's own function is two frames up, above its `_find_spec`. Other finders would come
+        # upon parts of graphc's own, in the same folder, and `python -m torch` run its commands.
+        imported = sys._getframe(3).f_code.co_name == "_find_and_load_unlocked"
+        if imported or is_own(fullname):
             raise ModuleNotFoundError(
                 f"No module named {fullname!r}: graphc does not have {fullname}", name=fullname
             )

@@ -127,7 +127,7 @@ def test_a_module_on_libtorch_is_refused(guarded: None, tmp_path: Path) -> None:
     with pytest.raises(ImportError, match=r"^(?!.*graphc)"):  # what the system says of it
         load(path)
     path.unlink()
-    with pytest.raises(ImportError, match="(?i)no such file"):
+    with pytest.raises(ImportError, match=r"(?i)no such file"):
         load(path)
 
 

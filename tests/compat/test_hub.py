@@ -236,7 +236,7 @@ def told(
     for answer, name, arguments, options in steps:
         forget()
 
-        def respond(text: str, answer: str | None = answer) -> str:
+        def respond(text: str, answer: str | None = answer, seen: list[Any] = seen) -> str:
             assert answer is not None, "nobody is to be asked"
             seen.append(text)
             return answer

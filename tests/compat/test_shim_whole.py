@@ -1,4 +1,4 @@
-"""An environment from nothing: graphc, the shim, and packages that ask for torch, from the registry.
+"""An environment from nothing: graphc, the shim, and packages that ask for torch.
 
 Printed beside the results (`pytest -m slow -s`): how long it took, and how large it is.
 """
