@@ -205,7 +205,8 @@ class Pair(L.LightningModule):
         first, second = self.optimizers()
         real = batch[0]
         self.toggle_optimizer(second)
-        made = self.maker(torch.randn(len(real), 4))
+        draws = torch.randn(len(real), 4)
+        made = self.maker(draws)
         loss = nn.functional.softplus(-self.judge(real)).mean() + nn.functional.softplus(self.judge(made.detach())).mean()
         second.zero_grad()
         self.manual_backward(loss)
@@ -213,7 +214,7 @@ class Pair(L.LightningModule):
         second.step()
         self.untoggle_optimizer(second)
         self.toggle_optimizer(first)
-        fooled = nn.functional.softplus(-self.judge(made)).mean()
+        fooled = nn.functional.softplus(-self.judge(self.maker(draws))).mean()
         first.zero_grad()
         self.manual_backward(fooled)
         first.step()
