@@ -53,7 +53,7 @@ class Net(L.LightningModule):
         super().__init__()
         self.save_hyperparameters()
         self.body = nn.Sequential(
-            nn.Conv2d(1, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+            nn.Conv2d(1, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
         )
         self.drop = nn.Dropout(0.2)
         self.head = nn.Linear(width * 36, 3)
