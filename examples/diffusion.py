@@ -82,8 +82,9 @@ def main(steps: int = 1500) -> float:
         loss = step(moons(256))
         if done % 250 == 0:
             print(f"step {done}: loss {loss.item():.4f}")
-    distance = off(draw(torch.randn(1000, 2)))
-    print(f"new points lie {distance:.3f} from the moons on average; noise {off(torch.randn(1000, 2)):.3f}")
+    noise = torch.randn(1000, 2)
+    distance = off(draw(noise))
+    print(f"new points lie {distance:.3f} from the moons on average; noise {off(noise):.3f}")
     return distance
 
 

@@ -2,9 +2,9 @@
 
     python examples/gpt.py [--steps 2000]
 
-A line is "57+8=56\n": the sum's digits come last first, as one writes them by hand. The loss counts only what follows the sign of equality. `generate` runs the
-compiled model letter by letter: its length is a free size from the second letter on, so two
-versions serve all of them.
+A line is "57+8=56\n": the sum's digits come last first, as one writes them by hand. The loss
+counts only what follows the sign of equality. `generate` runs the compiled model letter by letter:
+its length is a free size from the second letter on, so two versions serve all of them.
 """
 
 import argparse
@@ -122,7 +122,7 @@ def main(steps: int = 2000) -> float:
     for a, b in torch.randint(0, 100, (100, 2)).tolist():
         line = generate(writer, f"{a}+{b}=")
         right += line == f"{a}+{b}={str(a + b)[::-1]}"
-    print(f"{line[:line.index('=') + 1]}{line[line.index('=') + 1:][::-1]} and {right} of 100 sums are right")
+    print(f"{line} (backwards), and {right} of 100 sums are right")
     return right / 100
 
 

@@ -171,6 +171,27 @@ def test_what_torch_saves_of_a_compiled_module_is_loaded() -> None:
         graphc.compile(model).load_state_dict({**saved, "0.weight": graphc.ones(2, 2)})
 
 
+def test_what_packages_of_distributions_take_from_its_tools() -> None:
+    from graphc.distributions import Categorical, utils
+
+    graphc.manual_seed(3)
+    drawn = utils._standard_normal((2, 20), dtype=graphc.float32, device="cpu")
+    graphc.manual_seed(3)
+    assert drawn.tolist() == graphc.randn(2, 20).tolist()
+    assert utils._sum_rightmost(graphc.ones(2, 3, 4), 2).tolist() == [12.0, 12.0]
+    assert isinstance(Categorical.logits, utils.lazy_property)
+    assert isinstance(Categorical.logits, property)
+
+
+def test_a_lazy_property_has_its_history_whenever_it_is_asked_for() -> None:
+    from graphc.distributions import Categorical
+
+    probs = graphc.tensor([0.25, 0.75], requires_grad=True)
+    found = Categorical(probs=probs)
+    with graphc.no_grad():
+        print(found.logits)  # for the first time: a logger, say
+    found.logits[0].backward()
+    assert probs.grad is not None and probs.grad.abs().max() > 0
 def test_no_stream_is_a_datapipe() -> None:
     from graphc.utils.data.datapipes.iter.combinatorics import ShufflerIterDataPipe
 

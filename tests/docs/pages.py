@@ -3,6 +3,7 @@
 A ```python block is run, in the names of the blocks above it on its page. A ```text block right
 below holds what it prints. After a line `<!-- raises -->` the block raises, and the text is the
 error's kind and message. Three dots stand for anything, as in doctest.
+A block after `<!-- not run -->` needs what is not here.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 _BLOCK = re.compile(
-    r"(?P<raises><!-- raises -->\n)?```python\n(?P<code>.*?)^```\n"
+    r"(?<!<!-- not run -->\n)(?P<raises><!-- raises -->\n)?^```python\n(?P<code>.*?)^```\n"
     r"(?:\n```text\n(?P<said>.*?)^```\n)?",
     re.DOTALL | re.MULTILINE,
 )

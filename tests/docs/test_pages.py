@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from graphc import config
-
 from tests.docs.pages import agrees, blocks, run
 
 DOCS = Path(__file__).parents[2] / "docs"
