@@ -23,8 +23,10 @@ from typing import IO, Any
 import numpy as np
 
 from .frontend.device import CPU, device
+from .frontend.functions.deep_copies import own_state
 from .frontend.functions.storages import UntypedStorage
 from .frontend.numbers import Size
+from .frontend.overriding import DisableTorchFunction
 from .frontend.placement import Place, device_of, place_of
 from .frontend.storage import Storage, offset_of, strides_of
 from .frontend.tensor import Parameter, Tensor, alias, held, rebuild
@@ -37,7 +39,7 @@ from .serialization_safe import clear_safe_globals as clear_safe_globals
 from .serialization_safe import get_safe_globals as get_safe_globals
 from .serialization_safe import safe_globals as safe_globals
 from .serialization_safe import safe_names
-from .unpickle import Reader, UnpicklingError, named_globals
+from .unpickle import Reader, UnpicklingError, named_globals, set_state
 
 _STORAGE_TYPES = {
     dtypes.f64: "DoubleStorage", dtypes.f32: "FloatStorage", dtypes.f16: "HalfStorage",
@@ -68,6 +70,7 @@ class _Name:
 
 _TENSOR = _Name("torch._utils\n_rebuild_tensor_v2")
 _PARAMETER = _Name("torch._utils\n_rebuild_parameter")
+_FROM_TYPE = _Name("torch._tensor\n_rebuild_from_type_v2")
 _SIZE = _Name("torch\nSize")
 _DEVICE = _Name("torch\ndevice")
 _DTYPE_NAMES = {
@@ -109,17 +112,28 @@ class _Writer(_Pickler):
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, Tensor):
-            return self._reduce_tensor(obj)
+            with DisableTorchFunction():
+                return self._reduce_kind(obj)
         if isinstance(obj, Size):
             return _SIZE, (tuple(int(size) for size in obj),)
         if isinstance(obj, device):
             return _DEVICE, (obj.type,) if obj.index is None else (obj.type, obj.index)
         return NotImplemented
 
+    def _reduce_kind(self, tensor: Tensor) -> Any:
+        kind = type(tensor)
+        if issubclass(kind, Parameter):
+            return _PARAMETER, (alias(tensor), tensor.requires_grad, OrderedDict())
+        if kind is Tensor or kind.__module__.startswith("graphc."):
+            return self._reduce_tensor(tensor)
+        if kind.__reduce_ex__ is not Tensor.__reduce_ex__:
+            return NotImplemented  # the class has its own way
+        own, slots = own_state(tensor)
+        place = self._reduce_tensor(tensor)[1]
+        return _FROM_TYPE, (_TENSOR, kind, place, (own, slots) if slots else own)
+
     def _reduce_tensor(self, tensor: Tensor) -> Any:
         array = held(tensor, "save()", "save it outside the compiled function")
-        if isinstance(tensor, Parameter):
-            return _PARAMETER, (alias(tensor), tensor.requires_grad, OrderedDict())
         storage: Storage = tensor._storage.root
         found = self.storages.get(id(storage))
         if found is None:
@@ -404,6 +418,18 @@ def _rebuild_parameter(
     return made
 
 
+def _rebuild_from_type(make: Callable[..., Tensor], kind: Any, args: Any, state: Any) -> Any:
+    """A tensor of a user's subclass."""
+    plain = make(*args)
+    if not (isinstance(kind, type) and issubclass(kind, Tensor)):
+        raise UnpicklingError(f"a tensor of the class {kind!r}")
+    made: Any = alias(plain, kind)
+    with DisableTorchFunction():
+        made.requires_grad_(plain.requires_grad)
+    set_state(made, state)
+    return made
+
+
 def _rebuild_size(sizes: Any = ()) -> Size:
     return Size(tuple(sizes))
 
@@ -417,6 +443,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "torch._utils._rebuild_tensor_v2": _rebuild_tensor,
     "torch._utils._rebuild_parameter": _rebuild_parameter,
     "torch._utils._rebuild_parameter_with_state": _rebuild_parameter,
+    "torch._tensor._rebuild_from_type_v2": _rebuild_from_type,
     "torch.Size": _rebuild_size,
     "torch.device": _rebuild_device,
 }

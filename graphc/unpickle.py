@@ -58,6 +58,9 @@ _PLAIN: dict[str, Callable[..., Any]] = {
     "_codecs.encode": _encode,
 }
 
+# which another one is handed: the tensor that becomes one of a user's class
+_HANDED_ON = ("torch._utils._rebuild_tensor", "torch._utils._rebuild_tensor_v2")
+
 _CONSTANTS = {
     "NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": (),
 }
@@ -135,7 +138,7 @@ class Reader:
             return Name(full, None, self.values[full])
         make = self.calls.get(full) or _PLAIN.get(full)
         if make is not None:
-            return Name(full, make)
+            return Name(full, make, make if full in _HANDED_ON else None)
         if full not in self.safe:
             self._refuse(full)
         return Name(full, self.safe[full], self.safe[full])
@@ -201,7 +204,7 @@ class Reader:
     def _build(self, argument: None) -> None:
         state, target = self._pop(), self.stack[-1]
         if any(type(target) is kind for kind in self.safe.values()):
-            _set_state(target, state)
+            set_state(target, state)
             return
         if isinstance(target, OrderedDict) and isinstance(state, dict):
             for name, value in state.items():
@@ -264,7 +267,7 @@ def named_globals(data: bytes) -> set[str]:
     return found
 
 
-def _set_state(target: Any, state: Any) -> None:
+def set_state(target: Any, state: Any) -> None:
     """What BUILD does to an object of a class that the user declared safe."""
     if hasattr(target, "__setstate__"):
         target.__setstate__(state)

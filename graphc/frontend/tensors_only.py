@@ -12,6 +12,7 @@ import numpy as np
 
 from .context import local
 from .errors import kind_name, located
+from .overriding import first_met
 from .tensor import Tensor
 
 
@@ -46,13 +47,17 @@ def _explained(function: Callable[..., Any], prefix: str) -> Callable[..., Any]:
         try:
             return function(*args, **kwargs)
         except (AttributeError, TypeError, KeyError):
-            wrong = _wrong(function, args, kwargs)
-            if wrong is None:
+            again = first_met(args, kwargs)
+            wrong = None if again else _wrong(function, args, kwargs)
+            if wrong is None and not again:
                 raise
+        if again:
+            return public(*args, **kwargs)
         raise TypeError(located(f"{prefix}{function.__name__}(): {wrong}"))
 
     quick = function.__dict__.get("quick")  # as autocast.listed() calls it
-    return call if quick is None else _first_tried(quick, call)
+    public = call if quick is None else _first_tried(quick, call)
+    return public
 
 
 def _first_tried(quick: Callable[[Tensor], Any], call: Callable[..., Any]) -> Callable[..., Any]:
