@@ -23,7 +23,7 @@ from .frontend import functions as T
 from .frontend.context import Suspended, local
 from .frontend.errors import TraceError, located
 from .frontend.functions.subclasses import PRIVATE
-from .frontend.overriding import ALL, PLAIN, UNWRAPPED, answers, ask, those_asked
+from .frontend.overriding import ALL, NAMES, PLAIN, UNWRAPPED, answers, ask, those_asked
 from .frontend.tensor import Tensor
 from .frontend.tree import flatten
 
@@ -246,7 +246,10 @@ def _changes(getters: bool) -> list[tuple[FunctionType, Callable[[], None]]]:
 
 def change(functions: bool, getters: bool) -> None:
     """Have the functions ask, or no longer, and the properties."""
-    UNWRAPPED.add(vars(Tensor)["grad"].__get__)
+    if not NAMES:
+        UNWRAPPED.add(vars(Tensor)["grad"].__get__)
+        for each in (*table().functions, *table().getters):
+            NAMES.setdefault(each.handed, each.path)
     for of_properties, wanted in ((False, functions), (True, getters)):
         if wanted == (of_properties in _asking):
             continue

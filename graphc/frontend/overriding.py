@@ -231,12 +231,8 @@ def outside_of_segments(what: str) -> AbstractContextManager[Any]:
 
 def name_of(function: Any) -> str:
     """What messages call a function."""
-    owner = getattr(function, "__self__", None)
-    if owner is not None and getattr(function, "__name__", "") in ("__get__", "__set__"):
-        getter = getattr(owner, "fget", None)
-        return f"Tensor.{getattr(getter, '__name__', '?')}.{function.__name__}"
-    module = getattr(function, "__module__", None)
-    return f"{module}.{getattr(function, '__name__', function)}"
+    found = NAMES.get(function)
+    return found or f"{function.__module__}.{getattr(function, '__name__', function)}"
 
 
 def _nobody(function: Any, types: tuple[type, ...]) -> str:
@@ -251,8 +247,9 @@ def _nobody(function: Any, types: tuple[type, ...]) -> str:
 
 # --- Tensor's own handler ----------------------------------------------------------------------
 
-# what is stored in a tensor is given as it is; graphc/overridable.py fills it
+# what is stored in a tensor is given as it is; graphc/overridable.py fills it, and torch's names
 UNWRAPPED: set[Any] = set()
+NAMES: dict[Any, str] = {}
 
 
 def usual_handler(

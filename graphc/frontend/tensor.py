@@ -15,7 +15,7 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -333,6 +333,11 @@ class Tensor:
         return id(self)
 
     if TYPE_CHECKING:  # attached by functions/
+        __torch_function__: ClassVar[Any]
+        __torch_dispatch__: ClassVar[Any]
+        _graphc_made: ClassVar[Any]
+        _graphc_parameter_of: ClassVar[Any]
+        _graphc_of_kind: ClassVar[Any]
 
         def __getattr__(self, name: str) -> Any: ...
         def __deepcopy__(self, memo: dict[Any, Any]) -> Any: ...

@@ -175,7 +175,9 @@ def made(cls: type[Tensor]) -> None:
             f"{cls.__name__}.__torch_dispatch__: graphc has no operators below autograd to hand "
             "on. Cure: __torch_function__, which gets the calls of torch's functions and methods"
         ))
-    Installed.stay()
+    if not Installed.for_good:  # such tensors may be parameters, and say so
+        type.__setattr__(type(Parameter), "__instancecheck__", _is_parameter)
+        Installed.stay()
 
 
 def dispatch_disabled(func: Any, types: Any, args: Any = (), kwargs: Any = None) -> NoReturn:
@@ -252,7 +254,6 @@ def parameter_of(data: Tensor, requires_grad: bool) -> Any:
             "class in detach()"
         ))
     found._is_param = True
-    type.__setattr__(type(Parameter), "__instancecheck__", _is_parameter)
     return found
 
 
