@@ -108,6 +108,14 @@ def _ask_itself(handed: Any, own: Callable[..., Any], args: Any, kwargs: Any) ->
     return ask(handed, own, args, kwargs, args[:1])
 
 
+def _ask_item(handed: Any, own: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """x[i] and x[i] = value: what is only among the indices does not answer."""
+    if not any(answers(value) for value in (args[0], *args[2:])):
+        return ask(handed, own, args, kwargs, ())
+    index = args[1] if type(args[1]) is tuple else (args[1],)
+    return ask(handed, own, args, kwargs, (args[0], *index, *args[2:]))
+
+
 def _ask_operator(handed: Any, own: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """Python tries the other operand's method where a handler raises TypeError."""
     if not local.function_modes and (local.overriding_off or not those_asked(args)):
@@ -206,7 +214,8 @@ def _functions() -> Iterator[Overridable]:
     for name, function in sorted(methods(), key=lambda item: item[0] in OPERATORS):
         handed = getattr(Tensor, OPERATORS.get(name, name), function)
         asked = (
-            _ask_operator if name in _TRIED else _ask_itself if name in _OF_ITSELF else ask
+            _ask_operator if name in _TRIED else _ask_itself if name in _OF_ITSELF else
+            _ask_item if name in ("__getitem__", "__setitem__") else ask
         )
         yield Overridable(f"torch.Tensor.{name}", function, handed, asked)
 

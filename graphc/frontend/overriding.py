@@ -236,13 +236,14 @@ def name_of(function: Any) -> str:
 
 
 def _nobody(function: Any, types: tuple[type, ...]) -> str:
-    text = (
-        f"no implementation found for '{name_of(function)}' on types that implement "
-        f"__torch_function__: {list(types)}"
-    )
+    kinds = [f"tensor subclass {kind}" for kind in types]
     if local.function_modes and local.overriding_off != ALL:
-        text += f" nor in mode {local.function_modes[-1]}"
-    return text
+        kinds.insert(0, f"mode object {local.function_modes[-1]!r}")
+    return (
+        f"no implementation found for '{name_of(function)}': all __torch_function__ handlers "
+        f"returned NotImplemented: {', '.join(kinds)}. Cure: let one of them answer, or call "
+        "super().__torch_function__(func, types, args, kwargs) for what it does not know"
+    )
 
 
 # --- Tensor's own handler ----------------------------------------------------------------------
