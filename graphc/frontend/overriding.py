@@ -90,6 +90,13 @@ class Installed:
                 cls._adapt()
 
     @classmethod
+    def forget(cls) -> None:
+        """There is no such object any more."""
+        with cls.lock:
+            cls.for_good = False
+            cls._adapt()
+
+    @classmethod
     def entered(cls) -> None:
         """A thread entered its first mode."""
         with cls.lock:

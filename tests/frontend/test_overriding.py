@@ -644,8 +644,7 @@ class Like:
         return "answered"
 like, like_tensor = Like(), graphc.ones(2, 2)
 for call in {FIRST_CALLS}:
-    Installed.for_good = False
-    Installed._adapt()
+    Installed.forget()
     assert Installed.now == (False, False)
     assert eval(call) == "answered", call
 """
