@@ -50,10 +50,11 @@ UNASKED = frozenset("""
     get_float32_matmul_precision use_deterministic_algorithms are_deterministic_algorithms_enabled
     is_deterministic_algorithms_warn_only_enabled set_deterministic_debug_mode
     get_deterministic_debug_mode is_warn_always_enabled set_warn_always can_cast promote_types
-    broadcast_shapes from_numpy frombuffer from_dlpack _check sym_int sym_float sym_max sym_min
-    sym_not sym_ite sym_sqrt sym_sum calculate_gain
-    upsample upsample_bilinear upsample_nearest
+    broadcast_shapes from_numpy frombuffer from_dlpack _check
 """.split())
+_UNASKED_ELSEWHERE = frozenset(
+    "upsample upsample_bilinear upsample_nearest all_listed tensors_only calculate_gain".split()
+)
 UNASKED_METHODS = frozenset("""
     __new__ __init__ __init_subclass__ __subclasshook__ __class__ __hash__ __iter__ __getattribute__
     __setattr__ __delattr__ __torch_function__ __torch_dispatch__ __getattr__ __getstate__
@@ -68,8 +69,9 @@ OPERATORS = {
     "__add__": "add", "__radd__": "add", "__iadd__": "add_", "__sub__": "sub", "__isub__": "sub_",
     "__mul__": "mul", "__rmul__": "mul", "__imul__": "mul_", "__truediv__": "div",
     "__div__": "div", "__itruediv__": "div_", "__mod__": "remainder", "__imod__": "remainder_",
-    "__matmul__": "matmul", "__eq__": "eq", "__ne__": "ne", "__lt__": "lt", "__le__": "le",
+    "__matmul__": "matmul", "__ne__": "ne", "__lt__": "lt", "__le__": "le",
     "__gt__": "gt", "__ge__": "ge", "__neg__": "neg", "__abs__": "abs", "__pos__": "positive",
+    "nelement": "numel",
 }
 _TRIED = frozenset("""
     __add__ __radd__ __iadd__ __sub__ __rsub__ __isub__ __mul__ __rmul__ __imul__ __truediv__
@@ -91,6 +93,12 @@ class Overridable(NamedTuple):
     handed: Any
     asked: Callable[..., Any] = ask
 
+    @property
+    def name(self) -> str:
+        """What handlers find as the function's `__name__`: of a method, torch's."""
+        is_method = self.path.startswith("torch.Tensor.") and self.handed is self.function
+        return self.path.rpartition(".")[2] if is_method else self.function.__name__
+
 
 class _Table(NamedTuple):
     functions: list[Overridable]
@@ -109,10 +117,8 @@ def _ask_itself(handed: Any, own: Callable[..., Any], args: Any, kwargs: Any) ->
 
 
 def _ask_item(handed: Any, own: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """x[i] and x[i] = value: what is only among the indices does not answer."""
-    if not any(answers(value) for value in (args[0], *args[2:])):
-        return ask(handed, own, args, kwargs, ())
-    index = args[1] if type(args[1]) is tuple else (args[1],)
+    """x[i] and x[i] = value: the indices answer, too."""
+    index = args[1] if type(args[1]) is tuple else args[1:2]
     return ask(handed, own, args, kwargs, (args[0], *index, *args[2:]))
 
 
@@ -171,7 +177,10 @@ def _names(module: str) -> Iterable[str]:
     if module in _ONLY:
         return _ONLY[module]
     if module != "torch":
-        return getattr(found, "__all__", None) or [n for n in dir(found) if n[0] != "_"]
+        listed = getattr(found, "__all__", ())
+        return listed if module == "torch.nn.functional" else [
+            name for name in dir(found) if name in listed or name[0] != "_"
+        ]
     lists = (T.NAMES, late_names.PLACES, found._NN_FUNCTIONS, ("_assert",))
     return dict.fromkeys(name for names in lists for name in names)
 
@@ -179,9 +188,10 @@ def _names(module: str) -> Iterable[str]:
 def public(module: str) -> Iterator[tuple[str, Any]]:
     """The functions of one of torch's modules that ask, by name."""
     home = importlib.import_module(MODULES[module])
+    without = UNASKED if module == "torch" else _UNASKED_ELSEWHERE
     for name in _names(module):
         value = getattr(home, name, None)
-        if isinstance(value, FunctionType) and name not in UNASKED and (
+        if isinstance(value, FunctionType) and name not in without and (
             value.__globals__.get("__name__", "").startswith("graphc")
         ):
             yield name, value
@@ -191,7 +201,7 @@ def methods() -> Iterator[tuple[str, FunctionType]]:
     """Tensor's methods that ask, by name."""
     for name, value in vars(Tensor).items():
         if isinstance(value, FunctionType) and name not in UNASKED_METHODS and (
-            not name.startswith("_graphc_") and name not in ("_is_view",)
+            not name.startswith("_graphc_")
         ):
             yield name, value
 
@@ -247,9 +257,10 @@ def _changes(getters: bool) -> list[tuple[FunctionType, Callable[[], None]]]:
         compiled = importlib.import_module("graphc.compile").CompiledFunction
         found = [*found, Overridable("", compiled.__call__, None, _ask_compiled)]
         found.append(Overridable("", compiled.look_at, None, _ask_look))
-    changes = [
-        (each.function, interpose(each.function, each.asked, each.handed, PLAIN)) for each in found
-    ]
+    changes = []
+    for each in found:
+        each.function.__name__ = each.name
+        changes.append((each.function, interpose(each.function, each.asked, each.handed, PLAIN)))
     return [(function, change) for function, change in changes if change is not None]
 
 

@@ -48,12 +48,17 @@ def has_torch_function_variadic(*args: Any) -> bool:
     return has_torch_function(args)
 
 
+def _has_handler(value: Any) -> bool:
+    """Whether a class is among `types`, if another one is asked: Tensor is, too."""
+    return type(value) is Tensor or answers(value)
+
+
 def handle_torch_function(
     public_api: Callable[..., Any], relevant_args: Iterable[Any], *args: Any, **kwargs: Any
 ) -> Any:
     """What a mode, or the first of the objects that does not answer NotImplemented, makes of a call
     of `public_api`. Raises TypeError where nobody answers."""
-    asked = [] if local.overriding_off else those_asked(relevant_args)
+    asked = [] if local.overriding_off else those_asked(relevant_args, _has_handler)
     return handed_on(public_api, asked, args, kwargs)
 
 
@@ -185,11 +190,14 @@ def _overridable() -> tuple[dict[Any, list[Any]], dict[Any, str]]:
     for module, home in MODULES.items():
         place = importlib.import_module(home)
         for name, function in overridable.public(module):
-            names.setdefault(function, f"{module}.{name}")
-            if module != "torch.autograd" and name[0] != "_" and name[-1] != "_":
+            if module == "torch.autograd":
+                continue
+            names[function] = f"{module}.{name}"
+            if name[0] != "_" and name[-1] != "_":
                 functions.setdefault(place, []).append(function)
     for name, method in overridable.methods():
-        names.setdefault(method, f"torch.Tensor.{name}")
+        if name == method.__name__ or method not in names:
+            names[method] = f"torch.Tensor.{name}"
         functions.setdefault(Tensor, []).append(method)
     for name, own in overridable.properties():
         names[own.__get__] = f"torch.Tensor.{name}.__get__"

@@ -107,7 +107,7 @@ def _asking(free: tuple[str, ...]) -> CodeType:
  return ({_ASKED!r} if 1 else 0)(({_HANDED!r} if 1 else 0), ({_TWIN!r} if 1 else 0), args, kwargs)
 """
     if free:
-        inner = textwrap.indent(text, " ") + f" {'; '.join(free)}"
+        inner = textwrap.indent(text, " ") + f"  {'; '.join(free)}"
         text = f"def make({', '.join(free)}):\n{inner}"
     found: Any = compile(text, "<graphc>", "exec", dont_inherit=True)
     for _ in range(1 + bool(free)):

@@ -10,7 +10,7 @@ Who is asked: the innermost mode, then the arguments' classes, subclasses before
 left to right, until one does not answer NotImplemented. While a mode answers, it is not asked; while
 Tensor's own handler does, no class is.
 
-In a compiled function a handler runs on tensors that exist: what was recorded so far is run before.
+In a compiled function a handler runs on tensors that exist: what was recorded so far is run first.
 """
 
 from __future__ import annotations
@@ -134,15 +134,15 @@ def answers(value: Any) -> bool:
     return handler is not None and handler is not disabled and not isinstance(value, type)
 
 
-def those_asked(values: Iterable[Any]) -> list[Any]:
+def those_asked(values: Iterable[Any], asks: Callable[[Any], bool] = answers) -> list[Any]:
     """The first object of each class that answers, in the order in which they are asked."""
     found: list[Any] = []
     values = [*values]
-    if _USUAL.issuperset(map(type, values)):
+    if asks is answers and _USUAL.issuperset(map(type, values)):
         return found
     for value in values:
         kind = type(value)
-        if not answers(value) or any(type(other) is kind for other in found):
+        if not asks(value) or any(type(other) is kind for other in found):
             continue
         place = next(
             (i for i, other in enumerate(found) if issubclass(kind, type(other))), len(found)
@@ -177,8 +177,11 @@ def ask(
 ) -> Any:
     """A call of a public function: whoever answers it does, else the function itself."""
     off = local.overriding_off
-    if off == ALL or skipped():
+    if off == ALL:
         return as_it_is(*args, **kwargs)
+    if skipped():
+        with DisableTorchFunctionSubclass():
+            return as_it_is(*args, **kwargs)
     asked: list[Any] = []
     if off == NOTHING:
         asked = those_asked(among(args, kwargs) if looked_at is None else looked_at)
@@ -216,7 +219,7 @@ def handed_on(
         for value in asked:
             handler = value.__torch_function__
             if getattr(handler, "__self__", None) is value:
-                warnings.warn(_PLAIN_METHOD, DeprecationWarning, stacklevel=4)
+                warnings.warn(_PLAIN_METHOD, UserWarning, stacklevel=4)
             found = handler(function, types, args, kwargs)
             if found is not NotImplemented:
                 return found
@@ -316,6 +319,8 @@ class DisableTorchFunction(_Switch):
 
 def push_mode(mode: Any) -> None:
     """A mode is the innermost one of this thread."""
+    if local.trace is not None:
+        local.trace.end_segment(f"entering {type(mode).__name__}", "enter it around the call")
     if not local.modes_entered:
         Installed.entered()
     local.function_modes = (*local.function_modes, mode)

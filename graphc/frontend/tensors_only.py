@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from .autocast import public_calls
 from .context import local
 from .errors import kind_name, located
 from .overriding import first_met
@@ -55,6 +56,7 @@ def _explained(function: Callable[..., Any], prefix: str) -> Callable[..., Any]:
             return public(*args, **kwargs)
         raise TypeError(located(f"{prefix}{function.__name__}(): {wrong}"))
 
+    public_calls.add(call.__code__)
     quick = function.__dict__.get("quick")  # as autocast.listed() calls it
     public = call if quick is None else _first_tried(quick, call)
     return public

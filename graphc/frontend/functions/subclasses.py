@@ -27,7 +27,7 @@ from ..overriding import (
     outside_of_segments,
     usual_handler,
 )
-from ..tensor import INTERNAL, Parameter, Tensor, alias, fields
+from ..tensor import INTERNAL, Parameter, ParameterKind, Tensor, alias, fields
 from .arguments import named, shape
 
 
@@ -60,7 +60,7 @@ class Attributes(MutableMapping[str, Any]):
         return iter([name for name in self._fields if name not in INTERNAL])
 
     def __len__(self) -> int:
-        return len([*self])
+        return sum(name not in INTERNAL for name in self._fields)
 
     def copy(self) -> dict[str, Any]:
         """As a dict."""
@@ -175,9 +175,9 @@ def made(cls: type[Tensor]) -> None:
             f"{cls.__name__}.__torch_dispatch__: graphc has no operators below autograd to hand "
             "on. Cure: __torch_function__, which gets the calls of torch's functions and methods"
         ))
-    if not Installed.for_good:  # such tensors may be parameters, and say so
-        type.__setattr__(type(Parameter), "__instancecheck__", _is_parameter)
-        Installed.stay()
+    if "__instancecheck__" not in vars(ParameterKind):  # they may be parameters, and say so
+        type.__setattr__(ParameterKind, "__instancecheck__", _is_parameter)
+    Installed.stay()
 
 
 def dispatch_disabled(func: Any, types: Any, args: Any = (), kwargs: Any = None) -> NoReturn:
