@@ -68,6 +68,8 @@ class _Name:
         """Never called; pickle checks that what it reduces to is callable."""
 
 
+DEFAULT_PROTOCOL = 2  # of pickles
+
 _TENSOR = _Name("torch._utils\n_rebuild_tensor_v2")
 _PARAMETER = _Name("torch._utils\n_rebuild_parameter")
 _FROM_TYPE = _Name("torch._tensor\n_rebuild_from_type_v2")
@@ -158,7 +160,7 @@ class _StorageRef:
 
 
 def save(
-    obj: Any, f: Any, pickle_module: Any = None, pickle_protocol: int = 2,
+    obj: Any, f: Any, pickle_module: Any = None, pickle_protocol: int = DEFAULT_PROTOCOL,
     _use_new_zipfile_serialization: bool = True, _disable_byteorder_record: bool = False,
 ) -> None:
     """Write an object to a path (atomically: the old file stays until the new one is whole) or a
