@@ -105,7 +105,7 @@ class _Table(NamedTuple):
     getters: list[Overridable]  # of properties
 
 
-# --- how they ask ----------------------------------------------------------------------------------
+# --- how they ask ---------------------------------------------------------------------------------
 
 
 def _ask_modes(handed: Any, own: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -164,12 +164,12 @@ def _seen_by(name: str, args: Any, kwargs: Any) -> str | None:
             cure = "hand over x.as_subclass(torch.Tensor), or detach() what needs no gradient"
         elif local.overriding_off:
             who, cure = "the handler that calls it", "call it outside of __torch_function__"
-    return who and (
-        f"compiled {name}() runs as eager code: {who} answers its calls. Cure: {cure}"
-    ) or None
+    if not who:
+        return None
+    return f"compiled {name}() runs as eager code: {who} answers its calls. Cure: {cure}"
 
 
-# --- what there is ---------------------------------------------------------------------------------
+# --- what there is --------------------------------------------------------------------------------
 
 
 def _names(module: str) -> Iterable[str]:

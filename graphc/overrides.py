@@ -179,7 +179,7 @@ def _enable_torch_function() -> Iterator[None]:
         local.overriding_off = before
 
 
-# --- which functions -------------------------------------------------------------------------------
+# --- which functions ------------------------------------------------------------------------------
 
 @functools.cache
 def _overridable() -> tuple[dict[Any, list[Any]], dict[Any, str]]:

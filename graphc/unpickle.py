@@ -138,7 +138,7 @@ class Reader:
             return Name(full, None, self.values[full])
         make = self.calls.get(full) or _PLAIN.get(full)
         if make is not None:
-            return Name(full, make, make if full in _HANDED_ON else None)
+            return Name(full, make)
         if full not in self.safe:
             self._refuse(full)
         return Name(full, self.safe[full], self.safe[full])
@@ -154,10 +154,13 @@ class Reader:
             "weights_only=False, which runs whatever code it asks for"
         )
 
-    def _plain(self, value: Any) -> Any:
-        """A datum; a bare name of a function is none."""
+    def _plain(self, value: Any, handed: bool = False) -> Any:
+        """A datum; a bare name of a function is none, but among arguments (`handed`) what makes
+        tensors."""
         if isinstance(value, Name):
             if value.make is not None and value.value is None:
+                if handed and value.text in _HANDED_ON:
+                    return value.make
                 self._refuse(value.text)
             return value.value
         if value is _MARK:
@@ -167,11 +170,11 @@ class Reader:
     def _pop(self) -> Any:
         return self._plain(self.stack.pop())
 
-    def _since_mark(self) -> list[Any]:
+    def _since_mark(self, handed: bool = False) -> list[Any]:
         stack = self.stack
         for i in range(len(stack) - 1, -1, -1):
             if stack[i] is _MARK:
-                items = [self._plain(item) for item in stack[i + 1 :]]
+                items = [self._plain(item, handed) for item in stack[i + 1 :]]
                 del stack[i:]
                 return items
         raise UnpicklingError("the pickle is damaged: no mark")
@@ -306,7 +309,7 @@ _ACTIONS: dict[str, Callable[[Reader, Any], Any]] = {
     "MEMOIZE": lambda reader, argument: reader.memo.__setitem__(
         len(reader.memo), reader.stack[-1]
     ),
-    "TUPLE": lambda reader, argument: reader._from_mark(tuple),
+    "TUPLE": lambda reader, argument: reader.stack.append(tuple(reader._since_mark(handed=True))),
     "LIST": lambda reader, argument: reader._from_mark(list),
     "DICT": lambda reader, argument: reader._from_mark(_pairs),
     "FROZENSET": lambda reader, argument: reader._from_mark(frozenset),

@@ -7,8 +7,8 @@ which hands what is not plain to ask(). Until then nobody pays for the question.
     ask(torch.add, as_it_is, args, kwargs)     # as_it_is: the function with its own code
 
 Who is asked: the innermost mode, then the arguments' classes, subclasses before their bases, from
-left to right, until one does not answer NotImplemented. While a mode answers, it is not asked; while
-Tensor's own handler does, no class is.
+left to right, until one does not answer NotImplemented. While a mode answers, it is not asked, and
+while Tensor's own handler does, no class is.
 
 In a compiled function a handler runs on tensors that exist: what was recorded so far is run first.
 """

@@ -45,7 +45,7 @@ def seen(t: Any, value: Any) -> Any:
     return value
 
 
-# --- objects that are no tensors -------------------------------------------------------------------
+# --- objects that are no tensors ------------------------------------------------------------------
 
 
 def scalar_tensor(t: Any) -> Any:
@@ -141,7 +141,7 @@ def metadata(t: Any) -> Any:
     return [(seen(t, each._t), each._metadata, type(each).__name__) for each in answers]
 
 
-# --- who is asked ----------------------------------------------------------------------------------
+# --- who is asked ---------------------------------------------------------------------------------
 
 
 def classes(t: Any, log: list[str]) -> dict[str, Any]:
@@ -251,7 +251,7 @@ def disabled_classes(t: Any) -> Any:
     ]
 
 
-# --- what a handler gets -----------------------------------------------------------------------------
+# --- what a handler gets --------------------------------------------------------------------------
 
 
 def logging(t: Any) -> tuple[Any, list[Any]]:
@@ -282,7 +282,8 @@ OPERATIONS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "rmatmul": lambda t, x, y: y @ x, "neg": lambda t, x, y: -x, "pos": lambda t, x, y: +x,
     "abs": lambda t, x, y: abs(x), "eq": lambda t, x, y: x == y, "ne": lambda t, x, y: x != 1,
     "lt": lambda t, x, y: x < y, "le": lambda t, x, y: x <= 1, "gt": lambda t, x, y: x > y,
-    "ge": lambda t, x, y: 1 >= x, "eq None": lambda t, x, y: x == None,  # noqa: E711
+    "ge": lambda t, x, y: 1 >= x,  # noqa: SIM300
+    "eq None": lambda t, x, y: x == None,  # noqa: E711
     "getitem": lambda t, x, y: x[0], "getitem tuple": lambda t, x, y: x[:, 1],
     "getitem mask": lambda t, x, y: x[x > 1], "getitem of plain": lambda t, x, y: y[x > 1],
     "getitem by a list": lambda t, x, y: x[[0, 1]],
@@ -350,12 +351,12 @@ OPERATIONS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "rand": lambda t, x, y: (y > 0) & (x > 0), "xor": lambda t, x, y: (x > 0) ^ True,
     "lshift": lambda t, x, y: x.int() << 1,
     "dropout": lambda t, x, y: t.nn.functional.dropout(x, 0.0),
-    "grad of": lambda t, x, y: t.autograd.grad((x.requires_grad_() * 2).sum(), x),
+    "grad_of": lambda t, x, y: t.autograd.grad((x.requires_grad_() * 2).sum(), x),
 }
 # what torch calls otherwise by name, or with what was left out
-_BY_KIND_ALONE = frozenset(
-    "relu dropout interpolate pad mse einsum norm numpy repr inv fft rdiv pow split unique".split() + ["grad of"]
-)
+_BY_KIND_ALONE = frozenset("""
+    relu dropout interpolate pad mse einsum norm numpy repr inv fft rdiv pow split unique grad_of
+""".split())
 
 
 def logged(t: Any, name: str) -> Any:
@@ -378,7 +379,7 @@ def test_operations(name: str) -> None:
         assert our_log == their_log
 
 
-# --- modes -------------------------------------------------------------------------------------------
+# --- modes ----------------------------------------------------------------------------------------
 
 
 @scenario
@@ -469,7 +470,7 @@ def a_mode_that_fails_is_left(t: Any) -> Any:
     return [*found, outcome(t, lambda: t.ones(1) + 1)]
 
 
-# --- functions of a user's -----------------------------------------------------------------------------
+# --- functions of a user's ------------------------------------------------------------------------
 
 
 @scenario
@@ -498,7 +499,6 @@ def wrapped_functions(t: Any) -> Any:
 
 @scenario
 def redispatched(t: Any) -> Any:
-    kind, log = logging(t)
     depth: list[str] = []
 
     class Deep(t.Tensor):
@@ -538,7 +538,7 @@ def test_as_torch(function: Scenario) -> None:
     assert function(graphc) == function(torch)
 
 
-# --- all functions -----------------------------------------------------------------------------------
+# --- all functions --------------------------------------------------------------------------------
 
 # what graphc has as something else than a function of Python
 _NO_FUNCTIONS = {"torch.autocast": "a class of contexts"}

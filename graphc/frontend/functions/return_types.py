@@ -24,7 +24,8 @@ def _struct(name: str, *fields: str) -> Any:
         "__slots__": (), "__new__": new, "__repr__": text, "_fields": fields,
         "__module__": "torch.return_types", "__doc__": f"What torch.{name} gives: {fields}.",
         "__reduce__": lambda self: (_make, (name, tuple(self))),
-        "__match_args__": fields, "n_fields": len(fields), "_make": classmethod(lambda cls, values: cls(tuple(values))),
+        "__match_args__": fields, "n_fields": len(fields),
+        "_make": classmethod(lambda cls, values: cls(tuple(values))),
     }
     for i, field in enumerate(fields):
         body[field] = property(operator.itemgetter(i))

@@ -12,7 +12,6 @@ import numpy as np
 from ...frontend import functions as T
 from ...frontend.tensor import Tensor
 
-
 Collates: TypeAlias = dict[Any, Callable[..., Any]]
 np_str_obj_array_pattern = re.compile(r"[SaUO]")  # the dtypes of arrays that are no numbers
 
@@ -55,7 +54,10 @@ def collate(batch: Any, *, collate_fn_map: Collates | None = None) -> Any:
         return make(batch, collate_fn_map=collate_fn_map)
     if isinstance(first, Mapping):
         return _mapping(
-            first, {key: collate([sample[key] for sample in batch], collate_fn_map=known) for key in first}
+            first, {
+                key: collate([sample[key] for sample in batch], collate_fn_map=known)
+                for key in first
+            }
         )
     if isinstance(first, tuple) and hasattr(first, "_fields"):
         return type(first)(*[collate(column, collate_fn_map=known) for column in _columns(batch)])
