@@ -53,6 +53,7 @@ with _IMPORTING:
     from .frontend.values import Eager as _Eager
     from .host_memory import keep_freed as _keep_freed
     from .ir.dtypes import DType as dtype
+    from .ir.shown import Shown as _Shown
 
 _keep_freed(config.current().keep_freed)
 # eager mode runs on NumPy: the frontend itself knows no backend
@@ -75,6 +76,12 @@ _Installed.change = staticmethod(
 _placement.look_for(
     "cuda", lambda index: importlib.import_module(".cuda.places", __name__).find(index)
 )
+_Shown.svg = staticmethod(
+    lambda graph: importlib.import_module(".inspect.picture", __name__).graph_svg(graph)
+)
+_Shown.html = staticmethod(
+    lambda thing: importlib.import_module(".inspect.page.fragment", __name__).of_ir(thing)
+)
 
 __version__ = "0.1.0"
 
@@ -87,7 +94,7 @@ newaxis = None
 # name -> the module that has it; imported when first asked for
 _LAZY = {
     "compile": ".compile", "GradScaler": ".amp", "get_device_module": ".accelerator",
-    "explain": ".inspect.explain", "save": ".serialization",
+    "explain": ".inspect.explain", "summary": ".inspect.tensors", "save": ".serialization",
     "PerformanceWarning": ".engine.segments.tiers", "compare": ".doubt.compare",
     "MemoryLimitError": ".frontend.errors",
     "load": ".serialization", "autocast": ".amp", "vmap": ".frontend.vmap",
@@ -147,7 +154,7 @@ _NOT_IN_STAR = frozenset("""
     BFloat16Tensor ComplexDoubleTensor ComplexFloatTensor HalfTensor PyTorchFileReader annotations
     broadcast_shapes channels_last channels_last_3d contiguous_format expit from_dlpack
     preserve_format set_default_dtype set_grad_enabled strided unique PerformanceWarning compare
-    MemoryLimitError explain Any ModuleType ops classes eig is_autocast_available lstsq lu
+    MemoryLimitError explain summary Any ModuleType ops classes eig is_autocast_available lstsq lu
     matrix_rank pca_lowrank solve svd_lowrank symeig while_loop
 """.split())
 

@@ -58,6 +58,7 @@ from .frontend.segment_trace import SegmentTrace
 from .frontend.tensor import Tensor, from_array
 from .frontend.trace import Trace
 from .frontend.tree import Structure, flatten, flatten_call, unflatten
+from .inspect.compiled import Inspected
 from .ir.late import late
 from .ir.memory import zeros_like
 from .nn.modules.module import Module
@@ -76,7 +77,7 @@ class _Ran(NamedTuple):
     result: Any  # a call that was made while it was recorded
 
 
-class CompiledFunction:
+class CompiledFunction(Inspected):
     """A function with its compiled versions."""
 
     def __init__(
@@ -306,7 +307,7 @@ class CompiledFunction:
         version.compile_seconds = time.perf_counter() - started
         version.terms, version.guards.asked = terms, look is None
         version.undo = recording.restore if look is None else nothing
-        self._versions.add(key, shapes, leaves, version, terms.symbolic)
+        self._versions.add(key, shapes, leaves, version, terms.symbolic, reasons)
         if self.fullgraph:
             self._versions.drop_oldest(key, leaves)
         self.compile_count += 1
@@ -487,7 +488,8 @@ def compile_module(module: Module, **options: Any) -> Module:
     """A Module of the same class, on the same state, compiled with options of CompiledFunction."""
     compiled = CompiledFunction(module, name=type(module).__name__, **options)
     again = functools.partial(compile_module, **options)
-    return twin_of(module, compiled, (again, (module,)))
+    alike = functools.partial(CompiledFunction, **options)
+    return twin_of(module, compiled, (again, (module,)), alike)
 
 
 class _CallableModule(types.ModuleType):

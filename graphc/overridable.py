@@ -254,7 +254,7 @@ def table() -> _Table:
 def _changes(getters: bool) -> list[tuple[FunctionType, Callable[[], None]]]:
     found = table().getters if getters else table().functions
     if not getters:
-        compiled = importlib.import_module("graphc.compile").CompiledFunction
+        compiled: Any = importlib.import_module("graphc.compile").CompiledFunction
         found = [*found, Overridable("", compiled.__call__, None, _ask_compiled)]
         found.append(Overridable("", compiled.look_at, None, _ask_look))
     changes = []

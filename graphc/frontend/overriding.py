@@ -40,7 +40,7 @@ _USUAL = frozenset({
 class Types(set[type]):
     """A set that is told from others by being another one: code objects hash their constants."""
 
-    __hash__ = object.__hash__
+    __hash__ = object.__hash__  # type: ignore[assignment]
     __eq__ = object.__eq__
 
 

@@ -333,11 +333,8 @@ class Tensor:
         return id(self)
 
     if TYPE_CHECKING:  # attached by functions/
-        __torch_function__: ClassVar[Any]
-        __torch_dispatch__: ClassVar[Any]
         _graphc_made: ClassVar[Any]
-        _graphc_parameter_of: ClassVar[Any]
-        _graphc_of_kind: ClassVar[Any]
+        __torch_function__ = __torch_dispatch__ = _graphc_parameter_of = _graphc_made
 
         def __getattr__(self, name: str) -> Any: ...
         def __deepcopy__(self, memo: dict[Any, Any]) -> Any: ...
@@ -357,14 +354,17 @@ fields: Callable[[Any], dict[str, Any]] = vars(Tensor)["__dict__"].__get__
 
 
 class ParameterKind(type):
-    """The type of Parameter, which is told of tensors of other classes that are parameters
-    (subclasses.py), once there is one."""
+    """Knows tensors of other classes that are parameters, once there are any (subclasses.py)."""
 
 
 class Parameter(Tensor, metaclass=ParameterKind):
     """A Tensor that a Module lists among its parameters; it requires a gradient."""
 
-    def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Any:
+    def __new__(
+        cls, data: Tensor | None = None, requires_grad: bool = True, **fields: Any
+    ) -> Any:
+        if unknown := fields.keys() - INTERNAL:  # accelerate hands on another one's __dict__
+            raise TypeError(f"Parameter() got an unexpected argument {min(unknown)!r}")
         if data is None:
             data = from_array(np.zeros(0, np.float32))
         if not isinstance(data, Tensor):  # torch's kind of error
@@ -372,9 +372,8 @@ class Parameter(Tensor, metaclass=ParameterKind):
                 f"Parameter(): data must be Tensor, not {kind_name(data)}. Cure: torch.tensor(data)"
             ))
         if type(data) is not Tensor and type(data) is not Parameter:
-            result = cls._graphc_parameter_of(data, requires_grad)
-            if result is not None:
-                return result
+            if (made := cls._graphc_parameter_of(data, requires_grad)) is not None:
+                return made
         result = alias(data, cls)
         if result._trace is None:
             result._storage.away &= ~LOOSE  # a parameter is where it was put

@@ -56,7 +56,7 @@ def _explained(function: Callable[..., Any], prefix: str) -> Callable[..., Any]:
             return public(*args, **kwargs)
         raise TypeError(located(f"{prefix}{function.__name__}(): {wrong}"))
 
-    public_calls.add(call.__code__)
+    public_calls.add(call.__code__)  # type: ignore[attr-defined]
     quick = function.__dict__.get("quick")  # as autocast.listed() calls it
     public = call if quick is None else _first_tried(quick, call)
     return public

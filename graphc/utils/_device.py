@@ -34,4 +34,5 @@ class DeviceContext(TorchFunctionMode):
 
 def set_device(device: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """A decorator: inside, new tensors are made on the device."""
-    return device_type(device)
+    decorate: Any = device_type(device)
+    return decorate  # type: ignore[no-any-return]

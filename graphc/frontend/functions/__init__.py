@@ -24,6 +24,7 @@ from ..tensor import Tensor as Tensor
 from ..tensor import register_methods
 from ..tensors_only import tensors_only
 from . import (
+    checks,
     comparing,
     complex_numbers,
     conversion,
@@ -266,8 +267,9 @@ NAMES |= {
 }
 NAMES |= foreach.table()
 NAMES |= copied_views.FUNCTIONS
+NAMES |= checks.NAMES
 NAMES |= {
-    "_assert": settings.assert_, "_check": settings.check, "fill": inplace.fill,
+    "_assert": settings.assert_, "fill": inplace.fill,
     "resolve_conj": complex_numbers.resolve, "resolve_neg": complex_numbers.resolve,
     "is_conj": conversion.METHODS["is_conj"], "is_neg": conversion.METHODS["is_neg"],
     "resize_as_": inplace_shape.resize_as_,

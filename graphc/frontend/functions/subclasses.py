@@ -160,7 +160,7 @@ def _show_attributes(cls: type[Tensor]) -> None:
     type.__setattr__(cls, _READY, True)  # CPython forgets what it knew of the class's attributes
 
 
-def _init_subclass(cls: Any, **kwargs: Any) -> None:
+def _init_subclass(cls: Any, /, **kwargs: Any) -> None:
     super(Tensor, cls).__init_subclass__(**kwargs)
     prepare(cls)
 
@@ -245,7 +245,7 @@ def parameter_of(data: Tensor, requires_grad: bool) -> Any:
     """A Parameter of a tensor whose class has a handler: of that class, marked. None for others."""
     if not answers(data):
         return None
-    found = data.detach().requires_grad_(requires_grad)
+    found: Any = data.detach().requires_grad_(requires_grad)
     if type(found) is not type(data):
         raise RuntimeError(located(
             f"Creating a Parameter from an instance of type {type(data).__name__} requires that "
