@@ -50,7 +50,7 @@ UNASKED = frozenset("""
     get_float32_matmul_precision use_deterministic_algorithms are_deterministic_algorithms_enabled
     is_deterministic_algorithms_warn_only_enabled set_deterministic_debug_mode
     get_deterministic_debug_mode is_warn_always_enabled set_warn_always can_cast promote_types
-    broadcast_shapes from_numpy frombuffer from_dlpack _check
+    broadcast_shapes from_numpy frombuffer from_dlpack
 """.split())
 _UNASKED_ELSEWHERE = frozenset(
     "upsample upsample_bilinear upsample_nearest all_listed tensors_only calculate_gain".split()
@@ -192,6 +192,7 @@ def public(module: str) -> Iterator[tuple[str, Any]]:
     for name in _names(module):
         value = getattr(home, name, None)
         if isinstance(value, FunctionType) and name not in without and (
+            not name.startswith("_check") and
             value.__globals__.get("__name__", "").startswith("graphc")
         ):
             yield name, value

@@ -333,7 +333,7 @@ class Tensor:
         return id(self)
 
     if TYPE_CHECKING:  # attached by functions/
-        _graphc_made: ClassVar[Any]
+        _graphc_made: ClassVar[Any] = None
         __torch_function__ = __torch_dispatch__ = _graphc_parameter_of = _graphc_made
 
         def __getattr__(self, name: str) -> Any: ...
@@ -371,9 +371,10 @@ class Parameter(Tensor, metaclass=ParameterKind):
             raise AttributeError(located(
                 f"Parameter(): data must be Tensor, not {kind_name(data)}. Cure: torch.tensor(data)"
             ))
-        if type(data) is not Tensor and type(data) is not Parameter:
-            if (made := cls._graphc_parameter_of(data, requires_grad)) is not None:
-                return made
+        if type(data) is not Tensor and type(data) is not Parameter and (
+            made := cls._graphc_parameter_of(data, requires_grad)
+        ) is not None:
+            return made
         result = alias(data, cls)
         if result._trace is None:
             result._storage.away &= ~LOOSE  # a parameter is where it was put

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -34,5 +35,12 @@ class DeviceContext(TorchFunctionMode):
 
 def set_device(device: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """A decorator: inside, new tensors are made on the device."""
-    decorate: Any = device_type(device)
-    return decorate  # type: ignore[no-any-return]
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def placed(*args: Any, **kwargs: Any) -> Any:
+            with device_type(device):
+                return function(*args, **kwargs)
+
+        return placed
+
+    return decorate
