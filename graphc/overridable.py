@@ -89,7 +89,7 @@ class Overridable(NamedTuple):
     """A function that asks: under which name, and what a handler gets for it."""
 
     path: str
-    function: FunctionType
+    function: Any  # a FunctionType
     handed: Any
     asked: Callable[..., Any] = ask
 

@@ -253,7 +253,7 @@ def parameter_of(data: Tensor, requires_grad: bool) -> Any:
             f"{type(found).__name__} was found instead. Cure: let __torch_function__ keep the "
             "class in detach()"
         ))
-    found._is_param = True
+    found._is_param = True  # type: ignore[attr-defined]
     return found
 
 
