@@ -142,5 +142,6 @@ def test_an_installed_torchvision_runs_on_graphc(tmp_path: Path) -> None:
         else:
             raise AssertionError
         graphc.compat.uninstall()
-        assert not [name for name in sys.modules if name.partition(".")[0] in ("torch", "torchvision")]
+        roots = ("torch", "torchvision")
+        assert not [name for name in sys.modules if name.partition(".")[0] in roots]
     """)

@@ -136,19 +136,17 @@ def _box_argmax(
     (_, channels, height, width), (boxes, bins), columns = x.shape, top.shape, left.shape[1]
     subscript(x, (batch,), 0)
     result = np.full((boxes, channels, bins, columns), -1, np.int64)
-    edges: Any = zip(
-        np.maximum(top, 0), np.minimum(bottom, height), np.maximum(left, 0),
-        np.minimum(right, width), strict=True,
-    )
+    within = ((top, height), (bottom, height), (left, width), (right, width))
+    edges: Any = zip(*(np.clip(edge, 0, size) for edge, size in within), strict=True)
     for k, (tops, bottoms, lefts, rights) in enumerate(edges):
         for p, (first, last) in enumerate(zip(tops.tolist(), bottoms.tolist(), strict=True)):
             lines = x[batch[k], :, first:last]
             for q, (start, stop) in enumerate(zip(lefts.tolist(), rights.tolist(), strict=True)):
                 part = lines[:, :, start:stop]
                 if part.size:
-                    across = part.shape[2]
+                    wide = part.shape[2]
                     where = part.reshape(channels, -1).argmax(1)
-                    result[k, :, p, q] = (where // across + first) * width + where % across + start
+                    result[k, :, p, q] = (where // wide + first) * width + where % wide + start
     return result
 
 
