@@ -45,7 +45,7 @@ def _require_taps(name: str, taps: Types, env: DimEnv) -> tuple[Size, Size, Size
     if not fits:
         fail(f"{name}: expected images [K], rows [K, P, I] and columns [K, Q, J] with weights of "
              f"their shapes, got {', '.join(sizes_text(tap.shape) for tap in taps)}")
-    return batch.shape[0], rows.shape[1], columns.shape[1]
+    return rows.shape[0], rows.shape[1], columns.shape[1]
 
 
 def _require_images(name: str, shape: Shape) -> None:
