@@ -1,4 +1,4 @@
-"""Test records of boxes of images; what torchvision makes of them, vision/test_operators.py tests."""
+"""Test records of boxes of images; what torchvision calls of them: vision/test_operators.py."""
 
 from __future__ import annotations
 

@@ -22,6 +22,7 @@ REPLACED = {
     "torchvision.extension": "graphc.compat.torchvision_extension",
     "torchvision._meta_registrations": "graphc.compat.torchvision_registrations",
     "torchvision._autograd_registrations": "graphc.compat.torchvision_registrations",
+    "torchvision.ops._register_onnx_ops": "graphc.compat.torchvision_registrations",
 }
 _STAND_IN = "+graphc"  # ends the version of a package that `graphc shim` has made
 

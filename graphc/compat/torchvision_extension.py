@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib.util
 
 _HAS_OPS = True
-_OF_IMAGES = "image"
 
 
 def _has_ops() -> bool:
@@ -25,9 +24,6 @@ def _check_cuda_version() -> int:
     return -1
 
 
-def _load_library(lib_name: str) -> None:
-    """Raises ImportError for what graphc does not have in the library's place."""
-    if lib_name != _OF_IMAGES:
-        raise ImportError(f"graphc does not have torchvision's library {lib_name!r}")
-    if importlib.util.find_spec("PIL") is None:
-        raise ImportError("image files are read by Pillow. Cure: pip install pillow")
+def _load_library(lib_name: str) -> bool:
+    """Whether graphc has what is in a library: image files are read by Pillow."""
+    return lib_name == "_C" or (lib_name == "image" and importlib.util.find_spec("PIL") is not None)

@@ -27,13 +27,13 @@ CLASSIFIERS = {
     "shufflenet_v2_x0_5": 1e-3, "squeezenet1_1": 1e-4, "swin_t": 1e-4, "swin_v2_t": 1e-4,
     "vgg11": 1e-4, "vit_b_32": 1e-4, "maxvit_t": 1e-3,
 }
-DETECTORS = {
-    name: 1e-3 for name in """
+DETECTORS = dict.fromkeys(
+    """
         fasterrcnn_resnet50_fpn fasterrcnn_mobilenet_v3_large_320_fpn maskrcnn_resnet50_fpn
         keypointrcnn_resnet50_fpn retinanet_resnet50_fpn fcos_resnet50_fpn ssd300_vgg16
         ssdlite320_mobilenet_v3_large training_step
-    """.split()
-}
+    """.split(), 1e-3
+)
 OTHERS = {
     "segmentation": 1e-4, "video": 1e-4, "optical_flow": 1e-3, "box_functions": 1e-5,
     "pooled": 1e-5, "layers": 1e-5, "pictures": 1e-2, "data_sets": 0.0, "files": 0.0,

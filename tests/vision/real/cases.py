@@ -7,15 +7,47 @@ Each case gives numbers or tensors by name, which go to FOLDER/NAME.npz; what it
 FOLDER/NAME.txt.
 """
 
+import importlib.util
 import sys
 import traceback
 from pathlib import Path
 
 import numpy as np
 import torch
+
+
+def nms(boxes, scores, limit):
+    order, found = torch.sort(scores, descending=True, stable=True)[1], []
+    while len(order):
+        found.append(order[0])
+        overlap = torchvision.ops.box_iou(boxes[order[:1]], boxes[order[1:]])[0]
+        order = order[1:][~(overlap.double() > limit)]
+    return torch.stack(found) if found else torch.zeros(0, dtype=torch.int64)
+
+
+def without_compiled_half():
+    """PyTorch's own process: what torchvision's Python has no code for, where its library does not
+    fit this PyTorch. RoIAlign it has, if slowly."""
+    places = importlib.util.find_spec("torchvision").submodule_search_locations
+    try:
+        torch.ops.load_library(str(Path(places[0], "_C.so")))
+    except OSError:
+        library = torch.library.Library("torchvision", "DEF")
+        for name in ("nms", "qnms"):
+            library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        library.impl("nms", nms, "CPU")
+        return library
+
+
+if "graphc" not in torch.__version__:
+    library = without_compiled_half()  # it lasts as long as the object
+
 import torchvision
 from torch import nn
 from torchvision import models, ops
+
+if "graphc" not in torch.__version__ and library is not None:
+    torchvision.ops.boxes._assert_has_ops = lambda: None
 
 CASES = {}
 
@@ -23,26 +55,6 @@ CASES = {}
 def case(function):
     CASES[function.__name__] = function
     return function
-
-
-def without_compiled_half():
-    """PyTorch's own process: what torchvision's Python has no code for, written out."""
-    if torchvision.extension._has_ops():
-        return
-
-    def nms(boxes, scores, limit):
-        order, found = torch.sort(scores, descending=True, stable=True)[1], []
-        while len(order):
-            found.append(order[0])
-            overlap = ops.box_iou(boxes[order[:1]], boxes[order[1:]])[0]
-            order = order[1:][~(overlap.double() > limit)]
-        return torch.stack(found) if found else torch.zeros(0, dtype=torch.int64)
-
-    library = torch.library.Library("torchvision", "DEF")
-    library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    library.impl("nms", nms, "CompositeImplicitAutograd")
-    torchvision.ops.boxes._assert_has_ops = lambda: None
-    case.library = library
 
 
 def images(*shape):
@@ -64,24 +76,24 @@ def flat(result):
 
 # the smallest images that they take, or nearly
 SMALL = {
-    "alexnet": 64, "convnext_tiny": 32, "densenet121": 32, "efficientnet_b0": 32, "googlenet": 48,
-    "inception_v3": 80, "mnasnet0_5": 32, "mobilenet_v2": 32, "mobilenet_v3_small": 32,
-    "regnet_y_400mf": 32, "resnet18": 32, "shufflenet_v2_x0_5": 32, "squeezenet1_1": 32,
-    "swin_t": 32, "swin_v2_t": 64, "vgg11": 32, "vit_b_32": 224, "maxvit_t": 224,
+    "alexnet": 64, "convnext_tiny": 64, "densenet121": 64, "efficientnet_b0": 64, "googlenet": 64,
+    "inception_v3": 96, "mnasnet0_5": 64, "mobilenet_v2": 64, "mobilenet_v3_small": 64,
+    "regnet_y_400mf": 64, "resnet18": 64, "shufflenet_v2_x0_5": 64, "squeezenet1_1": 64,
+    "swin_t": 64, "swin_v2_t": 64, "vgg11": 32, "vit_b_32": 224, "maxvit_t": 224,
 }
 
 
 def classify(name, size):
     torch.manual_seed(0)
     model = models.get_model(name, weights=None)
-    x = images(2, 3, size, size)
+    x = images(4, 3, size, size)
     with torch.no_grad():
         found = {"eval": model.eval()(x)}
     model.train()
     torch.manual_seed(1)
     result = model(x)
     logits = result if isinstance(result, torch.Tensor) else result[0]
-    loss = nn.functional.cross_entropy(logits, torch.tensor([1, 2]))
+    loss = nn.functional.cross_entropy(logits, torch.tensor([1, 2, 3, 4]))
     loss.backward()
     found["loss"] = loss.detach()
     found["gradient"] = torch.stack([
@@ -175,16 +187,17 @@ def detect(name, **options):
 
 
 SIZES = {"min_size": 64, "max_size": 96}
+# few proposals: PyTorch's process suppresses in Python
+RCNN = {
+    **SIZES, "box_score_thresh": 0.0, "rpn_pre_nms_top_n_test": 30, "rpn_post_nms_top_n_test": 10,
+    "box_detections_per_img": 10,
+}
+DENSE = {"score_thresh": 0.0, "topk_candidates": 30, "detections_per_img": 10}
 DETECTION = {
-    "fasterrcnn_resnet50_fpn": {**SIZES, "box_score_thresh": 0.0, "rpn_post_nms_top_n_test": 40},
-    "fasterrcnn_mobilenet_v3_large_320_fpn": {**SIZES, "box_score_thresh": 0.0},
-    "maskrcnn_resnet50_fpn": {**SIZES, "box_score_thresh": 0.0, "rpn_post_nms_top_n_test": 20},
-    "keypointrcnn_resnet50_fpn": {
-        **SIZES, "box_score_thresh": 0.0, "rpn_post_nms_top_n_test": 10, "num_keypoints": 3,
-    },
-    "retinanet_resnet50_fpn": SIZES | {"score_thresh": 0.0},
-    "fcos_resnet50_fpn": SIZES | {"score_thresh": 0.0},
-    "ssd300_vgg16": {"score_thresh": 0.0}, "ssdlite320_mobilenet_v3_large": {"score_thresh": 0.0},
+    "fasterrcnn_resnet50_fpn": RCNN, "fasterrcnn_mobilenet_v3_large_320_fpn": RCNN,
+    "maskrcnn_resnet50_fpn": RCNN, "keypointrcnn_resnet50_fpn": {**RCNN, "num_keypoints": 3},
+    "retinanet_resnet50_fpn": {**SIZES, **DENSE}, "fcos_resnet50_fpn": {**SIZES, **DENSE},
+    "ssd300_vgg16": DENSE, "ssdlite320_mobilenet_v3_large": DENSE,
 }
 for _name, _options in DETECTION.items():
     CASES[_name] = lambda name=_name, options=_options: detect(name, **options)
@@ -195,7 +208,8 @@ def training_step():
     """Two steps of Faster R-CNN."""
     torch.manual_seed(0)
     model = models.detection.fasterrcnn_mobilenet_v3_large_320_fpn(
-        weights=None, weights_backbone=None, num_classes=3, **SIZES
+        weights=None, weights_backbone=None, num_classes=3, rpn_pre_nms_top_n_train=60,
+        rpn_post_nms_top_n_train=30, **SIZES
     ).train()
     targets = [
         {"boxes": torch.tensor([[5.0, 5, 40, 50], [30, 10, 70, 60]]), "labels": torch.tensor([1, 2])},
@@ -432,7 +446,6 @@ def quantized():
 
 
 def main(folder, names):
-    without_compiled_half()
     for name in names:
         try:
             found = {
