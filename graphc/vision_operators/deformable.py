@@ -45,8 +45,10 @@ def _axes(input: Tensor, weight: Tensor, offset: Tensor, steps: tuple[int, ...])
             "deform_conv2d: stride and dilation are positive, padding is not negative, got "
             f"{steps[:2]}, {steps[4:]} and {steps[2:4]}"
         ))
+    windows = tuple(int(n) for n in weight.shape[2:])
     axes = [
-        _Axis(*steps[i::2], int(weight.shape[2 + i]), int(input.shape[2 + i])) for i in range(2)
+        _Axis(steps[i], steps[2 + i], steps[4 + i], windows[i], int(input.shape[2 + i]))
+        for i in range(2)
     ]
     if min(axis.size for axis in axes) < 1:
         raise RuntimeError(located(

@@ -183,8 +183,8 @@ POOLS: dict[str, tuple[tuple[int, ...], Callable[..., Any]]] = {
 
 @pytest.mark.parametrize("name", POOLS)
 def test_pools_have_gradients(name: str) -> None:
-    shape, function = POOLS[name]
-    x, boxes = tensors(RNG.uniform(-1, 1, shape), BOXES)
+    (count, channels, *_), function = POOLS[name]
+    x, boxes = tensors(RNG.uniform(-1, 1, (count, min(channels, 6), 3, 4)), BOXES[::2])
     x.requires_grad_()
     assert gradcheck(lambda x: function(x, boxes), (x,))
     boxes.requires_grad_()
@@ -357,6 +357,16 @@ def test_deform_conv2d(masked: bool) -> None:
         x, w, offset, mask if masked else None, bias, (2, 1), (1, 0), (1, 2), 2, 3
     )
     np.testing.assert_allclose(found.detach().numpy(), want, atol=1e-12)
+
+
+def test_deform_conv2d_has_gradients() -> None:
+    given = tensors(
+        RNG.uniform(-1, 1, (1, 4, 3, 3)), RNG.uniform(-1, 1, (2, 2, 2, 2)),
+        RNG.uniform(-2, 2, (1, 16, 2, 2)), RNG.uniform(0, 1, (1, 8, 2, 2)), RNG.uniform(-1, 1, 2),
+    )
+    for each in given:
+        each.requires_grad_()
+    rest = (1, 1, 0, 0, 1, 1, 2, 2, True)
     assert gradcheck(lambda *given: vision.deform_conv2d(*given, *rest), tuple(given))
 
 

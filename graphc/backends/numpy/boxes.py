@@ -102,9 +102,10 @@ def _add_taken(
     rows, columns = taps.rows[k][:, :, None, None], taps.columns[k]
     if sensitive:
         p, q = np.arange(g.shape[1])[:, None, None, None], np.arange(g.shape[2])[:, None]
-        np.add.at(image, (slice(None), p, q, rows, columns), spread)
+        where: Any = (slice(None), p, q, rows, columns)
     else:
-        np.add.at(image, (slice(None), rows, columns), spread)
+        where = (slice(None), rows, columns)
+    np.add.at(image, where, spread)
 
 
 def _box_pool_grad(

@@ -105,7 +105,7 @@ def between_pixels(input: Tensor, places: list[Tensor], sizes: list[int]) -> Ten
         picked = [floor + up for up, floor in zip(corner, floors, strict=True)]
         term = _take(input, picked, sizes) * weight.unsqueeze(1)
         result = term if result is None else result + term
-    return result  # type: ignore[no-any-return]
+    return result
 
 
 def _check(input: Tensor, grid: Tensor, mode: str, padding_mode: str) -> None:
