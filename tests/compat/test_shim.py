@@ -255,6 +255,12 @@ def test_requirements_that_pull(text: str, pulls: bool | None) -> None:
     assert directly(text, VERSIONS) is pulls
 
 
+def test_without_packaging(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "packaging.requirements", None)
+    with pytest.raises(Refused, match=r"Cure: python -m pip install packaging"):
+        directly("torch>=2", VERSIONS)
+
+
 def distribution(folder: Path, name: str, *requires: str) -> metadata.Distribution:
     info = folder / f"{name}-1.0.dist-info"
     info.mkdir(parents=True)
