@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from html import escape
 
+from graphc.inspect.page.markup import sound
 from graphc.inspect.picture_layout import (
     FRAME_HEAD,
     GAP_X,
@@ -50,7 +51,7 @@ def drawn(picture: Picture, key: str, link: Callable[[int], str] | None) -> str:
     parts += [_arrow(boxes[a], boxes[b], a, b, head) for a, b in picture.edges]
     parts += [_box(i, box, link) for i, box in enumerate(boxes)]
     parts += _footer(picture.counters, picture.bottom)
-    return "\n".join([*parts, "</svg>", ""])
+    return sound("\n".join([*parts, "</svg>", ""]))
 
 
 def _head(picture: Picture, width: float, height: float, head: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+import xml.etree.ElementTree as ElementTree
 import zlib
 from pathlib import Path
 from typing import Any
@@ -253,3 +254,37 @@ def test_a_compiled_function_writes_its_page(tmp_path: Path) -> None:
     twice.save_html(tmp_path / "twice.html")
     assert "twice" in checked((tmp_path / "twice.html").read_text()).text
     assert "x: float32[3]" in twice._repr_html_()
+
+
+def test_compiled_segments_are_parts(tmp_path: Path) -> None:
+    @torch.compile
+    def grown(x: Any) -> Any:
+        y = torch.tanh(x @ x)
+        return y * 2 if y.sum() < 1e9 else y
+
+    grown.always_compiled = True
+    grown(torch.ones(8, 8))
+    grown(torch.ones(8, 8))
+    found = torch.explain(grown, torch.ones(8, 8))
+    _, page = saved(found, tmp_path)
+    assert len(found.parts) == 2 and {"part-0", "part-1", "open"} <= {*page.ids}
+    assert all(isinstance(timing, Timing) for timing in found.timings)
+
+
+def test_what_no_document_may_hold(tmp_path: Path) -> None:
+    model = nn.Sequential()
+    model.add_module("a\x1b\udc80b", nn.Linear(2, 2))
+    found = torch.explain(model, torch.ones(1, 2))
+    _, page = saved(found, tmp_path, measure=False)
+    assert "a\ufffd\ufffdb" in page.text
+    found.save_svg(tmp_path / "page.svg")
+    ElementTree.parse(tmp_path / "page.svg")
+    assert found._repr_html_().encode()
+
+
+def test_numbers_are_said_as_they_are_written() -> None:
+    compiled = torch.compile(lambda x, by: x * by, dynamic=False)
+    for by in (2.5, 3):
+        compiled(torch.ones(2), by)
+    first, second = torch.explain(compiled, torch.ones(2), 3).history
+    assert first.arguments[1] == "by: 2.5" and second.why == ("by: 2.5 -> 3",)

@@ -17,6 +17,7 @@ from graphc.inspect.page.markup import (
     in_seconds,
     join,
     row,
+    sound,
     table,
     tag,
 )
@@ -44,7 +45,8 @@ _STYLE = (
 
 def shown(*contents: Content) -> Markup:
     """What a notebook is given."""
-    return tag("div", tag("style", Markup(_STYLE)), *contents, class_="graphc-shown")
+    inner = tag("div", tag("style", Markup(_STYLE)), *contents, class_="graphc-shown")
+    return Markup(sound(inner))
 
 
 def fragment(found: Explained) -> str:

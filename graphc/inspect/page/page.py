@@ -17,6 +17,7 @@ from graphc.inspect.page.markup import (
     in_seconds,
     join,
     measured,
+    sound,
     tag,
 )
 from graphc.inspect.timing import Timing
@@ -42,7 +43,7 @@ def page(found: Explained, code: bool) -> str:
     )
     body = tag("body", _top(found), tag("main", list(_sections(found, code))),
                tag("script", Markup(script)))
-    return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
+    return sound(f"<!doctype html>\n{tag('html', head, body, lang='en')}\n")
 
 
 def _top(found: Explained) -> Markup:
