@@ -99,7 +99,7 @@ def _argument(part: Any, shapes: Iterator[Any]) -> str:
         kind, value = part
         return _shown(float.fromhex(value) if kind is float else value)
     dtype, _, grad, leaf, *_ = part
-    return f"{dtype}{list(next(shapes))}" + (
+    return f"{dtype}[{', '.join(map(str, next(shapes)))}]" + (
         (", requires_grad" if leaf else ", with a grad_fn") if grad else ""
     )
 

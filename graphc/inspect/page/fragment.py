@@ -22,7 +22,7 @@ from graphc.inspect.page.markup import (
     tag,
 )
 from graphc.inspect.timing import Timing
-from graphc.inspect.units import bytes_text, si
+from graphc.inspect.units import bytes_text, counted, si
 from graphc.ir.kernel import Kernel, Launch, Program, leaves
 from graphc.ir.kernel.program_text import print_program
 from graphc.ir.kernel.text import print_kernel
@@ -86,7 +86,7 @@ def _part(part: Part, timing: Timing | str) -> Markup:
             cells.append(tag("td", in_seconds(seconds, share), class_="number"))
         rows.append(row(*cells))
     rest = len(part.steps) - len(rows)
-    caption = f"{part.name}: {len(part.steps)} steps, {si(part.flops)}FLOP, " + (
+    caption = f"{part.name}: {counted(len(part.steps), 'step')}, {si(part.flops)}FLOP, " + (
         f"{bytes_text(part.memory.peak)} of memory" + (f"; {rest} more steps" if rest else "")
     )
     picture = tag("div", Markup(part.fused_svg()), class_="picture")
