@@ -1,16 +1,22 @@
-"""`python -m graphc COMMAND`: run, explain, demo, predict, config, cache, doctor."""
+"""`python -m graphc COMMAND`: run, explain, shim, demo, predict, serve, config, cache, doctor."""
 
 import argparse
 import importlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from graphc import cache_command, config, demo, doctor, empty, explain_command, predict
+from graphc.serve import command as serve_command
 
 _RUN_USAGE = "python -m graphc run [--eager | --compile] [-m] SCRIPT [ARGUMENTS ...]"
 _RUN = """Run a script (or a module) in which `import torch` finds graphc. Without --eager or
 --compile, what the script compiles by torch.compile() is compiled."""
+_SHIM = """Stand-ins: small distributions called torch and torchvision, made here and installed by
+this environment's own pip, without an index. Every program of the environment (notebooks, pytest,
+workers, commands) then finds graphc by `import torch`, and pip has no PyTorch to download. Refused
+outside of virtual environments, and where another torch is installed."""
 _EXPLAIN_USAGE = (
     "python -m graphc explain [--out FOLDER] [--eager | --compile] [-m] SCRIPT [ARGUMENTS ...]"
 )
@@ -42,6 +48,8 @@ def parser() -> argparse.ArgumentParser:
         args.mode, args.module, args.script, args.arguments, args.out
     ))
 
+    _add_shim(commands)
+
     show = commands.add_parser("demo", help="train a convolutional network on real digits")
     show.add_argument("--epochs", type=_positive, default=demo.EPOCHS, help="default: %(default)s")
     show.add_argument("--seed", type=int, default=0, help="default: %(default)s")
@@ -62,6 +70,8 @@ def parser() -> argparse.ArgumentParser:
     )
     run.set_defaults(run=lambda args: predict.main(args.model, args.inputs, args.out))
 
+    serve_command.add(commands)
+
     switches = commands.add_parser("config", help="the GRAPHC_* switches and their values")
     switches.set_defaults(run=lambda args: _show_config())
 
@@ -76,6 +86,33 @@ def parser() -> argparse.ArgumentParser:
     )
     health.set_defaults(run=lambda args: doctor.main())
     return top
+
+
+def _add_shim(commands: Any) -> None:
+    shim = commands.add_parser(
+        "shim", help="let `import torch` find graphc in a virtual environment", description=_SHIM,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    actions = shim.add_subparsers(title="actions", required=True, metavar="ACTION")
+    install = actions.add_parser("install", help="install the stand-in for torch")
+    install.add_argument(
+        "--torchvision", action=argparse.BooleanOptionalAction,
+        help="answer to torchvision, too; default: where none is installed",
+    )
+    install.set_defaults(run=lambda args: _shim("install", args.torchvision))
+    remove = actions.add_parser("remove", help="remove what `install` installed")
+    remove.set_defaults(run=lambda args: _shim("remove"))
+    check = actions.add_parser(
+        "check", help="say what would bring PyTorch itself: installed, or given"
+    )
+    check.add_argument("requirements", nargs="*", help="what you want to install, as for pip")
+    check.set_defaults(run=lambda args: _shim("check", args.requirements))
+
+
+def _shim(action: str, *arguments: Any) -> int:
+    # it starts other processes and reads metadata: nothing for the other commands
+    command = importlib.import_module("graphc.shim.command")
+    return int(command.main(lambda: getattr(command, action)(*arguments)))
 
 
 def _takes_a_script(script: argparse.ArgumentParser) -> None:

@@ -35,8 +35,14 @@ DISTRIBUTIONS = {
     "cupyx": ("graphc/backends/cuda/",),
     "cuda": ("graphc/backends/cuda/libraries.py",),
     "tqdm": ("graphc/progress.py",),
-    "matplotlib": ("graphc/demo.py",),
-    "PIL": ("graphc/vision/",),
+    "matplotlib": ("graphc/demo.py", "graphc/utils/tensorboard/"),
+    "PIL": ("graphc/vision/", "graphc/utils/tensorboard/"),
+    "moviepy": ("graphc/utils/tensorboard/",),
+    "onnx": ("graphc/utils/tensorboard/",),
+    "packaging": ("graphc/shim/requirements.py",),
+    "starlette": ("graphc/serve/",),
+    "uvicorn": ("graphc/serve/server.py",),
+    "prometheus_client": ("graphc/serve/metrics.py",),
 }
 
 # Imports inside functions: each at first use, in one named place, because it is slow to load
@@ -56,6 +62,12 @@ LATE_IMPORTS = {
     ("graphc/vision/transforms/functional/geometry.py", "PIL"),
     ("graphc/vision/transforms/functional/image.py", "PIL"),
     ("graphc/vision/utils.py", "PIL"),
+    ("graphc/utils/tensorboard/_embedding.py", "PIL"),
+    ("graphc/utils/tensorboard/_onnx_graph.py", "onnx"),
+    ("graphc/utils/tensorboard/_utils.py", "matplotlib"),
+    ("graphc/utils/tensorboard/summary.py", "PIL"),
+    ("graphc/utils/tensorboard/summary.py", "moviepy"),
+    ("graphc/shim/requirements.py", "packaging"),
     # what only compiling needs, of our own: code that is kept of an earlier process runs without it
     ("graphc/backends/host/entry.py", "graphc"),
     ("graphc/backends/llvm/backend.py", "graphc"),
@@ -70,7 +82,10 @@ LATE_IMPORTS = {
     ("graphc/engine/version/frozen.py", "graphc"),
 }
 # What `import graphc` must not load.
-HEAVY = ("networkx", "llvmlite", "tqdm", "cupy", "cuda", "matplotlib", "torch")
+HEAVY = (
+    "networkx", "llvmlite", "tqdm", "cupy", "cuda", "matplotlib", "torch", "starlette", "uvicorn",
+    "prometheus_client",
+)
 
 MAX_LINES = 500
 # Files that may be longer: {"graphc/...": "why splitting would make it worse"}.

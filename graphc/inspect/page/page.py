@@ -166,8 +166,8 @@ def _measured(timing: Timing | str) -> Markup:
         return measured(0, said[0].upper() + said[1:].rstrip(".") + ".")
     whose = "on the arguments that explain() was given" if timing.given else "on made-up numbers"
     return join([
-        "A call of the native code takes ", in_seconds(timing.whole), f" in one piece, {whose}, with "
-        "what Python does around it; its steps one by one ",
+        "A call of the native code takes ", in_seconds(timing.whole), f" in one piece, {whose}, "
+        "with what Python does around it; its steps one by one ",
         in_seconds(sum(timing.steps)), " (the shortest of several runs each; a step by itself has "
         "some microseconds of overhead).",
     ])

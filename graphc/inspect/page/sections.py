@@ -42,13 +42,14 @@ _TOOLS = (
 
 def pictures(number: int, part: Part) -> Markup:
     """The graph before and after fusion."""
-    nodes, steps = len(part.built.graph.nodes), len(part.steps)
+    nodes = counted(len(part.built.graph.nodes), "node")
+    steps = counted(len(part.steps), "step")
     fused = part.fused_svg(ROOMY, lambda step: f"#p{number}-s{step}")
     traced = part.traced_svg(ROOMY)
     return join([
-        folded(f"After fusion: {counted(steps, 'step')}", _movable(fused, f"{part.name} after fusion"),
+        folded(f"After fusion: {steps}", _movable(fused, f"{part.name} after fusion"),
                open=True),
-        folded(f"As it was traced: {counted(nodes, 'node')}", _movable(traced, f"{part.name} as traced")),
+        folded(f"As it was traced: {nodes}", _movable(traced, f"{part.name} as traced")),
         text(f"p{number}-fused", "The fused graph's text", str(part.built.fused)),
         text(f"p{number}-traced", "The traced graph's text", str(part.built.graph)),
     ])
