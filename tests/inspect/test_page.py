@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gc
 import re
 import xml.etree.ElementTree as ElementTree
 import zlib
@@ -294,3 +295,42 @@ def test_pictures_share_no_names() -> None:
     """An id that is there twice is that of the first picture, which may be folded away."""
     found = torch.explain(lambda x: torch.softmax(x @ x, 1).sum(), torch.ones(3, 3))
     assert not re.search(r'\bid="|url\(', found.parts[0].fused_svg() + found._repr_html_())
+
+
+def test_versions_that_are_gone() -> None:
+    class Options:
+        pass
+
+    compiled = torch.compile(lambda x, options: x + 1)
+    compiled(torch.ones(2), Options())
+    gc.collect()
+    assert compiled.versions() == []
+    assert "1 version compiled; none is left" in compiled._repr_html_()
+
+
+def test_measuring_leaves_all_as_it_was(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.Dropout(0.3), nn.Linear(16, 4))
+    step, calls = training(model), []
+    x, target = torch.randn(5, 8), torch.zeros(5, dtype=torch.int64)
+
+    def counted(x: Any, target: Any) -> Any:
+        calls.append(x.shape[0])
+        return step(x, target)
+
+    compiled = torch.compile(counted)
+    for _ in range(3):
+        compiled(x, target)
+    kept = [*model.state_dict().values(), *(p.grad for p in model.parameters())]
+    before = [each.clone() for each in (*kept, torch.get_rng_state())]
+    saved(torch.explain(compiled, x, target), tmp_path)
+    for each, was in zip((*kept, torch.get_rng_state()), before, strict=True):
+        assert torch.equal(each, was)
+    count = compiled.compile_count
+    compiled(x, target)
+    assert compiled.compile_count == count and calls == [5] * 4
+
+    written = torch.compile(lambda x: x.add_(1))
+    written(x)
+    was = x.clone()
+    saved(torch.explain(written, x), tmp_path)
+    assert torch.equal(x, was)

@@ -108,7 +108,9 @@ def of_compiled(compiled: Any) -> str:
         )
         return shown(head, tag("p", said), sections.versions(history) if history else "")
     if not history:
-        return shown(head, tag("p", "It was not called yet."))
+        count = compiled.compile_count
+        gone = f"{counted(count, 'version')} compiled; none is left: what they were for is gone."
+        return shown(head, tag("p", gone if count else "It was not called yet."))
     return shown(head, sections.versions(history), tag(
         "p", "explain() says what they became; .save_html(path) writes a page about it"
     ))
