@@ -25,7 +25,7 @@ _VALUES = 3  # of each end
 
 
 class TensorSummary(NamedTuple):
-    """One tensor. `stored`: how many elements there are in memory, of a sparse tensor those that are
+    """One tensor. `stored`: how many elements are in memory, of a sparse tensor those that are
     not left out; `looked_at`: of how many of them the statistics are, which are None without any.
     Of bools the mean is the share that is true. `wrong`: how many are NaN or infinite. `values`:
     the first and the last."""
