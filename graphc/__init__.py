@@ -38,6 +38,7 @@ with _IMPORTING:
         set_grad_enabled,
     )
     from .frontend.numbers import Size as Size
+    from .frontend.overriding import Installed as _Installed
     from .frontend.random_state import (
         Generator,
         default_generator,
@@ -69,6 +70,9 @@ _numpy_backend.Draws.by_counter = staticmethod(lambda: config.current().random =
 
 _float32.Settings.products = staticmethod(_flags.products)
 _float32.Settings.convolutions = staticmethod(_flags.convolutions)
+_Installed.change = staticmethod(
+    lambda *wanted: importlib.import_module(".overridable", __name__).change(*wanted)
+)
 _placement.look_for(
     "cuda", lambda index: importlib.import_module(".cuda.places", __name__).find(index)
 )
@@ -96,7 +100,10 @@ _LAZY = {
     "load": ".serialization", "autocast": ".amp", "vmap": ".frontend.vmap",
     "cond": ".frontend.control",
     "while_loop": ".frontend.control", "ops": ".ops_registry", "classes": ".ops_registry",
-    "sparse_coo_tensor": ".sparse", "sparse_csr_tensor": ".sparse", "PyTorchFileReader": "._C",
+    "PyTorchFileReader": "._C", **dict.fromkeys(
+        "sparse_coo_tensor sparse_csr_tensor sparse_csc_tensor sparse_bsr_tensor sparse_bsc_tensor "
+        "sparse_compressed_tensor".split(), ".sparse",
+    ),
     "_assert_async": "._C", "OutOfMemoryError": ".ir.memory",
     "SymInt": ".frontend.numbers", "SymFloat": "._C", "SymBool": "._C",
     "ScriptModule": ".jit", "ScriptFunction": ".jit",
@@ -120,9 +127,10 @@ _AUTOCAST = frozenset("""
 """.split())
 # torch's packages and modules, imported when first asked for
 _PACKAGES = frozenset("""
-    _C _dynamo _higher_order_ops _inductor _subclasses _utils accelerator amp ao autograd backends
-    compat compiler cpu cuda distributed distributions export fft func functional futures fx hub
-    jit library linalg masked mps mtia multiprocessing nested nn onnx optim overrides profiler
+    _C _dynamo _higher_order_ops _inductor _subclasses _tensor _utils accelerator amp ao autograd
+    backends compat compiler cpu cuda distributed distributions export fft func functional futures
+    fx hub jit library linalg masked mps mtia multiprocessing nested nn onnx optim overrides
+    profiler
     quantization serialization signal sparse special storage testing torch_version types utils
     version vision xpu
 """.split())
@@ -148,7 +156,8 @@ _NOT_IN_STAR = frozenset("""
     BFloat16Storage ComplexDoubleStorage ComplexFloatStorage HalfStorage
     BFloat16Tensor ComplexDoubleTensor ComplexFloatTensor HalfTensor PyTorchFileReader annotations
     broadcast_shapes channels_last channels_last_3d contiguous_format expit from_dlpack
-    preserve_format set_default_dtype set_grad_enabled strided unique PerformanceWarning compare
+    preserve_format set_default_dtype set_grad_enabled sparse_bsc sparse_bsr sparse_coo sparse_csc
+    sparse_csr strided unique PerformanceWarning compare
     MemoryLimitError explain summary Any ModuleType ops classes eig is_autocast_available lstsq lu
     matrix_rank pca_lowrank solve svd_lowrank symeig while_loop
 """.split())

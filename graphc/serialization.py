@@ -23,8 +23,11 @@ from typing import IO, Any
 import numpy as np
 
 from .frontend.device import CPU, device
+from .frontend.functions.deep_copies import own_state
 from .frontend.functions.storages import UntypedStorage
+from .frontend.layouts import get_layout, layout, strided
 from .frontend.numbers import Size
+from .frontend.overriding import DisableTorchFunction
 from .frontend.placement import Place, device_of, place_of
 from .frontend.storage import Storage, offset_of, strides_of
 from .frontend.tensor import Parameter, Tensor, alias, held, rebuild
@@ -37,7 +40,8 @@ from .serialization_safe import clear_safe_globals as clear_safe_globals
 from .serialization_safe import get_safe_globals as get_safe_globals
 from .serialization_safe import safe_globals as safe_globals
 from .serialization_safe import safe_names
-from .unpickle import Reader, UnpicklingError, named_globals
+from .serialization_sparse import rebuild_sparse_tensor, refuse_sparse_tensor
+from .unpickle import Reader, UnpicklingError, named_globals, set_state
 
 _STORAGE_TYPES = {
     dtypes.f64: "DoubleStorage", dtypes.f32: "FloatStorage", dtypes.f16: "HalfStorage",
@@ -66,8 +70,13 @@ class _Name:
         """Never called; pickle checks that what it reduces to is callable."""
 
 
+DEFAULT_PROTOCOL = 2  # of pickles
+
 _TENSOR = _Name("torch._utils\n_rebuild_tensor_v2")
 _PARAMETER = _Name("torch._utils\n_rebuild_parameter")
+_SPARSE = _Name("torch._utils\n_rebuild_sparse_tensor")
+_LAYOUT = _Name("torch.serialization\n_get_layout")
+_FROM_TYPE = _Name("torch._tensor\n_rebuild_from_type_v2")
 _SIZE = _Name("torch\nSize")
 _DEVICE = _Name("torch\ndevice")
 _DTYPE_NAMES = {
@@ -109,17 +118,32 @@ class _Writer(_Pickler):
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, Tensor):
-            return self._reduce_tensor(obj)
+            if obj.layout is not strided:
+                return _SPARSE, obj.__reduce_ex__(2)[1]
+            with DisableTorchFunction():
+                return self._reduce_kind(obj)
+        if isinstance(obj, layout):
+            return _LAYOUT, (repr(obj),)
         if isinstance(obj, Size):
             return _SIZE, (tuple(int(size) for size in obj),)
         if isinstance(obj, device):
             return _DEVICE, (obj.type,) if obj.index is None else (obj.type, obj.index)
         return NotImplemented
 
+    def _reduce_kind(self, tensor: Tensor) -> Any:
+        kind = type(tensor)
+        if issubclass(kind, Parameter):
+            return _PARAMETER, (alias(tensor), tensor.requires_grad, OrderedDict())
+        if kind is Tensor or kind.__module__.startswith("graphc."):
+            return self._reduce_tensor(tensor)
+        if kind.__reduce_ex__ is not Tensor.__reduce_ex__:
+            return NotImplemented  # the class has its own way
+        own, slots = own_state(tensor)
+        place = self._reduce_tensor(tensor)[1]
+        return _FROM_TYPE, (_TENSOR, kind, place, (own, slots) if slots else own)
+
     def _reduce_tensor(self, tensor: Tensor) -> Any:
         array = held(tensor, "save()", "save it outside the compiled function")
-        if isinstance(tensor, Parameter):
-            return _PARAMETER, (alias(tensor), tensor.requires_grad, OrderedDict())
         storage: Storage = tensor._storage.root
         found = self.storages.get(id(storage))
         if found is None:
@@ -144,7 +168,7 @@ class _StorageRef:
 
 
 def save(
-    obj: Any, f: Any, pickle_module: Any = None, pickle_protocol: int = 2,
+    obj: Any, f: Any, pickle_module: Any = None, pickle_protocol: int = DEFAULT_PROTOCOL,
     _use_new_zipfile_serialization: bool = True, _disable_byteorder_record: bool = False,
 ) -> None:
     """Write an object to a path (atomically: the old file stays until the new one is whole) or a
@@ -355,8 +379,8 @@ def _check_legacy(mapped: Any, location: str, storage: Storage) -> None:
 def _load_legacy(file: IO[bytes], name: str, map_location: Any, weights_only: bool) -> Any:
     def unpickle(file: IO[bytes], storage: Callable[[Any], Any]) -> Any:
         if weights_only:
-            return Reader(_CALLS, _VALUES, storage, safe_names()).load(file)
-        return _Trusting(file, storage).load()
+            return Reader(_LEGACY_CALLS, _VALUES, storage, safe_names()).load(file)
+        return _Trusting(file, storage, _LEGACY_CALLS).load()
 
     legacy = Legacy(
         file, _Loaded, lambda location, storage: _check_legacy(map_location, location, storage)
@@ -404,6 +428,18 @@ def _rebuild_parameter(
     return made
 
 
+def _rebuild_from_type(make: Callable[..., Tensor], kind: Any, args: Any, state: Any) -> Any:
+    """A tensor of a user's subclass."""
+    plain = make(*args)
+    if not (isinstance(kind, type) and issubclass(kind, Tensor)):
+        raise UnpicklingError(f"a tensor of the class {kind!r}")
+    made: Any = alias(plain, kind)
+    with DisableTorchFunction():
+        made.requires_grad_(plain.requires_grad)
+    set_state(made, state)
+    return made
+
+
 def _rebuild_size(sizes: Any = ()) -> Size:
     return Size(tuple(sizes))
 
@@ -417,9 +453,13 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "torch._utils._rebuild_tensor_v2": _rebuild_tensor,
     "torch._utils._rebuild_parameter": _rebuild_parameter,
     "torch._utils._rebuild_parameter_with_state": _rebuild_parameter,
+    "torch._utils._rebuild_sparse_tensor": rebuild_sparse_tensor,
+    "torch.serialization._get_layout": get_layout,
+    "torch._tensor._rebuild_from_type_v2": _rebuild_from_type,
     "torch.Size": _rebuild_size,
     "torch.device": _rebuild_device,
 }
+_LEGACY_CALLS = {**_CALLS, "torch._utils._rebuild_sparse_tensor": refuse_sparse_tensor}
 _VALUES: dict[str, Any] = {
     **{f"torch.{dtype.torch_name}": dtype for dtype in (*dtypes.ALL, *dtypes.COMPLEX)},
     **{f"torch.{name}": dtype for dtype, name in _STORAGE_TYPES.items()},
@@ -429,14 +469,18 @@ _VALUES: dict[str, Any] = {
 class _Trusting(pickle.Unpickler):
     """A real unpickler (weights_only=False) that reads torch's names as graphc's."""
 
-    def __init__(self, file: IO[bytes], storage: Callable[[Any], _Loaded]) -> None:
+    def __init__(
+        self, file: IO[bytes], storage: Callable[[Any], _Loaded],
+        calls: dict[str, Callable[..., Any]] | None = None,
+    ) -> None:
         super().__init__(file)
+        self.calls = _CALLS if calls is None else calls
         self.persistent_load = storage  # type: ignore[method-assign]
 
     def find_class(self, module: str, name: str) -> Any:
         full = f"{module}.{name}"
-        if full in _CALLS:
-            return _CALLS[full]
+        if full in self.calls:
+            return self.calls[full]
         if full in _VALUES:
             return _VALUES[full]
         if module.partition(".")[0] == "torch":

@@ -10,13 +10,16 @@ from graphc.ir.dtypes import DType
 
 from .. import promote
 from ..dispatch import constant
+from ..layouts import NotDense
 from ..numbers import Size
 from ..placement import makes, makes_like, place_at
+from ..placement import of as place_of_buffer
 from ..promote import get_default_dtype
 from ..tensor import Tensor, from_array
 from .arguments import shape_of
 from .creation import tensor, zeros
 from .dtype_names import TYPE_STRINGS
+from .subclasses import as_subclass, of_kind
 
 
 @makes
@@ -46,9 +49,14 @@ class TensorType(type):
         return construct(cls.dtype, args, device=device)
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, Tensor) and instance.dtype is cls.dtype and (
-            place_at(instance) is None
-        )
+        if not isinstance(instance, Tensor) or instance.dtype is not cls.dtype:
+            return False
+        if instance._trace is not None:
+            return place_at(instance) is None
+        try:
+            return place_of_buffer(instance._array) is None
+        except NotDense:
+            return False
 
     def __repr__(cls) -> str:
         return f"<class 'torch.{cls.__name__}'>"
@@ -60,9 +68,14 @@ TYPES: dict[str, Any] = {
 }
 
 
-def legacy_constructor(cls: type[Tensor], *args: Any, device: Any = None) -> Tensor:
-    """torch.Tensor(2, 3), torch.Tensor([1, 2]): tensors of the default dtype."""
-    return construct(get_default_dtype(), args, device=device)
+def legacy_constructor(cls: type[Tensor], *args: Any, device: Any = None) -> Any:
+    """torch.Tensor(2, 3), torch.Tensor([1, 2]): tensors of the default dtype; of a subclass, its
+    own."""
+    if cls is Tensor:
+        return construct(get_default_dtype(), args, device=device)
+    if len(args) == 1 and isinstance(args[0], Tensor):
+        return as_subclass(args[0], cls)
+    return of_kind(construct(get_default_dtype(), args, device=device), cls)
 
 
 def new(self: Tensor, *args: Any, device: Any = None) -> Tensor:
