@@ -131,17 +131,19 @@ def test_a_stop_does_not_wait_for_ever(folder: Path) -> None:
     statuses: list[Any] = []
     with in_thread(settings, {"mlp": folder / "mlp.gcx"}) as server:
         model = server.state.registry.find("mlp").model
-        run, go = model.run, threading.Event()
+        run, go, entered = model.run, threading.Event(), threading.Event()
 
         def slow(requests: Any) -> Any:
+            entered.set()
             assert go.wait(10)
-            return run(requests[:1])
+            return run(requests)
 
         model.run = slow  # type: ignore[method-assign]
         threads = [threading.Thread(target=lambda: statuses.append(
             ask(server.port, "POST", INFER, request({"input": X})))) for _ in range(3)]
         for thread in threads:
             thread.start()
+            assert entered.wait(10)  # the first is by itself
         wait_for(lambda: server.application.in_flight == 3)
         server.stop()
         wait_for(lambda: len(statuses) == 2)
