@@ -153,3 +153,20 @@ def test_a_batch_is_no_larger_than_the_program_takes(tmp_path: Path) -> None:
         assert client.infer("m", {"x": X[:4, :3]}).status == 400
     assert all(reply.status == 200 for reply in replies)
     assert calls == [[1], [1, 1, 1], [1, 1, 1]]
+
+
+def test_a_model_is_loaded_again_under_requests(folder: Path) -> None:
+    """Who has found the old one in the meantime is answered by the new one."""
+    with Client(Settings(), {"mlp": folder / "mlp.gcx"}) as client:
+        registry, body = client.state.registry, request({"input": X[:2]})
+        want = client.ask("POST", "/v2/models/mlp/infer", body).body
+        before = registry.find("mlp")
+        registry.add(folder / "mlp.gcx", "mlp", "1")
+        assert registry.find("mlp") is not before and before.state == "UNLOADING"
+        find = registry.ready
+        found = iter([before])
+        registry.ready = lambda *name: next(found, None) or find(*name)  # type: ignore[method-assign]
+        assert client.ask("POST", "/v2/models/mlp/infer", body).body == want
+        registry.remove("mlp")
+        found = iter([before])
+        assert client.ask("POST", "/v2/models/mlp/infer", body).status == 404
