@@ -13,7 +13,7 @@ comma  := ,
 EXTRAS := dev,demo$(if $(filter 1,$(PARITY)),$(comma)parity)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow test-gpu gpu-bundle test-tools lint types clean
+.PHONY: help venv demo docs test test-slow test-gpu gpu-bundle test-tools lint types clean
 
 help:
 	@echo "make demo        train on real digits, compiled (2 minutes on 2 cores)"
@@ -21,6 +21,7 @@ help:
 	@echo "make test-gpu    on a machine with an NVIDIA GPU"
 	@echo "make test-tools  the tests of capture under a debugger, a profiler and coverage"
 	@echo "make lint types  ruff, mypy"
+	@echo "make docs        the documentation's site, in build/site"
 	@echo "make venv        only install"
 
 $(PY):
@@ -61,6 +62,10 @@ gpu-bundle: venv
 test-tools: venv
 	$(PIP) 'coverage>=7.7'
 	$(PY) -m tests.under all --quiet
+
+# the documentation's site, into build/site
+docs: venv
+	$(PY) -m mkdocs build --strict
 
 lint: venv
 	$(PY) -m ruff check

@@ -52,6 +52,7 @@ with _IMPORTING:
     from .frontend.values import Eager as _Eager
     from .host_memory import keep_freed as _keep_freed
     from .ir.dtypes import DType as dtype
+    from .ir.shown import Shown as _Shown
 
 _keep_freed(config.current().keep_freed)
 # eager mode runs on NumPy: the frontend itself knows no backend
@@ -71,6 +72,12 @@ _float32.Settings.convolutions = staticmethod(_flags.convolutions)
 _placement.look_for(
     "cuda", lambda index: importlib.import_module(".cuda.places", __name__).find(index)
 )
+_Shown.svg = staticmethod(
+    lambda graph: importlib.import_module(".inspect.picture", __name__).graph_svg(graph)
+)
+_Shown.html = staticmethod(
+    lambda thing: importlib.import_module(".inspect.page.fragment", __name__).of_ir(thing)
+)
 
 __version__ = "0.1.0"
 
@@ -83,13 +90,16 @@ newaxis = None
 # name -> the module that has it; imported when first asked for
 _LAZY = {
     "compile": ".compile", "GradScaler": ".amp", "get_device_module": ".accelerator",
-    "explain": ".inspect.explain", "save": ".serialization",
+    "explain": ".inspect.explain", "summary": ".inspect.tensors", "save": ".serialization",
     "PerformanceWarning": ".engine.segments.tiers", "compare": ".doubt.compare",
     "MemoryLimitError": ".frontend.errors",
     "load": ".serialization", "autocast": ".amp", "vmap": ".frontend.vmap",
     "cond": ".frontend.control",
     "while_loop": ".frontend.control", "ops": ".ops_registry", "classes": ".ops_registry",
-    "sparse_coo_tensor": ".sparse", "sparse_csr_tensor": ".sparse", "PyTorchFileReader": "._C",
+    "PyTorchFileReader": "._C", **dict.fromkeys(
+        "sparse_coo_tensor sparse_csr_tensor sparse_csc_tensor sparse_bsr_tensor sparse_bsc_tensor "
+        "sparse_compressed_tensor".split(), ".sparse",
+    ),
     "_assert_async": "._C", "OutOfMemoryError": ".ir.memory",
     "SymInt": ".frontend.numbers", "SymFloat": "._C", "SymBool": "._C",
     "ScriptModule": ".jit", "ScriptFunction": ".jit",
@@ -141,8 +151,9 @@ _NOT_IN_STAR = frozenset("""
     BFloat16Storage ComplexDoubleStorage ComplexFloatStorage HalfStorage
     BFloat16Tensor ComplexDoubleTensor ComplexFloatTensor HalfTensor PyTorchFileReader annotations
     broadcast_shapes channels_last channels_last_3d contiguous_format expit from_dlpack
-    preserve_format set_default_dtype set_grad_enabled strided unique PerformanceWarning compare
-    MemoryLimitError explain Any ModuleType ops classes eig is_autocast_available lstsq lu
+    preserve_format set_default_dtype set_grad_enabled sparse_bsc sparse_bsr sparse_coo sparse_csc
+    sparse_csr strided unique PerformanceWarning compare
+    MemoryLimitError explain summary Any ModuleType ops classes eig is_autocast_available lstsq lu
     matrix_rank pca_lowrank solve svd_lowrank symeig while_loop
 """.split())
 

@@ -1,17 +1,27 @@
-"""`python -m graphc COMMAND`: run, demo, predict, serve, config, cache, doctor."""
+"""`python -m graphc COMMAND`: run, explain, shim, demo, predict, serve, config, cache, doctor."""
 
 import argparse
 import importlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from graphc import cache_command, config, demo, doctor, empty, predict
+from graphc import cache_command, config, demo, doctor, empty, explain_command, predict
 from graphc.serve import command as serve_command
 
 _RUN_USAGE = "python -m graphc run [--eager | --compile] [-m] SCRIPT [ARGUMENTS ...]"
 _RUN = """Run a script (or a module) in which `import torch` finds graphc. Without --eager or
 --compile, what the script compiles by torch.compile() is compiled."""
+_SHIM = """Stand-ins: small distributions called torch and torchvision, made here and installed by
+this environment's own pip, without an index. Every program of the environment (notebooks, pytest,
+workers, commands) then finds graphc by `import torch`, and pip has no PyTorch to download. Refused
+outside of virtual environments, and where another torch is installed."""
+_EXPLAIN_USAGE = (
+    "python -m graphc explain [--out FOLDER] [--eager | --compile] [-m] SCRIPT [ARGUMENTS ...]"
+)
+_EXPLAIN = """Run a script as `run` does, then write FOLDER/NAME.html for each function that it has
+compiled: its graphs, kernels with their times, memory, versions, guards."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -23,19 +33,22 @@ def parser() -> argparse.ArgumentParser:
         "run", help="run a PyTorch script unchanged", usage=_RUN_USAGE,
         formatter_class=argparse.RawDescriptionHelpFormatter, description=_RUN,
     )
-    mode = script.add_mutually_exclusive_group()
-    for name, meaning in (
-        ("eager", "torch.compile() in the script does nothing"),
-        ("compile", "calls of Modules, losses, steps, functions called often are compiled"),
-    ):
-        mode.add_argument(
-            f"--{name}", dest="mode", action="store_const", const=name, help=meaning
-        )
-    script.add_argument("-m", dest="module", action="store_true", help="SCRIPT names a module")
-    script.add_argument("script", help="a Python file, or a module's name after -m")
-    own = script.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own")
-    own.required = False  # else it is named where the script is missing
-    script.set_defaults(run=_run_script, mode="as_written")
+    _takes_a_script(script)
+    script.set_defaults(run=_run_script)
+
+    pages = commands.add_parser(
+        "explain", help="run a script, and write a page about each function that it compiled",
+        usage=_EXPLAIN_USAGE, formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=_EXPLAIN,
+    )
+    pages.add_argument("--out", type=Path, default=Path("explained"), help="folder of the pages; "
+                       "default: %(default)s")
+    _takes_a_script(pages)
+    pages.set_defaults(run=lambda args: explain_command.main(
+        args.mode, args.module, args.script, args.arguments, args.out
+    ))
+
+    _add_shim(commands)
 
     show = commands.add_parser("demo", help="train a convolutional network on real digits")
     show.add_argument("--epochs", type=_positive, default=demo.EPOCHS, help="default: %(default)s")
@@ -73,6 +86,50 @@ def parser() -> argparse.ArgumentParser:
     )
     health.set_defaults(run=lambda args: doctor.main())
     return top
+
+
+def _add_shim(commands: Any) -> None:
+    shim = commands.add_parser(
+        "shim", help="let `import torch` find graphc in a virtual environment", description=_SHIM,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    actions = shim.add_subparsers(title="actions", required=True, metavar="ACTION")
+    install = actions.add_parser("install", help="install the stand-in for torch")
+    install.add_argument(
+        "--torchvision", action=argparse.BooleanOptionalAction,
+        help="answer to torchvision, too; default: where none is installed",
+    )
+    install.set_defaults(run=lambda args: _shim("install", args.torchvision))
+    remove = actions.add_parser("remove", help="remove what `install` installed")
+    remove.set_defaults(run=lambda args: _shim("remove"))
+    check = actions.add_parser(
+        "check", help="say what would bring PyTorch itself: installed, or given"
+    )
+    check.add_argument("requirements", nargs="*", help="what you want to install, as for pip")
+    check.set_defaults(run=lambda args: _shim("check", args.requirements))
+
+
+def _shim(action: str, *arguments: Any) -> int:
+    # it starts other processes and reads metadata: nothing for the other commands
+    command = importlib.import_module("graphc.shim.command")
+    return int(command.main(lambda: getattr(command, action)(*arguments)))
+
+
+def _takes_a_script(script: argparse.ArgumentParser) -> None:
+    """How a script is named, and run."""
+    mode = script.add_mutually_exclusive_group()
+    for name, meaning in (
+        ("eager", "torch.compile() in the script does nothing"),
+        ("compile", "calls of Modules, losses, steps, functions called often are compiled"),
+    ):
+        mode.add_argument(
+            f"--{name}", dest="mode", action="store_const", const=name, help=meaning
+        )
+    script.add_argument("-m", dest="module", action="store_true", help="SCRIPT names a module")
+    script.add_argument("script", help="a Python file, or a module's name after -m")
+    own = script.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own")
+    own.required = False  # else it is named where the script is missing
+    script.set_defaults(mode="as_written")
 
 
 def _device(text: str) -> str:

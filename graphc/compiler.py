@@ -104,6 +104,7 @@ def _disabled_module(module: Module, reason: str | None) -> Module:
         "__call__": disable(base.__call__, reason=reason), "__module__": base.__module__,
         "__qualname__": base.__qualname__, "__doc__": base.__doc__, "_orig_mod": module,
         "__reduce_ex__": lambda self, protocol: (disable, (module, True)),
+        "dynamo_ctx": staticmethod(functools.partial(disable, reason=reason)),
     }
     twin: Module = object.__new__(type(base.__name__, (base,), fields))
     object.__setattr__(twin, "__dict__", module.__dict__)

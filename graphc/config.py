@@ -295,3 +295,8 @@ def torch_home() -> Path:
     if home:
         return Path(home).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME", "~/.cache"), "torch").expanduser()
+
+
+def github_token() -> str:
+    """What torch.hub asks GitHub with, for more than a few questions an hour; "" for none."""
+    return os.environ.get("GITHUB_TOKEN", "")

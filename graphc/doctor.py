@@ -10,6 +10,7 @@ from typing import NamedTuple
 import graphc
 from graphc import backends, config
 from graphc.backends import Finding
+from graphc.compat.distribution import is_stand_in
 from graphc.engine import pipeline
 
 _PYTHONS = ((3, 11), (3, 13))  # the first and the last that pyproject.toml takes
@@ -97,6 +98,18 @@ def _python() -> Iterator[Finding]:
             yield Finding(name, metadata.version(name), needed=True)
         except metadata.PackageNotFoundError:
             yield Finding(name, None, f"pip install {name}", needed=True)
+    yield Finding("import torch", _torch())
+
+
+def _torch() -> str:
+    """What `import torch` finds in this environment."""
+    try:
+        version = metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        return "nothing; `python -m graphc run` and `shim install` let it find graphc"
+    if is_stand_in(version):
+        return f"graphc, by its stand-in {version} (`python -m graphc shim`)"
+    return f"PyTorch {version}; graphc by `python -m graphc run`"
 
 
 def _compiled_code() -> Finding:

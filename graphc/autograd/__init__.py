@@ -27,6 +27,8 @@ from .variable import Variable as Variable
 def __getattr__(name: str) -> Any:
     if name in ("functional", "forward_ad", "profiler"):
         return importlib.import_module(f".{name}", __name__)
+    if name in ("_profiler_enabled", "_disable_profiler"):
+        return getattr(importlib.import_module(".profiler", __name__), name)
     if name in ("gradcheck", "gradgradcheck"):
         # torch.autograd.gradcheck is the function, also once its module has been imported
         module = importlib.import_module(".gradcheck", __name__)

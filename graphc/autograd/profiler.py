@@ -6,6 +6,8 @@ from typing import Any
 
 from .. import profiler
 from ..profiler import record_function as record_function
+from ..profiler.recorder import recording as _profiler_enabled  # noqa: F401
+from ..profiler.recorder import stop_all as _disable_profiler  # noqa: F401
 
 
 class profile(profiler.profile):  # torch spells this class in lower case

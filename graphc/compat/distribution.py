@@ -5,8 +5,18 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from importlib.metadata import Distribution
+from importlib.metadata import Distribution, DistributionFinder, MetadataPathFinder
 from typing import Any
+
+
+def is_stand_in(version: str | None) -> bool:
+    """Whether a distribution of this version is one of ours, of any release."""
+    return version is not None and version.endswith("+graphc")
+
+
+def same_name(name: str) -> str:
+    """A distribution's name as PEP 503 compares them."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 class MirrorDistribution(Distribution):
@@ -29,7 +39,10 @@ class MirrorDistribution(Distribution):
 
 
 def distributions(versions: Mapping[str, str], wanted: str | None) -> Iterator[Distribution]:
-    """Those called `wanted` as PEP 503 compares names, or all for None."""
+    """Those called `wanted`, or all for None; but those of which an
+    installed stand-in has metadata itself."""
     for name, version in versions.items():
-        if wanted is None or re.sub(r"[-_.]+", "-", wanted).lower() == name:
-            yield MirrorDistribution(name, version)
+        if wanted is None or same_name(wanted) == name:
+            found = MetadataPathFinder.find_distributions(DistributionFinder.Context(name=name))
+            if not any(is_stand_in(each.version) for each in found):
+                yield MirrorDistribution(name, version)

@@ -6,12 +6,14 @@ name under `torch` and `torchvision`, and what graphc lacks is an error with tor
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import importlib.machinery
 import importlib.util
 import multiprocessing.spawn
 import sys
+import threading
 from collections.abc import Iterable, Sequence
 from importlib.metadata import Distribution, DistributionFinder
 from types import ModuleType
@@ -21,6 +23,7 @@ import graphc
 
 from ..on_demand import names_so_far
 from ..version import __version__ as TORCH_VERSION
+from . import extensions
 from .distribution import distributions
 from .missing import explain_missing, explain_no_more
 
@@ -134,8 +137,10 @@ class MirrorFinder(DistributionFinder):
 
     def _missing(self, fullname: str) -> None:
         # `importlib.util.find_spec` asks, and wants None; `import` needs the error. The import
-        # system's own function is two frames up, above its `_find_spec`.
-        if sys._getframe(3).f_code.co_name == "_find_and_load_unlocked":
+        # system's own function is two frames up, above its `_find_spec`. Other finders would come
+        # upon parts of graphc's own, in the same folder, and `python -m torch` run its commands.
+        imported = sys._getframe(3).f_code.co_name == "_find_and_load_unlocked"
+        if imported or is_own(fullname):
             raise ModuleNotFoundError(
                 f"No module named {fullname!r}: graphc does not have {fullname}", name=fullname
             )
@@ -154,6 +159,8 @@ NAMED = {"Tensor": "torch", "Parameter": "torch.nn.parameter"}
 _finder: MirrorFinder | None = None
 _undo: dict[str, None] = {}  # the torch names in sys.modules, in order of import
 _before: dict[str, Any] = {}
+_changing = threading.RLock()  # one thread may import torch, another one torchvision
+STAND_IN = "\"\"\"graphc's stand-in for "  # how the files of the shim begin
 
 
 def installed() -> bool:
@@ -166,11 +173,16 @@ def install() -> None:
 
     Raises ImportError where another torch is imported already: its classes are in use.
     """
+    with _changing:
+        _install()
+
+
+def _install() -> None:
     global _finder
     if _finder is not None:
         return
     for root in ROOTS:
-        if root in sys.modules:
+        if root in sys.modules and not _is_stand_in(sys.modules[root]):
             raise ImportError(
                 f"{root} is already imported from {getattr(sys.modules[root], '__file__', '?')}. "
                 "Cure: call graphc.compat.install() before anything imports it"
@@ -183,12 +195,38 @@ def install() -> None:
     for kind, _ in _before["kinds"]:
         kind.__module__ = NAMED[kind.__name__]
     vars(graphc)["torch"] = graphc  # torch has itself among its names
+    extensions.guard()
     _before["spawn"] = multiprocessing.spawn.get_preparation_data
     multiprocessing.spawn.get_preparation_data = _preparation
 
 
+def _is_stand_in(module: ModuleType) -> bool:
+    """Whether it is a package of the shim, which another thread is about to replace."""
+    origin = getattr(getattr(module, "__spec__", None), "origin", None)
+    if origin is None:
+        return False
+    with contextlib.suppress(OSError, ValueError), open(origin, encoding="utf-8") as source:
+        return source.readline().startswith(STAND_IN)
+    return False
+
+
+def stand_in(name: str) -> None:
+    """Put graphc in the place of the module that is being imported under this name: what the
+    packages of the shim call (`python -m graphc shim`)."""
+    if name not in ROOTS:
+        raise ImportError(f"graphc stands in for {' and '.join(ROOTS)}, not for {name}")
+    del sys.modules[name]  # what imports it then takes what is there
+    install()
+    importlib.import_module(name)
+
+
 def uninstall() -> None:
     """Take the hook away again; modules that were imported through it keep working."""
+    with _changing:
+        _uninstall()
+
+
+def _uninstall() -> None:
     global _finder
     if _finder is None:
         return
@@ -200,6 +238,7 @@ def uninstall() -> None:
             explain_no_more(module)
     _undo.clear()
     graphc.__version__ = _before.pop("version")
+    extensions.unguard()
     vars(graphc).pop("torch", None)
     for kind, module in _before.pop("kinds"):
         kind.__module__ = module

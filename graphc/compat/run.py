@@ -20,7 +20,11 @@ from . import modes
 from .finder import install
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-_HOSTS = (_HERE, os.path.join(os.path.dirname(_HERE), "__main__.py"), "<frozen runpy>")
+_ABOVE = os.path.dirname(_HERE)
+_HOSTS = (
+    _HERE, os.path.join(_ABOVE, "__main__.py"), os.path.join(_ABOVE, "explain_command.py"),
+    "<frozen runpy>",
+)
 
 
 def main(mode: str, module: bool, target: str, arguments: Sequence[str]) -> int:

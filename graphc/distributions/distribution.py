@@ -16,6 +16,7 @@ from ..frontend.placement import place_at, selected
 from ..frontend.tensor import Tensor
 from ..frontend.values import Eager
 from . import constraints
+from .utils import lazy_property
 
 
 def _beside_parameters(draw: Callable[..., Any]) -> Callable[..., Any]:
@@ -62,8 +63,9 @@ class Distribution:
         for name, constraint in self.arg_constraints.items():
             if constraints.is_dependent(constraint):
                 continue
-            if name not in self.__dict__ and not isinstance(
-                getattr(type(self), name, None), property
+            kind = getattr(type(self), name, None)
+            if name not in self.__dict__ and (
+                not isinstance(kind, property) or isinstance(kind, lazy_property)
             ):
                 continue  # computed when asked for
             value = getattr(self, name)

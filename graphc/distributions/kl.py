@@ -32,7 +32,7 @@ from .pareto import Pareto
 from .poisson import Poisson
 from .transformed_distribution import TransformedDistribution
 from .uniform import Uniform
-from .utils import euler_constant, sum_rightmost
+from .utils import _sum_rightmost, euler_constant
 
 Rule = Callable[[Any, Any], Any]
 _KL_REGISTRY: dict[tuple[type, type], Rule] = {}
@@ -85,7 +85,7 @@ def _transformed(p: Any, q: Any) -> Any:
 def _independent(p: Any, q: Any) -> Any:
     if p.reinterpreted_batch_ndims != q.reinterpreted_batch_ndims:
         raise NotImplementedError("the distributions have different event dimensions")
-    return sum_rightmost(
+    return _sum_rightmost(
         kl_divergence(p.base_dist, q.base_dist), p.reinterpreted_batch_ndims
     )
 

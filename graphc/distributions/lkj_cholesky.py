@@ -12,7 +12,7 @@ from ..frontend.tensor import Tensor
 from . import constraints
 from .beta import Beta
 from .distribution import Distribution
-from .utils import broadcast_all, standard_normal
+from .utils import _standard_normal, broadcast_all
 
 
 class LKJCholesky(Distribution):
@@ -55,8 +55,9 @@ class LKJCholesky(Distribution):
         """Each row: a direction on a sphere, times a root of a beta number."""
         with no_grad():
             radius = self._beta.sample(sample_shape).unsqueeze(-1)
-            normal = standard_normal(
-                self._extended_shape(sample_shape), self.concentration.dtype
+            normal = _standard_normal(
+                self._extended_shape(sample_shape), self.concentration.dtype,
+                self.concentration.device,
             ).tril(-1)
             length = normal.norm(dim=-1, keepdim=True)
             first = (T.arange(self.dim) == 0).unsqueeze(-1)  # has nothing below the diagonal

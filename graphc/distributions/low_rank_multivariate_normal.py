@@ -11,7 +11,7 @@ from ..frontend.tensor import Tensor
 from . import constraints
 from .distribution import Distribution
 from .multivariate_normal import batch_mahalanobis, batch_mv
-from .utils import lazy_property, standard_normal
+from .utils import _standard_normal, lazy_property
 
 
 class LowRankMultivariateNormal(Distribution):
@@ -105,8 +105,9 @@ class LowRankMultivariateNormal(Distribution):
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = tuple(self._extended_shape(sample_shape))
-        across = standard_normal((*shape[:-1], self.cov_factor.shape[-1]), self.loc.dtype)
-        along = standard_normal(shape, self.loc.dtype)
+        dtype, device = self.loc.dtype, self.loc.device
+        across = _standard_normal((*shape[:-1], self.cov_factor.shape[-1]), dtype, device)
+        along = _standard_normal(shape, dtype, device)
         return self.loc + batch_mv(self.cov_factor, across) + self.cov_diag.sqrt() * along
 
     def _graphc_half_log_det(self) -> Tensor:

@@ -10,7 +10,7 @@ from ..frontend import functions as T
 from ..frontend.tensor import Tensor
 from . import constraints
 from .distribution import Distribution
-from .utils import lazy_property, standard_normal
+from .utils import _standard_normal, lazy_property
 
 
 def batch_mv(matrix: Tensor, vector: Tensor) -> Tensor:
@@ -113,7 +113,7 @@ class MultivariateNormal(Distribution):
         return variance.expand((*self._batch_shape, *self._event_shape))
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        eps = standard_normal(self._extended_shape(sample_shape), self.loc.dtype)
+        eps = _standard_normal(self._extended_shape(sample_shape), self.loc.dtype, self.loc.device)
         return self.loc + batch_mv(self._unbroadcasted_scale_tril, eps)
 
     def _graphc_half_log_det(self) -> Tensor:

@@ -11,7 +11,7 @@ from ..frontend.joined import gains, joined
 from ..frontend.tensor import Tensor
 from . import constraints
 from .exp_family import ExponentialFamily
-from .utils import broadcast_all, standard_normal
+from .utils import _standard_normal, broadcast_all
 
 
 def _log_density(value: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
@@ -59,7 +59,7 @@ class Normal(ExponentialFamily):
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
-        return self.loc + standard_normal(shape, self.loc.dtype) * self.scale
+        return self.loc + _standard_normal(shape, self.loc.dtype, self.loc.device) * self.scale
 
     def log_prob(self, value: Tensor) -> Tensor:
         given = self._graphc_checked(value), self.loc, self.scale

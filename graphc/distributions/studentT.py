@@ -10,7 +10,7 @@ from ..frontend.tensor import Tensor
 from . import constraints
 from .chi2 import Chi2
 from .distribution import Distribution
-from .utils import broadcast_all, standard_normal
+from .utils import _standard_normal, broadcast_all
 
 
 class StudentT(Distribution):
@@ -49,7 +49,7 @@ class StudentT(Distribution):
         return T.where(self.df <= 1, math.nan, found)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        x = standard_normal(self._extended_shape(sample_shape), self.df.dtype)
+        x = _standard_normal(self._extended_shape(sample_shape), self.df.dtype, self.df.device)
         z = self._chi2.rsample(sample_shape)
         return self.loc + self.scale * (x * T.rsqrt(z / self.df))
 

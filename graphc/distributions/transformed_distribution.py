@@ -10,7 +10,7 @@ from . import constraints
 from .distribution import Distribution
 from .independent import Independent
 from .transforms import ComposeTransform, Transform
-from .utils import sum_rightmost
+from .utils import _sum_rightmost
 
 
 class TransformedDistribution(Distribution):
@@ -95,12 +95,12 @@ class TransformedDistribution(Distribution):
         for transform in reversed(self.transforms):
             x = transform.inv(y)
             event_dim += transform.domain.event_dim - transform.codomain.event_dim
-            log_prob = log_prob - sum_rightmost(
+            log_prob = log_prob - _sum_rightmost(
                 transform.log_abs_det_jacobian(x, y), event_dim - transform.domain.event_dim
             )
             y = x
         more = event_dim - len(tuple(self.base_dist.event_shape))
-        return log_prob + sum_rightmost(self.base_dist.log_prob(y), more)
+        return log_prob + _sum_rightmost(self.base_dist.log_prob(y), more)
 
     def _graphc_monotonic(self, value: Tensor) -> Tensor:
         sign: Any = 1

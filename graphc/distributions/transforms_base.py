@@ -9,7 +9,7 @@ from ..frontend import functions as T
 from ..frontend.numbers import Size
 from ..frontend.tensor import Tensor
 from . import constraints
-from .utils import sum_rightmost
+from .utils import _sum_rightmost
 
 
 class Transform:
@@ -218,7 +218,7 @@ class ComposeTransform(Transform):
         event_dim = self.domain.event_dim
         for part, a, b in zip(self.parts, values[:-1], values[1:], strict=True):
             jacobian = part.log_abs_det_jacobian(a, b)
-            total = total + sum_rightmost(jacobian, event_dim - part.domain.event_dim)
+            total = total + _sum_rightmost(jacobian, event_dim - part.domain.event_dim)
             event_dim += part.codomain.event_dim - part.domain.event_dim
         return total
 
@@ -282,7 +282,7 @@ class IndependentTransform(Transform):
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         jacobian = self.base_transform.log_abs_det_jacobian(x, y)
-        return sum_rightmost(jacobian, self.reinterpreted_batch_ndims)
+        return _sum_rightmost(jacobian, self.reinterpreted_batch_ndims)
 
     def forward_shape(self, shape: Any) -> Any:
         return self.base_transform.forward_shape(shape)

@@ -10,7 +10,7 @@ from ..frontend.tensor import Tensor
 from ..nn.functional import softplus
 from . import constraints
 from .transforms_base import Transform
-from .utils import sum_rightmost
+from .utils import _sum_rightmost
 
 
 class ExpTransform(Transform):
@@ -171,7 +171,7 @@ class AffineTransform(Transform):
             result = T.full_like(x, math.log(abs(self.scale)))
         if self._event_dim:
             result = result.expand(x.shape)
-            return sum_rightmost(result, self._event_dim)
+            return _sum_rightmost(result, self._event_dim)
         return result.expand(x.shape)
 
     def forward_shape(self, shape: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What distributions share: broadcast parameters, probabilities and log-odds, lazy attributes."""
+"""torch.distributions.utils: broadcast parameters, probabilities and log-odds, lazy attributes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from typing import Any
 
 from ..frontend import functions as T
 from ..frontend import promote
+from ..frontend.grad_mode import enable_grad
 from ..frontend.tensor import Tensor
+
+__all__ = [
+    "broadcast_all", "clamp_probs", "lazy_property", "logits_to_probs", "probs_to_logits",
+    "tril_matrix_to_vec", "vec_to_tril_matrix",
+]
 
 euler_constant = 0.57721566490153286060
 
@@ -30,9 +36,9 @@ def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
     return broadcast
 
 
-def standard_normal(shape: Any, dtype: Any) -> Tensor:
+def _standard_normal(shape: Any, dtype: Any, device: Any) -> Tensor:
     """Normal numbers of mean 0 and variance 1."""
-    return T.empty(tuple(shape), dtype=dtype).normal_()
+    return T.empty(tuple(shape), dtype=dtype, device=device).normal_()
 
 
 def standard_uniform(shape: Any, dtype: Any) -> Tensor:
@@ -41,11 +47,11 @@ def standard_uniform(shape: Any, dtype: Any) -> Tensor:
     return drawn
 
 
-def sum_rightmost(value: Any, count: int) -> Any:
-    """The sum over the last `count` dimensions."""
-    if count == 0 or not isinstance(value, Tensor):
+def _sum_rightmost(value: Any, dim: int) -> Any:
+    """The sum over the last `dim` dimensions."""
+    if dim == 0 or not isinstance(value, Tensor):
         return value
-    return value.reshape(*tuple(value.shape)[: value.dim() - count], -1).sum(-1)
+    return value.reshape(*tuple(value.shape)[: value.dim() - dim], -1).sum(-1)
 
 
 def clamp_probs(probs: Tensor) -> Tensor:
@@ -76,18 +82,27 @@ def is_probs(probs: Any, logits: Any) -> bool:
 
 
 class lazy_property:
-    """An attribute computed at its first use."""
+    """An attribute computed at its first use, with a history wherever that is."""
 
     def __init__(self, wrapped: Callable[[Any], Any]) -> None:
         self.wrapped = wrapped
+        self._of_class = _lazy_property_and_property(wrapped)
         functools.update_wrapper(self, wrapped)  # type: ignore[arg-type]
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
-            return self
-        value = self.wrapped(instance)
+            return self._of_class
+        with enable_grad():
+            value = self.wrapped(instance)
         setattr(instance, self.wrapped.__name__, value)
         return value
+
+
+class _lazy_property_and_property(lazy_property, property):
+    """What the class itself gives: tools that write documentation look for a property."""
+
+    def __init__(self, wrapped: Callable[[Any], Any]) -> None:
+        property.__init__(self, wrapped)
 
 
 def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:

@@ -15,7 +15,7 @@ from . import constraints
 from .chi2 import Chi2
 from .exp_family import ExponentialFamily
 from .multivariate_normal import precision_to_scale_tril
-from .utils import lazy_property, standard_normal
+from .utils import _standard_normal, lazy_property
 
 _LOG_2 = math.log(2.0)
 
@@ -150,7 +150,8 @@ class Wishart(ExponentialFamily):
         least = T.finfo(self.df.dtype).eps
         diagonal = Chi2(freedom).rsample(sample_shape).sqrt().clamp(min=least)
         rows, columns = T.tril_indices(size, size, -1)
-        normal = standard_normal((*lead, size * (size - 1) // 2), self.df.dtype)
+        count = size * (size - 1) // 2
+        normal = _standard_normal((*lead, count), self.df.dtype, self.df.device)
         place = (rows * size + columns).expand(normal.shape)
         below = T.zeros((*lead, size * size), dtype=normal.dtype).scatter(-1, place, normal)
         noise = below.reshape(*lead, size, size) + T.diag_embed(diagonal)

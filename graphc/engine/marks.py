@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, MutableSet
 from typing import Any
 
 from .. import backends
@@ -92,5 +92,5 @@ class Compilers:
 
     stance = DEFAULT
     backend: str = backends.DEFAULT
-    functions: weakref.WeakSet[Any] = weakref.WeakSet()
+    functions: MutableSet[Any] = weakref.WeakSet()
     lock = threading.Lock()

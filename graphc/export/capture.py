@@ -9,20 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from graphc.engine.capture.exits import Constants
-from graphc.engine.capture.recording import Recording
-from graphc.engine.capture.survey import Survey
-from graphc.export import containers, dynamic
+from graphc.export import containers, dynamic, ones
 from graphc.export.errors import ExportError
 from graphc.export.program import ExportedProgram
+from graphc.export.recorded import recorded
 from graphc.export.signature import VALUES, Signature, Weights
 from graphc.frontend import views
 from graphc.frontend.captured import Output, TensorInput, TracedGraph
-from graphc.frontend.context import local
-from graphc.frontend.grad_mode import no_grad
 from graphc.frontend.tensor import Tensor
 from graphc.frontend.trace import Trace
-from graphc.frontend.tree import flatten
+from graphc.frontend.tree import flatten, unflatten
 from graphc.ir.dim import Dim
 from graphc.ir.graph import Expr, Graph, Node, const, input_
 from graphc.ir.memory import may_share, on_host
@@ -39,52 +35,43 @@ def export(
     kwargs: Mapping[str, Any] | None = None,
     *,
     dynamic_shapes: Any = None,
+    strict: bool = False,
+    preserve_module_call_signature: tuple[str, ...] = (),
 ) -> ExportedProgram:
     """Record `model(*args, **kwargs)` as a program that runs without the model's code.
 
     `model`: a Module or function, in the train or eval state that it is in. Sizes are those of the
-    example, but for what `dynamic_shapes` frees: {"x": {0: "batch"}}. Parameters and buffers are
+    example, but for what `dynamic_shapes` frees: {"x": {0: "batch"}}; size 1 is among them where
+    the model computes the same there (ones.py). Parameters and buffers are
     copied, to the device of the example. Numbers and strings among the arguments become part of the
-    program. Raises ExportError for what a file cannot hold, such as a model that changes its
+    program. `strict` and the signatures to preserve are torch's; there is one way of recording.
+    Raises ExportError for what a file cannot hold, such as a model that changes its
     buffers, and TraceError naming every place of its Python that one graph cannot stand for.
     """
     if not isinstance(args, tuple):
         raise TypeError(f"args must be a tuple of the model's arguments, got {type(args).__name__}."
                         " Cure: export(model, (x,))")
     given = dict(kwargs or {})
-    positional = _argument_names(model, len(args), given)
+    positional = argument_names(model, len(args), given)
     shapes = dynamic.read(dynamic_shapes, args, given, positional)
     leaves, structure = flatten((args, given))
     _check_apart(leaves)
-    name = type(model).__name__ if isinstance(model, Module) else getattr(
-        model, "__name__", type(model).__name__
-    )
-    trace = Survey(name, strict=True)
-    recording = Recording(name, trace, leaves, Constants())
-    recording.know(model)
-    with no_grad(), trace:
-        for number, leaf in enumerate(leaves):
-            if isinstance(leaf, Tensor):
-                trace.add_argument(leaf, number, shapes.names.get(number))
-        local.exporting = True
-        try:
-            result = recording.call(model, args, given)
-            trace.conclude(None)
-        finally:
-            local.exporting = False
-            recording.restore()
-        traced = trace.finish(result)
-    trace.close()
+    paths = leaf_paths(structure, positional)
     names = _state_names(model)
-    _check_effects(traced, names)
-    _check_free(traced.graph, shapes.ranges)
-    paths = _leaf_paths(structure, positional)
-    return _Program(traced, trace, leaves, paths, shapes, names).build(
-        model, structure, positional, given
-    )
+
+    def record(leaves: list[Any], shapes: dynamic.DynamicShapes) -> _Program:
+        args, kwargs = unflatten(leaves, structure)
+        traced, trace = recorded(model, args, kwargs, paths, shapes.names)
+        _check_effects(traced, names)
+        _check_free(traced.graph, shapes.ranges)
+        return _Program(traced, trace, leaves, paths, shapes, names)
+
+    program = record(ones.several(leaves, shapes.names), shapes)
+    ones.settle(shapes, leaves, program.recorded, lambda *other: record(*other).recorded)
+    return program.build(model, structure, positional, given)
 
 
-def _argument_names(
+def argument_names(
     model: Callable[..., Any], count: int, kwargs: Mapping[str, Any]
 ) -> list[str]:
     """The names of the positional arguments; made up where the function does not say."""
@@ -106,7 +93,8 @@ def _argument_names(
     return names[:count]
 
 
-def _leaf_paths(structure: Any, positional: list[str]) -> list[str]:
+def leaf_paths(structure: Any, positional: list[str]) -> list[str]:
+    """A name for each leaf of the arguments, in order."""
     args, kwargs = structure.children
     found: list[str] = []
     for name, child in zip((*positional, *kwargs.keys), (*args.children, *kwargs.children),
@@ -198,27 +186,33 @@ class _Program:
         self.names = names
         self.state: dict[str, np.ndarray] = {}
         self.outputs: dict[Node, int] = {}
+        results, structure = flatten(
+            traced.result, is_leaf=lambda value: isinstance(value, Output)
+        )
+        specs = [self._result(output) for output in results]
+        self.results = containers.to_json(structure, iter(specs), "the result")
+        self.graph = Graph(
+            trace.name, traced.graph.inputs, tuple(self.outputs), traced.graph.env
+        )
+
+    @property
+    def recorded(self) -> ones.Recorded:
+        """The graph as it was recorded, and the results' JSON."""
+        return self.graph, self.results
 
     def build(
         self, model: Any, structure: Any, positional: list[str], kwargs: Mapping[str, Any]
     ) -> ExportedProgram:
-        results, result_structure = flatten(
-            self.traced.result, is_leaf=lambda value: isinstance(value, Output)
-        )
-        specs = [self._result(output) for output in results]
-        graph = Graph(
-            self.trace.name, self.traced.graph.inputs, tuple(self.outputs), self.traced.graph.env
-        )
+        """All of it, with the weights."""
         weights, labels = self._inputs()
-        graph, constants = _portable(graph, labels)
+        graph, constants = _portable(self.graph, labels)
         for name, array in constants.items():
             self.state[name] = array
             weights.append(name)
         signature = Signature(
             tuple(positional), tuple(kwargs),
             containers.to_json(structure, self._arguments(), "an argument"),
-            containers.to_json(result_structure, iter(specs), "the result"),
-            tuple(weights), self.shapes.ranges,
+            self.results, tuple(weights), self.shapes.ranges,
         )
         return ExportedProgram(
             graph, signature, self._weights(model), self.trace.place or None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,7 +28,8 @@ class _Hint:
 class Dim:
     """A named free size (torch.export.Dim). Sizes with one name are equal.
 
-    `min` and `max` bound it; sizes 0 and 1 are never free. Dim.AUTO and Dim.DYNAMIC make an
+    `min` and `max` bound it; size 0 is never free, and size 1 is where the model computes the same
+    as for other sizes, as far as `min` allows (ones.py). Dim.AUTO and Dim.DYNAMIC make an
     unnamed free size, Dim.STATIC a fixed one.
     """
 
@@ -39,9 +41,9 @@ class Dim:
         if not name.isidentifier() or name in _RESERVED:
             raise ValueError(f"a Dim's name must be an identifier that is no dtype, got {name!r}")
         self.name = self.__name__ = name
-        self.min = 2 if min is None or min < 2 else min
+        self.min = 1 if min is None or min < 1 else min
         self.max = max
-        if max is not None and max < self.min:
+        if max is not None and max < builtins.max(self.min, 2):
             raise ValueError(f"Dim {name!r} has no size: min is {self.min}, max is {max}")
 
     def __repr__(self) -> str:
@@ -50,7 +52,8 @@ class Dim:
 
 @dataclass(frozen=True)
 class Range:
-    """Smallest and largest allowed size of a named dim; `most` None: no bound."""
+    """Smallest and largest allowed size of a named dim; `most` None: no bound. Until the model was
+    recorded, 1 as the smallest says that it may be."""
 
     least: int
     most: int | None
@@ -132,7 +135,7 @@ class _Reader:
                     f"dim {dim} of {path} is to be free as {names[dim]!r} but has size {size} in "
                     f"the example. Cure: give an example of size {bounds.least}"
                     + (" or more" if bounds.most is None else f" to {bounds.most}")
-                    + (" (sizes 0 and 1 are always fixed)" if size < 2 else "")
+                    + (" (size 0 is always fixed)" if size == 0 else "")
                 )
         if names:
             self.found.names[number] = names

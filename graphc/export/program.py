@@ -25,8 +25,11 @@ from graphc.frontend.placement import Place, one_place
 from graphc.frontend.tensor import Parameter, Tensor, from_array
 from graphc.ir import dim
 from graphc.ir.graph import Graph
+from graphc.ir.late import late
 from graphc.ir.memory import on_host
 from graphc.nn.modules.module import Module
+
+_specialise = late("graphc.ir.passes.specialise")  # a pass, which most programs run without
 
 
 class ExportedProgram:
@@ -55,7 +58,8 @@ class ExportedProgram:
         )
         self.constants = {k: v for k, v in tensors.items() if k not in self.state_dict}
         self._place = place
-        self._engines: dict[str, Engines] = {}  # by backend
+        # by backend and the free dims of size 1
+        self._engines: dict[tuple[str, frozenset[str]], Engines] = {}
         self._lock = threading.Lock()
         self._leaf_of_input = signature.argument_inputs()
 
@@ -83,13 +87,19 @@ class ExportedProgram:
         return self._engine(self._place, self.graph.env.hints).built
 
     def _engine(self, place: Place | None, dims: Mapping[str, int]) -> Engine:
+        """Code for these sizes: for all but 1, and of its own for each set of dims that are 1."""
         name = backend_at(place, DEFAULT)
+        ones = frozenset(each for each, size in dims.items() if size == 1)
         with self._lock:
-            if name not in self._engines:
-                self._engines[name] = Engines(self.graph, lambda graph: Engine.of(pipeline.build(
-                    graph, config=config.current(), name=graph.name, backend=name
-                )))
-            return self._engines[name].at(dims)
+            engines = self._engines.get((name, ones))
+            if engines is None:
+                graph = self.graph
+                if ones:
+                    graph = _specialise.at_sizes(graph, dict.fromkeys(ones, 1))
+                engines = self._engines[name, ones] = Engines(graph, lambda graph: Engine.of(
+                    pipeline.build(graph, config=config.current(), name=graph.name, backend=name)
+                ))
+            return engines.at(dims)
 
     # --- a call --------------------------------------------------------------------------------
 

@@ -359,7 +359,11 @@ INTERNAL = frozenset(Tensor.__annotations__)  # what a user has set is everythin
 class Parameter(Tensor):
     """A Tensor that a Module lists among its parameters; it requires a gradient."""
 
-    def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Any:
+    def __new__(
+        cls, data: Tensor | None = None, requires_grad: bool = True, **fields: Any
+    ) -> Any:
+        if unknown := fields.keys() - INTERNAL:  # accelerate hands on another one's __dict__
+            raise TypeError(f"Parameter() got an unexpected argument {min(unknown)!r}")
         if data is None:
             data = from_array(np.zeros(0, np.float32))
         if not isinstance(data, Tensor):  # torch's kind of error

@@ -12,6 +12,7 @@ import numpy as np
 
 from .context import local
 from .errors import kind_name, located
+from .layouts import NotDense
 from .tensor import Tensor
 
 
@@ -45,14 +46,27 @@ def _explained(function: Callable[..., Any], prefix: str) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
+        except NotDense as error:
+            instead = _of_its_layout(error, function.__name__)  # called without this error
         except (AttributeError, TypeError, KeyError):
             wrong = _wrong(function, args, kwargs)
             if wrong is None:
                 raise
+            instead = None
+        if instead is not None:
+            return instead(*args, **kwargs)
         raise TypeError(located(f"{prefix}{function.__name__}(): {wrong}"))
 
     quick = function.__dict__.get("quick")  # as autocast.listed() calls it
     return call if quick is None else _first_tried(quick, call)
+
+
+def _of_its_layout(error: NotDense, name: str) -> Callable[..., Any]:
+    """What a function is of tensors that have no dense memory. Raises NotImplementedError."""
+    found = error.tensor._graphc_functions.get(name)
+    if found is None:
+        raise error.tensor._graphc_refusal(name, error.tensor) from None
+    return found  # type: ignore[no-any-return]
 
 
 def _first_tried(quick: Callable[[Tensor], Any], call: Callable[..., Any]) -> Callable[..., Any]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from graphc.engine.segments.nested import LEAST
+from graphc.inspect.parts import Explained
 from graphc.inspect.report import short_path
 
 if TYPE_CHECKING:
@@ -13,16 +14,26 @@ if TYPE_CHECKING:
     from graphc.engine.segments.segments import Segments
 
 
-class SegmentsExplanation:
+class SegmentsExplanation(Explained):
     """What is known of a function's segments. str() is the report."""
 
     def __init__(
         self, name: str, builts: list[Any], lines: list[str], open: list[OpenPlace]
     ) -> None:
-        self.name = name
-        self.open = open  # each place that keeps the function from being one graph
-        self.builts = builts  # the compiled forward graph of each segment
+        super().__init__(name, builts)  # the compiled forward graph of each segment
+        self.open = open
         self.lines = lines
+
+    @property
+    def headline(self) -> str:
+        """What it is, in a line."""
+        return "in segments"
+
+    @property
+    def said(self) -> list[str]:
+        """What its calls came to, without the open places, which have a table."""
+        told = {*open_lines(self.open)}
+        return [line.strip() for line in self.lines if line not in told]
 
     def __repr__(self) -> str:
         return "\n".join([f"{self.name}: in segments", *self.lines]) + "\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -30,7 +30,7 @@ def report(
     if before and not why:
         # against the version that is most like it
         alike = [each for each in before if each[0][0] == now[0][0]] or before
-        why = min((list(_differences(each, now, names)) for each in reversed(alike)), key=len)
+        why = min((list(differences(each, now, names)) for each in reversed(alike)), key=len)
     text = "; ".join(dict.fromkeys(why)) or "no version fits"
     print(
         f"graphc: {name}{_where(function)} is compiled again (version {len(before) + 1}): {text}",
@@ -57,7 +57,7 @@ def _changed_root(version: Any) -> str:
     return f"{broken.path} changed: {_shown(broken.value)} -> {_shown(broken.place.get())}"
 
 
-def _differences(before: Any, now: Any, names: list[str]) -> Iterator[str]:
+def differences(before: Any, now: Any, names: Sequence[str]) -> Iterator[str]:
     """What two calls were found by, where it differs."""
     (old_key, old_shapes), (key, shapes) = before, now
     count = len(MODES)
@@ -74,6 +74,15 @@ def _differences(before: Any, now: Any, names: list[str]) -> Iterator[str]:
             yield f"{name}: {text_was} -> {text_now}"
         elif was != value:
             yield f"{name} is another object"
+
+
+def arguments_said(found_by: Any, names: Sequence[str]) -> Iterator[str]:
+    """What a version is found by of each argument: "x: float32[4, 3]"."""
+    key, shapes = found_by
+    parts, sizes = key[len(MODES) :], iter(shapes)
+    for i, part in enumerate(parts):
+        name = names[i] if i < len(names) else f"argument {i}"
+        yield f"{name}: {_argument(part, sizes)}"
 
 
 def _call(structure: Structure) -> str:

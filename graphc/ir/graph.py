@@ -16,6 +16,7 @@ from .late import late
 from .op import LIGHT, Attrs, Op, OpError, register
 from .record import record
 from .rounding import EXACT
+from .shown import Shown
 from .types import Shape, TensorType, TupleType, Type
 
 _text = late("graphc.ir.text")  # which is written on graphs
@@ -131,6 +132,9 @@ class Graph:
     def __str__(self) -> str:
         printed: str = _text.print_graph(self)
         return printed
+
+    def _repr_svg_(self) -> str | None:
+        return Shown.svg(self)
 
 
 def on_complex(node: Node) -> bool:

@@ -7,6 +7,7 @@ recording, so that the first trace is already the steady one.
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -176,6 +177,12 @@ class Optimizer:
             groups = [{"params": groups}]
         for group in groups:
             self.add_param_group(group)
+
+    @classmethod
+    def __subclasses__(cls) -> list[type]:
+        if cls is Optimizer:  # LightningCLI finds optimizers by name here, none imported before
+            vars(sys.modules[__package__])  # gets all of its names
+        return type.__subclasses__(cls)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -244,3 +244,14 @@ class record_function:  # torch spells this class in lower case
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         return within(function, functools.partial(record_function, self.name))
+
+
+def recording() -> bool:
+    """Whether any recorder runs."""
+    return bool(_recorders)
+
+
+def stop_all() -> None:
+    """Stop every recorder that runs."""
+    for recorder in list(_recorders):
+        recorder.stop()

@@ -106,7 +106,8 @@ def test_pytree_of_a_class_and_of_any_depth():
 
 
 SIGNATURES = """
-    jit.trace jit.freeze hub.load_state_dict_from_url hub.download_url_to_file
+    jit.trace jit.freeze hub.load_state_dict_from_url hub.download_url_to_file hub.load hub.list
+    hub.help hub.set_dir hub.get_dir
     testing.assert_close nn.parallel.scatter nn.parallel.gather nn.parallel.replicate
     nn.parallel.parallel_apply nn.parallel.data_parallel nn.DataParallel backends.cudnn.flags
     backends.cuda.sdp_kernel profiler.profile library.custom_op compiler.disable
@@ -152,8 +153,8 @@ def test_absent_devices_say_so():
 REFUSED = """
     distributed.init_process_group distributed.all_reduce nn.parallel.DistributedDataParallel
     distributed.fsdp.FullyShardedDataParallel jit.load jit.save fx.symbolic_trace fx.GraphModule
-    onnx.export ao.quantization.QuantStub quantization.quantize_dynamic sparse.mm
-    nested.nested_tensor utils.cpp_extension.load_inline distributed.rpc.init_rpc hub.list
+    onnx.export ao.quantization.QuantStub quantization.quantize_dynamic sparse.spsolve
+    nested.nested_tensor utils.cpp_extension.load_inline distributed.rpc.init_rpc
 """.split()
 
 

@@ -1,13 +1,18 @@
 """What packages that are built on torch ask of it, piece by piece (test_packages.py runs some)."""
 
 import dataclasses
+import subprocess
+import sys
 from collections import OrderedDict
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import graphc
 from graphc import nn
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_handles_of_hooks_are_of_one_kind() -> None:
@@ -130,3 +135,144 @@ def test_modes_say_that_they_see_no_call() -> None:
 
     with pytest.raises(NotImplementedError, match="no __torch_function__"), TorchFunctionMode():
         pass
+
+
+def test_a_compiled_module_is_given_its_module_again() -> None:
+    """accelerate does so once it has taken the wrapper off, and put it on again."""
+    model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    compiled = graphc.compile(model)
+    compiled._orig_mod = model
+    assert list(compiled.state_dict()) == list(model.state_dict())
+    assert len(list(model.modules())) == 3
+    with pytest.raises(AttributeError, match=r"Sequential keeps its _orig_mod; got another Linear"):
+        compiled._orig_mod = nn.Linear(2, 2)
+    compiled.extra = 3
+    assert model.extra == 3
+
+
+def test_another_function_is_compiled_as_a_module_was() -> None:
+    """Lightning compiles its Module's training_step so."""
+    compiled = graphc.compile(nn.Linear(2, 2), backend="eager", fullgraph=True)
+    double = compiled.dynamo_ctx(lambda x: x * 2)
+    assert double(graphc.ones(2)).tolist() == [2.0, 2.0]
+    assert double.backend == "eager" and double.fullgraph and double.compile_count == 1
+
+
+def test_what_torch_saves_of_a_compiled_module_is_loaded() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    saved = OrderedDict((f"_orig_mod.{key}", x + 1) for key, x in model.state_dict().items())
+    saved._metadata = {"": {}, "_orig_mod": {}, "_orig_mod.1": {"version": 2}}  # type: ignore
+    with pytest.raises(RuntimeError, match="_orig_mod"):
+        model.load_state_dict(saved)
+    graphc.compile(model).load_state_dict(saved)
+    assert graphc.equal(model[1].running_mean, graphc.ones(2)) and len(saved) == 7
+    assert sorted(saved._metadata) == ["", "_orig_mod", "_orig_mod.1"]  # type: ignore
+    with pytest.raises(RuntimeError, match="_orig_mod"):  # of one that is not all torch's
+        graphc.compile(model).load_state_dict({**saved, "0.weight": graphc.ones(2, 2)})
+
+
+def test_what_packages_of_distributions_take_from_its_tools() -> None:
+    from graphc.distributions import Categorical, utils
+
+    graphc.manual_seed(3)
+    drawn = utils._standard_normal((2, 20), dtype=graphc.float32, device="cpu")
+    graphc.manual_seed(3)
+    assert drawn.tolist() == graphc.randn(2, 20).tolist()
+    assert utils._sum_rightmost(graphc.ones(2, 3, 4), 2).tolist() == [12.0, 12.0]
+    assert isinstance(Categorical.logits, utils.lazy_property)
+    assert isinstance(Categorical.logits, property)
+
+
+def test_a_lazy_property_has_its_history_whenever_it_is_asked_for() -> None:
+    from graphc.distributions import Categorical
+
+    probs = graphc.tensor([0.25, 0.75], requires_grad=True)
+    found = Categorical(probs=probs)
+    with graphc.no_grad():
+        print(found.logits)  # for the first time: a logger, say
+    found.logits[0].backward()
+    assert probs.grad is not None and probs.grad.abs().max() > 0
+def test_no_stream_is_a_datapipe() -> None:
+    from graphc.utils.data.datapipes.iter.combinatorics import ShufflerIterDataPipe
+
+    assert not isinstance(graphc.utils.data.TensorDataset(graphc.ones(1)), ShufflerIterDataPipe)
+    with pytest.raises(NotImplementedError, match=r"ShufflerIterDataPipe\. Cure: an Iterable"):
+        ShufflerIterDataPipe([1])
+
+
+CHECKS = [
+    lambda t: t._check(True, "not a function, and not called"),
+    lambda t: t._check(False), lambda t: t._check(False, lambda: 3),
+    lambda t: t._check(False, "text"), lambda t: t._check(1),
+    lambda t: t._check(t.tensor(True)), lambda t: t._check_value(False, lambda: "v"),
+    lambda t: t._check_index(False, lambda: "i"), lambda t: t._check_type(False, lambda: "k"),
+    lambda t: t._check_not_implemented(False, lambda: "n"),
+    lambda t: t._check_with(KeyError, False, lambda: "w"),
+    lambda t: t._check_with(UserWarning, False, None),
+    lambda t: t._check_tensor_all(t.tensor([True, True])), lambda t: t._check_tensor_all(t.ones(2)),
+    lambda t: t._check_tensor_all(t.tensor([True, False]), lambda: "of all"),
+    lambda t: t._check_tensor_all_with(OSError, t.tensor([False]), lambda: "w"),
+    lambda t: t._check_tensor_all(True),
+]
+
+
+@pytest.mark.parametrize("number", range(len(CHECKS)))
+def test_checks(number: int) -> None:
+    """transformers asks so wherever a condition could fail while it is traced."""
+    torch = pytest.importorskip("torch")
+
+    def outcome(package: Any) -> Any:
+        try:
+            return CHECKS[number](package)
+        except Exception as error:
+            return type(error), str(error).replace("torch.Tensor", "Tensor")
+
+    ours, theirs = outcome(graphc), outcome(torch)
+    if theirs is not None and "<class" in theirs[1]:  # a name with that of its module
+        text = theirs[1].partition("<class")[0]
+        assert ours[0] is theirs[0] and ours[1].startswith(text)
+    else:
+        assert ours == theirs
+
+
+def test_a_check_in_compiled_code() -> None:
+    @graphc.compile
+    def root(x: Any) -> Any:
+        graphc._check(x.shape[0] > 1, lambda: "two or more")
+        graphc._check_tensor_all(x >= 0, lambda: "no root")
+        return x.sqrt()
+
+    for _ in range(2):
+        assert root(graphc.full((2,), 4.0)).tolist() == [2.0, 2.0]
+        with pytest.raises(RuntimeError, match="no root"):
+            root(-graphc.ones(2))
+    with pytest.raises(RuntimeError, match="two or more"):
+        root(graphc.ones(1))
+
+
+FOUND = """
+from graphc.optim import Optimizer
+def all_of(kind):
+    return {kind.__name__}.union(*map(all_of, kind.__subclasses__()))
+print(*all_of(Optimizer))
+"""
+
+
+def test_optimizers_are_found_by_name() -> None:
+    """LightningCLI's --optimizer=SGD, in a process that has not used any."""
+    done = subprocess.run(
+        [sys.executable, "-c", FOUND], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert {"SGD", "Adam", "AdamW", "RMSprop", "LBFGS", "Muon"} <= set(done.stdout.split())
+
+
+def test_a_parameter_is_made_again_of_what_another_holds() -> None:
+    """accelerate's init_empty_weights() does so."""
+    weight = nn.Parameter(graphc.ones(2))
+    (weight * 2).sum().backward()
+    fields = weight.__dict__
+    fields["requires_grad"] = False
+    made = type(weight)(graphc.zeros(3), **fields)
+    assert made.tolist() == [0.0] * 3 and not made.requires_grad and made.grad is None
+    with pytest.raises(TypeError, match="unexpected argument 'other'"):
+        nn.Parameter(graphc.ones(1), other=1)

@@ -13,6 +13,7 @@ import graphc as torch
 from graphc.autograd import profiler as older
 from graphc.frontend.nodes import OpNode
 from graphc.profiler import (
+    ProfilerAction,
     ProfilerActivity,
     profile,
     record_function,
@@ -254,3 +255,34 @@ def test_ranges_for_other_profilers() -> None:
     itt.mark("b")
     with itt.range("c"), older.emit_itt(enabled=False):
         itt.range_pop()
+
+
+def test_a_schedule_that_counts_is_asked_once_a_step() -> None:
+    """Lightning's keeps the steps itself, whatever number it is given."""
+    asked = []
+
+    def counting(step: int) -> ProfilerAction:
+        asked.append(step)
+        return plan(len(asked) - 1)
+
+    plan = schedule(wait=1, warmup=1, active=1, repeat=1)
+    done = []
+    with profile(activities=CPU, schedule=counting, on_trace_ready=done.append) as found:
+        for _ in range(4):
+            work()
+            found.step()
+    assert asked == [0, 1, 2, 3, 4] and done == [found]
+    assert sum(event.key == "aten::mm" for event in found.events()) == 2  # of one step
+
+
+def test_a_profiler_that_is_left_open_is_closed() -> None:
+    assert not torch.autograd._profiler_enabled()
+    found = profile(activities=CPU)
+    found.start()
+    work()
+    assert torch.autograd._profiler_enabled()
+    torch.autograd._disable_profiler()
+    work()
+    assert not torch.autograd._profiler_enabled()
+    assert sum(event.key == "aten::mm" for event in found.events()) == 2
+    found.stop()

@@ -30,6 +30,7 @@ import torch
 logger.add_scalar('tensor', torch.tensor(0.5), 7)
 logger.add_histogram('weights', torch.randn(100), 7)
 logger.add_image('picture', torch.rand(3, 8, 8), 7)
+logger.add_graph(torch.nn.Linear(2, 2), torch.ones(1, 2))
 logger.close()
 """
 

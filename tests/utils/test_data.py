@@ -409,3 +409,26 @@ def test_initial_weights_splits_and_samplers_bit_for_bit() -> None:
         return told
 
     same(script)
+
+
+@pytest.mark.parametrize("s", SPACES, ids=["torch", "graphc"])
+def test_names_of_a_loader_that_libraries_use(s: Any) -> None:
+    """PyTorch Geometric and others wrap the iterator; samplers are looked for by these names."""
+    d = data(s)
+
+    class Wrapping(d.DataLoader):
+        def _get_iterator(self) -> Any:
+            return (batch * 10 for batch in super()._get_iterator())
+
+    class Stream(d.IterableDataset):
+        def __iter__(self) -> Any:
+            return iter(range(3))
+
+    rows = s.torch.arange(4)
+    assert [batch.tolist() for batch in Wrapping(rows, 2)] == [[0, 10], [20, 30]]
+    loader = d.DataLoader(rows, 2)
+    assert loader._auto_collation and loader._index_sampler is loader.batch_sampler
+    assert loader._dataset_kind == d._DatasetKind.Map
+    alone = d.DataLoader(Stream(), None)
+    assert not alone._auto_collation and alone._index_sampler is alone.sampler
+    assert alone._dataset_kind == d._DatasetKind.Iterable and list(alone) == [0, 1, 2]

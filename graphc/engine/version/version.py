@@ -8,7 +8,7 @@ flags, attributes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -68,6 +68,16 @@ from .sources import (
 _UNKNOWN = np.zeros(())  # in place of numbers, until the sizes are known
 
 
+class Origin(NamedTuple):
+    """What a version was made for: its number, what it is found by (Versions.key), and why those
+    before it did not fit."""
+
+    number: int
+    key: Any
+    shapes: tuple[Any, ...]
+    reasons: tuple[str, ...]
+
+
 class Specialisation:
     """A compiled version. `run` raises Stale before it has done anything."""
 
@@ -86,6 +96,7 @@ class Specialisation:
         # objects that the key knows by id and that nothing tells the death of
         self.retained: list[Any] = []
         self.calls = 0
+        self.origin: Origin
         # guards on state that native code was wrong to ask: another object may do (shortcut.py)
         self.asked_by_python: set[Guard] = set()
         self.graph = traced.graph

@@ -9,7 +9,7 @@ from __future__ import annotations
 import reprlib
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
@@ -18,6 +18,7 @@ from ...frontend import float32, promote
 from ...frontend.context import local
 from ...frontend.errors import TraceError
 from ...frontend.history import gradient_kind
+from ...frontend.layouts import NotDense
 from ...frontend.number_expr import spelled
 from ...frontend.tensor import Tensor
 from ...frontend.tree import Structure
@@ -31,7 +32,8 @@ from .guards_of_calls import MODES, FoundBy
 from .module_limit import ModuleLimit
 from .number_policy import NumberPolicy, decided_upon
 from .shortcut import Shortcut, shortcut_of
-from .version import Specialisation
+from .sparse_arguments import SparseArgument
+from .version import Origin, Specialisation
 
 _PLAIN = (bool, str, bytes, type(None))
 _LIMIT = 8  # versions for one kind of arguments, before the function runs in segments
@@ -76,7 +78,7 @@ class Versions:
         self.newest: Specialisation | None = None
         self.found_by: list[Any] = []  # (key, shapes) of each version, the newest last
         self._modules = ModuleLimit()
-        self._wasted = 0
+        self._wasted = self._made = 0
         self.shortcuts: tuple[Shortcut, ...] = ()
 
     def key(self, leaves: list[Any], structure: Structure) -> tuple[Any, tuple[Any, ...]]:
@@ -89,7 +91,10 @@ class Versions:
         shapes: list[Any] = []
         for i, leaf in enumerate(leaves):
             if isinstance(leaf, Tensor):
-                array = leaf._array
+                try:
+                    array = leaf._array
+                except NotDense:
+                    raise SparseArgument(i) from None
                 parts.append((
                     array.dtype, array.ndim, gradient_kind(leaf), leaf._node is None,
                     leaf._storage.inference,
@@ -157,6 +162,11 @@ class Versions:
         """The versions that may fit, for these sizes alone and for any."""
         return self._exact.get((key, shapes), _NONE), self._symbolic.get(key, _NONE)
 
+    def all(self) -> list[Specialisation]:
+        """Every version that is there, in the order in which they were compiled."""
+        tables = chain(self._exact.values(), self._symbolic.values())
+        return sorted(chain.from_iterable(tables), key=lambda version: version.origin.number)
+
     def known(self, key: Any, shapes: tuple[Any, ...]) -> Iterator[Specialisation]:
         """The candidates, one after the other."""
         return chain.from_iterable(self.candidates(key, shapes))
@@ -191,10 +201,13 @@ class Versions:
 
     def add(
         self, key: Any, shapes: tuple[Any, ...], leaves: list[Any], version: Specialisation,
-        symbolic: bool,
+        symbolic: bool, reasons: Iterable[str] = (),
     ) -> None:
-        """Remember a new version, for as long as the objects live that the key names."""
+        """Remember a new version, for as long as the objects live that the key names. `reasons`:
+        why the earlier ones do not fit."""
         self.newest = version
+        self._made += 1
+        version.origin = Origin(self._made, key, shapes, tuple(reasons))
         self.found_by.append((key, shapes))
         head = len(key) - len(leaves)
         lifted = self.lifted(key, leaves)

@@ -23,6 +23,7 @@ from ..tensor import Tensor as Tensor
 from ..tensor import register_methods
 from ..tensors_only import tensors_only
 from . import (
+    checks,
     comparing,
     complex_numbers,
     conversion,
@@ -170,7 +171,9 @@ _FUNCTIONS = {
     sorting: "bucketize isin searchsorted",
     linalg_basic: "_int_mm cdist chain_matmul tensordot",
     comparing: "can_cast",
-    conversion: "is_tensor layout strided",
+    conversion: """
+        is_tensor layout sparse_bsc sparse_bsr sparse_coo sparse_csc sparse_csr strided
+    """,
     random: "normal rand rand_like randint randint_like randn randn_like randperm",
     random_sampled: "_sample_dirichlet _standard_gamma binomial poisson",
 }
@@ -263,8 +266,9 @@ NAMES |= {
 }
 NAMES |= foreach.table()
 NAMES |= copied_views.FUNCTIONS
+NAMES |= checks.NAMES
 NAMES |= {
-    "_assert": settings.assert_, "_check": settings.check, "fill": inplace.fill,
+    "_assert": settings.assert_, "fill": inplace.fill,
     "resolve_conj": complex_numbers.resolve, "resolve_neg": complex_numbers.resolve,
     "is_conj": conversion.METHODS["is_conj"], "is_neg": conversion.METHODS["is_neg"],
     "resize_as_": inplace_shape.resize_as_,

@@ -147,12 +147,6 @@ def assert_(condition: Any, message: str) -> None:
         raise AssertionError(message)
 
 
-def check(condition: Any, message: Any = None) -> None:
-    """torch._check: RuntimeError with message() unless the condition holds."""
-    if not condition:
-        raise RuntimeError(message() if callable(message) else "Expected cond to be True")
-
-
 def typename(obj: Any) -> str:
     """The type's full name, as torch.typename."""
     if isinstance(obj, Tensor):

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ..dim import Size
 from ..dtypes import DType
+from ..shown import Shown
 
 if TYPE_CHECKING:
     from .templates import Template
@@ -193,3 +194,6 @@ class Kernel:
     dims: tuple[str, ...]
     stages: tuple[tuple[Stmt, ...], ...] = ()
     template: Template | None = None
+
+    def _repr_html_(self) -> str | None:
+        return Shown.html(self)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from ..dim import Size, evaluate
+from ..shown import Shown
 from .nest import Kernel
 
 
@@ -178,6 +179,9 @@ class Program:
     outputs_in_place: dict[int, int] = field(default_factory=dict)
     first_visible_write: int = 0
     again: int = 0
+
+    def _repr_html_(self) -> str | None:
+        return Shown.html(self)
 
 
 # fetch(buffer, NumPy dtype, elements): what is in a program's buffer now, as a flat array

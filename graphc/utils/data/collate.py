@@ -99,12 +99,21 @@ def _arrays(batch: Any) -> Tensor:
     return stacked
 
 
+def _stacked(batch: Any) -> Tensor:
+    if batch[0].layout is not T.strided:
+        raise RuntimeError(
+            "Batches of sparse tensors are not currently supported by the default collate_fn; "
+            "please provide a custom collate_fn to handle them appropriately."
+        )
+    return T.stack(list(batch), 0)
+
+
 def _floats(batch: Any) -> Tensor:
     return T.tensor(list(batch), dtype=T.float64)
 
 
 _BY_TYPE: dict[Any, Callable[[Any], Any]] = {
-    Tensor: lambda batch: T.stack(list(batch), 0),
+    Tensor: _stacked,
     np.ndarray: _arrays,
     np.bool_: lambda batch: T.as_tensor(np.array(batch)),
     np.number: lambda batch: T.as_tensor(np.array(batch)),

@@ -28,6 +28,12 @@ class _Endless:
             yield None
 
 
+class _DatasetKind:
+    """How samples are asked for; libraries compare with these."""
+
+    Map, Iterable = 0, 1
+
+
 _FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
 
 
@@ -53,8 +59,9 @@ class DataLoader:
         self.pin_memory, self.pin_memory_device = pin_memory, pin_memory_device
         self.timeout, self.worker_init_fn, self.in_order = timeout, worker_init_fn, in_order
         self.multiprocessing_context = multiprocessing_context
-        self._graphc_iterable = isinstance(dataset, IterableDataset)
-        if self._graphc_iterable:
+        iterable = isinstance(dataset, IterableDataset)
+        self._dataset_kind = _DatasetKind.Iterable if iterable else _DatasetKind.Map
+        if iterable:
             _check_iterable(shuffle, sampler, batch_sampler)
         if sampler is not None and shuffle:
             raise ValueError("sampler option is mutually exclusive with shuffle")
@@ -76,11 +83,10 @@ class DataLoader:
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
         self.batch_size, self.drop_last = batch_size, drop_last
         self.sampler, self.batch_sampler, self.generator = sampler, batch_sampler, generator
-        self._graphc_batched = batch_sampler is not None
-        default = default_collate if self._graphc_batched else default_convert
+        default = default_collate if self._auto_collation else default_convert
         self.collate_fn = collate_fn or default
         self.persistent_workers = persistent_workers
-        self._iterator: _MultiProcessingDataLoaderIter | None = None
+        self._iterator: Any = None  # that of persistent workers
         self._graphc_made = True
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -91,33 +97,41 @@ class DataLoader:
         object.__setattr__(self, name, value)
 
     def _graphc_default_sampler(self, shuffle: bool, generator: Generator | None) -> Iterable[Any]:
-        if self._graphc_iterable:
+        if self._dataset_kind == _DatasetKind.Iterable:
             return _Endless()
         if shuffle:
             return RandomSampler(self.dataset, generator=generator)
         return SequentialSampler(self.dataset)
 
+    # `_dataset_kind` and these three: libraries read them, and their subclasses define them
     @property
-    def _graphc_indices(self) -> Any:
-        return self.batch_sampler if self._graphc_batched else self.sampler
+    def _auto_collation(self) -> bool:
+        return self.batch_sampler is not None
 
-    def __iter__(self) -> Iterator[Any]:
+    @property
+    def _index_sampler(self) -> Any:
+        return self.batch_sampler if self._auto_collation else self.sampler
+
+    def _get_iterator(self) -> Any:
         if self.num_workers == 0:
             return _SingleProcessDataLoaderIter(self)
-        if not self.persistent_workers:
-            return _MultiProcessingDataLoaderIter(self)
+        return _MultiProcessingDataLoaderIter(self)
+
+    def __iter__(self) -> Iterator[Any]:
+        if not (self.persistent_workers and self.num_workers):
+            return self._get_iterator()
         if self._iterator is None:
-            self._iterator = _MultiProcessingDataLoaderIter(self)
+            self._iterator = self._get_iterator()
         else:
-            self._iterator.restart()
+            self._iterator._reset(self)
         return self._iterator
 
     def _graphc_pinned(self, batch: Any) -> Any:
         return pinned(batch) if self.pin_memory else batch
 
     def __len__(self) -> int:
-        if not self._graphc_iterable:
-            return len(self._graphc_indices)
+        if self._dataset_kind == _DatasetKind.Map:
+            return len(self._index_sampler)
         length = len(self.dataset)
         if self.batch_size is None:
             return length
@@ -172,11 +186,11 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
 
     def __init__(self, loader: DataLoader) -> None:
         self.loader = loader
-        self.indices = iter(loader._graphc_indices)
+        self.indices = iter(loader._index_sampler)
         fresh_seed(loader.generator)  # drawn here as by torch, so that the streams agree
         self.fetcher = Fetcher(
-            loader.dataset, loader._graphc_iterable, loader._graphc_batched, loader.collate_fn,
-            loader.drop_last,
+            loader.dataset, loader._dataset_kind == _DatasetKind.Iterable, loader._auto_collation,
+            loader.collate_fn, loader.drop_last,
         )
 
     def __iter__(self) -> _SingleProcessDataLoaderIter:
@@ -186,7 +200,7 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
         return self.loader._graphc_pinned(self.fetcher.fetch(next(self.indices)))
 
     def __len__(self) -> int:
-        return len(self.loader._graphc_indices)
+        return len(self.loader._index_sampler)
 
 
 class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
@@ -196,7 +210,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
 
     def __init__(self, loader: DataLoader) -> None:
         self.loader = loader
-        self.indices = iter(loader._graphc_indices)
+        self.indices = iter(loader._index_sampler)
         seed = fresh_seed(loader.generator)
         context = context_of(loader.multiprocessing_context)
         self.workers: list[Worker] = []
@@ -204,9 +218,9 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         try:
             for number in range(loader.num_workers):
                 job = Job(
-                    loader.dataset, loader._graphc_iterable, loader._graphc_batched,
-                    loader.collate_fn, loader.drop_last, seed, loader.worker_init_fn, number,
-                    loader.num_workers,
+                    loader.dataset, loader._dataset_kind == _DatasetKind.Iterable,
+                    loader._auto_collation, loader.collate_fn, loader.drop_last, seed,
+                    loader.worker_init_fn, number, loader.num_workers,
                 )
                 self.workers.append(Worker(job, context))
         except BaseException:
@@ -221,11 +235,11 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         for _ in range((self.loader.prefetch_factor or 1) * len(self.workers)):
             self._send_next()
 
-    def restart(self) -> None:
+    def _reset(self, loader: DataLoader, first_iter: bool = False) -> None:
         """Begin a new epoch with the same processes."""
         while self.pending:  # an epoch that was left early
             self.workers[self.pending.popleft()].receive(self.loader.timeout)
-        self.indices = iter(self.loader._graphc_indices)
+        self.indices = iter(self.loader._index_sampler)
         for worker in self.workers:
             worker.send(RESET)
         self._begin()
@@ -271,7 +285,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         raise StopIteration
 
     def __len__(self) -> int:
-        return len(self.loader._graphc_indices)
+        return len(self.loader._index_sampler)
 
     def _shutdown_workers(self) -> None:
         self.close()

@@ -1,22 +1,8 @@
-"""torch.utils.tensorboard: SummaryWriter of the tensorboardX package, which must be installed."""
+"""torch.utils.tensorboard: SummaryWriter, over the tensorboard or the tensorboardX package."""
 
-from __future__ import annotations
+from .packages import RecordWriter as RecordWriter
+from .writer import FileWriter as FileWriter
+from .writer import SummaryWriter as SummaryWriter
 
-import importlib
-from typing import Any
-
-
-def _find() -> Any:
-    try:
-        return importlib.import_module("tensorboardX")
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "torch.utils.tensorboard writes through tensorboardX, which is not installed. "
-            "Cure: pip install tensorboardX", name="tensorboardX",
-        ) from error
-
-
-_package = _find()
-SummaryWriter = _package.SummaryWriter
-FileWriter = _package.FileWriter
-RecordWriter = getattr(_package, "RecordWriter", None)
+# what torch's module of this name gives to `import *`
+__all__ = ["FileWriter", "RecordWriter", "SummaryWriter"]

@@ -1,0 +1,1 @@
+"""A page of HTML per compiled function, and what notebooks show."""

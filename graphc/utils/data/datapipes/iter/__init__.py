@@ -1,0 +1,4 @@
+"""torch.utils.data.datapipes.iter."""
+
+from . import combinatorics as combinatorics
+from .combinatorics import ShufflerIterDataPipe as Shuffler

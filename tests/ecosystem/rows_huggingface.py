@@ -1,0 +1,66 @@
+"""Hugging Face: transformers with its Trainer, datasets, accelerate, peft, safetensors, timm."""
+
+from __future__ import annotations
+
+from tests.ecosystem.matrix import Row
+
+PACKAGES = (
+    "transformers==5.18.0", "datasets==5.0.1", "accelerate==1.15.0", "peft==0.21.0",
+    "safetensors==0.8.0",
+)
+TIMM = ("timm==1.0.29", "torchvision==0.28.0")
+
+ROWS = [
+    Row(
+        "hf_trainer", PACKAGES, "Trainer at float32: train, evaluate, predict, callbacks, warm-up "
+        "and decay, clipping, accumulation, best model, checkpoints; resumed at and within an "
+        "epoch, and from the other side's checkpoint", stages=("fp32", "swap"),
+    ),
+    Row(
+        "hf_trainer_bf16", PACKAGES, "Trainer with bf16=True: the same, resumed", "hf_trainer.py",
+        ("bf16",),
+    ),
+    Row(
+        "hf_trainer_compiled", PACKAGES, "Trainer with torch_compile=True: one graph, at float32 "
+        "and bfloat16", "hf_trainer.py", ("compiled", "compiled_bf16"),
+    ),
+    Row(
+        "hf_trainer_options", PACKAGES, "Trainer: gradient checkpointing, workers, grouped "
+        "lengths, label smoothing, NEFTune, cosine, plateau, fused AdamW, Adafactor, SGD",
+        "hf_trainer.py", ("options",),
+    ),
+    Row(
+        "hf_generate", PACKAGES, "generate() of GPT-2, Llama, T5: greedy, sampled, beams, caches, "
+        "assisted, processors, scores; a compiled forward",
+    ),
+    Row(
+        "hf_more", PACKAGES, "shards, dtypes, device maps, attention kinds, masked words, streams, "
+        "Seq2SeqTrainer, pipelines, ViT, Whisper, perplexity, checkpointing",
+    ),
+    Row(
+        "hf_datasets", PACKAGES, 'with_format("torch"): rows, map, filter, shuffle, split, '
+        "streams, loaders with workers, files",
+    ),
+    Row(
+        "accelerate_loop", PACKAGES, "its own loop: accumulate, clip, gather, save_state and "
+        "load_state (the other side's too), bf16, compiled, offloading, device maps, launcher",
+        stages=("write", "swap", "bf16", "compiled", "helpers"),
+    ),
+    Row(
+        "peft_lora", PACKAGES, "LoRA, rsLoRA, PiSSA, DoRA, AdaLoRA, IA3, prompts, prefixes of a "
+        "GPT-2: trained, merged, saved, and loaded by the other side", stages=("write", "swap"),
+    ),
+    Row(
+        "safetensors_files", PACKAGES, "files of 11 dtypes, byte for byte; slices, tied weights; "
+        "the other side's files", stages=("write", "swap"), lacks="float8",
+    ),
+    Row(
+        "timm_models", TIMM, "19 models: results, features, two steps, compiled; 10 optimizers, "
+        "schedules, mixup, averages", limit=1800.0,
+    ),
+    Row(
+        "diffusion", ("diffusers==0.42.1", "accelerate==1.15.0"), "a UNet trained, averaged, "
+        "saved; DDPM pipeline; four schedulers on the other side's weights; an autoencoder", "",
+        ("write", "swap"),
+    ),
+]
