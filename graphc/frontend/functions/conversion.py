@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -226,6 +226,8 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
         raise TypeError(located(
             "Got unsupported ScalarType BFloat16. Use tensor.float().numpy()"
         ))
+    if self._trace is not None:  # a copy, which a survey gives
+        return array
     self._storage.expose()
     if trace is not None:
         trace.exposed(self)
