@@ -100,7 +100,10 @@ _LAZY = {
     "load": ".serialization", "autocast": ".amp", "vmap": ".frontend.vmap",
     "cond": ".frontend.control",
     "while_loop": ".frontend.control", "ops": ".ops_registry", "classes": ".ops_registry",
-    "sparse_coo_tensor": ".sparse", "sparse_csr_tensor": ".sparse", "PyTorchFileReader": "._C",
+    "PyTorchFileReader": "._C", **dict.fromkeys(
+        "sparse_coo_tensor sparse_csr_tensor sparse_csc_tensor sparse_bsr_tensor sparse_bsc_tensor "
+        "sparse_compressed_tensor".split(), ".sparse",
+    ),
     "_assert_async": "._C", "OutOfMemoryError": ".ir.memory",
     "SymInt": ".frontend.numbers", "SymFloat": "._C", "SymBool": "._C",
     "ScriptModule": ".jit", "ScriptFunction": ".jit",
@@ -153,7 +156,8 @@ _NOT_IN_STAR = frozenset("""
     BFloat16Storage ComplexDoubleStorage ComplexFloatStorage HalfStorage
     BFloat16Tensor ComplexDoubleTensor ComplexFloatTensor HalfTensor PyTorchFileReader annotations
     broadcast_shapes channels_last channels_last_3d contiguous_format expit from_dlpack
-    preserve_format set_default_dtype set_grad_enabled strided unique PerformanceWarning compare
+    preserve_format set_default_dtype set_grad_enabled sparse_bsc sparse_bsr sparse_coo sparse_csc
+    sparse_csr strided unique PerformanceWarning compare
     MemoryLimitError explain summary Any ModuleType ops classes eig is_autocast_available lstsq lu
     matrix_rank pca_lowrank solve svd_lowrank symeig while_loop
 """.split())

@@ -10,6 +10,7 @@ from .frontend.tensor import Tensor
 from .serialization import _rebuild_parameter as _rebuild_parameter
 from .serialization import _rebuild_tensor as _rebuild_tensor
 from .serialization import _rebuild_tensor as _rebuild_tensor_v2  # noqa: F401
+from .serialization_sparse import rebuild_sparse_tensor as _rebuild_sparse_tensor  # noqa: F401
 
 
 def _flatten_dense_tensors(tensors: Iterable[Tensor]) -> Tensor:

@@ -35,13 +35,14 @@ from .engine.capture.exits import Constants
 from .engine.capture.places import Place
 from .engine.capture.reached import argument_names, reached
 from .engine.capture.recording import FirstUse, Raised, Recording, Terms, Turned
-from .engine.capture.survey import Look, NoGraph, OpenPlace, Survey
+from .engine.capture.survey import Look, NoGraph, OpenPlace, survey_for
 from .engine.limit import asked_for
 from .engine.marks import Compilers
 from .engine.mode import USUAL, Mode, mode_of
 from .engine.segments import foreseen
 from .engine.segments.segments import Segments
 from .engine.twin import twin_of
+from .engine.version import sparse_arguments
 from .engine.version.build import build
 from .engine.version.refused import ERRORS, Raises, is_refusal, note_run, run_python
 from .engine.version.shared_builds import SharedBuilds
@@ -56,7 +57,6 @@ from .frontend.names import Names
 from .frontend.saved_hooks import hooks
 from .frontend.segment_trace import SegmentTrace
 from .frontend.tensor import Tensor, from_array
-from .frontend.trace import Trace
 from .frontend.tree import Structure, flatten, flatten_call, unflatten
 from .inspect.compiled import Inspected
 from .ir.late import late
@@ -134,7 +134,10 @@ class CompiledFunction(Inspected):
         if self.segments is not None:
             return self.segments.call(self.function, args, kwargs)
         leaves, structure = flatten_call(args, kwargs)
-        key, shapes = self._versions.key(leaves, structure)
+        try:
+            key, shapes = self._versions.key(leaves, structure)
+        except sparse_arguments.SparseArgument as error:
+            return sparse_arguments.around(self, error, args, kwargs)
         reasons: list[str] = []
         known, doubted = self.compile_count, configuration.current().check >= configuration.AGAIN
         for versions in self._versions.candidates(key, shapes):
@@ -320,7 +323,7 @@ class CompiledFunction(Inspected):
     ) -> Recording | Turned:
         """One run of the Python under a trace."""
         trace: SegmentTrace = (
-            self._survey(look) if self.fullgraph or look is not None
+            survey_for(self.name, self.fullgraph, look) if self.fullgraph or look is not None
             else self._trial(terms.symbolic)
         )
         trace.renewed = {id(tensor): dims for tensor, dims in terms.renewed}
@@ -351,13 +354,6 @@ class CompiledFunction(Inspected):
         recording.put_back()
         trace.close()
         return recording
-
-    def _survey(self, look: Look | None) -> Survey:
-        """A trace of the whole that goes on where it meets a demand, and is never run then."""
-        survey = Survey(self.name, self.fullgraph, Trace.otherwise if self.fullgraph else "")
-        if look is not None:
-            look.open = survey.places
-        return survey
 
     def _trial(self, symbolic: bool) -> SegmentTrace:
         """A trace of the whole that goes on in segments where it meets a demand."""

@@ -29,6 +29,7 @@ _FUNCTIONS = {
         grid_sampler_2d grid_sampler_3d
     """,
     ".nn.functional.variants": "celu_ rrelu_ selu_ threshold_",
+    ".sparse.functions": "dsmm hspmm saddmm smm spmm sspaddmm",
     ".storage": """
         is_storage BFloat16Storage BoolStorage ByteStorage CharStorage ComplexDoubleStorage
         ComplexFloatStorage DoubleStorage FloatStorage HalfStorage IntStorage LongStorage
@@ -50,6 +51,12 @@ PLACES: dict[str, tuple[str, str]] = _RENAMED | {
     name: (module, name)
     for module, text in (_MODULES | _FUNCTIONS).items() for name in text.split()
 }
+# methods of dense tensors that lead to sparse ones, or say that they lead from them alone
+_SPARSE = """
+    to_sparse to_sparse_coo to_sparse_csr to_sparse_csc to_sparse_bsr to_sparse_bsc sparse_mask
+    coalesce is_coalesced indices values _indices _values _nnz crow_indices col_indices ccol_indices
+    row_indices
+""".split()
 _IN_PLACE = ("i0", "polygamma", "igamma", "igammac", "mvlgamma")
 
 
@@ -79,10 +86,21 @@ def _storage(self: Any) -> Any:
     return importlib.import_module(".storage", __package__).storage(self)
 
 
+def _sparse(name: str) -> Callable[..., Any]:
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        found = importlib.import_module(".sparse", __package__).DENSE_METHODS[name]
+        return found(self, *args, **kwargs)
+
+    method.__name__ = name
+    method.__doc__ = f"torch.Tensor.{name}."
+    return method
+
+
 def methods(inplace: Callable[..., Any]) -> dict[str, Any]:
     """The Tensor methods; `inplace(target, value)` writes a value into a tensor."""
     found: dict[str, Any] = {n: _method(n) for n in PLACES if n not in _NOT_METHODS}
     found["storage"] = _storage
+    found |= {name: _sparse(name) for name in _SPARSE}
     for name in _IN_PLACE:
         function = found[name]
 

@@ -25,6 +25,7 @@ import numpy as np
 from .frontend.device import CPU, device
 from .frontend.functions.deep_copies import own_state
 from .frontend.functions.storages import UntypedStorage
+from .frontend.layouts import get_layout, layout, strided
 from .frontend.numbers import Size
 from .frontend.overriding import DisableTorchFunction
 from .frontend.placement import Place, device_of, place_of
@@ -39,6 +40,7 @@ from .serialization_safe import clear_safe_globals as clear_safe_globals
 from .serialization_safe import get_safe_globals as get_safe_globals
 from .serialization_safe import safe_globals as safe_globals
 from .serialization_safe import safe_names
+from .serialization_sparse import rebuild_sparse_tensor, refuse_sparse_tensor
 from .unpickle import Reader, UnpicklingError, named_globals, set_state
 
 _STORAGE_TYPES = {
@@ -73,6 +75,8 @@ DEFAULT_PROTOCOL = 2  # of pickles
 _TENSOR = _Name("torch._utils\n_rebuild_tensor_v2")
 _PARAMETER = _Name("torch._utils\n_rebuild_parameter")
 _FROM_TYPE = _Name("torch._tensor\n_rebuild_from_type_v2")
+_SPARSE = _Name("torch._utils\n_rebuild_sparse_tensor")
+_LAYOUT = _Name("torch.serialization\n_get_layout")
 _SIZE = _Name("torch\nSize")
 _DEVICE = _Name("torch\ndevice")
 _DTYPE_NAMES = {
@@ -115,7 +119,11 @@ class _Writer(_Pickler):
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, Tensor):
             with DisableTorchFunction():
+                if obj.layout is not strided:
+                    return _SPARSE, obj.__reduce_ex__(2)[1]
                 return self._reduce_kind(obj)
+        if isinstance(obj, layout):
+            return _LAYOUT, (repr(obj),)
         if isinstance(obj, Size):
             return _SIZE, (tuple(int(size) for size in obj),)
         if isinstance(obj, device):
@@ -371,8 +379,8 @@ def _check_legacy(mapped: Any, location: str, storage: Storage) -> None:
 def _load_legacy(file: IO[bytes], name: str, map_location: Any, weights_only: bool) -> Any:
     def unpickle(file: IO[bytes], storage: Callable[[Any], Any]) -> Any:
         if weights_only:
-            return Reader(_CALLS, _VALUES, storage, safe_names()).load(file)
-        return _Trusting(file, storage).load()
+            return Reader(_LEGACY_CALLS, _VALUES, storage, safe_names()).load(file)
+        return _Trusting(file, storage, _LEGACY_CALLS).load()
 
     legacy = Legacy(
         file, _Loaded, lambda location, storage: _check_legacy(map_location, location, storage)
@@ -446,9 +454,12 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "torch._utils._rebuild_parameter": _rebuild_parameter,
     "torch._utils._rebuild_parameter_with_state": _rebuild_parameter,
     "torch._tensor._rebuild_from_type_v2": _rebuild_from_type,
+    "torch._utils._rebuild_sparse_tensor": rebuild_sparse_tensor,
+    "torch.serialization._get_layout": get_layout,
     "torch.Size": _rebuild_size,
     "torch.device": _rebuild_device,
 }
+_LEGACY_CALLS = {**_CALLS, "torch._utils._rebuild_sparse_tensor": refuse_sparse_tensor}
 _VALUES: dict[str, Any] = {
     **{f"torch.{dtype.torch_name}": dtype for dtype in (*dtypes.ALL, *dtypes.COMPLEX)},
     **{f"torch.{name}": dtype for dtype, name in _STORAGE_TYPES.items()},
@@ -458,14 +469,18 @@ _VALUES: dict[str, Any] = {
 class _Trusting(pickle.Unpickler):
     """A real unpickler (weights_only=False) that reads torch's names as graphc's."""
 
-    def __init__(self, file: IO[bytes], storage: Callable[[Any], _Loaded]) -> None:
+    def __init__(
+        self, file: IO[bytes], storage: Callable[[Any], _Loaded],
+        calls: dict[str, Callable[..., Any]] | None = None,
+    ) -> None:
         super().__init__(file)
+        self.calls = _CALLS if calls is None else calls
         self.persistent_load = storage  # type: ignore[method-assign]
 
     def find_class(self, module: str, name: str) -> Any:
         full = f"{module}.{name}"
-        if full in _CALLS:
-            return _CALLS[full]
+        if full in self.calls:
+            return self.calls[full]
         if full in _VALUES:
             return _VALUES[full]
         if module.partition(".")[0] == "torch":

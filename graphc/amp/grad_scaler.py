@@ -94,6 +94,10 @@ class GradScaler:
                         continue
                     if not allow_fp16 and grad.dtype is dtypes.f16:
                         raise ValueError("Attempting to unscale FP16 gradients.")
+                    if grad.is_sparse:
+                        if grad.dtype is dtypes.f16:  # sums of entries may not be finite
+                            parameter.grad = grad = grad.coalesce()
+                        grad = grad._values()
                     bad = bad | ~T.isfinite(grad).all()
                     grad.mul_(inverse)
         return bad.to(dtypes.f32)

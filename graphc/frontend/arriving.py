@@ -14,7 +14,8 @@ from graphc.ir.types import TensorType
 from .dispatch import apply, inplace
 from .errors import located
 from .grad_mode import no_grad
-from .nodes import Node, World
+from .layouts import NotDense, strided
+from .nodes import AccumulateGrad, Node, World
 from .tensor import Tensor, from_array
 
 
@@ -22,16 +23,20 @@ def accumulate(variable: Tensor, value: np.ndarray, alone: bool) -> None:
     """Add an array to a leaf's `.grad`, or make it that. `alone`: nobody else refers to it, so that
     it may be taken over."""
     old = variable._grad
-    if old is None:
-        if not (alone and lone_memory(value)):
-            value = np.array(value, order="C")
-        variable._grad = from_array(value)
-    elif _adds_in_place(old):
-        np.add(old._array, value, out=old._array)
-        old._storage.version += 1
-    else:
+    try:
+        if old is None:
+            if not (alone and lone_memory(value)):
+                value = np.array(value, order="C")
+            variable._grad = from_array(value)
+        elif _adds_in_place(old):
+            np.add(old._array, value, out=old._array)
+            old._storage.version += 1
+        else:
+            with no_grad():
+                inplace(old, apply(ops.add, old, from_array(value)))
+    except NotDense:  # what is there is sparse
         with no_grad():
-            inplace(old, apply(ops.add, old, from_array(value)))
+            variable._grad = apply(ops.add, from_array(value), old)
 
 
 def _adds_in_place(old: Tensor) -> bool:
@@ -54,6 +59,8 @@ def lone_memory(array: np.ndarray) -> bool:
 
 def conform(node: Node, i: int, given: Any, want: TensorType, world: World) -> Any:
     """Sum a gradient of a broadcast shape down. Raises RuntimeError where it does not fit."""
+    if isinstance(given, Tensor):  # a sparse one
+        return _of_sparse(node, i, given, world)
     value = world.to_expr(given)
     have: TensorType = value.type
     if have == want:
@@ -69,3 +76,32 @@ def conform(node: Node, i: int, given: Any, want: TensorType, world: World) -> A
                 f"{list(have.shape)} but expected shape compatible with {list(want.shape)}"
             )) from None
     return world.from_expr(value)
+
+
+def accumulate_sparse(variable: Tensor, value: Tensor) -> None:
+    """Add a sparse gradient to a leaf's `.grad`, or make it that."""
+    old = variable._grad
+    with no_grad():
+        if old is None:
+            variable._grad = value._graphc_apart()
+        elif old.layout is strided:
+            inplace(old, apply(ops.add, old, value))
+        else:
+            variable._grad = apply(ops.add, old, value)
+
+
+def _of_sparse(node: Node, i: int, given: Tensor, world: World) -> Any:
+    """A sparse gradient: for a leaf, and for what makes a sparse tensor, as it is."""
+    target = node.edges[i]
+    assert target is not None
+    want = target[0].out_types[target[1]]
+    if tuple(given.shape) != tuple(want.shape):
+        raise RuntimeError(located(
+            f"Function {node.name()} returned an invalid gradient at index {i} - got "
+            f"{list(given.shape)} but expected shape compatible with {list(want.shape)}"
+        ))
+    if given.dtype is not want.dtype:
+        given = given.to(want.dtype)
+    if isinstance(target[0], AccumulateGrad) or getattr(target[0], "function", None) is not None:
+        return world.from_tensor(given)
+    return world.from_tensor(given.to_dense())

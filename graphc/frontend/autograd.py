@@ -16,13 +16,14 @@ from graphc.ir.autodiff import walk
 from graphc.ir.memory import copied
 
 from .anomaly import Anomaly, check
-from .arriving import accumulate, conform
+from .arriving import accumulate, accumulate_sparse, conform
 from .context import callout, local
 from .dispatch import apply, constant, inplace
 from .errors import kind_name, located
 from .folded import FoldedNode, unfold
 from .gradient_hooks import gives_nothing, run_hooks
 from .history import edge, requires_grad
+from .layouts import NotDense
 from .nodes import TWICE, AccumulateGrad, Edge, GradientEdge, Node, OpNode, World
 from .placement import place_at
 from .saved_hooks import unpacking
@@ -219,15 +220,16 @@ class Pass:
             return shaped
         if not isinstance(gradient, Tensor):
             raise TypeError(f"gradients can be either Tensors or None, but got {type(gradient)}")
-        if gradient._type.shape != type_.shape:
+        given: Tensor = gradient if type(gradient) is Tensor else gradient.to_dense()
+        if given._type.shape != type_.shape:
             raise RuntimeError(located(
                 f"Mismatch in shape: grad_output[{i}] has a shape of {gradient.shape} and "
                 f"output[{i}] has a shape of {output.shape}."
             ))
-        if gradient.dtype is not type_.dtype:
-            cast: Tensor = apply(ops.cast, gradient, dtype=type_.dtype)
+        if given.dtype is not type_.dtype:
+            cast: Tensor = apply(ops.cast, given, dtype=type_.dtype)
             return cast
-        return gradient
+        return given
 
     def execute(self, inputs: list[Edge] | None, accumulate: bool) -> list[Any]:
         """Run the pass. `inputs` limits it; without `accumulate` their gradients are returned."""
@@ -420,6 +422,8 @@ class Pass:
             # argument of accumulate() that is on the stack already would be another
             alone = sys.getrefcount(value) <= 3
             accumulate(variable, value, alone)
+        elif isinstance(value, Tensor):
+            accumulate_sparse(variable, value)
         elif old is None:
             variable._grad = _private(self.world.to_tensor(value), self.create_graph)
         elif self.create_graph:
@@ -439,7 +443,10 @@ def _private(tensor: Tensor, create_graph: bool) -> Tensor:
     trace = tensor._trace
     if trace is not None:
         return trace.wrap(trace.read(tensor))
-    return from_array(copied(tensor._array))
+    try:
+        return from_array(copied(tensor._array))
+    except NotDense:
+        return tensor._graphc_apart()  # type: ignore[no-any-return]
 
 
 def _method(

@@ -53,8 +53,7 @@ def apply_one(op: Op, x: Tensor) -> Any:
         try:
             a = x._array
         except AttributeError:
-            explain_inputs(op, (x,))
-            raise
+            return otherwise(op, (x,), {})
         signature = _signatures.get((op, a.dtype, a.shape))
         if signature is not None and signature.ready is not None and (
             Eager.elsewhere is None or is_near(x)
@@ -77,8 +76,7 @@ def apply_two(op: Op, x: Tensor, y: Tensor) -> Any:
         try:
             a, b = x._array, y._array
         except AttributeError:
-            explain_inputs(op, (x, y))
-            raise
+            return otherwise(op, (x, y), {})
         signature = _signatures.get((op, a.dtype, a.shape, b.dtype, b.shape))
         if signature is not None and signature.ready is not None and (
             Eager.elsewhere is None or are_near(x, y)
@@ -101,7 +99,10 @@ def apply_cast(op: Op, x: Tensor, dtype: dtypes.DType) -> Any:
     if local.trace is None and local.counted is None and (
         Eager.prepare is not None and x._trace is None and is_near(x)
     ):
-        a = x._array
+        try:
+            a = x._array
+        except AttributeError:
+            return otherwise(op, (x,), {"dtype": dtype})
         signature = _signatures.get((op, (dtype,), (a.dtype, a.shape)))
         if signature is not None and signature.ready is not None:
             return apply_known(op, (x,), {"dtype": dtype}, signature)
@@ -241,8 +242,7 @@ def _apply_eager(op: Op, inputs: tuple[Tensor, ...], attrs: Attrs) -> Any:
     except OpError as error:
         raise_op_error(error)
     except AttributeError:
-        explain_inputs(op, inputs)
-        raise
+        return otherwise(op, inputs, attrs)
     counted = local.counted
     if counted is not None:
         counted.note(op, attrs, signature)
@@ -419,6 +419,21 @@ def _save(
             stamps.append((storage, storage.version, ~i))
         node.saved_out = tuple(saved)
     node.stamps = tuple(stamps)
+
+
+def otherwise(op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> Any:
+    """What an operator gives whose inputs are not all arrays, where one of them knows what: the
+    sparse tensors that NotDense tells of. Raises what is wrong with them elsewhere; called where
+    their AttributeError is handled."""
+    kinds = [getattr(x, "_graphc_operators", None) for x in inputs]
+    rule = next((kind[op.name] for kind in kinds if kind and op.name in kind), None)
+    if rule is None:
+        explain_inputs(op, inputs)
+        raise
+    try:
+        return rule(*inputs, **attrs)
+    except Exception as error:  # that there is no array says nothing to the user
+        raise error from None
 
 
 def explain_inputs(op: Op, inputs: tuple[Any, ...]) -> None:

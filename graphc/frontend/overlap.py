@@ -14,6 +14,7 @@ from graphc.ir.types import TensorType
 
 from .errors import located
 from .functionalize import dense_order
+from .layouts import NotDense
 from .storage import address, strides_of
 from .tensor import Tensor, current
 from .views import view_geometry
@@ -42,7 +43,10 @@ def check_apart(target: Tensor, operand: Tensor, whole: bool = True) -> None:
         return
     if a._storage.root is not b._storage.root and (_is_made(a) or _is_made(b)):
         return
-    if a._trace is b._trace is None and not may_share(a._array, b._array):
+    try:
+        if a._trace is b._trace is None and not may_share(a._array, b._array):
+            return
+    except NotDense:  # entries are read before anything is written
         return
     one, other = _region(a), _region(b)
     if one is None or other is None or one.memory != other.memory:

@@ -36,6 +36,7 @@ from . import meta
 from .context import local
 from .device import CPU, Placing, device, registered
 from .errors import located
+from .layouts import NotDense
 from .storage import LOOSE
 from .values import Eager, Runner
 from .views import ARRAYS
@@ -478,7 +479,10 @@ def beside(function: F) -> F:
 def place_at(tensor: Any) -> Place | None:
     """Where a tensor lies; None: on the CPU."""
     trace = tensor._trace
-    place: Place | None = of(tensor._array) if trace is None else trace.lies()
+    try:
+        place: Place | None = of(tensor._array) if trace is None else trace.lies()
+    except NotDense:
+        return None
     return place
 
 

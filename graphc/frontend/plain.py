@@ -14,6 +14,7 @@ import numpy as np
 from graphc.ir import ops
 
 from .context import local
+from .layouts import NotDense
 from .placement import is_watched
 from .storage import readers
 from .tensor import Tensor, from_array
@@ -35,7 +36,10 @@ def arrays_of(tensors: Sequence[Tensor], kinds: str = "fd") -> list[np.ndarray] 
         return None
     found = []
     for tensor in tensors:
-        array = tensor._array
+        try:
+            array = tensor._array
+        except NotDense:
+            return None
         if (
             type(array) is not np.ndarray or array.dtype.char not in kinds
             or array.dtype.char != tensors[0]._array.dtype.char or not array.flags.c_contiguous

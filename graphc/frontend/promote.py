@@ -25,6 +25,7 @@ from graphc.ir.op import get as get_op
 from .context import local
 from .eager import apply, apply_cast, apply_one, apply_two
 from .errors import located
+from .layouts import NotDense
 from .numbers import is_traced_number
 from .pending import is_pending
 from .placement import Place
@@ -250,7 +251,10 @@ def unary(op: str | Op, x: Tensor, *, to_float: bool = True, **attrs: Any) -> An
 
 def float_unary(op: Op, x: Tensor) -> Tensor | None:
     """A one-input operator of float32 or float64 in eager mode; None: something else is at hand."""
-    if local.trace is not None or x._trace is not None or x._array.dtype.char not in "fd":
+    try:
+        if local.trace is not None or x._trace is not None or x._array.dtype.char not in "fd":
+            return None
+    except NotDense:
         return None
     result: Tensor = apply_one(op, x)
     return result

@@ -27,7 +27,7 @@ from graphc.ir.op import Attrs, Op
 
 from .captured import TensorInput
 from .context import local
-from .eager import apply, explain_inputs
+from .eager import apply, otherwise
 from .eager_count import EagerCount
 from .errors import unsupported_in_trace, user_location
 from .functionalize import TracedStorage
@@ -299,10 +299,10 @@ class SegmentTrace(Trace):
             try:
                 found = operation_again(self, op, inputs, attrs)
             except AttributeError:
-                explain_inputs(op, inputs)
-                raise
-        if self.noted is not None:
-            self.noted.append((found[0] if type(found) is tuple else found)._traced.value)
+                return otherwise(op, inputs, attrs)
+        first = found[0] if type(found) is tuple else found
+        if self.noted is not None and first._trace is self:  # else eager mode made it
+            self.noted.append(first._traced.value)
         return found
 
     def apply_new(self, op: Op, inputs: tuple[Tensor, ...], attrs: Attrs) -> Any:

@@ -13,6 +13,7 @@ import numpy as np
 from .autocast import public_calls
 from .context import local
 from .errors import kind_name, located
+from .layouts import NotDense
 from .overriding import first_met
 from .tensor import Tensor
 
@@ -47,19 +48,30 @@ def _explained(function: Callable[..., Any], prefix: str) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
+        except NotDense as error:
+            instead = _of_its_layout(error, function.__name__)  # called without this error
         except (AttributeError, TypeError, KeyError):
             again = first_met(args, kwargs)
             wrong = None if again else _wrong(function, args, kwargs)
             if wrong is None and not again:
                 raise
-        if again:
-            return public(*args, **kwargs)
+            instead = public if again else None
+        if instead is not None:
+            return instead(*args, **kwargs)
         raise TypeError(located(f"{prefix}{function.__name__}(): {wrong}"))
 
     public_calls.add(call.__code__)  # type: ignore[attr-defined]
     quick = function.__dict__.get("quick")  # as autocast.listed() calls it
     public = call if quick is None else _first_tried(quick, call)
     return public
+
+
+def _of_its_layout(error: NotDense, name: str) -> Callable[..., Any]:
+    """What a function is of tensors that have no dense memory. Raises NotImplementedError."""
+    found = error.tensor._graphc_functions.get(name)
+    if found is None:
+        raise error.tensor._graphc_refusal(name, error.tensor) from None
+    return found  # type: ignore[no-any-return]
 
 
 def _first_tried(quick: Callable[[Tensor], Any], call: Callable[..., Any]) -> Callable[..., Any]:

@@ -32,7 +32,7 @@ from graphc.ir.types import TensorType
 from . import views
 from .captured import UNREAD, Input, TensorInput, TracedGraph
 from .context import Suspended, local
-from .eager import explain_inputs, join_view
+from .eager import join_view, otherwise
 from .errors import EscapedTensorError, TraceError, located, raise_op_error, user_location
 from .finish import finish
 from .functionalize import (
@@ -45,6 +45,7 @@ from .functionalize import (
 )
 from .history import edge, gradient_kind, requires_grad
 from .late import Late
+from .layouts import strided
 from .names import Names
 from .nodes import Edge, records
 from .nodes import Node as GradNode
@@ -380,8 +381,7 @@ class Trace(OneDevice, Scoped):
         try:
             states = [t if t._trace is self else self.shadow(t) for t in inputs]
         except AttributeError:
-            explain_inputs(op, inputs)
-            raise
+            return otherwise(op, inputs, attrs)
         nodes = tuple([self.read(t) for t in states])
         if attrs:
             attrs = plain_attrs(attrs)
@@ -445,6 +445,9 @@ class Trace(OneDevice, Scoped):
         if state._grad is UNREAD:
             tensor = self.concrete_of(state)
             found = tensor._grad
+            if found is not None and found.layout is not strided:
+                self.end_segment("a sparse gradient", "make the step outside of it")
+                return tensor._grad
             self.grad_reads[id(tensor)] = (tensor, found is not None)
             if found is not None:
                 self._grad_owners[id(found)] = tensor

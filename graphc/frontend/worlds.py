@@ -19,6 +19,7 @@ from graphc.ir.types import TensorType
 
 from .context import local
 from .dispatch import apply, constant
+from .layouts import NotDense
 from .nodes import AccumulateGrad, Edge, OpNode
 from .tensor import Tensor, current, from_array
 from .values import ArrayValue, Eager
@@ -55,8 +56,14 @@ class TensorValue(Expr):
         return TensorValue(constant(value, like.dtype))
 
 
+def added(old: Tensor, new: Tensor) -> Tensor:
+    """The sum of two gradients, of which one or both are sparse."""
+    total: Tensor = apply(ops.add, new, old) if old.is_sparse else apply(ops.add, old, new)
+    return total
+
+
 class ArrayWorld:
-    """Eager: values are arrays."""
+    """Eager: values are arrays; sparse gradients are themselves."""
 
     env = DimEnv()
 
@@ -75,16 +82,22 @@ class ArrayWorld:
     def from_expr(self, value: ArrayValue) -> np.ndarray:
         return value.array
 
-    def to_tensor(self, value: np.ndarray) -> Tensor:
-        return from_array(value)
+    def to_tensor(self, value: Any) -> Tensor:
+        return value if isinstance(value, Tensor) else from_array(value)
 
-    def from_tensor(self, tensor: Tensor) -> np.ndarray:
-        return current(tensor)._array
+    def from_tensor(self, tensor: Tensor) -> Any:
+        try:
+            return current(tensor)._array
+        except NotDense:  # a sparse gradient stays what it is until an operator reads it
+            return tensor
 
-    def add(self, old: np.ndarray, new: np.ndarray) -> np.ndarray:
+    def add(self, old: Any, new: Any) -> Any:
+        if (type(old) is not np.ndarray and isinstance(old, Tensor)) or (
+            type(new) is not np.ndarray and isinstance(new, Tensor)
+        ):
+            return self.from_tensor(added(self.to_tensor(old), self.to_tensor(new)))
         run = Eager.elsewhere or Eager.run
-        total: np.ndarray = run(ops.add, [old, new], {})
-        return total
+        return run(ops.add, [old, new], {})
 
 
 class _ExprWorld:

@@ -6,9 +6,12 @@ from typing import Any
 
 from ..frontend import functions as T
 from ..frontend.tensor import Tensor
+from ..ir.late import late
 from .optimizer import check, step_number
 from .per_parameter import PerParameter
 from .real_parts import real_parts
+
+_updates: Any = late("graphc.sparse.updates")
 
 
 class Adagrad(PerParameter):
@@ -51,3 +54,16 @@ class Adagrad(PerParameter):
         param, grad, total = real_parts(param, grad, state["sum"])
         total.addcmul_(grad, grad, value=1)
         param.addcdiv_(grad, total.sqrt().add_(group["eps"]), value=-rate)
+
+    def _graphc_update_sparse(self, group: Any, param: Tensor, grad: Tensor) -> None:
+        if group["weight_decay"] != 0:
+            raise RuntimeError(
+                "weight_decay option is not compatible with sparse gradients"
+            )
+        state = self.state[param]
+        state["step"].add_(1)
+        rate = group["lr"] / (1 + (step_number(state["step"]) - 1) * group["lr_decay"])
+        rows = _updates.Rows(-grad if group["maximize"] else grad)
+        rows.add_to(state["sum"], rows.values**2)
+        spread = rows.of(state["sum"]).sqrt() + group["eps"]
+        rows.add_to(param, rows.values / spread * -rate)

@@ -58,6 +58,11 @@ class Adam(PerParameter):
             makers["max_exp_avg_sq"] = lambda: T.zeros_like(param)
         return self._graphc_new_state(param, **makers)
 
+    def _graphc_update_sparse(self, group: Any, param: Tensor, grad: Tensor) -> None:
+        raise RuntimeError(
+            "Adam does not support sparse gradients, please consider SparseAdam instead"
+        )
+
     def _graphc_update(self, group: Any, param: Tensor, grad: Tensor) -> None:
         state = self._graphc_state(group, param)
         beta1, beta2 = group["betas"]

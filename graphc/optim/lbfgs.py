@@ -43,7 +43,7 @@ class LBFGS(Optimizer):
         return T.cat([
             part.reshape(-1)
             for p in self._params
-            for part in real_parts(T.zeros_like(p) if p.grad is None else p.grad)
+            for part in real_parts(T.zeros_like(p) if p.grad is None else p.grad.to_dense())
         ])
 
     def _move(self, length: Any, direction: Tensor) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..frontend.context import local
+from ..frontend.layouts import strided
 from ..frontend.tensor import Tensor
 from .optimizer import Optimizer, run_closure, with_grad
 from .whole_step import whole_step
@@ -32,7 +33,10 @@ class PerParameter(Optimizer):
             if recorded(self, group):
                 continue
             for param, grad in with_grad(group):
-                self._graphc_update(group, param, grad)
+                if type(grad) is not Tensor and grad.layout is not strided:
+                    update_sparse(self, group, param, grad)
+                else:
+                    self._graphc_update(group, param, grad)
         return loss
 
     def _graphc_update(self, group: Any, param: Tensor, grad: Tensor) -> None:
@@ -40,6 +44,23 @@ class PerParameter(Optimizer):
         `_graphc_new_state` and `_graphc_has_state` give: who records it need not watch each
         line."""
         raise NotImplementedError
+
+    def _graphc_update_sparse(self, group: Any, param: Tensor, grad: Tensor) -> None:
+        """The same for a sparse gradient. Raises RuntimeError, as most optimizers do."""
+        raise RuntimeError(
+            f"{type(self).__name__} does not support sparse gradients"
+        )
+
+
+def update_sparse(optimizer: PerParameter, group: Any, param: Tensor, grad: Tensor) -> None:
+    """One update for a sparse gradient, which no recording sees."""
+    trace = local.trace
+    if trace is None:
+        optimizer._graphc_update_sparse(group, param, grad)
+        return
+    trace.end_segment("a sparse gradient", "make the step outside of it")
+    with trace.suspended():
+        optimizer._graphc_update_sparse(group, param, grad)
 
 
 def recorded(optimizer: PerParameter, group: Any) -> bool:

@@ -8,8 +8,11 @@ from ..frontend import functions as T
 from ..frontend.context import local
 from ..frontend.tensor import Tensor
 from ..frontend.watched import WatchedDefault
+from ..ir.late import late
 from .optimizer import one_element, required
 from .per_parameter import PerParameter
+
+_updates: Any = late("graphc.sparse.updates")
 
 
 class SGD(PerParameter):
@@ -62,6 +65,22 @@ class SGD(PerParameter):
                 buffer.mul_(momentum).add_(grad, alpha=kept)
             grad = grad.add(buffer, alpha=momentum) if group["nesterov"] else buffer
         param.add_(grad, alpha=-group["lr"])
+
+    def _graphc_update_sparse(self, group: Any, param: Tensor, grad: Tensor) -> None:
+        if group["maximize"]:
+            grad = -grad
+        if group["weight_decay"] != 0:  # torch's error: a sum of sparse and dense
+            grad = grad.add(param, alpha=group["weight_decay"])
+        if group["momentum"] != 0:
+            state = self.state[param]
+            buffer = state.get("momentum_buffer")
+            if buffer is None:
+                buffer = state["momentum_buffer"] = grad.clone().detach()
+            else:
+                buffer.mul_(group["momentum"]).add_(grad, alpha=1 - group["dampening"])
+            grad = grad.add(buffer, alpha=group["momentum"]) if group["nesterov"] else buffer
+        rows = _updates.Rows(grad)
+        rows.add_to(param, rows.values * -group["lr"])
 
     def _graphc_undamped(self, group: Any, param: Tensor, first: bool) -> Any:
         """The share of the gradient that enters the buffer; all of it in the first step."""

@@ -53,9 +53,3 @@ def _outcome(t: Any, name: str) -> tuple[Any, ...]:
 @pytest.mark.parametrize("name", DATA)
 def test_data_is_read_as_torch_reads_it(name: str) -> None:
     assert _outcome(graphc, name) == _outcome(torch, name)
-
-
-@pytest.mark.parametrize(("method", "cure"), [("to_sparse", "dense"), ("coalesce", "dense")])
-def test_what_is_absent_says_so_with_a_cure(method: str, cure: str) -> None:
-    with pytest.raises(NotImplementedError, match=rf"Tensor.{method}\(\).*Cure: .*{cure}"):
-        getattr(graphc.ones(2), method)()

@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...frontend.context import local
+from ...frontend.layouts import strided
 from ...frontend.tensor import Tensor
 from ...optim.optimizer import ParamGroup, made_for_real
-from ...optim.per_parameter import PerParameter
+from ...optim.per_parameter import PerParameter, update_sparse
 from . import attributes, items, schedules
 from .observer import Observer
 from .rule import Rule
@@ -34,8 +35,12 @@ def recorded(
     try:
         for param in items.iterate(observer, items.subscript(observer, group, "params")):
             grad = attributes.attribute(observer, param, "grad")
-            if grad is not None:
+            if grad is None:
+                continue
+            if grad.layout is strided:
                 optimizer._graphc_update(options, param, grad)
+            else:
+                update_sparse(optimizer, options, param, grad)
     finally:
         trace.states = None
     return (True,)

@@ -147,6 +147,14 @@ class Survey(SegmentTrace):
         )
 
 
+def survey_for(name: str, strict: bool, look: Look | None) -> Survey:
+    """A trace of the whole that goes on where it meets a demand, and is never run then."""
+    survey = Survey(name, strict, Trace.otherwise if strict else "")
+    if look is not None:
+        look.open = survey.places
+    return survey
+
+
 def _never(trace: SegmentTrace) -> None:
     raise AssertionError("a survey is never run")
 

@@ -11,6 +11,7 @@ import numpy as np
 from ... import backends
 from ...frontend import state_version
 from ...frontend.errors import TraceError
+from ...frontend.layouts import NotDense
 from ...frontend.watched import Watched, WatchedDefault
 from ...ir import dtypes
 from .rows import Batch, Row, Spans, Unfit
@@ -37,7 +38,7 @@ def step(optimizer: Any, counts: Sequence[str]) -> bool:
     plan = known[1]
     try:
         batches = plan.batches(optimizer)
-    except Unfit:
+    except (Unfit, NotDense):
         plan.forget()
         return False
     for batch in batches:

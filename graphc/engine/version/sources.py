@@ -18,6 +18,7 @@ from ...frontend.captured import (
     TensorInput,
     TracedGraph,
 )
+from ...frontend.layouts import NotDense
 from ...frontend.number_expr import NumberExpr, sources_of
 from ...frontend.tensor import Tensor
 from ...ir.dim import Dim, evaluate, is_variable
@@ -68,8 +69,11 @@ def written_to(
 
 
 def array_of(source: TensorInput, tensor: Tensor) -> np.ndarray:
-    """The memory of an input's tensor."""
-    return tensor._storage.root.flat() if source.kind == "storage" else tensor._array
+    """The memory of an input's tensor. Raises Stale for one that is sparse now."""
+    try:
+        return tensor._storage.root.flat() if source.kind == "storage" else tensor._array
+    except NotDense as error:
+        raise Stale(str(error)) from None
 
 
 def number_array(

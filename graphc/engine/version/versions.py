@@ -18,6 +18,7 @@ from ...frontend import float32, promote
 from ...frontend.context import local
 from ...frontend.errors import TraceError
 from ...frontend.history import gradient_kind
+from ...frontend.layouts import NotDense
 from ...frontend.number_expr import spelled
 from ...frontend.tensor import Tensor
 from ...frontend.tree import Structure
@@ -31,6 +32,7 @@ from .guards_of_calls import MODES, FoundBy
 from .module_limit import ModuleLimit
 from .number_policy import NumberPolicy, decided_upon
 from .shortcut import Shortcut, shortcut_of
+from .sparse_arguments import SparseArgument
 from .version import Origin, Specialisation
 
 _PLAIN = (bool, str, bytes, type(None))
@@ -89,7 +91,10 @@ class Versions:
         shapes: list[Any] = []
         for i, leaf in enumerate(leaves):
             if isinstance(leaf, Tensor):
-                array = leaf._array
+                try:
+                    array = leaf._array
+                except NotDense:
+                    raise SparseArgument(i) from None
                 parts.append((
                     array.dtype, array.ndim, gradient_kind(leaf), leaf._node is None,
                     leaf._storage.inference,

@@ -173,7 +173,9 @@ _FUNCTIONS = {
     sorting: "bucketize isin searchsorted",
     linalg_basic: "_int_mm cdist chain_matmul tensordot",
     comparing: "can_cast",
-    conversion: "is_tensor layout strided",
+    conversion: """
+        is_tensor layout sparse_bsc sparse_bsr sparse_coo sparse_csc sparse_csr strided
+    """,
     random: "normal rand rand_like randint randint_like randn randn_like randperm",
     random_sampled: "_sample_dirichlet _standard_gamma binomial poisson",
 }

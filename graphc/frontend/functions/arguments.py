@@ -18,6 +18,7 @@ from ..context import local
 from ..dispatch import inplace
 from ..errors import kind_name, located, raise_op_error
 from ..known import values
+from ..layouts import NotDense
 from ..nodes import OpNode, named_class
 from ..numbers import is_traced_number, plain_size
 from ..overlap import check_apart
@@ -152,6 +153,8 @@ def shape(x: Tensor) -> tuple[Any, ...]:
     """The IR's sizes of a tensor: ints and Dims."""
     try:
         return x._type.shape if local.trace is not None or x._trace is not None else x._array.shape
+    except NotDense:
+        return x._type.shape
     except AttributeError:
         if isinstance(x, Tensor):
             raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +17,13 @@ from ..device import device as device_type
 from ..device import registered
 from ..errors import kind_name, located, user_location
 from ..known import known, values
+from ..layouts import layout as layout
+from ..layouts import sparse_bsc as sparse_bsc
+from ..layouts import sparse_bsr as sparse_bsr
+from ..layouts import sparse_coo as sparse_coo
+from ..layouts import sparse_csc as sparse_csc
+from ..layouts import sparse_csr as sparse_csr
+from ..layouts import strided as strided
 from ..numbers import is_traced_number
 from ..overriding import answers
 from ..placement import Pinned, place_at, place_of
@@ -30,17 +37,6 @@ from .joining import flip
 from .parts import unbind
 from .pointwise import eq
 from .reduction import any as any_of
-
-
-class layout:
-    """torch.layout; tensors here are always strided."""
-
-    def __repr__(self) -> str:
-        return "torch.strided"
-
-
-strided = layout()
-
 
 # --- dtypes and devices ------------------------------------------------------------------------
 
@@ -417,29 +413,6 @@ def to_dense(self: Tensor, dtype: Any = None, *, masked_grad: bool | None = None
     return self if dtype is None else to(self, dtype)
 
 
-def _absent(name: str, why: str, cure: str) -> Any:
-    def missing(self: Tensor, *args: Any, **kwargs: Any) -> NoReturn:
-        raise NotImplementedError(located(
-            f"graphc does not have Tensor.{name}(): {why}. Cure: {cure}"
-        ))
-
-    missing.__name__ = name
-    missing.__doc__ = f"Raises NotImplementedError: {why}."
-    return missing
-
-
-_NO_SPARSE = (
-    "there are no sparse tensors",
-    "use dense tensors; torch.mm and `@` take them in the same places",
-)
-_ABSENT = {
-    **dict.fromkeys((
-        "to_sparse", "to_sparse_coo", "to_sparse_csr", "to_sparse_csc", "to_sparse_bsr",
-        "to_sparse_bsc", "sparse_mask", "coalesce",
-    ), _NO_SPARSE),
-}
-
-
 PROPERTIES = {
     "is_cuda": property(lambda self: self.device.type == "cuda"),
     "is_cpu": property(lambda self: self.device.type == "cpu"),
@@ -481,6 +454,6 @@ METHODS = {
     "__index__": _index, "__len__": _len, "__iter__": _iter, "__contains__": _contains,
     "__format__": _format, "__array_priority__": 1000, "__array_wrap__": _array_wrap,
     "__reversed__": _reversed,
-    **{name: _absent(name, *reason) for name, reason in _ABSENT.items()},
+    "sparse_dim": lambda self: 0, "dense_dim": dim,
     **CASTS,
 }

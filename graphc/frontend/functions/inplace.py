@@ -18,6 +18,7 @@ from ..dispatch import inplace
 from ..eager import is_plain, write_two
 from ..errors import kind_name, located
 from ..history import requires_grad
+from ..layouts import NotDense, again
 from ..overlap import check_apart
 from ..placement import Pinned
 from ..rewritten import write_whole
@@ -86,14 +87,17 @@ def _written(function: Callable[..., Tensor], check: bool) -> Callable[..., Tens
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if whole and write_whole(function, self, args, kwargs):
             return self
-        for operand in (*args, *kwargs.values()) if apart else ():
-            if isinstance(operand, Tensor) and operand is not self:
-                check_apart(self, operand)
-        value = function(clone(self) if keeps else self, *args, **kwargs)
-        if check:
-            promote.check_inplace(self, value)
-        _check_rank(self, value)
-        return inplace(self, value)
+        try:
+            for operand in (*args, *kwargs.values()) if apart else ():
+                if isinstance(operand, Tensor) and operand is not self:
+                    check_apart(self, operand)
+            value = function(clone(self) if keeps else self, *args, **kwargs)
+            if check:
+                promote.check_inplace(self, value)
+            _check_rank(self, value)
+            return inplace(self, value)
+        except NotDense as error:
+            return again(error, method, (self, *args), kwargs)  # type: ignore[no-any-return]
 
     method.__name__ = f"{function.__name__}_"
     method.__doc__ = f"{function.__name__}(), written into the tensor."

@@ -10,8 +10,10 @@ from graphc.ir.dtypes import DType
 
 from .. import promote
 from ..dispatch import constant
+from ..layouts import NotDense
 from ..numbers import Size
 from ..placement import makes, makes_like, place_at
+from ..placement import of as place_of_buffer
 from ..promote import get_default_dtype
 from ..tensor import Tensor, from_array
 from .arguments import shape_of
@@ -47,9 +49,14 @@ class TensorType(type):
         return construct(cls.dtype, args, device=device)
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, Tensor) and instance.dtype is cls.dtype and (
-            place_at(instance) is None
-        )
+        if not isinstance(instance, Tensor) or instance.dtype is not cls.dtype:
+            return False
+        if instance._trace is not None:
+            return place_at(instance) is None
+        try:
+            return place_of_buffer(instance._array) is None
+        except NotDense:
+            return False
 
     def __repr__(cls) -> str:
         return f"<class 'torch.{cls.__name__}'>"

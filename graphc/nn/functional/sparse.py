@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...frontend import functions as T
 from ...frontend.context import local
 from ...frontend.dispatch import apply
@@ -11,6 +13,9 @@ from ...frontend.grad_mode import no_grad
 from ...frontend.placement import place_at
 from ...frontend.tensor import Tensor
 from ...ir import ops
+from ...ir.late import late
+
+_updates: Any = late("graphc.sparse.updates")
 
 
 @recorded_as("EmbeddingBackward0")
@@ -20,7 +25,8 @@ def embedding(
 ) -> Tensor:
     """Rows of weight [V, D] at integer positions. Raises IndexError out of [0, V).
 
-    `sparse`: torch's gradient is a sparse tensor; here it is the same one, dense.
+    `sparse`: the gradient of `weight` is a sparse tensor; a compiled function that records it runs
+    in segments.
     """
     if weight.dim() != 2:
         raise RuntimeError("'weight' must be 2-D")
@@ -32,6 +38,8 @@ def embedding(
             scale = T.where(norms > max_norm, max_norm / (norms + 1e-7), T.ones_like(norms))
             weight[rows] = weight[rows] * scale
     indices = input if input.dtype is T.int64 else input.long()
+    if sparse and local.grad and weight.requires_grad and not local.exporting:
+        return _with_sparse_gradient(indices, weight, padding_idx, scale_grad_by_freq)
     result: Tensor = apply(ops.index, weight, _not_negative(indices, weight.shape[0]), dim=0)
     if scale_grad_by_freq:
         result = _by_frequency(result, indices, weight.shape[0])
@@ -41,6 +49,22 @@ def embedding(
         padded = (indices == position).unsqueeze(-1)
         result = T.where(padded, result.detach(), result)
     return result
+
+
+def _with_sparse_gradient(
+    indices: Tensor, weight: Tensor, padding_idx: int | None, scaled: bool
+) -> Tensor:
+    trace = local.trace
+    if trace is not None:
+        trace.end_segment("an embedding with a sparse gradient", "sparse=False")
+        with trace.suspended():
+            return _with_sparse_gradient(indices, weight, padding_idx, scaled)
+    rows = int(weight.shape[0])
+    padding = -1 if padding_idx is None else padding_idx % rows
+    found: Tensor = _updates.EmbeddingRows.apply(
+        weight, _not_negative(indices, rows), padding, scaled
+    )
+    return found
 
 
 def check_indices(input: Tensor, name: str) -> None:

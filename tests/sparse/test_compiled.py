@@ -1,0 +1,183 @@
+"""Compiled functions that meet sparse tensors: eager where these are, and never wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphc
+from tests.sparse.compared import coo, dense
+
+pytestmark = pytest.mark.filterwarnings("ignore::graphc.PerformanceWarning")
+
+
+def product(x: Any, w: Any) -> Any:
+    return graphc.sparse.mm(x, w.relu() * 2).tanh() + 1
+
+
+def test_an_argument() -> None:
+    compiled = graphc.compile(product)
+    for factor in (1, 2, 3):
+        x, w = coo(graphc) * factor, dense(graphc, 5, 3)
+        np.testing.assert_allclose(
+            compiled(x, w).numpy(), product(x, w).numpy(), rtol=1e-6)
+    other = graphc.eye(3, 5).to_sparse()  # of another size
+    np.testing.assert_allclose(compiled(other, w).numpy(), product(other, w).numpy(), rtol=1e-6)
+
+
+def test_captured_and_changed() -> None:
+    graph = coo(graphc)
+
+    @graphc.compile
+    def step(w: Any) -> Any:
+        return (graph @ w).sum() + graph.shape[0] * graph._nnz()
+
+    w = dense(graphc, 5, 3)
+    for _ in range(3):
+        assert step(w).item() == pytest.approx(((graph @ w).sum() + 4 * graph._nnz()).item())
+        graph.mul_(2)
+    graph.sparse_resize_and_clear_((7, 5), 2, 0)
+    assert step(w).item() == 0.0
+
+
+def test_sizes_are_not_baked_in() -> None:
+    held = {"x": coo(graphc)}
+
+    @graphc.compile
+    def sizes(y: Any) -> Any:
+        return y * held["x"].shape[1] + held["x"].ndim
+
+    assert sizes(graphc.ones(2)).tolist() == [7.0, 7.0]
+    held["x"] = graphc.eye(9).to_sparse()
+    assert sizes(graphc.ones(2)).tolist() == [11.0, 11.0]
+
+
+def test_made_inside() -> None:
+    @graphc.compile
+    def made(values: Any) -> Any:
+        x = graphc.sparse_coo_tensor([[0, 1], [1, 0]], values * 3, (2, 2))
+        return x.to_dense() + (x * 2).coalesce().values().sum()
+
+    for factor in (1.0, 2.0, 3.0):
+        found = made(graphc.tensor([1.0, 2.0]) * factor)
+        expected = np.array([[0, 3.0], [6.0, 0]]) * factor + 18 * factor
+        np.testing.assert_allclose(found.numpy(), expected)
+
+
+def test_dense_operands_of_the_recording() -> None:
+    x = coo(graphc)
+
+    @graphc.compile
+    def mixed(y: Any) -> Any:
+        z = y * 2
+        z = z + x
+        z += x
+        z.add_(x, alpha=2)
+        return z.sin() + x
+
+    for factor in (1.0, 2.0, 3.0):
+        y = dense(graphc, 4, 5) * factor
+        expected = (y * 2 + x.to_dense() * 4).sin() + x.to_dense()
+        np.testing.assert_allclose(mixed(y).numpy(), expected.numpy(), rtol=1e-5)
+
+
+def test_one_graph_is_refused() -> None:
+    compiled = graphc.compile(product, fullgraph=True)
+    with pytest.raises(graphc.frontend.errors.TraceError, match="sparse tensor"):
+        compiled(coo(graphc), dense(graphc, 5, 3))
+    x = coo(graphc)
+    captured = graphc.compile(lambda w: x @ w, fullgraph=True)
+    with pytest.raises(graphc.frontend.errors.TraceError, match="sparse tensor"):
+        captured(dense(graphc, 5, 3))
+
+
+class Layer(graphc.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("graph", coo(graphc).coalesce())
+        self.weight = graphc.nn.Parameter(dense(graphc, 3, 3))
+
+    def forward(self, x: Any) -> Any:
+        return (self.graph @ (x @ self.weight)).relu()
+
+
+def test_a_training_step() -> None:
+    def train(compiled: bool) -> list[float]:
+        layer = Layer()
+        optimizer = graphc.optim.SGD(layer.parameters(), lr=0.01)
+        x = dense(graphc, 5, 3)
+
+        def step() -> Any:
+            optimizer.zero_grad()
+            loss = layer(x).square().sum()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        run = graphc.compile(step) if compiled else step
+        return [run().item() for _ in range(5)]
+
+    np.testing.assert_allclose(train(True), train(False), rtol=1e-5)
+
+
+def test_a_compiled_module() -> None:
+    layer, x = Layer(), dense(graphc, 5, 3).requires_grad_()
+    compiled = graphc.compile(layer)
+    for _ in range(3):
+        grads = []
+        for module in (layer, compiled):
+            x.grad = layer.weight.grad = None
+            module(x).sum().backward()
+            grads.append((x.grad.tolist(), layer.weight.grad.tolist()))
+        np.testing.assert_allclose(grads[0][0], grads[1][0], rtol=1e-6)
+        np.testing.assert_allclose(grads[0][1], grads[1][1], rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["SparseAdam", "SGD", "Adagrad"])
+def test_a_step_with_sparse_gradients(name: str) -> None:
+    def train(compiled: bool) -> Any:
+        layer = graphc.nn.Embedding(8, 3, sparse=True)
+        with graphc.no_grad():
+            layer.weight.copy_(dense(graphc, 8, 3))
+        optimizer = getattr(graphc.optim, name)(layer.parameters(), lr=0.1)
+
+        def step(index: Any) -> Any:
+            optimizer.zero_grad()
+            loss = layer(index).square().sum()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        run = graphc.compile(step) if compiled else step
+        losses = [run(graphc.tensor([i % 3, 4, 4])).item() for i in range(5)]
+        assert layer.weight.grad.is_sparse
+        return losses, layer.weight.tolist()
+
+    ours, expected = train(True), train(False)
+    np.testing.assert_allclose(ours[0], expected[0], rtol=1e-5)
+    np.testing.assert_allclose(ours[1], expected[1], rtol=1e-5)
+
+
+def test_a_sparse_gradient_from_before_a_compiled_step() -> None:
+    weight = graphc.nn.Parameter(dense(graphc, 5, 3))
+    graphc.nn.functional.embedding(graphc.tensor([1]), weight, sparse=True).sum().backward()
+    assert weight.grad.is_sparse
+
+    @graphc.compile
+    def loss() -> Any:
+        return (weight * 2).sum()
+
+    for i in range(1, 4):
+        loss().backward()
+        expected = graphc.full((5, 3), 2.0 * i)
+        expected[1] += 1
+        assert weight.grad.to_dense().tolist() == expected.tolist()
+
+
+def test_explain_says_so() -> None:
+    compiled = graphc.compile(product)
+    compiled(coo(graphc), dense(graphc, 5, 3))
+    compiled(coo(graphc), dense(graphc, 5, 3))
+    assert any("sparse" in str(end) for end in compiled.segments.ends)
