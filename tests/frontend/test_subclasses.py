@@ -472,6 +472,9 @@ def test_graphc_fields_stay_when_attributes_are_set() -> None:
         x.__dict__ = 3
     x.__dict__ = {"_array": 3, "note": 4}
     assert x.tolist() == [1.0, 1.0] and x.note == 4
+    y = graphc.zeros(3)
+    y.__dict__ = x.__dict__  # as fastai hands attributes on
+    assert y.note == 4 and y.tolist() == [0.0] * 3 and "_array" in y.__dict__
 
 
 def test_instances_are_freed_at_once() -> None:
@@ -485,3 +488,23 @@ def test_instances_are_freed_at_once() -> None:
         assert seen() is None
     finally:
         gc.enable()
+
+
+def test_functions_that_a_program_puts_in_the_place_of_methods(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """fastcore's patches keep what was there under another name."""
+    original = graphc.Tensor.as_subclass
+    monkeypatch.setattr(graphc.Tensor, "_orig_as_subclass", original, raising=False)
+    monkeypatch.setattr(graphc.Tensor, "as_subclass", lambda self, cls: original(self, cls))
+
+    class Cloned(graphc.Tensor):
+        def clone(self) -> Any:
+            return self.as_subclass(graphc.Tensor).clone().as_subclass(type(self))
+
+        def requires_grad_(self, requires_grad: bool = True) -> Any:
+            self.requires_grad = requires_grad
+            return self
+
+    x = graphc.ones(2).as_subclass(Cloned)
+    assert type(x.clone()) is Cloned and x.clone().requires_grad_().requires_grad
