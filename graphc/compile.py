@@ -483,8 +483,7 @@ def compile(
 def compile_module(module: Module, **options: Any) -> Module:
     """A Module of the same class, on the same state, compiled with options of CompiledFunction."""
     compiled = CompiledFunction(module, name=type(module).__name__, **options)
-    again = functools.partial(compile_module, **options)
-    alike = functools.partial(CompiledFunction, **options)
+    again, alike = (functools.partial(f, **options) for f in (compile_module, CompiledFunction))
     return twin_of(module, compiled, (again, (module,)), alike)
 
 

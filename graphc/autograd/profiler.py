@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import profiler
+from ..profiler import EventList as EventList
 from ..profiler import record_function as record_function
 from ..profiler.recorder import recording as _profiler_enabled  # noqa: F401
 from ..profiler.recorder import stop_all as _disable_profiler  # noqa: F401

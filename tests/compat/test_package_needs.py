@@ -130,13 +130,6 @@ def test_names_of_devices_that_are_not_here() -> None:
     assert parsed == (graphc.device("cpu"), graphc.float64, True, None)
 
 
-def test_modes_say_that_they_see_no_call() -> None:
-    from graphc.overrides import TorchFunctionMode
-
-    with pytest.raises(NotImplementedError, match="no __torch_function__"), TorchFunctionMode():
-        pass
-
-
 def test_a_compiled_module_is_given_its_module_again() -> None:
     """accelerate does so once it has taken the wrapper off, and put it on again."""
     model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))

@@ -278,6 +278,7 @@ def test_a_schedule_that_counts_is_asked_once_a_step() -> None:
 def test_a_profiler_that_is_left_open_is_closed() -> None:
     assert not torch.autograd._profiler_enabled()
     found = profile(activities=CPU)
+    assert isinstance(found.events(), older.EventList)
     found.start()
     work()
     assert torch.autograd._profiler_enabled()

@@ -21,6 +21,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 TORCH = "torch==2.13.0"
+# what torch requires itself, without which some packages stop that do not say so (peft: jinja2)
+OF_TORCH = ("jinja2", "filelock", "fsspec", "typing-extensions")
 STAMP = "made"
 # what pip says where the registry does not answer
 UNREACHABLE = ("Retrying (Retry(", "Temporary failure in name resolution", "ConnectionError")
@@ -120,7 +122,7 @@ def _made(venv: Path) -> Iterator[bool]:
 def _install_shim(venv: Venv, packages: tuple[str, ...]) -> None:
     """graphc, and its stand-in for torch; for torchvision, too, as it comes, where it is no package
     of the set."""
-    _pip(venv, "--editable", str(ROOT))
+    _pip(venv, *OF_TORCH, "--editable", str(ROOT))
     own = any(name_of(package) == "torchvision" for package in packages)
     command = ["-m", "graphc", "shim", "install", *(["--no-torchvision"] if own else [])]
     done = subprocess.run(

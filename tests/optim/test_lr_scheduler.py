@@ -158,3 +158,29 @@ def test_warns_when_stepped_before_the_optimizer() -> None:
         warnings.simplefilter("error")
         o.step()
         scheduler.step()
+
+
+def saved(value: Any) -> Any:
+    """A state_dict with rounded floats, and without the order of its keys."""
+    if isinstance(value, dict):
+        return {key: saved(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [saved(inner) for inner in value]
+    return round(value, 10) if isinstance(value, float) else value
+
+
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_what_a_schedule_saves(name: str) -> None:
+    """A checkpoint of torch's is read here, and the other way round."""
+    states = []
+    for s in SPACES:
+        o = optimizer(s)
+        scheduler = SCHEDULERS[name](s.torch.optim.lr_scheduler, o)
+        for _ in range(3):
+            o.step()
+            scheduler.step()
+        states.append(scheduler.state_dict())
+    theirs, ours = states
+    assert saved(ours) == saved(theirs)
+    if "lr_lambdas" in theirs:
+        assert list(ours) == list(theirs)

@@ -102,7 +102,7 @@ class Module(TraversalMixin, StateDictMixin):
         state_version.bump()
         fields = self.__dict__
         parameters, buffers, modules = (fields.get(registry) for registry in _REGISTRIES)
-        if isinstance(value, Parameter):
+        if isinstance(value, Tensor) and isinstance(value, Parameter):  # the first check is quick
             if parameters is None:
                 raise AttributeError("cannot assign parameters before Module.__init__() call")
             self._graphc_forget(name, "_parameters")

@@ -76,7 +76,12 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         else:
             self.T_i, self.T_cur = self.T_0, epoch
         self.last_epoch = math.floor(epoch)
-        self._graphc_set_rates(self.get_lr())
+        self._get_lr_called_within_step = True  # for what users derive, and in state_dict
+        try:
+            values = self.get_lr()
+        finally:
+            self._get_lr_called_within_step = False
+        self._graphc_set_rates(values)
 
 
 def _phase(end: float, *keys: str) -> dict[str, Any]:

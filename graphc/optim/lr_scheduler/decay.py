@@ -33,6 +33,7 @@ class LambdaLR(LRScheduler):
     def state_dict(self) -> dict[str, Any]:
         """Everything but the optimizer; of lr_lambdas, the attributes of callable objects."""
         state = super().state_dict()
+        del state["lr_lambdas"]  # comes last, as in torch
         state["lr_lambdas"] = [
             None if isinstance(scale, FunctionType) else dict(scale.__dict__)
             for scale in self.lr_lambdas

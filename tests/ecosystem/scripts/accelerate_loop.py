@@ -23,7 +23,7 @@ stage = sys.argv[1]
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
-        self.first, self.drop, self.norm = nn.Linear(6, 24), nn.Dropout(0.2), nn.BatchNorm1d(24)
+        self.first, self.drop, self.norm = nn.Linear(6, 24, bias=False), nn.Dropout(0.2), nn.BatchNorm1d(24)
         self.second = nn.Linear(24, 3)
 
     def forward(self, x):
@@ -100,7 +100,7 @@ if stage == "write":
     tell_epoch("second again", epoch(*everything), 5e-5)
     skipped = skip_first_batches(loader, 5)
     tell("skipped", [len(list(skipped)), [list(y) for _, y in skip_first_batches(loader, 6)]])
-    tell("unwrapped", [type(accelerator.unwrap_model(model)).__name__, accelerator.get_state_dict(model)["first.bias"].shape])
+    tell("unwrapped", [type(accelerator.unwrap_model(model)).__name__, accelerator.get_state_dict(model)["second.bias"].shape])
     accelerator.end_training()
 elif stage == "swap":  # the other side's state
     everything = prepared()
@@ -125,7 +125,7 @@ elif stage == "compiled":
     accelerator, model = everything[:2]
     tell_epoch("compiled", epoch(*everything), 2e-5)
     tell("unwrapped", [type(accelerator.unwrap_model(model, keep_torch_compile=False)).__name__])
-    tell("names", sorted(accelerator.get_state_dict(model)))
+    own("names", sorted(accelerator.get_state_dict(model)))
     if on_graphc():
         function = model._compiled_function
         own("versions", function.compile_count)
@@ -153,7 +153,7 @@ else:
     tell("dispatched", torch.equal(model(x), want))
     tied = Net()
     tied.again = tied.second
-    tell("tied", find_tied_parameters(tied))
+    tell("tied", sorted(find_tied_parameters(tied)))
     tried = []
 
     @find_executable_batch_size(starting_batch_size=64)

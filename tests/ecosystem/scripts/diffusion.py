@@ -34,7 +34,7 @@ def train(model, call=None, steps=4):
     for _ in range(steps):
         clean = torch.rand(4, 1, 16, 16) * 2 - 1
         noise, steps_of = torch.randn_like(clean), torch.randint(0, 50, (4,))
-        guess = (call or model)(noising.add_noise(clean, noise, steps_of), steps_of, return_dict=False)[0]
+        guess = (model if call is None else call)(noising.add_noise(clean, noise, steps_of), steps_of, return_dict=False)[0]
         loss = torch.nn.functional.mse_loss(guess, noise)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

@@ -15,7 +15,7 @@ def setup(precision="32-true", compiled=False):
     fabric = L.Fabric(accelerator="cpu", devices=1, precision=precision)
     fabric.launch()
     fabric.seed_everything(3)
-    model = nn.Sequential(nn.Linear(5, 24), nn.BatchNorm1d(24), nn.Dropout(0.1), nn.GELU(), nn.Linear(24, 2))
+    model = nn.Sequential(nn.Linear(5, 24, bias=False), nn.BatchNorm1d(24), nn.Dropout(0.1), nn.GELU(), nn.Linear(24, 2))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     if compiled:
         model = torch.compile(model, **({} if on_graphc() else {"backend": "eager"}))

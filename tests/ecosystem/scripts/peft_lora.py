@@ -45,7 +45,7 @@ def train(model, call=None, steps=4):
     ids, losses = batch(), []
     set_seed(2)
     for step in range(steps):
-        loss = (call or model)(input_ids=ids, attention_mask=torch.ones_like(ids), labels=ids).loss
+        loss = (model if call is None else call)(input_ids=ids, attention_mask=torch.ones_like(ids), labels=ids).loss
         loss.backward()
         optimizer.step()
         if hasattr(model.base_model, "update_and_allocate"):
@@ -114,10 +114,10 @@ else:  # what the other side has written
         tell(f"{name}: file", {key: [str(v.dtype), list(v.shape), v.norm()] for key, v in sorted(file.items())}, 2e-3)
         if name == "pissa":
             continue
-        model = PeftModel.from_pretrained(base(), name, is_trainable=True)
+        model = PeftModel.from_pretrained(base(), name, is_trainable=name not in ("prompt", "prefix"))
         tell(f"{name}: loaded", logits(model), 2e-3)
         model.train()
-        if name != "adalora":
+        if name not in ("adalora", "prompt", "prefix"):
             tell(f"{name}: losses, further", train(model, steps=2), 1e-3)
     for name in MERGED:
         tell(f"{name}: merged, loaded", logits(GPT2LMHeadModel.from_pretrained(f"{name}-merged")), 2e-3)
