@@ -176,6 +176,8 @@ def deepcopied(self: SparseTensor, memo: dict[int, Any]) -> Any:
         )
     found = bare(own_places(self._graphc_pattern), self._graphc_values.clone())
     found._requires_grad = self._requires_grad
+    if getattr(self, "_is_param", False):
+        found._is_param = True  # type: ignore[attr-defined]
     memo[id(self)] = found
     found._grad = copy.deepcopy(self._grad, memo)
     return found
