@@ -70,6 +70,7 @@ class SparseTensor(Tensor):
     # as torch.Tensor's; operators are found by the tables of methods.py
     _graphc_functions: dict[str, Callable[..., Any]]
     _graphc_operators: dict[str, Callable[..., Any]]
+    __torch_function__ = disabled  # what it computes is no matter of the class
 
     def _graphc_apart(self) -> SparseTensor:
         """The same entries in memory of their own, without history: a gradient for the user."""

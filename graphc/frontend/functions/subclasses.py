@@ -18,6 +18,7 @@ from graphc.ir import ops
 from ..context import local
 from ..dispatch import apply
 from ..errors import kind_name, located
+from ..layouts import strided
 from ..overriding import (
     DisableTorchFunction,
     Installed,
@@ -177,10 +178,16 @@ def made(cls: type[Tensor]) -> None:
             f"{cls.__name__}.__torch_dispatch__: graphc has no operators below autograd to hand "
             "on. Cure: __torch_function__, which gets the calls of torch's functions and methods"
         ))
-    if "__instancecheck__" not in vars(ParameterKind):  # they may be parameters, and say so
-        type.__setattr__(ParameterKind, "__instancecheck__", _is_parameter)
+    _parameters_say_so()
+    if _READY not in vars(Tensor):
         _show_attributes(Tensor, _FIELDS)  # y.__dict__ = x.__dict__, where only x is of a subclass
     Installed.stay()
+
+
+def _parameters_say_so() -> None:
+    """Tensors of other classes may be parameters from here on."""
+    if "__instancecheck__" not in vars(ParameterKind):
+        type.__setattr__(ParameterKind, "__instancecheck__", _is_parameter)
 
 
 def dispatch_disabled(func: Any, types: Any, args: Any = (), kwargs: Any = None) -> NoReturn:
@@ -245,9 +252,12 @@ def of_kind(fresh: Tensor, cls: type[Tensor]) -> Any:
 
 
 def parameter_of(data: Tensor, requires_grad: bool) -> Any:
-    """A Parameter of a tensor whose class has a handler: of that class, marked. None for others."""
+    """A Parameter of a tensor whose class has a handler, or that is sparse: of that class, marked.
+    None for others."""
     if not answers(data):
-        return None
+        if data.layout is strided:
+            return None
+        _parameters_say_so()
     found: Any = data.detach().requires_grad_(requires_grad)
     if type(found) is not type(data):
         raise RuntimeError(located(
