@@ -88,7 +88,7 @@ except RuntimeError as error:
 
 for name, model, sizes in (
     ("sequence", nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 6 * 6, 2)), (3, 8, 8)),
-    ("two inputs", nn.Bilinear(3, 4, 5), [(3,), (4,)]),
+    ("blocks", nn.Sequential(Block(3), nn.Flatten(), nn.Linear(3 * 64, 2)), [(3, 8, 8)]),
 ):
     text = io.StringIO()
     with contextlib.redirect_stdout(text):
