@@ -33,7 +33,7 @@ ROWS = [
         "curves, images, text, audio, mesh, projector with sprites, hparams, custom scalars",
     ),
     Row(
-        "visdom_windows", ("visdom==0.2.4", "setuptools==79.0.1", "--no-build-isolation"),
+        "visdom_windows", ("visdom==0.2.4", "setuptools==79.0.1"),
         "every plot of Visdom on its real server, appended to, read back, saved",
     ),
     Row(
