@@ -76,7 +76,8 @@ for name, model, options in (
     before = [m.training for m in model.modules()]
     found = torchinfo.summary(model, verbose=0, col_names=COLUMNS if options else ("num_params", "trainable"), **options)
     tell(name, plain(str(found)))
-    tell(f"{name}, numbers", [found.total_params, found.trainable_params, found.total_mult_adds, found.total_output_bytes, found.total_param_bytes, found.total_input])
+    tell(f"{name}, numbers", [found.total_params, found.trainable_params, found.total_mult_adds, found.total_output_bytes, found.total_param_bytes])
+    tell(f"{name}, input", found.total_input, 0.1)  # with what Python needs for an object
     tell(f"{name}, modes", before == [m.training for m in model.modules()])
     if options:
         tell(f"{name}, layers", [[layer.class_name, layer.depth, layer.output_size, layer.num_params] for layer in found.summary_list])
