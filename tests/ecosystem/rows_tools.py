@@ -46,7 +46,7 @@ ROWS = [
         "einops_layers", METRICS, "einops: operations, packing, einsum, layers, compiled",
         environment=AS_WRITTEN,
     ),
-    Row("einops_suite", METRICS, "einops' own tests", environment=AS_WRITTEN),
+    Row("einops_suite", METRICS, "einops' own tests"),
     Row(
         "sk_pipelines", METRICS, "skorch: classifiers and regressors, Pipeline, GridSearchCV, "
         "cross-validation, callbacks, checkpoints, pickles, safetensors, compile=True",
