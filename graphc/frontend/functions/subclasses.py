@@ -95,6 +95,8 @@ def _set_attributes(tensor: Tensor, given: Mapping[str, Any]) -> None:
 
 
 _ATTRIBUTES = property(Attributes, _set_attributes)
+# of Tensor itself, once there are subclasses: all as it was, but what is assigned takes no memory
+_FIELDS = property(fields, _set_attributes)
 
 # --- what a class is given -----------------------------------------------------------------------
 
@@ -149,14 +151,14 @@ def prepare(cls: type[Tensor]) -> None:
                 type.__setattr__(cls, name, asking)
         elif found[0] is asking:  # which a base has, and hides what another one defines
             type.__setattr__(cls, name, first)
-    _show_attributes(cls)
+    _show_attributes(cls, _ATTRIBUTES)
 
 
-def _show_attributes(cls: type[Tensor]) -> None:
+def _show_attributes(cls: type[Tensor], shown: property) -> None:
     """Let `x.__dict__` be what the user has set. A class cannot be given that name as others are:
     it is put into the class's own dict, before anybody has asked the class for it."""
     (namespace,) = (each for each in gc.get_referents(vars(cls)) if isinstance(each, dict))
-    namespace["__dict__"] = _ATTRIBUTES
+    namespace["__dict__"] = shown
     type.__setattr__(cls, _READY, True)  # CPython forgets what it knew of the class's attributes
 
 
@@ -177,6 +179,7 @@ def made(cls: type[Tensor]) -> None:
         ))
     if "__instancecheck__" not in vars(ParameterKind):  # they may be parameters, and say so
         type.__setattr__(ParameterKind, "__instancecheck__", _is_parameter)
+        _show_attributes(Tensor, _FIELDS)  # y.__dict__ = x.__dict__, where only x is of a subclass
     Installed.stay()
 
 
