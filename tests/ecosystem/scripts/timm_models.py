@@ -9,7 +9,11 @@ from told import on_graphc, own, tell
 if not on_graphc():  # torchvision's wheel is built for another PyTorch than the CPU's: no operators
     sys.modules["torchvision._meta_registrations"] = types.ModuleType("without_operators")
 
-import timm
+import timm.data
+import timm.loss
+import timm.optim
+import timm.scheduler
+import timm.utils
 
 assert sys.argv[1] == "run"
 
