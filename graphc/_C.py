@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import enum
 from types import SimpleNamespace
 from typing import Any
 
-from . import unsupported
+from . import overrides, unsupported
+from .frontend import overriding
 from .frontend.context import local
 from .frontend.device import device
+from .frontend.functions.subclasses import dispatch_disabled
+from .frontend.overriding import DisableTorchFunction as DisableTorchFunction
+from .frontend.overriding import DisableTorchFunctionSubclass as DisableTorchFunctionSubclass
 from .frontend.subtrace import SubTrace
 from .frontend.tensor import Tensor
 from .nn.modules.conversion import parse_to
@@ -16,10 +21,60 @@ TensorBase = Tensor
 _TensorMeta = type(Tensor)
 PyTorchFileReader = unsupported.kind("torch.PyTorchFileReader", "torch.load() reads such files")
 _has_distributed = False
+_disabled_torch_function_impl = overriding.disabled
+_disabled_torch_dispatch_impl = dispatch_disabled
+_has_torch_function = overrides.has_torch_function
+_has_torch_function_unary = overrides.has_torch_function_unary
+_has_torch_function_variadic = overrides.has_torch_function_variadic
+_push_on_torch_function_stack = overriding.push_mode
+_pop_torch_function_stack = overriding.pop_mode
 
 
 SymFloat = unsupported.kind("torch.SymFloat", "a number under a trace is a Python number")
 SymBool = unsupported.kind("torch.SymBool", "a comparison under a trace is a Python bool")
+
+
+class _TorchFunctionState(enum.IntEnum):
+    """What a thread has switched off of `__torch_function__`."""
+
+    ENABLED = overriding.NOTHING
+    SUBCLASSES_DISABLED = overriding.CLASSES
+    ALL_DISABLED = overriding.ALL
+
+
+def _get_torch_function_state() -> _TorchFunctionState:
+    """What this thread has switched off."""
+    return _TorchFunctionState(local.overriding_off)
+
+
+def _set_torch_function_state(state: _TorchFunctionState) -> None:
+    """Switch it off, or on."""
+    local.overriding_off = int(state)
+
+
+def _is_torch_function_enabled() -> bool:
+    """Whether classes answer."""
+    return local.overriding_off == overriding.NOTHING
+
+
+def _is_torch_function_all_disabled() -> bool:
+    """Whether neither classes nor modes answer."""
+    return local.overriding_off == overriding.ALL
+
+
+def _is_torch_function_mode_enabled() -> bool:
+    """Whether there is a mode that answers."""
+    return bool(local.function_modes) and local.overriding_off != overriding.ALL
+
+
+def _len_torch_function_stack() -> int:
+    """How many modes there are."""
+    return len(local.function_modes)
+
+
+def _get_function_stack_at(level: int) -> Any:
+    """A mode; 0: the outermost."""
+    return local.function_modes[level]
 
 
 def _assert_async(condition: Tensor, message: str | None = None) -> None:

@@ -38,6 +38,7 @@ with _IMPORTING:
         set_grad_enabled,
     )
     from .frontend.numbers import Size as Size
+    from .frontend.overriding import Installed as _Installed
     from .frontend.random_state import (
         Generator,
         default_generator,
@@ -69,6 +70,9 @@ _numpy_backend.Draws.by_counter = staticmethod(lambda: config.current().random =
 
 _float32.Settings.products = staticmethod(_flags.products)
 _float32.Settings.convolutions = staticmethod(_flags.convolutions)
+_Installed.change = staticmethod(
+    lambda *wanted: importlib.import_module(".overridable", __name__).change(*wanted)
+)
 _placement.look_for(
     "cuda", lambda index: importlib.import_module(".cuda.places", __name__).find(index)
 )
@@ -123,9 +127,10 @@ _AUTOCAST = frozenset("""
 """.split())
 # torch's packages and modules, imported when first asked for
 _PACKAGES = frozenset("""
-    _C _dynamo _higher_order_ops _inductor _subclasses _utils accelerator amp ao autograd backends
-    compat compiler cpu cuda distributed distributions export fft func functional futures fx hub
-    jit library linalg masked mps mtia multiprocessing nested nn onnx optim overrides profiler
+    _C _dynamo _higher_order_ops _inductor _subclasses _tensor _utils accelerator amp ao autograd
+    backends compat compiler cpu cuda distributed distributions export fft func functional futures
+    fx hub jit library linalg masked mps mtia multiprocessing nested nn onnx optim overrides
+    profiler
     quantization serialization signal sparse special storage testing torch_version types utils
     version vision xpu
 """.split())

@@ -10,10 +10,26 @@ from types import ModuleType
 from typing import Any
 
 REGISTERED: dict[str, Any] = {}  # "namespace::name" -> what to call
-# torch.ops.aten.NAME that torch.NAME does not name: the modules they are in
+# operators that torch.NAME does not name: the modules they are in
 _PLACES = {
-    f"aten::{name}": "graphc.nn.functional.native"
-    for name in ("max_pool2d_with_indices_backward", "native_dropout_backward", "slice")
+    **{
+        f"aten::{name}": "graphc.nn.functional.native"
+        for name in ("max_pool2d_with_indices_backward", "native_dropout_backward", "slice")
+    },
+    # what an installed torchvision calls
+    **{
+        f"torchvision::{name}": "graphc.vision_operators.boxes"
+        for name in ("ps_roi_align", "ps_roi_pool", "roi_align", "roi_pool")
+    },
+    "torchvision::deform_conv2d": "graphc.vision_operators.deformable",
+    "torchvision::nms": "graphc.vision_operators.suppression",
+    **{
+        f"image::{name}": "graphc.vision_operators.files"
+        for name in """
+            decode_gif decode_image decode_jpeg decode_png decode_webp encode_jpeg encode_png
+            read_file write_file
+        """.split()
+    },
 }
 
 

@@ -23,9 +23,11 @@ from typing import IO, Any
 import numpy as np
 
 from .frontend.device import CPU, device
+from .frontend.functions.deep_copies import own_state
 from .frontend.functions.storages import UntypedStorage
 from .frontend.layouts import get_layout, layout, strided
 from .frontend.numbers import Size
+from .frontend.overriding import DisableTorchFunction
 from .frontend.placement import Place, device_of, place_of
 from .frontend.storage import Storage, offset_of, strides_of
 from .frontend.tensor import Parameter, Tensor, alias, held, rebuild
@@ -39,7 +41,7 @@ from .serialization_safe import get_safe_globals as get_safe_globals
 from .serialization_safe import safe_globals as safe_globals
 from .serialization_safe import safe_names
 from .serialization_sparse import rebuild_sparse_tensor, refuse_sparse_tensor
-from .unpickle import Reader, UnpicklingError, named_globals
+from .unpickle import Reader, UnpicklingError, named_globals, set_state
 
 _STORAGE_TYPES = {
     dtypes.f64: "DoubleStorage", dtypes.f32: "FloatStorage", dtypes.f16: "HalfStorage",
@@ -68,10 +70,13 @@ class _Name:
         """Never called; pickle checks that what it reduces to is callable."""
 
 
+DEFAULT_PROTOCOL = 2  # of pickles
+
 _TENSOR = _Name("torch._utils\n_rebuild_tensor_v2")
 _PARAMETER = _Name("torch._utils\n_rebuild_parameter")
 _SPARSE = _Name("torch._utils\n_rebuild_sparse_tensor")
 _LAYOUT = _Name("torch.serialization\n_get_layout")
+_FROM_TYPE = _Name("torch._tensor\n_rebuild_from_type_v2")
 _SIZE = _Name("torch\nSize")
 _DEVICE = _Name("torch\ndevice")
 _DTYPE_NAMES = {
@@ -115,7 +120,8 @@ class _Writer(_Pickler):
         if isinstance(obj, Tensor):
             if obj.layout is not strided:
                 return _SPARSE, obj.__reduce_ex__(2)[1]
-            return self._reduce_tensor(obj)
+            with DisableTorchFunction():
+                return self._reduce_kind(obj)
         if isinstance(obj, layout):
             return _LAYOUT, (repr(obj),)
         if isinstance(obj, Size):
@@ -124,10 +130,20 @@ class _Writer(_Pickler):
             return _DEVICE, (obj.type,) if obj.index is None else (obj.type, obj.index)
         return NotImplemented
 
+    def _reduce_kind(self, tensor: Tensor) -> Any:
+        kind = type(tensor)
+        if issubclass(kind, Parameter):
+            return _PARAMETER, (alias(tensor), tensor.requires_grad, OrderedDict())
+        if kind is Tensor or kind.__module__.startswith("graphc."):
+            return self._reduce_tensor(tensor)
+        if kind.__reduce_ex__ is not Tensor.__reduce_ex__:
+            return NotImplemented  # the class has its own way
+        own, slots = own_state(tensor)
+        place = self._reduce_tensor(tensor)[1]
+        return _FROM_TYPE, (_TENSOR, kind, place, (own, slots) if slots else own)
+
     def _reduce_tensor(self, tensor: Tensor) -> Any:
         array = held(tensor, "save()", "save it outside the compiled function")
-        if isinstance(tensor, Parameter):
-            return _PARAMETER, (alias(tensor), tensor.requires_grad, OrderedDict())
         storage: Storage = tensor._storage.root
         found = self.storages.get(id(storage))
         if found is None:
@@ -152,7 +168,7 @@ class _StorageRef:
 
 
 def save(
-    obj: Any, f: Any, pickle_module: Any = None, pickle_protocol: int = 2,
+    obj: Any, f: Any, pickle_module: Any = None, pickle_protocol: int = DEFAULT_PROTOCOL,
     _use_new_zipfile_serialization: bool = True, _disable_byteorder_record: bool = False,
 ) -> None:
     """Write an object to a path (atomically: the old file stays until the new one is whole) or a
@@ -412,6 +428,18 @@ def _rebuild_parameter(
     return made
 
 
+def _rebuild_from_type(make: Callable[..., Tensor], kind: Any, args: Any, state: Any) -> Any:
+    """A tensor of a user's subclass."""
+    plain = make(*args)
+    if not (isinstance(kind, type) and issubclass(kind, Tensor)):
+        raise UnpicklingError(f"a tensor of the class {kind!r}")
+    made: Any = alias(plain, kind)
+    with DisableTorchFunction():
+        made.requires_grad_(plain.requires_grad)
+    set_state(made, state)
+    return made
+
+
 def _rebuild_size(sizes: Any = ()) -> Size:
     return Size(tuple(sizes))
 
@@ -427,6 +455,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "torch._utils._rebuild_parameter_with_state": _rebuild_parameter,
     "torch._utils._rebuild_sparse_tensor": rebuild_sparse_tensor,
     "torch.serialization._get_layout": get_layout,
+    "torch._tensor._rebuild_from_type_v2": _rebuild_from_type,
     "torch.Size": _rebuild_size,
     "torch.device": _rebuild_device,
 }

@@ -58,6 +58,9 @@ _PLAIN: dict[str, Callable[..., Any]] = {
     "_codecs.encode": _encode,
 }
 
+# which another one is handed: the tensor that becomes one of a user's class
+_HANDED_ON = ("torch._utils._rebuild_tensor", "torch._utils._rebuild_tensor_v2")
+
 _CONSTANTS = {
     "NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": (),
 }
@@ -151,10 +154,13 @@ class Reader:
             "weights_only=False, which runs whatever code it asks for"
         )
 
-    def _plain(self, value: Any) -> Any:
-        """A datum; a bare name of a function is none."""
+    def _plain(self, value: Any, handed: bool = False) -> Any:
+        """A datum; a bare name of a function is none, but among arguments (`handed`) what makes
+        tensors."""
         if isinstance(value, Name):
             if value.make is not None and value.value is None:
+                if handed and value.text in _HANDED_ON:
+                    return value.make
                 self._refuse(value.text)
             return value.value
         if value is _MARK:
@@ -164,11 +170,11 @@ class Reader:
     def _pop(self) -> Any:
         return self._plain(self.stack.pop())
 
-    def _since_mark(self) -> list[Any]:
+    def _since_mark(self, handed: bool = False) -> list[Any]:
         stack = self.stack
         for i in range(len(stack) - 1, -1, -1):
             if stack[i] is _MARK:
-                items = [self._plain(item) for item in stack[i + 1 :]]
+                items = [self._plain(item, handed) for item in stack[i + 1 :]]
                 del stack[i:]
                 return items
         raise UnpicklingError("the pickle is damaged: no mark")
@@ -201,7 +207,7 @@ class Reader:
     def _build(self, argument: None) -> None:
         state, target = self._pop(), self.stack[-1]
         if any(type(target) is kind for kind in self.safe.values()):
-            _set_state(target, state)
+            set_state(target, state)
             return
         if isinstance(target, OrderedDict) and isinstance(state, dict):
             for name, value in state.items():
@@ -264,7 +270,7 @@ def named_globals(data: bytes) -> set[str]:
     return found
 
 
-def _set_state(target: Any, state: Any) -> None:
+def set_state(target: Any, state: Any) -> None:
     """What BUILD does to an object of a class that the user declared safe."""
     if hasattr(target, "__setstate__"):
         target.__setstate__(state)
@@ -303,7 +309,7 @@ _ACTIONS: dict[str, Callable[[Reader, Any], Any]] = {
     "MEMOIZE": lambda reader, argument: reader.memo.__setitem__(
         len(reader.memo), reader.stack[-1]
     ),
-    "TUPLE": lambda reader, argument: reader._from_mark(tuple),
+    "TUPLE": lambda reader, argument: reader.stack.append(tuple(reader._since_mark(handed=True))),
     "LIST": lambda reader, argument: reader._from_mark(list),
     "DICT": lambda reader, argument: reader._from_mark(_pairs),
     "FROZENSET": lambda reader, argument: reader._from_mark(frozenset),

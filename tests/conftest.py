@@ -17,6 +17,7 @@ sys.dont_write_bytecode = False
 import graphc  # noqa: E402
 from graphc import backends  # noqa: E402
 from graphc.frontend import device, placement  # noqa: E402
+from graphc.frontend.overriding import Installed  # noqa: E402
 from graphc.frontend.storage import readers  # noqa: E402
 from graphc.frontend.values import Eager  # noqa: E402
 
@@ -39,6 +40,13 @@ def collected() -> Iterator[None]:
     gc.collect()
     gc.freeze()
     yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def unanswered() -> Iterator[None]:
+    """What a file's tests made of subclasses, other files' functions do not ask."""
+    yield
+    Installed.forget()
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from graphc.ir import dtypes
 from graphc.ir.dtypes import DType
 from graphc.ir.op import REGISTRY
 from tests import (  # noqa: F401  (they register)
+    opinfo_boxes,
     opinfo_elementwise,
     opinfo_model,
     opinfo_random,

@@ -1,7 +1,8 @@
 """The import hook: `torch.x` is the module `graphc.x`, under both names.
 
 Nothing falls through to an installed PyTorch: while the hook is in place it answers for every
-name under `torch` and `torchvision`, and what graphc lacks is an error with torch's name.
+name under `torch` and `torchvision`, and what graphc lacks is an error with torch's name. What
+others have under these names is theirs (`others.py`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import graphc
 
 from ..on_demand import names_so_far
 from ..version import __version__ as TORCH_VERSION
-from . import extensions
+from . import extensions, others
 from .distribution import distributions
 from .missing import explain_missing, explain_no_more
 
@@ -119,9 +120,19 @@ class MirrorFinder(DistributionFinder):
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         """A spec for a torch name; raises ModuleNotFoundError on importing what is missing."""
-        if fullname.partition(".")[0] not in ROOTS:
+        root, _, part = fullname.partition(".")
+        if root not in ROOTS:
             return None
-        name = counterpart(fullname)
+        if not part:
+            if others.found(root, self):
+                return None
+            name: str | None = ROOTS[root]
+        elif others.has_parent(fullname):
+            name = others.replaced(fullname)
+            if name is None:
+                return None
+        else:
+            name = counterpart(fullname)
         if name is None:
             self._missing(fullname)
             return None
@@ -148,9 +159,12 @@ class MirrorFinder(DistributionFinder):
     def find_distributions(
         self, context: DistributionFinder.Context | None = None
     ) -> Iterable[Distribution]:
-        """torch and torchvision, with the versions that graphc follows."""
-        versions = {"torch": str(TORCH_VERSION), "torchvision": VISION_VERSION}
-        return distributions(versions, None if context is None else context.name)
+        """torch and torchvision, with the versions that graphc follows; not an installed one."""
+        wanted = None if context is None else context.name
+        versions = {"torch": str(TORCH_VERSION)}
+        if wanted in (None, "torchvision") and not others.found("torchvision", self):
+            versions["torchvision"] = VISION_VERSION
+        return distributions(versions, wanted)
 
 
 # libraries know a tensor by its type's name ("torch" in str(type(x))), without importing torch
@@ -181,12 +195,11 @@ def _install() -> None:
     global _finder
     if _finder is not None:
         return
-    for root in ROOTS:
-        if root in sys.modules and not _is_stand_in(sys.modules[root]):
-            raise ImportError(
-                f"{root} is already imported from {getattr(sys.modules[root], '__file__', '?')}. "
-                "Cure: call graphc.compat.install() before anything imports it"
-            )
+    if "torch" in sys.modules and not _is_stand_in(sys.modules["torch"]):
+        raise ImportError(
+            f"torch is already imported from {getattr(sys.modules['torch'], '__file__', '?')}. "
+            "Cure: call graphc.compat.install() before anything imports it"
+        )
     _finder = MirrorFinder()
     sys.meta_path.insert(0, _finder)
     _before["version"] = graphc.__version__
@@ -232,6 +245,10 @@ def _uninstall() -> None:
         return
     sys.meta_path.remove(_finder)
     _finder = None
+    # an installed torchvision has graphc's functions in its own
+    theirs = [n for n in sys.modules if n.partition(".")[0] == "torchvision" and n not in _undo]
+    for name in theirs if any(name in _undo for name in others.REPLACED) else ():
+        del sys.modules[name]
     for name in _undo:
         module = sys.modules.pop(name, None)
         if module is not None:

@@ -7,8 +7,10 @@ at a function's code to know what it does asks original().
 
 from __future__ import annotations
 
+import functools
 import inspect
 import keyword
+import textwrap
 from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import Any
@@ -60,6 +62,58 @@ def redirect(function: FunctionType, target: Callable[..., Any]) -> bool:
         co_filename=code.co_filename, co_firstlineno=code.co_firstlineno, co_flags=code.co_flags,
     )
     return True
+
+
+def interpose(
+    function: FunctionType, asked: Callable[..., Any], handed: Any, plain: set[type]
+) -> Callable[[], None] | None:
+    """What has a function ask, from then on: calls with arguments of other types than `plain`, with
+    none, or with keywords, go to asked(handed, twin, args, kwargs), the others to the twin, which
+    has the function's own code. None where that cannot be."""
+    code = original(function.__code__)
+    if code.co_flags & _UNFIT:
+        return None
+    twin = twin_of(function)
+    twin.__annotations__ = function.__annotations__
+    twin.__dict__.update(function.__dict__)
+    own = {_KIND: type, _PLAIN: plain, _TWIN: twin, _ASKED: asked, _HANDED: handed}
+    made = _asking(code.co_freevars)
+    constants = [own.get(value, value) if type(value) is str else value for value in made.co_consts]
+    changed = made.replace(
+        co_consts=(*constants, _Way(code)), co_name=code.co_name, co_qualname=code.co_qualname,
+        co_filename=code.co_filename, co_firstlineno=code.co_firstlineno,
+    )
+
+    def change() -> None:
+        function.__dict__.setdefault("__wrapped__", twin)  # its parameters, for inspect
+        function.__code__ = changed
+
+    return change
+
+
+_KIND, _PLAIN, _TWIN, _ASKED, _HANDED = (
+    f"graphc.engine.detour: {name}" for name in "type plain twin asked handed".split()
+)
+
+
+@functools.lru_cache(64)
+def _asking(free: tuple[str, ...]) -> CodeType:
+    """Code of any parameters that looks at the types of what it is given."""
+    text = f"""def call(*args, **kwargs):
+ for value in args:
+  if ({_KIND!r} if 1 else 0)(value) not in ({_PLAIN!r} if 1 else 0): break
+ else:
+  if args and not kwargs: return ({_TWIN!r} if 1 else 0)(*args)
+ return ({_ASKED!r} if 1 else 0)(({_HANDED!r} if 1 else 0), ({_TWIN!r} if 1 else 0), args, kwargs)
+"""
+    if free:
+        inner = textwrap.indent(text, " ") + f"  {'; '.join(free)}"
+        text = f"def make({', '.join(free)}):\n{inner}"
+    found: Any = compile(text, "<graphc>", "exec", dont_inherit=True)
+    for _ in range(1 + bool(free)):
+        found = next(value for value in found.co_consts if isinstance(value, CodeType))
+    made: CodeType = found
+    return made
 
 
 def restore(function: FunctionType) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -21,12 +22,15 @@ from . import promote
 from .autocast_lists import NAMES, Policy, policy_of
 from .context import local
 from .errors import located
+from .overriding import first_met
 from .placement import is_loose, place_at
 from .tensor import Tensor
 from .tree import flatten
 from .values import Eager
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+public_calls: set[Any] = set()  # code objects of what calls listed functions: tensors_only.py
 
 _NARROW = (dtypes.f32, dtypes.bf16, dtypes.f16)  # float64 is left alone
 
@@ -50,7 +54,13 @@ def listed(function: F, name: str = "") -> F:
                 isinstance(args[0], Tensor) and (found := quick(args[0])) is not None
             ):
                 return found
-            return function(*args, **kwargs)
+            try:
+                return function(*args, **kwargs)
+            except (AttributeError, TypeError):
+                # where the function is what a public one calls, that one is made again
+                if sys._getframe(1).f_code in public_calls or not first_met(args, kwargs):
+                    raise
+            return wrapper(*args, **kwargs)
         kind, dtype = _mode(local.autocast, args, kwargs)
         policy = None if dtype is None else policy_of(name, kind)
         if policy is None or dtype is None:

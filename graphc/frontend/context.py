@@ -30,6 +30,12 @@ class _Local(threading.local):
     place: Place | None = None
     # of a function that is making tensors: where its operators without inputs run
     making: tuple[Any, ...] | None = None
+    # who answers no call: 0, classes (1), classes and modes (2); the modes that do, innermost last;
+    # how many this thread has entered (overriding.py)
+    overriding_off: int = 0
+    function_modes: tuple[Any, ...] = ()
+    modes_entered: int = 0
+    overriding_skips: bool = False  # the next call is answered by nobody
     exporting: bool = False
     # whether eager mode runs what a recording, or a version, is to be
     instead: bool = False

@@ -31,7 +31,7 @@ from .nodes import Node as GradNode
 from .segment_tape import broken_nodes, script_key, tape_of
 from .segment_trace import SegmentTrace
 from .storage import Storage
-from .tensor import Tensor
+from .tensor import Tensor, fields
 from .used_up import entries_behind, spent_nodes
 from .views import Chain
 from .write_nodes import AsStridedBackward
@@ -193,7 +193,7 @@ class Segment:
         for tensor, shadow in self.trace.shadows.values():
             # graphc's own code may hold it a little longer
             shadow.__dict__.clear()
-            shadow.__dict__.update(tensor.__dict__)
+            shadow.__dict__.update(fields(tensor))
 
     def _history(
         self, tensor: Tensor, traced: Tensor, node: GradNode | None, numbers: dict[int, int]

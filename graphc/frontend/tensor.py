@@ -15,7 +15,7 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -73,7 +73,7 @@ class Tensor:
     _constructor: Callable[..., Any] | None = None  # torch.Tensor(...), set by functions/
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        if cls._constructor is None or (not args and not kwargs and cls is not Tensor):
+        if cls._constructor is None:
             return object.__new__(cls)
         return cls._constructor(cls, *args, **kwargs)
 
@@ -332,14 +332,9 @@ class Tensor:
             trace.hashed(self)
         return id(self)
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        array = held(self, "pickling", "pickle it outside the compiled function")
-        parts = (offset_of(array, self._storage), array.shape, strides_of(array))
-        own = {k: v for k, v in self.__dict__.items() if k not in INTERNAL}
-        place = (type(self), self._storage, *parts, requires_grad(self), array.dtype)
-        return (rebuild, place, own or None)
-
     if TYPE_CHECKING:  # attached by functions/
+        _graphc_made: ClassVar[Any] = None
+        __torch_function__ = __torch_dispatch__ = _graphc_parameter_of = _graphc_made
 
         def __getattr__(self, name: str) -> Any: ...
         def __deepcopy__(self, memo: dict[Any, Any]) -> Any: ...
@@ -354,9 +349,15 @@ class Tensor:
 
 
 INTERNAL = frozenset(Tensor.__annotations__)  # what a user has set is everything else
+# the `__dict__` of a tensor, all of it: a subclass shows what a user has set (subclasses.py)
+fields: Callable[[Any], dict[str, Any]] = vars(Tensor)["__dict__"].__get__
 
 
-class Parameter(Tensor):
+class ParameterKind(type):
+    """Knows tensors of other classes that are parameters, once there are any (subclasses.py)."""
+
+
+class Parameter(Tensor, metaclass=ParameterKind):
     """A Tensor that a Module lists among its parameters; it requires a gradient."""
 
     def __new__(
@@ -370,16 +371,14 @@ class Parameter(Tensor):
             raise AttributeError(located(
                 f"Parameter(): data must be Tensor, not {kind_name(data)}. Cure: torch.tensor(data)"
             ))
+        if type(data) is not Tensor and type(data) is not Parameter and (
+            made := cls._graphc_parameter_of(data, requires_grad)
+        ) is not None:
+            return made
         result = alias(data, cls)
         if result._trace is None:
             result._storage.away &= ~LOOSE  # a parameter is where it was put
         return result.requires_grad_(requires_grad) if requires_grad else result
-
-    def __deepcopy__(self, memo: dict[Any, Any]) -> Any:
-        """Its values alone: torch copies neither its gradient nor what a user has set on it."""
-        if id(self) not in memo:
-            memo[id(self)] = type(self)(self.data.clone(), self.requires_grad)
-        return memo[id(self)]
 
 
 LEAVES.update((Tensor, Parameter))
@@ -414,6 +413,8 @@ def from_array(array: np.ndarray, requires_grad: bool = False) -> Tensor:
 
 def alias(tensor: Tensor, cls: type[Tensor] = Tensor) -> Tensor:
     """A new leaf on the same memory, with the same version counter and no history."""
+    if cls is not Tensor and cls is not Parameter:
+        cls._graphc_made()
     state = current(tensor)
     result: Tensor = object.__new__(cls)
     result._storage = state._storage
@@ -436,6 +437,8 @@ def rebuild(
     """
     flat = storage.flat(dtype)
     check_bounds(shape, strides, offset, flat.size)
+    if cls is not Tensor and cls is not Parameter:
+        cls._graphc_made()
     result: Tensor = object.__new__(cls)
     empty = 0 in shape
     result._array = flat[:0].reshape(shape) if empty else strided(flat[offset:], shape, strides)

@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from .autocast import public_calls
 from .context import local
 from .errors import kind_name, located
 from .layouts import NotDense
+from .overriding import first_met
 from .tensor import Tensor
 
 
@@ -44,21 +46,25 @@ def _takes_tensors(value: Any) -> bool:
 def _explained(function: Callable[..., Any], prefix: str) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        instead: Callable[..., Any] | None
         try:
             return function(*args, **kwargs)
         except NotDense as error:
             instead = _of_its_layout(error, function.__name__)  # called without this error
         except (AttributeError, TypeError, KeyError):
-            wrong = _wrong(function, args, kwargs)
-            if wrong is None:
+            again = first_met(args, kwargs)
+            wrong = None if again else _wrong(function, args, kwargs)
+            if wrong is None and not again:
                 raise
-            instead = None
+            instead = public if again else None
         if instead is not None:
             return instead(*args, **kwargs)
         raise TypeError(located(f"{prefix}{function.__name__}(): {wrong}"))
 
+    public_calls.add(call.__code__)  # type: ignore[attr-defined]
     quick = function.__dict__.get("quick")  # as autocast.listed() calls it
-    return call if quick is None else _first_tried(quick, call)
+    public = call if quick is None else _first_tried(quick, call)
+    return public
 
 
 def _of_its_layout(error: NotDense, name: str) -> Callable[..., Any]:

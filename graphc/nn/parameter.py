@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..frontend import functions as T
+from ..frontend.overriding import disabled
 from ..frontend.tensor import Parameter as Parameter
 from ..frontend.tensor import Tensor, alias, from_array
 
@@ -15,6 +16,7 @@ class Buffer(Tensor):
     """A Tensor that a Module lists among its buffers when it is assigned to an attribute."""
 
     persistent: bool
+    __torch_function__ = disabled
 
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Any:
         if data is None:
@@ -28,6 +30,7 @@ class UninitializedTensorMixin:
     """What tensors without a shape share: most uses raise until materialize()."""
 
     cls_to_become: type[Tensor] = Tensor
+    __torch_function__ = disabled
 
     def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
         """Give it a shape, and memory whose values do not matter."""

@@ -6,8 +6,8 @@ from typing import Any
 from . import data as data
 
 _MODULES = frozenset("""
-    _pytree checkpoint collect_env cpp_extension dlpack flop_counter hooks model_zoo module_tracker
-    tensorboard
+    _device _pytree checkpoint collect_env cpp_extension dlpack flop_counter hooks model_zoo
+    module_tracker tensorboard
 """.split())
 
 

@@ -69,7 +69,16 @@ def read_image(
     return decode_image(os.fspath(path), mode, apply_exif_orientation)
 
 
-decode_png = decode_jpeg = decode_image
+decode_png = decode_jpeg = decode_webp = decode_image
+
+
+def decode_gif(input: Tensor) -> Tensor:
+    """A GIF file's bytes as RGB: uint8 [3, H, W], or [frames, 3, H, W] where there are several."""
+    from PIL import Image, ImageSequence  # late: the optional package for images
+
+    with Image.open(io.BytesIO(input.numpy().tobytes())) as opened:
+        frames = [pil_to_tensor(frame.convert("RGB")) for frame in ImageSequence.Iterator(opened)]
+    return frames[0] if len(frames) == 1 else graphc.stack(frames)
 
 
 def _encoded(input: Tensor, **options: Any) -> Tensor:

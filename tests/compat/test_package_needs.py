@@ -130,13 +130,6 @@ def test_names_of_devices_that_are_not_here() -> None:
     assert parsed == (graphc.device("cpu"), graphc.float64, True, None)
 
 
-def test_modes_say_that_they_see_no_call() -> None:
-    from graphc.overrides import TorchFunctionMode
-
-    with pytest.raises(NotImplementedError, match="no __torch_function__"), TorchFunctionMode():
-        pass
-
-
 def test_a_compiled_module_is_given_its_module_again() -> None:
     """accelerate does so once it has taken the wrapper off, and put it on again."""
     model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
@@ -276,3 +269,23 @@ def test_a_parameter_is_made_again_of_what_another_holds() -> None:
     assert made.tolist() == [0.0] * 3 and not made.requires_grad and made.grad is None
     with pytest.raises(TypeError, match="unexpected argument 'other'"):
         nn.Parameter(graphc.ones(1), other=1)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_the_train_of_a_module_inside_is_asked(compiled: bool) -> None:
+    class Frozen(nn.BatchNorm1d):  # as detectors have it; gpytorch's Modules forget what they kept
+        asked = 0
+
+        def train(self, mode: bool = True) -> Any:
+            self.asked += 1
+            return super().train(False)
+
+    model = nn.Sequential(nn.Sequential(Frozen(2)), nn.Dropout(0.5))
+    if compiled:
+        graphc.compile(model.train)()
+    else:
+        assert model.train() is model
+    assert model[0][0].asked == 1 and model.training and model[1].training
+    assert not model[0][0].training
+    model.eval()
+    assert model[0][0].asked == 2 and not model[1].training

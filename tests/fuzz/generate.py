@@ -10,7 +10,7 @@ from graphc.ir.autodiff import joint_graph
 from graphc.ir.dim import Dim
 from graphc.ir.graph import Graph
 from graphc.ir.op import REGISTRY, OpError
-from tests.fuzz import recipes_model, recipes_routine  # noqa: F401  (fill RECIPES)
+from tests.fuzz import recipes_boxes, recipes_model, recipes_routine  # noqa: F401  (fill RECIPES)
 from tests.fuzz.maker import Maker, Refused, Traits
 from tests.fuzz.recipes import RECIPES
 from tests.ir.unrolled_graphs import Unrolled

@@ -59,7 +59,7 @@ def _scatter(x: Array, index: Array, source: Array, *, dim: int, reduce: str) ->
     return result.astype(x.dtype, copy=False).reshape(x.shape)
 
 
-def _checked(
+def subscript(
     x: Array, indices: tuple[Array, ...], dim: int, subject: str = ""
 ) -> tuple[Any, ...]:
     """The NumPy subscript; raises IndexError in torch's words."""
@@ -75,15 +75,15 @@ def _checked(
 
 def _index(x: Array, *indices: Array, dim: int, subject: str = "") -> Array:
     if len(indices) == 1 and indices[0].ndim:
-        _checked(x, indices, dim, subject)
+        subscript(x, indices, dim, subject)
         return x.take(indices[0], axis=dim)
-    return np.array(x[_checked(x, indices, dim, subject)])
+    return np.array(x[subscript(x, indices, dim, subject)])
 
 
 def _index_put(
     x: Array, source: Array, *indices: Array, dim: int, accumulate: bool
 ) -> Array:
-    where = _checked(x, indices, dim)
+    where = subscript(x, indices, dim)
     if not accumulate:
         result = x.copy(order="C")
         result[where] = source

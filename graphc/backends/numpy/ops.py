@@ -9,6 +9,7 @@ from graphc.ir import interpret
 from graphc.ir.op import Op
 
 from . import (
+    boxes,
     complex_numbers,
     composite,
     contract,
@@ -40,6 +41,7 @@ TABLE: dict[str, Function] = {
     **matrices.TABLE, **matrices_ldl.TABLE,
     **special_functions.TABLE,
     **winograd.TABLE,
+    **boxes.TABLE,
 }
 
 

@@ -122,6 +122,7 @@ OWN_CODE = (
     "graphc.linalg", "graphc.fft", "graphc.special", "graphc.signal", "graphc.autograd",
     "graphc.compiler", "graphc._C", "graphc.late_names", "graphc.compat", "graphc.export",
     "graphc.unsupported", "graphc.library", "graphc.profiler", "graphc.amp.autocast_mode",
+    "graphc.overrides", "graphc.overridable",
     "graphc.nn.modules.module_notes", "graphc.nn.utils.packing",
 )
 # modules among them that call the user's functions, or hold flags: these are rewritten, too

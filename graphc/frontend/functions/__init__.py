@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphc.ir import dtypes
 
+from ..apart import functions_apart, methods_apart
 from ..autocast import all_listed, listed
 from ..device import device as device
 from ..numbers import Size as Size
@@ -64,6 +65,7 @@ from . import (
     statistics,
     storages,
     strided,
+    subclasses,
     tensor_types,
     transfers,
     windows,
@@ -247,7 +249,8 @@ register_methods({
     **random.METHODS,
     **inplace.methods(),
     **_properties(),
-    "__deepcopy__": deep_copies.deepcopied,
+    **deep_copies.METHODS,
+    **subclasses.METHODS,
     "take": gathering.take_flat,
     "where": pointwise.where_method,
     "__matmul__": _both["matmul"],
@@ -274,6 +277,7 @@ NAMES |= {
     "resize_as_": inplace_shape.resize_as_,
     "detach": Tensor.detach, "detach_": inplace_shape.detach_, "index_put_": gathering.index_put_,
 }
-NAMES = tensors_only(NAMES, "graphc")
+methods_apart()
+NAMES = functions_apart(tensors_only(NAMES, "graphc"), "graphc")
 globals().update(NAMES)
 Tensor._constructor = staticmethod(tensor_types.legacy_constructor)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from ..layouts import sparse_csc as sparse_csc
 from ..layouts import sparse_csr as sparse_csr
 from ..layouts import strided as strided
 from ..numbers import is_traced_number
+from ..overriding import answers
 from ..placement import Pinned, place_at, place_of
 from ..tensor import Tensor, concrete, current, from_array, held
 from ..transfer import moved
@@ -225,6 +226,8 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
         raise TypeError(located(
             "Got unsupported ScalarType BFloat16. Use tensor.float().numpy()"
         ))
+    if self._trace is not None:  # a copy, which a survey gives
+        return array
     self._storage.expose()
     if trace is not None:
         trace.exposed(self)
@@ -296,9 +299,15 @@ def _len(self: Tensor) -> int:
 
 
 def _iter(self: Tensor) -> Any:
+    if type(self) is not Tensor and answers(self):
+        return iter(self.unbind(0)) if self.dim() else _no_elements()
     if self.ndim == 0:
-        raise TypeError(located("iteration over a 0-d tensor"))
+        _no_elements()
     return iter(unbind(self, 0))
+
+
+def _no_elements() -> NoReturn:
+    raise TypeError(located("iteration over a 0-d tensor"))
 
 
 def _reversed(self: Tensor) -> Tensor:
@@ -315,7 +324,7 @@ def _contains(self: Tensor, element: Any) -> bool:
 
 
 def _format(self: Tensor, specification: str) -> str:
-    if self.ndim == 0:
+    if self.ndim == 0 and not answers(self):
         return format(item(self), specification)
     return object.__format__(self, specification)
 

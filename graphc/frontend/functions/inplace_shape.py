@@ -23,7 +23,7 @@ from ..history import edge, requires_grad
 from ..nodes import BrokenNode
 from ..placement import device_of
 from ..storage import Storage, contiguous_strides, offset_of
-from ..tensor import Tensor, current, held
+from ..tensor import Tensor, current, fields, held
 from ..views import check_bounds, strided
 from .arguments import named, shape, shape_of
 from .storages import UntypedStorage
@@ -74,7 +74,7 @@ def _squeezed(dim: Any = None) -> str:
 def _as_it_was(state: Tensor) -> Tensor:
     """A hidden tensor with the place and the history of one that changes its own shape."""
     former: Tensor = object.__new__(Tensor)
-    former.__dict__.update({k: v for k, v in state.__dict__.items() if k in _INHERITED})
+    former.__dict__.update({k: v for k, v in fields(state).items() if k in _INHERITED})
     if state._trace is not None:
         former._traced = state._traced.copy()
         state._trace.adopt(former)

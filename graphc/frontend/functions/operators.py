@@ -17,6 +17,7 @@ from ..dispatch import constant
 from ..eager import apply_cast, apply_two
 from ..errors import located
 from ..nodes import class_of, named_class
+from ..overriding import first_met
 from ..promote import is_number
 from ..tensor import Tensor
 from . import pointwise as P
@@ -41,12 +42,13 @@ _SWAPPED = {"sub": "RsubBackward1", "div": "MulBackward0"}
 
 
 def _operator(
-    function: Callable[..., Any], swap: bool = False, direct: tuple[Op, str] | None = None
+    name: str, function: Callable[..., Any], swap: bool = False,
+    direct: tuple[Op, str] | None = None,
 ) -> Callable[[Any, Any], Any]:
+    slow = _any_operator(name, function, swap)
     if direct is None:
-        return _any_operator(function, swap)
+        return slow
     op, same = direct
-    slow = _any_operator(function, swap)
     kind_of_swapped = named_class(_SWAPPED.get(op.name, class_of(op).__name__))
 
     def method(self: Tensor, other: Any) -> Any:
@@ -82,7 +84,7 @@ def _operator(
     return method
 
 
-def _any_operator(function: Callable[..., Any], swap: bool) -> Callable[[Any, Any], Any]:
+def _any_operator(name: str, function: Callable[..., Any], swap: bool) -> Callable[[Any, Any], Any]:
     def method(self: Tensor, other: Any) -> Any:
         if not isinstance(self, Tensor):
             raise TypeError(located(
@@ -90,6 +92,8 @@ def _any_operator(function: Callable[..., Any], swap: bool) -> Callable[[Any, An
             ))
         if not isinstance(other, Tensor) and not is_number(other):
             if not isinstance(other, np.ndarray):
+                if first_met((other,), {}):
+                    return getattr(Tensor, name)(self, other)
                 return NotImplemented
             other = constant(other)
         if not swap:
@@ -119,13 +123,15 @@ def operator_methods() -> dict[str, Any]:
     table: dict[str, Any] = {}
     for name, function in OPERATORS.items():
         direct = _DIRECT.get(name)
-        table[f"__{name}__"] = _operator(function, direct=direct)
-        table[f"__r{name}__"] = _operator(function, True, direct)
+        table[f"__{name}__"] = _operator(f"__{name}__", function, direct=direct)
+        table[f"__r{name}__"] = _operator(f"__r{name}__", function, True, direct)
     # torch's is a reciprocal, times the number
-    table["__rtruediv__"] = _operator(listed(P.div, "reciprocal"), swap=True)
+    table["__rtruediv__"] = _operator(
+        "__rtruediv__", listed(P.div, "reciprocal"), swap=True
+    )
     table["__rdiv__"] = table["__rtruediv__"]
     for name, function in COMPARISONS.items():
-        table[f"__{name}__"] = _operator(function, direct=_DIRECT[name])
+        table[f"__{name}__"] = _operator(f"__{name}__", function, direct=_DIRECT[name])
     table |= {"__neg__": _negative, "__pos__": lambda self: self, "__abs__": P.abs,
               "__invert__": P.bitwise_not}
     return table

@@ -11,6 +11,7 @@ from graphc.ir import dtypes
 from graphc.ir.record import record
 
 from .. import promote
+from ..overriding import DisableTorchFunctionSubclass
 from ..tensor import Parameter, Tensor, concrete, held
 
 
@@ -167,10 +168,17 @@ def array_text(array: np.ndarray, indent: int, is_float: bool) -> str:
 
 def tensor_text(self: Tensor, *, tensor_contents: Any = None) -> str:
     """repr(tensor): the elements, and what of dtype, grad_fn and requires_grad is unusual."""
+    with DisableTorchFunctionSubclass():
+        return _text_of(self)
+
+
+def _text_of(self: Tensor) -> str:
     what = "print(tensor)", "print it outside the compiled function"
     place = self.device
     array = held(self, *what) if place.type == "meta" else concrete(self, *what)
-    prefix = "tensor("
+    kind = type(self)
+    plain = kind in (Tensor, Parameter) or kind.__module__.startswith("graphc.")
+    prefix = "tensor(" if plain else f"{kind.__name__}("
     indent = len(prefix)
     suffixes = [] if place.type == "cpu" else [f"device='{place}'"]
     default = promote.get_default_dtype()
@@ -193,7 +201,8 @@ def tensor_text(self: Tensor, *, tensor_contents: Any = None) -> str:
         suffixes.append(f"grad_fn=<{self.grad_fn.label(self.output_nr)}>")
     elif self.requires_grad:
         suffixes.append("requires_grad=True")
-    return _with_suffixes(body, suffixes, indent)
+    text = _with_suffixes(body, suffixes, indent)
+    return text if plain or not getattr(self, "_is_param", False) else f"Parameter({text})"
 
 
 def _with_suffixes(body: str, suffixes: list[str], indent: int) -> str:

@@ -8,7 +8,10 @@ from typing import Any
 
 def _struct(name: str, *fields: str) -> Any:
     def new(cls: Any, *values: Any) -> Any:
-        given = values[0] if len(values) == 1 and isinstance(values[0], (tuple, list)) else values
+        one = len(values) == 1 and (
+            isinstance(values[0], (tuple, list)) or hasattr(values[0], "__next__")
+        )
+        given = tuple(values[0]) if one else values
         if len(given) != len(fields):
             raise TypeError(f"torch.return_types.{name}() takes a {len(fields)}-sequence")
         return tuple.__new__(cls, given)
@@ -21,7 +24,8 @@ def _struct(name: str, *fields: str) -> Any:
         "__slots__": (), "__new__": new, "__repr__": text, "_fields": fields,
         "__module__": "torch.return_types", "__doc__": f"What torch.{name} gives: {fields}.",
         "__reduce__": lambda self: (_make, (name, tuple(self))),
-        "__match_args__": fields, "_make": classmethod(lambda cls, values: cls(tuple(values))),
+        "__match_args__": fields, "n_fields": len(fields),
+        "_make": classmethod(lambda cls, values: cls(tuple(values))),
     }
     for i, field in enumerate(fields):
         body[field] = property(operator.itemgetter(i))

@@ -19,6 +19,7 @@ from ..tensor import Tensor, from_array
 from .arguments import shape_of
 from .creation import tensor, zeros
 from .dtype_names import TYPE_STRINGS
+from .subclasses import as_subclass, of_kind
 
 
 @makes
@@ -67,9 +68,14 @@ TYPES: dict[str, Any] = {
 }
 
 
-def legacy_constructor(cls: type[Tensor], *args: Any, device: Any = None) -> Tensor:
-    """torch.Tensor(2, 3), torch.Tensor([1, 2]): tensors of the default dtype."""
-    return construct(get_default_dtype(), args, device=device)
+def legacy_constructor(cls: type[Tensor], *args: Any, device: Any = None) -> Any:
+    """torch.Tensor(2, 3), torch.Tensor([1, 2]): tensors of the default dtype; of a subclass, its
+    own."""
+    if cls is Tensor:
+        return construct(get_default_dtype(), args, device=device)
+    if len(args) == 1 and isinstance(args[0], Tensor):
+        return as_subclass(args[0], cls)
+    return of_kind(construct(get_default_dtype(), args, device=device), cls)
 
 
 def new(self: Tensor, *args: Any, device: Any = None) -> Tensor:

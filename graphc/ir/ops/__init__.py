@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ..op import REGISTRY, Op
 from . import (
+    boxes,
     complex_numbers,
     composite_activation,
     composite_attention,

@@ -89,6 +89,12 @@ def _sampled(input: Tensor, grid: Tensor, mode: str, padding_mode: str, align: b
     ]
     if mode == "nearest":
         return flat_in(grid, _take(input, [place.round() for place in places], sizes))
+    return between_pixels(input, places, sizes)
+
+
+def between_pixels(input: Tensor, places: list[Tensor], sizes: list[int]) -> Tensor:
+    """Linear interpolation of [N, C, *sizes] at places [N, *], one tensor per axis, in elements; 0
+    outside."""
     floors = [place.floor() for place in places]
     result: Any = None
     for corner in itertools.product((0, 1), repeat=len(sizes)):

@@ -102,7 +102,7 @@ class Module(TraversalMixin, StateDictMixin):
         state_version.bump()
         fields = self.__dict__
         parameters, buffers, modules = (fields.get(registry) for registry in _REGISTRIES)
-        if isinstance(value, Parameter):
+        if isinstance(value, Tensor) and isinstance(value, Parameter):  # the first check is quick
             if parameters is None:
                 raise AttributeError("cannot assign parameters before Module.__init__() call")
             self._graphc_forget(name, "_parameters")
@@ -326,11 +326,12 @@ class Module(TraversalMixin, StateDictMixin):
     # --- modes and conversion -----------------------------------------------------------
 
     def train(self, mode: bool = True) -> Module:
-        """Set training mode for self and every submodule."""
+        """Set training mode for self and every submodule, by the train() of each child."""
         if not isinstance(mode, bool):
             raise ValueError("training mode is expected to be boolean")
-        for module in self.modules():
-            module.training = mode
+        self.training = mode
+        for module in self.children():
+            module.train(mode)
         return self
 
     def eval(self) -> Module:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from ...frontend import functions as T
 from ...frontend.tensor import Tensor
+
+Collates: TypeAlias = dict[Any, Callable[..., Any]]
+np_str_obj_array_pattern = re.compile(r"[SaUO]")  # the dtypes of arrays that are no numbers
 
 
 def _is_text(array: np.ndarray) -> bool:
@@ -36,22 +40,32 @@ def default_convert(data: Any) -> Any:
 def default_collate(batch: Any) -> Any:
     """Stack samples: tensors, arrays and numbers become tensors with a new first dim, containers
     stay containers of batches, strings stay lists. Raises TypeError for other kinds."""
-    first = batch[0]
-    make = _BY_TYPE.get(type(first)) or next(
-        (make for kind, make in _BY_TYPE.items() if isinstance(first, kind)), None
+    return collate(batch, collate_fn_map=default_collate_fn_map)
+
+
+def collate(batch: Any, *, collate_fn_map: Collates | None = None) -> Any:
+    """default_collate(), where other functions make the batches of samples that are no containers.
+    They get the samples, and `collate_fn_map`, which has them by type."""
+    first, known = batch[0], collate_fn_map or {}
+    make = known.get(type(first)) or next(
+        (make for kind, make in known.items() if isinstance(first, kind)), None
     )
     if make is not None:
-        return make(batch)
+        return make(batch, collate_fn_map=collate_fn_map)
     if isinstance(first, Mapping):
         return _mapping(
-            first, {key: default_collate([sample[key] for sample in batch]) for key in first}
+            first, {
+                key: collate([sample[key] for sample in batch], collate_fn_map=known)
+                for key in first
+            }
         )
     if isinstance(first, tuple) and hasattr(first, "_fields"):
-        return type(first)(*[default_collate(column) for column in _columns(batch)])
+        return type(first)(*[collate(column, collate_fn_map=known) for column in _columns(batch)])
     if isinstance(first, Sequence):
         if any(len(sample) != len(first) for sample in batch):
             raise RuntimeError("each element in list of batch should be of equal size")
-        return _sequence(first, [default_collate(column) for column in _columns(batch)])
+        parts = [collate(column, collate_fn_map=known) for column in _columns(batch)]
+        return _sequence(first, parts)
     raise TypeError(
         "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; "
         f"found {type(first)}"
@@ -89,6 +103,17 @@ def _sequence(like: Any, items: list[Any]) -> Any:
         return items
 
 
+def collate_tensor_fn(batch: Any, *, collate_fn_map: Collates | None = None) -> Tensor:
+    """One tensor, of the samples along a new first dim."""
+    if batch[0].layout is not T.strided:
+        raise RuntimeError(
+            "Batches of sparse tensors are not currently supported by the default collate_fn; "
+            "please provide a custom collate_fn to handle them appropriately."
+        )
+    stacked: Tensor = T.stack(list(batch), 0)
+    return stacked
+
+
 def _arrays(batch: Any) -> Tensor:
     if _is_text(batch[0]):
         raise TypeError(
@@ -99,27 +124,26 @@ def _arrays(batch: Any) -> Tensor:
     return stacked
 
 
-def _stacked(batch: Any) -> Tensor:
-    if batch[0].layout is not T.strided:
-        raise RuntimeError(
-            "Batches of sparse tensors are not currently supported by the default collate_fn; "
-            "please provide a custom collate_fn to handle them appropriately."
-        )
-    return T.stack(list(batch), 0)
-
-
 def _floats(batch: Any) -> Tensor:
     return T.tensor(list(batch), dtype=T.float64)
 
 
-_BY_TYPE: dict[Any, Callable[[Any], Any]] = {
-    Tensor: _stacked,
-    np.ndarray: _arrays,
-    np.bool_: lambda batch: T.as_tensor(np.array(batch)),
-    np.number: lambda batch: T.as_tensor(np.array(batch)),
-    bool: lambda batch: T.tensor(list(batch)),
-    float: _floats,
-    int: lambda batch: T.tensor(list(batch)),
-    str: lambda batch: batch,
-    bytes: lambda batch: batch,
+def _plain(make: Callable[[Any], Any]) -> Callable[..., Any]:
+    def made(batch: Any, *, collate_fn_map: Collates | None = None) -> Any:
+        return make(batch)
+
+    return made
+
+
+# by type, subclasses too; programs put their own here
+default_collate_fn_map: Collates = {
+    Tensor: collate_tensor_fn,
+    np.ndarray: _plain(_arrays),
+    np.bool_: _plain(lambda batch: T.as_tensor(np.array(batch))),
+    np.number: _plain(lambda batch: T.as_tensor(np.array(batch))),
+    bool: _plain(lambda batch: T.tensor(list(batch))),
+    float: _plain(_floats),
+    int: _plain(lambda batch: T.tensor(list(batch))),
+    str: _plain(lambda batch: batch),
+    bytes: _plain(lambda batch: batch),
 }
