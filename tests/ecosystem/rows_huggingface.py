@@ -56,7 +56,7 @@ ROWS = [
         "the other side's files", stages=("write", "swap"), lacks="float8",
     ),
     Row(
-        "timm_models", TIMM, "19 models: results, features, two steps, compiled; 10 optimizers, "
+        "timm_models", TIMM, "13 models: results, features, two steps, compiled; 10 optimizers, "
         "schedules, mixup, averages", limit=1800.0,
     ),
     Row(
