@@ -22,8 +22,8 @@ MODELS = {
     "test_convnext": {"drop_path_rate": 0.1}, "test_efficientnet": {"drop_path_rate": 0.1},
     "test_byobnet": {}, "test_nfnet": {}, "mobilenetv3_small_050": {}, "regnetx_002": {},
     "swin_tiny_patch4_window7_224": {"img_size": 56, "depths": (1, 1, 1, 1), "embed_dim": 24, "num_heads": (1, 2, 3, 4)},
-    "mixer_s32_224": {"img_size": 64, "num_blocks": 2}, "deit_tiny_distilled_patch16_224": {"img_size": 64, "depth": 2},
-    "xcit_nano_12_p16_224": {"img_size": 64, "depth": 2},
+    "mixer_s32_224": {"img_size": 64}, "deit_tiny_distilled_patch16_224": {"img_size": 64},
+    "xcit_nano_12_p16_224": {"img_size": 64},
 }
 
 
