@@ -175,14 +175,14 @@ class EventList(list[Event]):
         return sum(event.self_cpu_time_total for event in self)
 
     def key_averages(
-        self, group_by_input_shape: bool = False, group_by_stack_n: int = 0,
+        self, group_by_input_shapes: bool = False, group_by_stack_n: int = 0,
         group_by_overload_name: bool = False,
     ) -> EventList:
         """One entry per name; also by what the recorded shapes are, and by so many frames."""
         sums: dict[tuple[str, ...], Event] = {}
         for event in self:
             name = "ProfilerStep*" if event.key.startswith("ProfilerStep#") else event.key
-            shapes = str(event.input_shapes) if group_by_input_shape else ""
+            shapes = str(event.input_shapes) if group_by_input_shapes else ""
             stack = event.stack[:group_by_stack_n]
             into = sums.get((name, shapes, *stack))
             if into is None:

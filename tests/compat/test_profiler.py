@@ -40,6 +40,8 @@ def test_shapes_are_a_group_and_a_column() -> None:
     found = recorded(record_shapes=True)
     products = [e for e in found.key_averages(group_by_input_shape=True)
                 if e.key == "aten::mm"]
+    again = found.events().key_averages(group_by_input_shapes=True)  # the name there
+    assert len(again) == len(found.key_averages(group_by_input_shape=True))
     assert sorted((e.input_shapes, e.count) for e in products) == [
         ("[[4, 10], [10, 20]]", 1), ("[[4, 20], [20, 3]]", 1)]
     (product,) = (e for e in found.key_averages() if e.key == "aten::mm")

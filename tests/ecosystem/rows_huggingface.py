@@ -45,7 +45,7 @@ ROWS = [
         "accelerate_loop", PACKAGES, "its own loop: accumulate, clip, gather, save_state and "
         "load_state (the other side's too), bf16, compiled, offloading, device maps, launcher",
         stages=("write", "swap", "bf16", "compiled", "helpers"),
-        lacks="keys of a compiled Module's state_dict do not begin with _orig_mod",
+        lacks="several processes; keys of a compiled Module's state_dict begin without _orig_mod",
     ),
     Row(
         "peft_lora", PACKAGES, "LoRA, rsLoRA, PiSSA, DoRA, AdaLoRA, IA3, prompts, prefixes of a "
@@ -56,7 +56,7 @@ ROWS = [
         "the other side's files", stages=("write", "swap"), lacks="float8",
     ),
     Row(
-        "timm_models", TIMM, "19 models: results, features, two steps, compiled; 10 optimizers, "
+        "timm_models", TIMM, "13 models: results, features, two steps, compiled; 10 optimizers, "
         "schedules, mixup, averages", limit=1800.0,
     ),
     Row(

@@ -14,6 +14,7 @@ ROWS = [
         "lightning_trainer", PACKAGES, "Trainer at its defaults (logger, checkpoints, summary with "
         "flops); best and last checkpoints, early stopping, torchmetrics, clipping, accumulation; "
         "resumed, from the other side's checkpoint too", stages=("write", "swap"),
+        lacks="several processes (ddp)",
     ),
     Row(
         "lightning_more", PACKAGES, "bf16 and float64, rate finder, batch size finder, SWA, EMA, "

@@ -1,20 +1,29 @@
 """timm: models of many kinds, outputs, losses of a few steps; its optimizers, schedules and mixing."""
 
 import sys
+import types
 
-import timm
 import torch
 from told import on_graphc, own, tell
+
+if not on_graphc():  # torchvision's wheel is built for another PyTorch than the CPU's: no operators
+    sys.modules["torchvision._meta_registrations"] = types.ModuleType("without_operators")
+
+import timm.data
+import timm.loss
+import timm.optim
+import timm.scheduler
+import timm.utils
 
 assert sys.argv[1] == "run"
 
 MODELS = {
-    "test_resnet": {}, "test_vit": {"img_size": 64}, "test_vit2": {"img_size": 64}, "test_convnext": {},
-    "test_efficientnet": {}, "test_byobnet": {}, "test_nfnet": {}, "mobilenetv3_small_050": {},
-    "convnext_atto": {}, "ghostnet_050": {}, "resnet18": {}, "vit_tiny_patch16_224": {"img_size": 64},
+    "test_resnet": {}, "test_vit": {"img_size": 64, "drop_path_rate": 0.1}, "test_vit2": {"img_size": 64},
+    "test_convnext": {"drop_path_rate": 0.1}, "test_efficientnet": {"drop_path_rate": 0.1},
+    "test_byobnet": {}, "test_nfnet": {}, "mobilenetv3_small_050": {}, "regnetx_002": {},
     "swin_tiny_patch4_window7_224": {"img_size": 56, "depths": (1, 1, 1, 1), "embed_dim": 24, "num_heads": (1, 2, 3, 4)},
-    "mixer_s32_224": {"img_size": 64, "num_blocks": 2}, "deit_tiny_distilled_patch16_224": {"img_size": 64, "depth": 2},
-    "regnetx_002": {}, "densenet121": {}, "efficientnet_b0": {}, "xcit_nano_12_p16_224": {"img_size": 64, "depth": 2},
+    "mixer_s32_224": {"img_size": 64}, "deit_tiny_distilled_patch16_224": {"img_size": 64},
+    "xcit_nano_12_p16_224": {"img_size": 64},
 }
 
 
@@ -41,7 +50,7 @@ def forward(x, size):
 
 for name, options in MODELS.items():
     torch.manual_seed(0)
-    model = timm.create_model(name, pretrained=False, num_classes=10, drop_path_rate=0.1 if "nfnet" not in name else 0, **options)
+    model = timm.create_model(name, pretrained=False, num_classes=10, **options)
     spread(model)
     x, y = batch(1)
     x = forward(x, options.get("img_size", 64))
