@@ -46,6 +46,7 @@ def _takes_tensors(value: Any) -> bool:
 def _explained(function: Callable[..., Any], prefix: str) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        instead: Callable[..., Any] | None
         try:
             return function(*args, **kwargs)
         except NotDense as error:
