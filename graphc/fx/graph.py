@@ -281,7 +281,8 @@ class Graph:
     def __str__(self) -> str:
         parameters = [node.name for node in self._nodes if node.op == "placeholder"]
         lines = [node.format_node() for node in self._nodes]
-        return f"graph({', '.join(f'%{name}' for name in parameters)}):\n    " + "\n    ".join(lines)
+        head = ", ".join(f"%{name}" for name in parameters)
+        return f"graph({head}):\n    " + "\n    ".join(lines)
 
 
 def _name_for(target: Target) -> str:

@@ -113,12 +113,21 @@ def counted(module):
     backbone = module in (models.detection, models.segmentation)
     linspace = torch.linspace
     torch.linspace = functools.partial(linspace, device="cpu")  # whose numbers are asked for
+    blocks = models.regnet.BlockParams
+    make = blocks.from_init_params
+
+    def with_numbers(*args, **kwargs):
+        with torch.device("cpu"):
+            return make(*args, **kwargs)
+
+    blocks.from_init_params = with_numbers
     for name in models.list_models(module=module):
         with torch.device("meta"):
             model = models.get_model(name, weights=None, **{"weights_backbone": None} if backbone else {})
         have = sum(p.numel() for p in model.parameters())
         for weights in models.get_model_weights(name):
             found[f"{name} {weights.name}"] = [have, weights.meta["num_params"]]
+    torch.linspace, blocks.from_init_params = linspace, make
     return found
 
 
