@@ -112,7 +112,8 @@ class Backend(Protocol):
     that it does not claim is decomposed; what kernels compute is fused into them; the rest the
     host runs with NumPy, on what it reads from the backend's memory.
 
-    One that keeps programs has a method `keeper(host)` besides, which gives a Keeper, or None.
+    One that keeps programs has a method `keeper(host)` besides, which gives a Keeper, or None; one
+    that knows what its machine does at most, `ceilings(host)`: bytes and operations a second.
     """
 
     @property

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from graphc.engine.capture.reached import argument_names
+from graphc.engine.version.guards_of_calls import MODES
+from graphc.frontend.captured import TensorInput
 from graphc.frontend.tree import Structure
 from graphc.inspect.recompiled import arguments_said, differences
 from graphc.inspect.report import without_folder
@@ -39,14 +41,26 @@ def history_of(
         structure = origin.key[0]
         names = _names(function, structure)
         now = origin.key, origin.shapes
+        said = arguments_said((origin.key, _sizes(version)), names)
         why = tuple(without_folder(reason) for reason in dict.fromkeys(origin.reasons))
         found.append(Compiled(
-            origin.number, tuple(arguments_said(now, names)),
+            origin.number, tuple(said),
             why or tuple(_why(before, now, names)), version.calls, version.compile_seconds,
             version is shown,
         ))
         before.append(now)
     return found
+
+
+def _sizes(version: Specialisation) -> list[tuple[Any, ...]]:
+    """The shapes of the tensors among the arguments, with the names of sizes that may be any."""
+    parts = version.origin.key[len(MODES) :]
+    tensors = [i for i, part in enumerate(parts) if isinstance(part, tuple) and len(part) > 2]
+    found = dict(zip(tensors, version.origin.shapes, strict=True))
+    for source in version.inputs:
+        if isinstance(source, TensorInput) and source.kind == "argument" and source.index in found:
+            found[source.index] = source.type.shape
+    return list(found.values())
 
 
 def _names(function: Any, structure: Structure) -> Sequence[str]:

@@ -63,7 +63,7 @@ class Part:
         return live(self.lifetimes, len(self.steps))
 
     def fused_svg(
-        self, room: Room = COMPACT, key: str = "", link: Callable[[int], str] | None = None
+        self, room: Room = COMPACT, link: Callable[[int], str] | None = None
     ) -> str:
         """The fused graph; its steps have the numbers of the report."""
         numbers: dict[Node, int] = {}
@@ -78,11 +78,11 @@ class Part:
             node: " in a loop" if count is None else f" × {count:,}"
             for node, count in times.items() if count != 1
         }
-        return graph_svg(self.built.fused, numbers, room, notes, key, link)
+        return graph_svg(self.built.fused, numbers, room, notes, link)
 
-    def traced_svg(self, room: Room = COMPACT, key: str = "") -> str:
+    def traced_svg(self, room: Room = COMPACT) -> str:
         """The graph as it was traced."""
-        return graph_svg(self.built.graph, None, room, key=key)
+        return graph_svg(self.built.graph, None, room)
 
 
 def part_of(built: Built) -> Part:

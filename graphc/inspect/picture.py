@@ -17,15 +17,13 @@ from graphc.ir.graph import Graph, Node
 
 def graph_svg(
     graph: Graph, numbers: Mapping[Node, int] | None = None, room: Room = COMPACT,
-    notes: Mapping[Node, str] | None = None, key: str = "",
-    link: Callable[[int], str] | None = None,
+    notes: Mapping[Node, str] | None = None, link: Callable[[int], str] | None = None,
 ) -> str:
     """The graph as an SVG document; hovering shows steps in full, with their source lines.
 
     `numbers`: those of the steps that the nodes run as; without it, the order of the nodes.
-    `notes`: what is said of a node besides. `key`: tells its ids from those of other pictures of a
-    page; `link`: where a step's line leads to.
+    `notes`: what is said of a node besides; `link`: where a step's line leads to.
     """
     if numbers is None:
         numbers = numbered(graph)
-    return drawn(laid_out(graph, numbers, room, notes or {}), key, link)
+    return drawn(laid_out(graph, numbers, room, notes or {}), link)

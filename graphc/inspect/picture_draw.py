@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from html import escape
+from typing import NamedTuple
 
+from graphc.inspect.page.markup import sound
 from graphc.inspect.picture_layout import (
     FRAME_HEAD,
     GAP_X,
@@ -37,29 +39,26 @@ STYLE = (
 _INSET = 7  # of a frame in another one
 
 
-def drawn(picture: Picture, key: str, link: Callable[[int], str] | None) -> str:
-    """The SVG document. `key`: what its ids end in; `link`: where the line of a step leads to."""
+def drawn(picture: Picture, link: Callable[[int], str] | None) -> str:
+    """The SVG document. `link`: where the line of a step leads to."""
     width = LEFT + max(len(picture.columns), 1) * (WIDTH + GAP_X) - GAP_X + LEFT / 2
     height = picture.bottom + 2 * LINE
     legend, least = _legend(picture)
     width = max(width, least)
-    head = f"head{key}"
-    parts = [_head(picture, width, height, head), *legend]
+    parts = [_head(picture, width, height), *legend]
     parts += [_area(area, width) for area in picture.areas]
     boxes = picture.boxes
-    parts += [_arrow(boxes[a], boxes[b], a, b, head) for a, b in picture.edges]
+    parts += [_arrow(boxes[a], boxes[b], a, b) for a, b in picture.edges]
     parts += [_box(i, box, link) for i, box in enumerate(boxes)]
     parts += _footer(picture.counters, picture.bottom)
-    return "\n".join([*parts, "</svg>", ""])
+    return sound("\n".join([*parts, "</svg>", ""]))
 
 
-def _head(picture: Picture, width: float, height: float, head: str) -> str:
+def _head(picture: Picture, width: float, height: float) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" '
         f'width="{width:g}" height="{height:g}" font-family="sans-serif" font-size="{FONT}">\n'
         f"<title>{escape(picture.name)}</title>\n<style>{STYLE}</style>\n"
-        f'<defs><marker id="{head}" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" '
-        'markerHeight="7" orient="auto"><path class="g-head" d="M0 0L8 4L0 8z"/></marker></defs>\n'
         '<rect width="100%" height="100%" class="g-paper"/>'
     )
 
@@ -142,36 +141,49 @@ def _line(box: Box, line: Line, y: float, link: Callable[[int], str] | None) -> 
     return f'<a class="g-step" href="{escape(link(line.step))}">{text}</a>'
 
 
-def _arrow(a: Box, b: Box, first: int, second: int, head: str) -> str:
+
+
+class _Way(NamedTuple):
+    """An arrow: its path, where and in which direction it ends, whether it leads to a neighbour."""
+
+    path: str
+    x: float
+    y: float
+    direction: str
+    near: bool
+
+
+# a head whose tip is where the arrow ends: no marker, whose name a page may have twice
+_HEADS = {"down": "l-3.5 -7h7z", "up": "l-3.5 7h7z", "right": "l-7 -3.5v7z", "left": "l7 -3.5v7z"}
+
+
+def _arrow(a: Box, b: Box, first: int, second: int) -> str:
     """From a box to one that reads it: straight to neighbours, in a bow past others."""
-    path, strong = _way(a, b)
-    kind = "g-edge" if strong else "g-weak"
+    way = _way(a, b)
+    kind = "g-edge" if way.near else "g-weak"
     return (
-        f'<path d="{path}" class="{kind}" data-from="{first}" data-to="{second}" '
-        f'marker-end="url(#{head})"/>'
+        f'<path d="{way.path}" class="{kind}" data-from="{first}" data-to="{second}"/>'
+        f'<path d="M{way.x:g} {way.y:g}{_HEADS[way.direction]}" class="g-head"/>'
     )
 
 
-def _way(a: Box, b: Box) -> tuple[str, bool]:
-    """The path, and whether it is one to a neighbour."""
+def _way(a: Box, b: Box) -> _Way:
     middle = WIDTH / 2
     if a.column == b.column:
         if abs(a.row - b.row) == 1:
-            y1, y2 = (a.y + a.height, b.y) if a.row < b.row else (a.y, b.y + b.height)
-            return _points("M{:g} {:g}L{:g} {:g}", (a.x + middle, y1, b.x + middle, y2)), True
+            down = a.row < b.row
+            y1, y2 = (a.y + a.height, b.y) if down else (a.y, b.y + b.height)
+            x = a.x + middle
+            return _Way(f"M{x:g} {y1:g}V{y2:g}", x, y2, "down" if down else "up", True)
         # past the rows between, left of the column
         x, out = a.x, a.x - min(14 + 3 * abs(a.row - b.row), 45)
         y1, y2 = a.y + a.height / 2, b.y + b.height / 2 + (6 if a.row > b.row else -6)
-        return _points("M{:g} {:g}C{:g} {:g} {:g} {:g} {:g} {:g}",
-                       (x, y1, out, y1, out, y2, x, y2)), False
+        path = f"M{x:g} {y1:g}C{out:g} {y1:g} {out:g} {y2:g} {x:g} {y2:g}"
+        return _Way(path, x, y2, "right", False)
     right = a.column < b.column
     x1, x2 = (a.x + WIDTH, b.x) if right else (a.x, b.x + WIDTH)
     shift = -4 if right else 4  # both directions may be there
     y1, y2 = a.y + a.height / 2 + shift, b.y + b.height / 2 + shift
     bend = (x2 - x1) / 2
-    return _points("M{:g} {:g}C{:g} {:g} {:g} {:g} {:g} {:g}",
-                   (x1, y1, x1 + bend, y1, x2 - bend, y2, x2, y2)), a.row == b.row
-
-
-def _points(text: str, numbers: Iterable[float]) -> str:
-    return text.format(*numbers)
+    path = f"M{x1:g} {y1:g}C{x1 + bend:g} {y1:g} {x2 - bend:g} {y2:g} {x2:g} {y2:g}"
+    return _Way(path, x2, y2, "right" if right else "left", a.row == b.row)

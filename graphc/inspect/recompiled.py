@@ -96,9 +96,10 @@ def _argument(part: Any, shapes: Iterator[Any]) -> str:
     if not isinstance(part, tuple):
         return part.__name__ if isinstance(part, type) else "an object"
     if len(part) == 2:
-        return _shown(part[1])
+        kind, value = part
+        return _shown(float.fromhex(value) if kind is float else value)
     dtype, _, grad, leaf, *_ = part
-    return f"{dtype}{list(next(shapes))}" + (
+    return f"{dtype}[{', '.join(map(str, next(shapes)))}]" + (
         (", requires_grad" if leaf else ", with a grad_fn") if grad else ""
     )
 

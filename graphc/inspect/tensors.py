@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from graphc.frontend.layouts import sparse_bsr, sparse_coo, sparse_csr, strided
 from graphc.frontend.tensor import Tensor, held
 from graphc.inspect.page.fragment import shown
 from graphc.inspect.page.markup import in_bytes, quantity, row, table, tag
@@ -24,9 +25,10 @@ _VALUES = 3  # of each end
 
 
 class TensorSummary(NamedTuple):
-    """One tensor. `looked_at`: of how many elements the statistics are; None without any, as of no
-    elements, and of bools the share that is true is the mean. `wrong`: NaN or infinite among them.
-    `values`: the first and the last."""
+    """One tensor. `stored`: how many elements are in memory, of a sparse tensor those that are
+    not left out; `looked_at`: of how many of them the statistics are, which are None without any.
+    Of bools the mean is the share that is true. `wrong`: how many are NaN or infinite. `values`:
+    the first and the last."""
 
     name: str
     shape: tuple[int, ...]
@@ -34,6 +36,7 @@ class TensorSummary(NamedTuple):
     device: str
     bytes: int
     requires_grad: bool
+    stored: int
     looked_at: int
     least: float | None
     most: float | None
@@ -42,14 +45,9 @@ class TensorSummary(NamedTuple):
     values: str
 
     @property
-    def elements(self) -> int:
-        """All of them."""
-        return math.prod(self.shape)
-
-    @property
     def sampled(self) -> bool:
         """Whether the statistics are of some elements alone."""
-        return self.looked_at < self.elements
+        return self.looked_at < self.stored
 
     def __str__(self) -> str:
         name = f"{self.name}: " if self.name else ""
@@ -62,7 +60,7 @@ class TensorSummary(NamedTuple):
         if self.wrong:
             text += f"; {self.wrong:,} NaN or infinite"
         if self.sampled and self.looked_at:
-            text += f" (of {self.looked_at:,} of {self.elements:,} elements, evenly spaced)"
+            text += f" (of {self.looked_at:,} of {self.stored:,} elements, evenly spaced)"
         return f"{text}; {self.values}"
 
 
@@ -131,6 +129,8 @@ def _below(name: str, value: Any) -> Iterator[tuple[str, Tensor]]:
 
 
 def _summary(name: str, tensor: Tensor) -> TensorSummary:
+    if tensor.layout is not strided:
+        return _of_sparse(name, tensor)
     array = held(tensor, "graphc.summary()", "call it on what the compiled function returns")
     strides = _strides(tuple(array.shape))
     kind = str(tensor.device)
@@ -144,8 +144,24 @@ def _summary(name: str, tensor: Tensor) -> TensorSummary:
         values = _few(array)
     return TensorSummary(
         name, tuple(array.shape), str(tensor.dtype).rpartition(".")[2], kind,
-        math.prod(array.shape) * array.dtype.itemsize, tensor.requires_grad, looked_at, least,
-        most, mean, wrong, values,
+        math.prod(array.shape) * array.dtype.itemsize, tensor.requires_grad,
+        math.prod(array.shape), looked_at, least, most, mean, wrong, values,
+    )
+
+
+def _of_sparse(name: str, tensor: Any) -> TensorSummary:
+    """Of the values that are there; its bytes are theirs and those of their places."""
+    coo = tensor.layout is sparse_coo
+    values = tensor._values() if coo else tensor.values()
+    by_rows = tensor.layout in (sparse_csr, sparse_bsr)
+    names = ("crow_indices", "col_indices") if by_rows else ("ccol_indices", "row_indices")
+    places = [getattr(tensor, each)() for each in (("_indices",) if coo else names)]
+    found = _summary(name, values)
+    layout = str(tensor.layout).rpartition(".")[2]
+    return found._replace(
+        shape=tuple(tensor.shape), dtype=f"{found.dtype} {layout}",
+        bytes=found.bytes + sum(place.nbytes for place in places),
+        requires_grad=tensor.requires_grad, values=f"{found.stored:,} stored: {found.values}",
     )
 
 
@@ -212,7 +228,7 @@ def _cells(each: TensorSummary) -> list[Any]:
     def number(value: float | None) -> Any:
         return tag("td", "" if value is None else quantity(value, f"{value:.4g}"), class_="number")
 
-    looked = f"{each.looked_at:,} of {each.elements:,}" if each.sampled else "all"
+    looked = f"{each.looked_at:,} of {each.stored:,}" if each.sampled else "all"
     return [
         each.name, each.dtype + (", requires_grad" if each.requires_grad else ""),
         str(list(each.shape)), each.device, tag("td", in_bytes(each.bytes), class_="number"),

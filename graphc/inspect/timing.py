@@ -219,6 +219,5 @@ def _ceilings(built: Built) -> tuple[float, float] | None:
     ask: Any = getattr(built.backend, "ceilings", None)
     if ask is None:
         return None
-    on_cpu = "llvm" in _asked_for() and built.backend is backends.get("llvm")
-    found = ask(host(built.config)) if on_cpu else ask(built.config.cache_dir)
+    found = ask(host(built.config))
     return None if found is None else (found.bytes, found.flops)

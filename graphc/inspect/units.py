@@ -24,3 +24,8 @@ def seconds_text(seconds: float) -> str:
             count = seconds / factor
             return f"{count:.3g} {unit}" if count < 999.5 else f"{count:.0f} {unit}"
     return f"{1e9 * seconds:.3g} ns"
+
+
+def counted(count: int, what: str) -> str:
+    """1 step, 1,234 steps."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

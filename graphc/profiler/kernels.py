@@ -129,6 +129,6 @@ def said(work: Work | None) -> tuple[str, ...]:
 def ceilings(device: int | None) -> Any:
     """What a device does at most (backends/*/ceilings.py), measured at the first question."""
     backend: Any = backends.get("llvm" if device is None else "cuda")
-    if device is None:
-        return backend.ceilings(host(current()))
-    return backend.on(device).ceilings(current().cache_dir)
+    if device is not None:
+        backend = backend.on(device)
+    return backend.ceilings(host(current()))

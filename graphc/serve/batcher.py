@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from graphc.ir.op import LinAlgError
-from graphc.serve.errors import Refused, unavailable
+from graphc.serve.errors import Closing, Refused, unavailable
 from graphc.serve.metrics import ModelMetrics
 from graphc.serve.model import Arguments, Model
 from graphc.serve.settings import Settings
@@ -74,7 +74,7 @@ class Batcher:
         item = Item(arguments, kind, loop.create_future(), time.monotonic())
         with self._wake:
             if self._closing:
-                raise unavailable(f"model {self.model.name!r} is being unloaded")
+                raise Closing(self.model.name)
             if len(self._queue) >= self.settings.max_queue:
                 self.metrics.full.inc()
                 raise unavailable(

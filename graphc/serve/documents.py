@@ -36,6 +36,9 @@ class Numbers:
         self.skeleton = skeleton.replace(b"tru", b"").replace(b"fals", b"")
         self.count = self.skeleton.count(b",") + 1
 
+    def __repr__(self) -> str:
+        return f"[{self.count} numbers]"
+
     def shape(self) -> tuple[int, ...]:
         """The sizes by which its brackets nest. Raises Refused where it has none."""
         text = self.skeleton
@@ -58,12 +61,11 @@ class Numbers:
 
     def pieces(self) -> Iterator[list[Any]]:
         """The numbers in order. Raises Refused where something is no number."""
-        text = self.text.translate(_TO_SPACES)
-        start = 0
+        text, start = self.text, 0
         while start <= len(text):
             stop = text.find(b",", start + _PIECE)
             stop = len(text) if stop < 0 else stop
-            yield loads(b"[" + text[start:stop] + b"]")
+            yield loads(b"[" + text[start:stop].translate(_TO_SPACES) + b"]")
             start = stop + 1
 
 
@@ -86,6 +88,8 @@ def parse(body: bytes, max_depth: int) -> Any:
     """A JSON document in which long arrays of numbers are Numbers. Raises Refused."""
     if not body.strip():
         raise malformed("the body is empty; it must be JSON")
+    if len(body) < LONG and body.count(b"[") + body.count(b"{") <= max_depth:
+        return loads(body)  # too short to hold anybody up, and for brackets that nest too deep
     cut: list[Numbers] = []
     parts: list[bytes] = []
     token = secrets.token_hex(16)  # nobody's string is this one

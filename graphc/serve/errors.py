@@ -36,6 +36,13 @@ def unavailable(message: str, seconds: float = 1.0, *, close: bool = False) -> R
     return Refused(503, message, {"Retry-After": str(max(1, round(seconds)))}, close=close)
 
 
+class Closing(Refused):
+    """503: the model takes no more, because it is unloaded, or another is loaded in its place."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(503, f"model {name!r} is being unloaded", {"Retry-After": "1"})
+
+
 def shown(value: object, most: int = 60) -> str:
     """A value from a request as a message quotes it: on one line, and not for ever."""
     text = repr(value)

@@ -157,6 +157,11 @@ class Model:
             found[self.batch] = max(found[self.batch], self.bounds.least)
         return found
 
+    def takes(self, rows: int) -> bool:
+        """Whether a request may have so many rows, as far as the bounds of the batch say."""
+        least = 1 if self.together else self.bounds.least
+        return least <= rows and (self.bounds.most is None or rows <= self.bounds.most)
+
     def holds(self, dims: Mapping[str, int], rows: int) -> bool:
         """Whether so many rows may be one call, the other sizes being these."""
         if self.bounds.most is not None and rows > self.bounds.most:

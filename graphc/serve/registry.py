@@ -37,10 +37,9 @@ class Served:
         model = self.model
         hints = dict(model.program.graph.env.hints)
         sizes = [hints]
-        if self.batcher.together:
-            most = self.batcher.settings.max_batch
-            sizes += [{**hints, model.batch: rows} for rows in (1, most)
-                      if model.holds(hints, rows)]
+        if model.batch:
+            usual = {1, self.batcher.settings.max_batch} if self.batcher.together else {1}
+            sizes += [{**hints, model.batch: rows} for rows in sorted(usual) if model.takes(rows)]
         for dims in sizes:
             arrays = {
                 number: np.zeros([evaluate(size, dims) for size in spec.shape], spec.dtype.numpy)

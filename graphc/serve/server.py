@@ -27,6 +27,7 @@ from graphc.serve.state import State
 
 _MOST_HEADERS = 1 << 16  # bytes of a request's line and headers, and what came with them
 _KEEP_ALIVE = 75  # seconds that an idle connection is kept
+_SWITCH = 0.0005  # seconds after which a thread that parses lets the event loop go on
 
 
 def main(settings: Settings, models: Iterable[tuple[Path, str, str]]) -> int:
@@ -46,7 +47,10 @@ def main(settings: Settings, models: Iterable[tuple[Path, str, str]]) -> int:
     if not _is_local(settings.host):
         LOGGER.warning("others than this machine reach %s: there is neither TLS nor a password for "
                        "requests. Cure: put a proxy before it", settings.host)
+    sys.setswitchinterval(_SWITCH)
     server.run()
+    for served in state.registry.all():  # not in the middle of a call, when Python ends
+        served.batcher.join(5)
     return 0 if server.started else 1
 
 

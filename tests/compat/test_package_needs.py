@@ -269,3 +269,23 @@ def test_a_parameter_is_made_again_of_what_another_holds() -> None:
     assert made.tolist() == [0.0] * 3 and not made.requires_grad and made.grad is None
     with pytest.raises(TypeError, match="unexpected argument 'other'"):
         nn.Parameter(graphc.ones(1), other=1)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_the_train_of_a_module_inside_is_asked(compiled: bool) -> None:
+    class Frozen(nn.BatchNorm1d):  # as detectors have it; gpytorch's Modules forget what they kept
+        asked = 0
+
+        def train(self, mode: bool = True) -> Any:
+            self.asked += 1
+            return super().train(False)
+
+    model = nn.Sequential(nn.Sequential(Frozen(2)), nn.Dropout(0.5))
+    if compiled:
+        graphc.compile(model.train)()
+    else:
+        assert model.train() is model
+    assert model[0][0].asked == 1 and model.training and model[1].training
+    assert not model[0][0].training
+    model.eval()
+    assert model[0][0].asked == 2 and not model[1].training

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import gc
 import re
+import xml.etree.ElementTree as ElementTree
 import zlib
 from pathlib import Path
 from typing import Any
@@ -137,7 +139,7 @@ def test_symbolic_sizes_and_several_versions(tmp_path: Path) -> None:
     first, second, third = found.history
     assert first.why == ("the first call",) and second.explained
     assert second.why == ("x: float32[4, 3] -> float32[6, 3]",) and "by:" in third.why[0]
-    assert second.why[0] in page.text
+    assert second.why[0] in page.text and second.arguments[0] == "x: float32[s0, 3]"
     (timing,) = found.timings
     assert isinstance(timing, Timing) and timing.given
 
@@ -253,3 +255,82 @@ def test_a_compiled_function_writes_its_page(tmp_path: Path) -> None:
     twice.save_html(tmp_path / "twice.html")
     assert "twice" in checked((tmp_path / "twice.html").read_text()).text
     assert "x: float32[3]" in twice._repr_html_()
+
+
+def test_compiled_segments_are_parts(tmp_path: Path) -> None:
+    @torch.compile
+    def grown(x: Any) -> Any:
+        y = torch.tanh(x @ x)
+        return y * 2 if y.sum() < 1e9 else y
+
+    grown.always_compiled = True
+    grown(torch.ones(8, 8))
+    grown(torch.ones(8, 8))
+    found = torch.explain(grown, torch.ones(8, 8))
+    _, page = saved(found, tmp_path)
+    assert len(found.parts) == 2 and {"part-0", "part-1", "open"} <= {*page.ids}
+    assert all(isinstance(timing, Timing) for timing in found.timings)
+
+
+def test_what_no_document_may_hold(tmp_path: Path) -> None:
+    model = nn.Sequential()
+    model.add_module("a\x1b\udc80b", nn.Linear(2, 2))
+    found = torch.explain(model, torch.ones(1, 2))
+    _, page = saved(found, tmp_path, measure=False)
+    assert "a\ufffd\ufffdb" in page.text
+    found.save_svg(tmp_path / "page.svg")
+    ElementTree.parse(tmp_path / "page.svg")
+    assert found._repr_html_().encode()
+
+
+def test_numbers_are_said_as_they_are_written() -> None:
+    compiled = torch.compile(lambda x, by: x * by, dynamic=False)
+    for by in (2.5, 3):
+        compiled(torch.ones(2), by)
+    first, second = torch.explain(compiled, torch.ones(2), 3).history
+    assert first.arguments[1] == "by: 2.5" and second.why == ("by: 2.5 -> 3",)
+
+
+def test_pictures_share_no_names() -> None:
+    """An id that is there twice is that of the first picture, which may be folded away."""
+    found = torch.explain(lambda x: torch.softmax(x @ x, 1).sum(), torch.ones(3, 3))
+    assert not re.search(r'\bid="|url\(', found.parts[0].fused_svg() + found._repr_html_())
+
+
+def test_versions_that_are_gone() -> None:
+    class Options:
+        pass
+
+    compiled = torch.compile(lambda x, options: x + 1)
+    compiled(torch.ones(2), Options())
+    gc.collect()
+    assert compiled.versions() == []
+    assert "1 version compiled; none is left" in compiled._repr_html_()
+
+
+def test_measuring_leaves_all_as_it_was(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.Dropout(0.3), nn.Linear(16, 4))
+    step, calls = training(model), []
+    x, target = torch.randn(5, 8), torch.zeros(5, dtype=torch.int64)
+
+    def counted(x: Any, target: Any) -> Any:
+        calls.append(x.shape[0])
+        return step(x, target)
+
+    compiled = torch.compile(counted)
+    for _ in range(3):
+        compiled(x, target)
+    kept = [*model.state_dict().values(), *(p.grad for p in model.parameters())]
+    before = [each.clone() for each in (*kept, torch.get_rng_state())]
+    saved(torch.explain(compiled, x, target), tmp_path)
+    for each, was in zip((*kept, torch.get_rng_state()), before, strict=True):
+        assert torch.equal(each, was)
+    count = compiled.compile_count
+    compiled(x, target)
+    assert compiled.compile_count == count and calls == [5] * 4
+
+    written = torch.compile(lambda x: x.add_(1))
+    written(x)
+    was = x.clone()
+    saved(torch.explain(written, x), tmp_path)
+    assert torch.equal(x, was)

@@ -72,6 +72,17 @@ def test_many_have_names() -> None:
     assert "b&lt;i&gt;" in shown and "3 tensors" in Page(shown).text
 
 
+def test_of_a_sparse_tensor_what_is_stored() -> None:
+    dense = torch.tensor([[0.0, 3.0, 0.0], [-1.0, 0.0, 0.0]])
+    for kind in ("coo", "csr", "csc"):
+        sparse = getattr(dense, "to_sparse" if kind == "coo" else f"to_sparse_{kind}")()
+        (found,) = torch.summary([sparse])
+        assert (found.shape, found.dtype) == ((2, 3), f"float32 sparse_{kind}")
+        assert (found.stored, found.least, found.most, found.mean) == (2, -1.0, 3.0, 1.0)
+        assert not found.sampled and found.values.startswith("2 stored: [")
+        assert found.bytes > 8
+
+
 def test_meta_and_wrong_arguments() -> None:
     (found,) = torch.summary(torch.empty(3, 4, device="meta"))
     assert found.device == "meta" and found.least is None and found.bytes == 48

@@ -12,7 +12,10 @@ import graphc.nn.functional as F
 from graphc.backends.numpy import TABLE
 from graphc.export import ExportedProgram, export
 from graphc.ir.independence import dependence
+from graphc.ir.independence.bodies import BODIES
+from graphc.ir.independence.rules import FAMILIES, RULES, SIZES
 from graphc.ir.interpret import evaluate
+from graphc.ir.op import REGISTRY
 from graphc.ir.text import parse_graph
 
 ROWS = 5
@@ -113,6 +116,7 @@ INDEPENDENT: dict[str, tuple[Any, list[tuple[int, ...]]]] = {
     "gather": (lambda x: x.gather(1, x.argsort(1)), [(6,)]),
     "two arguments": (lambda x, y: (x * y).sum(1), [(6,), (6,)]),
     "outer product": (lambda x, y: torch.einsum("ni,nj->nij", x, y), [(3,), (4,)]),
+    "windows": (lambda x: x.unfold(1, 2, 1), [(6,)]),
     "padded": (lambda x: F.pad(x, (1, 2)), [(6,)]),
     "written": (_written, [(6,)]),
     "where": (lambda x: torch.where(x > 0, x, x.new_zeros(())), [(6,)]),
@@ -210,33 +214,43 @@ def test_a_size_that_must_be_another() -> None:
     assert "holds only where" in reason(exported)
 
 
-# Graphs as text: what export does not make today, or makes of other operators tomorrow.
-TEXTS = {
-    "dropout": ("""
-        graph g(%0 x: f32[batch,4], %1 s: i64[626]) {
-          dims batch=4
-          %2 = rng_bernoulli %1, shape=(batch,4), p=0.5, dtype=bool : (bool[batch,4], i64[626])
-          %3 = get %2, index=0 : bool[batch,4]
-          %4 = cast %3, dtype=f32 : f32[batch,4]
-          %5 = mul %0, %4 : f32[batch,4]
-          return %5
-        }""", "draws random numbers"),
-    "as_strided": ("""
-        graph g(%0 x: f32[batch,4]) {
-          dims batch=4
-          %1 = as_strided %0, size=(batch,4), stride=(4,1), offset=0 : f32[batch,4]
-          return %1
-        }""", "as_strided computes with the size of the batch"),
-}
+# Graphs as text: what export does not make today.
+def found(body: str, *shared: int) -> str:
+    text = f"graph g(%0 x: f32[batch,4], %1 s: i64[626]) {{\n  dims batch=4\n{body}}}"
+    return str(dependence(parse_graph(text), "batch", (1, *shared)) or "")
 
 
 def test_a_draw_is_one_stream() -> None:
-    text, words = TEXTS["dropout"]
-    found = dependence(parse_graph(text), "batch", (1,))
-    assert found is not None and words in str(found)
+    assert "draws random numbers" in found("""
+      %2 = rng_bernoulli %1, shape=(batch,4), p=0.5, dtype=bool : (bool[batch,4], i64[626])
+      %3 = get %2, index=0 : bool[batch,4]
+      %4 = cast %3, dtype=f32 : f32[batch,4]
+      %5 = mul %0, %4 : f32[batch,4]
+      return %5
+    """)
 
 
 def test_operators_without_a_rule_are_not_proven() -> None:
-    text, words = TEXTS["as_strided"]
-    found = dependence(parse_graph(text), "batch", ())
-    assert found is not None and words in str(found)
+    assert "there is no rule for partial" in found("""
+      %2 = partial %0, rows=1, kind="sum" : f32[batch,4]
+      return %2
+    """)
+
+
+@pytest.mark.parametrize("stride, proven", [("(4,1)", True), ("(2,1)", False), ("(1,1)", False)])
+def test_strides_inside_of_rows(stride: str, proven: bool) -> None:
+    text = found(f"""
+      %2 = slice %0, starts=(0,0), stops=(batch,4), steps=(1,1) : f32[batch,4]
+      %3 = as_strided %2, size=(batch,4), stride={stride}, offset=0 : f32[batch,4]
+      return %3
+    """)
+    assert text == "" if proven else "as_strided steps from row to row another way" in text
+
+
+def test_rules_are_of_operators_that_there_are() -> None:
+    families = {op.family for op in REGISTRY.values()} | {"pointwise"}
+    assert RULES.keys() <= REGISTRY.keys() and FAMILIES.keys() <= families
+    assert BODIES.keys() <= {op.name for op in REGISTRY.values() if op.family == "control"}
+    assert all(attribute in REGISTRY[name].attrs for name, attribute in SIZES.items())
+    drawn = [op.name for op in REGISTRY.values() if op.impure and op.name in RULES]
+    assert not drawn

@@ -35,7 +35,9 @@ class Held:
         return self._run(requests)
 
 
-def held(client: Client, name: str, bodies: list[Any]) -> tuple[list[Any], list[list[int]]]:
+def held(
+    client: Client, name: str, bodies: list[Any], seconds: float = 0.03
+) -> tuple[list[Any], list[list[int]]]:
     """The answers to requests, and the calls: the first is being computed when the others come."""
     hold = Held(client, name)
 
@@ -46,7 +48,7 @@ def held(client: Client, name: str, bodies: list[Any]) -> tuple[list[Any], list[
             tasks.append(asyncio.create_task(asking))
             if len(tasks) == 1:
                 await asyncio.to_thread(hold.entered.wait, 10)
-        await asyncio.sleep(0.03)
+        await asyncio.sleep(seconds)
         hold.go.set()
         return await asyncio.gather(*tasks)
 
@@ -114,7 +116,7 @@ def test_exact_computes_each_by_itself(folder: Path) -> None:
 
 
 def test_a_delay_lets_others_join(folder: Path) -> None:
-    settings = Settings(max_delay=0.2, max_batch=4)
+    settings = Settings(max_delay=20.0, max_batch=4)
     with Client(settings, {"mlp": folder / "mlp.gcx"}) as client:
         bodies = [request({"input": X[i : i + 1]}) for i in range(4)]
         replies = client.all(*(("POST", "/v2/models/mlp/infer", body) for body in bodies))
@@ -153,3 +155,20 @@ def test_a_batch_is_no_larger_than_the_program_takes(tmp_path: Path) -> None:
         assert client.infer("m", {"x": X[:4, :3]}).status == 400
     assert all(reply.status == 200 for reply in replies)
     assert calls == [[1], [1, 1, 1], [1, 1, 1]]
+
+
+def test_a_model_is_loaded_again_under_requests(folder: Path) -> None:
+    """Who has found the old one in the meantime is answered by the new one."""
+    with Client(Settings(), {"mlp": folder / "mlp.gcx"}) as client:
+        registry, body = client.state.registry, request({"input": X[:2]})
+        want = client.ask("POST", "/v2/models/mlp/infer", body).body
+        before = registry.find("mlp")
+        registry.add(folder / "mlp.gcx", "mlp", "1")
+        assert registry.find("mlp") is not before and before.state == "UNLOADING"
+        find = registry.ready
+        found = iter([before])
+        registry.ready = lambda *name: next(found, None) or find(*name)  # type: ignore[method-assign]
+        assert client.ask("POST", "/v2/models/mlp/infer", body).body == want
+        registry.remove("mlp")
+        found = iter([before])
+        assert client.ask("POST", "/v2/models/mlp/infer", body).status == 404

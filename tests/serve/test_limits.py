@@ -128,8 +128,8 @@ def test_a_body_that_never_comes(folder: Path) -> None:
 def test_a_request_that_waits_too_long(folder: Path) -> None:
     from tests.serve.test_batching import held
 
-    with Client(Settings(wait_seconds=0.01), {"mlp": folder / "mlp.gcx"}) as client:
-        replies, calls = held(client, "mlp", [request({"input": X})] * 3)
+    with Client(Settings(wait_seconds=0.3), {"mlp": folder / "mlp.gcx"}) as client:
+        replies, calls = held(client, "mlp", [request({"input": X})] * 3, 0.4)
         assert [reply.status for reply in replies] == [200, 503, 503] and len(calls) == 1
         assert "waited too long" in replies[1].error
 

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import signal
 import socket
 import threading
 import time
@@ -61,13 +62,13 @@ def test_requests_over_one_connection(server: Server) -> None:
 def test_headers_that_never_end(server: Server, data: bytes) -> None:
     began = time.monotonic()
     assert conversation(server.port, data) == b""
-    assert 0.1 < time.monotonic() - began < 3
+    assert 0.1 < time.monotonic() - began < 10
 
 
 def test_headers_that_are_too_long(server: Server) -> None:
     began = time.monotonic()
     conversation(server.port, b"GET / HTTP/1.1\r\n" + b"A: bbbbbbbbbbbbbbbbbbbbb\r\n" * 20_000)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 10
     assert ask(server.port, "GET", "/v2/health/live")[0] == 200
 
 
@@ -91,7 +92,7 @@ def test_a_large_body_is_told_so(server: Server) -> None:
 
 
 def test_a_stop_answers_what_was_accepted(folder: Path) -> None:
-    settings = Settings(port=0, linger=0.1)
+    settings = Settings(port=0, linger=60.0)
     statuses: list[Any] = []
     with in_thread(settings, {"mlp": folder / "mlp.gcx"}) as server:
         model = server.state.registry.find("mlp").model
@@ -113,17 +114,16 @@ def test_a_stop_answers_what_was_accepted(folder: Path) -> None:
         server.stop()
         assert ask(server.port, "GET", "/v2/health/ready") == (503, {"ready": False})
         assert ask(server.port, "GET", "/v2/health/live")[0] == 200
-        wait_for(lambda: server.should_exit)
-        port = server.port if server.servers[0].sockets else 0
-        time.sleep(0.2)
+        port = server.port
+        server.handle_exit(signal.SIGTERM, None)  # the second: no more connections
+        wait_for(lambda: not server.servers[0].sockets)
         go.set()
         for thread in threads:
             thread.join(10)
     assert [status for status, _ in statuses] == [200] * 6
     assert server.application.accepted == server.application.answered
-    if port:
-        with pytest.raises(OSError):
-            ask(port, "GET", "/v2/health/live")
+    with pytest.raises(OSError):
+        ask(port, "GET", "/v2/health/live")
 
 
 def test_a_stop_does_not_wait_for_ever(folder: Path) -> None:
@@ -131,17 +131,19 @@ def test_a_stop_does_not_wait_for_ever(folder: Path) -> None:
     statuses: list[Any] = []
     with in_thread(settings, {"mlp": folder / "mlp.gcx"}) as server:
         model = server.state.registry.find("mlp").model
-        run, go = model.run, threading.Event()
+        run, go, entered = model.run, threading.Event(), threading.Event()
 
         def slow(requests: Any) -> Any:
+            entered.set()
             assert go.wait(10)
-            return run(requests[:1])
+            return run(requests)
 
         model.run = slow  # type: ignore[method-assign]
         threads = [threading.Thread(target=lambda: statuses.append(
             ask(server.port, "POST", INFER, request({"input": X})))) for _ in range(3)]
         for thread in threads:
             thread.start()
+            assert entered.wait(10)  # the first is by itself
         wait_for(lambda: server.application.in_flight == 3)
         server.stop()
         wait_for(lambda: len(statuses) == 2)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from graphc.backends import Backend, Finding, Host
@@ -64,13 +63,13 @@ class CudaBackend:
         the cure."""
         return CudaMemory(self._device, self.code)
 
-    def ceilings(self, directory: Path | None) -> Ceilings | None:
+    def ceilings(self, host: Host) -> Ceilings | None:
         """See ceilings.py. Raises as `memory` does."""
         if self._index not in self._most:
             self._device.activate()
             target = self._compilers.target(self._device)
             code = Code(self._device, self._compilers)
-            code.directory = directory
+            code.directory = host.cache_dir
             self._most[self._index] = ceilings(self._device, code, target)
         return self._most[self._index]
 

@@ -226,6 +226,8 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
         raise TypeError(located(
             "Got unsupported ScalarType BFloat16. Use tensor.float().numpy()"
         ))
+    if self._trace is not None:  # a copy, which a survey gives
+        return array
     self._storage.expose()
     if trace is not None:
         trace.exposed(self)

@@ -17,11 +17,12 @@ from graphc.inspect.page.markup import (
     in_seconds,
     join,
     row,
+    sound,
     table,
     tag,
 )
 from graphc.inspect.timing import Timing
-from graphc.inspect.units import bytes_text, si
+from graphc.inspect.units import bytes_text, counted, si
 from graphc.ir.kernel import Kernel, Launch, Program, leaves
 from graphc.ir.kernel.program_text import print_program
 from graphc.ir.kernel.text import print_kernel
@@ -44,7 +45,8 @@ _STYLE = (
 
 def shown(*contents: Content) -> Markup:
     """What a notebook is given."""
-    return tag("div", tag("style", Markup(_STYLE)), *contents, class_="graphc-shown")
+    inner = tag("div", tag("style", Markup(_STYLE)), *contents, class_="graphc-shown")
+    return Markup(sound(inner))
 
 
 def fragment(found: Explained) -> str:
@@ -84,7 +86,7 @@ def _part(part: Part, timing: Timing | str) -> Markup:
             cells.append(tag("td", in_seconds(seconds, share), class_="number"))
         rows.append(row(*cells))
     rest = len(part.steps) - len(rows)
-    caption = f"{part.name}: {len(part.steps)} steps, {si(part.flops)}FLOP, " + (
+    caption = f"{part.name}: {counted(len(part.steps), 'step')}, {si(part.flops)}FLOP, " + (
         f"{bytes_text(part.memory.peak)} of memory" + (f"; {rest} more steps" if rest else "")
     )
     picture = tag("div", Markup(part.fused_svg()), class_="picture")
@@ -106,7 +108,9 @@ def of_compiled(compiled: Any) -> str:
         )
         return shown(head, tag("p", said), sections.versions(history) if history else "")
     if not history:
-        return shown(head, tag("p", "It was not called yet."))
+        count = compiled.compile_count
+        gone = f"{counted(count, 'version')} compiled; none is left: what they were for is gone."
+        return shown(head, tag("p", gone if count else "It was not called yet."))
     return shown(head, sections.versions(history), tag(
         "p", "explain() says what they became; .save_html(path) writes a page about it"
     ))

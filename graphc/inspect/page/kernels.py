@@ -27,6 +27,7 @@ from graphc.inspect.picture_words import KINDS, OTHER, inside
 from graphc.inspect.report import Step, kernel_uses
 from graphc.inspect.source import UserLine, user_lines
 from graphc.inspect.timing import Timing
+from graphc.inspect.units import counted
 from graphc.ir.kernel.text import kernel_symbol, print_kernel
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def table_of(number: int, part: Part, timing: Timing | None) -> Markup:
         _step(number, place, step, kernels.get(step.symbol), titles, timing, longest)
         for place, step in enumerate(part.steps)
     ]
-    caption = f"{len(part.steps)} steps, in the order in which they run"
+    caption = f"{counted(len(part.steps), 'step')}, in the order in which they run"
     said = tag("p", _LIMIT_SAID, class_="quiet") if timing is not None else Markup()
     return join([said, table(titles, rows, caption, sortable=True)])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from html import escape
 from typing import Any, TypeAlias
@@ -97,6 +98,15 @@ def table(
             tag("th", title, scope="col") for title in titles
         ])), bodies, class_=kind, **attributes,
     ), class_="wide")
+
+
+_UNSOUND = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def sound(text: str) -> str:
+    """A text without what no document may hold: control characters, halves of surrogates, which
+    names of files and Modules may have."""
+    return _UNSOUND.sub("\ufffd", text)
 
 
 def row(*cells: Content, **attributes: Any) -> Markup:

@@ -17,10 +17,11 @@ from graphc.inspect.page.markup import (
     in_seconds,
     join,
     measured,
+    sound,
     tag,
 )
 from graphc.inspect.timing import Timing
-from graphc.inspect.units import bytes_text, si
+from graphc.inspect.units import bytes_text, counted, si
 
 if TYPE_CHECKING:
     from graphc.inspect.parts import Explained, Part
@@ -42,7 +43,7 @@ def page(found: Explained, code: bool) -> str:
     )
     body = tag("body", _top(found), tag("main", list(_sections(found, code))),
                tag("script", Markup(script)))
-    return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
+    return sound(f"<!doctype html>\n{tag('html', head, body, lang='en')}\n")
 
 
 def _top(found: Explained) -> Markup:
@@ -143,7 +144,8 @@ def _part(number: int, part: Part, timing: Timing | str, code: bool) -> Iterator
         "the code is for any."
     ) if part.dims else ""
     yield tag(
-        "p", f"{len(part.built.graph.nodes)} nodes became {len(part.steps)} steps, "
+        "p", f"{counted(len(part.built.graph.nodes), 'node')} became "
+        f"{counted(len(part.steps), 'step')}, "
         f"{si(part.flops)}FLOP; {bytes_text(part.memory.peak)} at its most.{sizes}",
     )
     yield tag("p", _measured(timing))
@@ -164,7 +166,8 @@ def _measured(timing: Timing | str) -> Markup:
         return measured(0, said[0].upper() + said[1:].rstrip(".") + ".")
     whose = "on the arguments that explain() was given" if timing.given else "on made-up numbers"
     return join([
-        "A call takes ", in_seconds(timing.whole), f" in one piece, {whose}; its steps one by one ",
+        "A call of the native code takes ", in_seconds(timing.whole), f" in one piece, {whose}, "
+        "with what Python does around it; its steps one by one ",
         in_seconds(sum(timing.steps)), " (the shortest of several runs each; a step by itself has "
         "some microseconds of overhead).",
     ])

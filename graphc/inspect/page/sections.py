@@ -24,7 +24,7 @@ from graphc.inspect.page.markup import (
 from graphc.inspect.picture_layout import ROOMY
 from graphc.inspect.report import short_path
 from graphc.inspect.source import written_at
-from graphc.inspect.units import bytes_text
+from graphc.inspect.units import bytes_text, counted
 
 if TYPE_CHECKING:
     from graphc.inspect.footprint import Footprint
@@ -42,13 +42,14 @@ _TOOLS = (
 
 def pictures(number: int, part: Part) -> Markup:
     """The graph before and after fusion."""
-    nodes, steps = len(part.built.graph.nodes), len(part.steps)
-    fused = part.fused_svg(ROOMY, f"p{number}f", lambda step: f"#p{number}-s{step}")
-    traced = part.traced_svg(ROOMY, f"p{number}t")
+    nodes = counted(len(part.built.graph.nodes), "node")
+    steps = counted(len(part.steps), "step")
+    fused = part.fused_svg(ROOMY, lambda step: f"#p{number}-s{step}")
+    traced = part.traced_svg(ROOMY)
     return join([
-        folded(f"After fusion: {steps} steps", _movable(fused, f"{part.name} after fusion"),
+        folded(f"After fusion: {steps}", _movable(fused, f"{part.name} after fusion"),
                open=True),
-        folded(f"As it was traced: {nodes} nodes", _movable(traced, f"{part.name} as traced")),
+        folded(f"As it was traced: {nodes}", _movable(traced, f"{part.name} as traced")),
         text(f"p{number}-fused", "The fused graph's text", str(part.built.fused)),
         text(f"p{number}-traced", "The traced graph's text", str(part.built.graph)),
     ])

@@ -159,6 +159,20 @@ def _slice(call: Call) -> Result:
     return rows
 
 
+def _as_strided(call: Call) -> Result:
+    """Windows of a row (unfold): a step along the batch is a row, and no other leaves its row."""
+    rows, row = call.rows(), product(call.type().shape[1:])
+    size, stride = call.attrs["size"], call.attrs["stride"]
+    places = [d for d, n in enumerate(size) if n == call.batch]
+    last: Size = call.attrs["offset"]
+    for d, (n, step) in enumerate(zip(size, stride, strict=True)):
+        last = last + (0 if d in places else (n - 1) * step)
+    known = isinstance(last, int) and isinstance(row, int) and last < row
+    if rows != Rows(0) or len(places) != 1 or stride[places[0]] != row or not known:
+        mixed("as_strided steps from row to row another way than the batch does")
+    return Rows(places[0])
+
+
 def _pad(call: Call) -> Result:
     rows = call.rows()
     if any(call.attrs[name][rows.dim] != 0 for name in ("low", "high", "interior")):
@@ -308,14 +322,15 @@ def _as_complex(call: Call) -> Result:
 # The attribute that may hold the size of the batch, because it is a shape.
 SIZES = {
     "reshape": "shape", "expand": "shape", "full": "shape", "iota": "shape", "slice": "stops",
-    "slice_update": "stops", "conv_input_grad": "input_shape",
+    "slice_update": "stops", "conv_input_grad": "input_shape", "as_strided": "size",
 }
 
 RULES: dict[str, Rule] = {
     "reshape": _reshape, "permute": _permute, "expand": _expand, "slice": _slice,
-    "slice_update": _slice, "pad": _pad, "concat": _concat, "flip": _along, "full": _full,
-    "iota": _iota, "gather": _gather, "scatter": _scatter, "index": _index,
-    "index_put": _index_put, "dot_general": _dot_general, "conv": _conv, "conv_input_grad": _conv,
+    "slice_update": _slice, "as_strided": _as_strided, "pad": _pad, "concat": _concat,
+    "flip": _along, "full": _full, "iota": _iota, "gather": _gather, "scatter": _scatter,
+    "index": _index, "index_put": _index_put, "dot_general": _dot_general, "conv": _conv,
+    "conv_input_grad": _conv,
     "max_pool": _window, "window_sum": _window, "max_pool_grad": _max_pool_grad, "sort": _along,
     "topk": _along, "softmax": _along, "log_softmax": _along, "logsumexp": _reduce,
     "layer_norm": _layer_norm, "batch_norm": _batch_norm, "cross_entropy": _loss,

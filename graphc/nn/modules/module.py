@@ -326,11 +326,12 @@ class Module(TraversalMixin, StateDictMixin):
     # --- modes and conversion -----------------------------------------------------------
 
     def train(self, mode: bool = True) -> Module:
-        """Set training mode for self and every submodule."""
+        """Set training mode for self and every submodule, by the train() of each child."""
         if not isinstance(mode, bool):
             raise ValueError("training mode is expected to be boolean")
-        for module in self.modules():
-            module.training = mode
+        self.training = mode
+        for module in self.children():
+            module.train(mode)
         return self
 
     def eval(self) -> Module:

@@ -17,10 +17,12 @@ from graphc.export import export, load
 from graphc.frontend import placement
 from graphc.frontend.values import Eager
 from graphc.inspect.explain import explain
+from graphc.inspect.timing import Timing
 from graphc.inspect.value_check import ValueChangedError
 from graphc.profiler import ProfilerActivity, profile
 from graphc.utils.checkpoint import checkpoint
 from graphc.utils.flop_counter import FlopCounterMode
+from tests.inspect.pages import checked
 
 from .backend import Executable
 
@@ -292,3 +294,17 @@ def test_what_only_the_cpu_or_only_values_can_do() -> None:
         empty.load_state_dict(nn.Linear(3, 2).state_dict())
     empty.load_state_dict(nn.Linear(3, 2).state_dict(), assign=True)
     assert empty.weight.device.type == "cpu"
+
+
+def test_explanations_are_measured_there(tmp_path: Path) -> None:
+    compiled = torch.compile(lambda x, w: torch.softmax(x @ w, 1))
+    x, w = torch.ones(4, 3, device="apart"), torch.ones(3, 2, device="apart")
+    compiled(x, w)
+    for given in ((x, w), ()):
+        found = torch.explain(compiled, *given)
+        found.save_html(tmp_path / "page.html")
+        (timing,) = found.timings
+        assert isinstance(timing, Timing) and timing.given is bool(given) and timing.whole > 0
+        checked((tmp_path / "page.html").read_text())
+    (said,) = torch.summary(x)
+    assert said.device == "apart:0" and said.mean == 1.0

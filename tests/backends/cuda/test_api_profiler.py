@@ -133,16 +133,16 @@ def test_what_kernels_do_and_how_well(
     profiler.key_averages().table()
     assert len(asked) == 1
     backend._most.clear()  # as in another process
-    assert backend.ceilings(tmp_path) == found and len(asked) == 1
+    assert backend.ceilings(backends.Host(1, tmp_path, {})) == found and len(asked) == 1
     backend._most.clear()
-    assert backend.ceilings(None) == found and len(asked) == 2
+    assert backend.ceilings(backends.Host(1, None, {})) == found and len(asked) == 2
 
 
 def test_without_a_clock(toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is measured; the kernels that would be are right."""
     monkeypatch.setattr(ceilings, "_measured", measured)
     with there(CountingDriver(toolchain)) as backend:
-        assert backend.ceilings(None) is None
+        assert backend.ceilings(backends.Host(1, None, {})) is None
         device, code = backend._device, backend.code
         for target in (OLDEST, Target("sm_90a")):
             source, products = ceilings.source(target)

@@ -55,7 +55,7 @@ class Attention(nn.Module):
         return self.layer(x) * self.scale.sum()
 
 
-COLUMNS = ("input_size", "output_size", "num_params", "params_percent", "kernel_size", "groups", "mult_adds", "trainable")
+COLUMNS = ("input_size", "output_size", "num_params", "params_percent", "kernel_size", "mult_adds", "trainable")
 
 
 def plain(text):
