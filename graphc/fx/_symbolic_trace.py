@@ -19,6 +19,7 @@ from ..nn.modules.container import Sequential
 from ..nn.modules.module import Module
 from ..nn.parameter import Parameter
 from .graph import Graph
+from .graph_module import GraphModule
 from .node import Node
 from .proxy import ParameterProxy, Proxy, TracerBase, first_proxy, has_proxy
 
@@ -315,8 +316,6 @@ def _is_plain(value: Any) -> bool:
 
 def symbolic_trace(root: Any, concrete_args: dict[str, Any] | None = None) -> Any:
     """A GraphModule of what a Module or a function does with its arguments."""
-    from .graph_module import GraphModule
-
     tracer = Tracer()
     graph = tracer.trace(root, concrete_args)
     name = type(root).__name__ if isinstance(root, Module) else root.__name__
