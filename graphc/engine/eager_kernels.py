@@ -148,10 +148,20 @@ def pattern_of(shapes: Sequence[Shape]) -> Any:
 _HINT = 7  # and odd numbers behind it: examples of sizes, of which nothing is assumed
 
 
+def _first_hint(form: Form) -> int:
+    """An image that a window fits into is no smaller than it."""
+    if "dilation" not in form.attrs:
+        return _HINT
+    windows = [size for shape in form.inputs for name, size in shape[2:] if not name]
+    span = max([*windows, *form.attrs.get("weight_shape", ())[2:]], default=1)
+    return max(_HINT, 2 * span * max(form.attrs["dilation"]) + 1)
+
+
 def sized(form: Form, types: Types) -> tuple[DimEnv, tuple[TensorType, ...], Attrs]:
     """The inputs' types and the attributes with the open sizes as named dims."""
     env = DimEnv()
     known: dict[str, Size] = {}
+    first = _first_hint(form)
 
     def named(shape: Shape) -> tuple[Size, ...]:
         sizes: list[Size] = []
@@ -160,7 +170,7 @@ def sized(form: Form, types: Types) -> tuple[DimEnv, tuple[TensorType, ...], Att
                 sizes.append(size)
                 continue
             if name not in known:
-                known[name] = env.new(name, _HINT + 4 * len(known))
+                known[name] = env.new(name, first + 4 * len(known))
             sizes.append(known[name])
         return tuple(sizes)
 
