@@ -7,6 +7,7 @@ from typing import Literal
 from .context import local
 from .cuts import OneGraph
 from .errors import TraceError, located
+from .layouts import NotDense
 from .placement import LOOSELY, TWO_DEVICES, Place, is_loose, place_at
 from .tensor import Tensor
 from .values import Eager
@@ -66,4 +67,9 @@ class OneDevice(OneGraph):
 
 
 def _follows(tensor: Tensor) -> bool:
-    return place_at(tensor) is None and (tensor._array.ndim == 0 or is_loose(tensor))
+    if place_at(tensor) is not None:
+        return False
+    try:
+        return tensor._array.ndim == 0 or is_loose(tensor)
+    except NotDense:  # who reads it next comes to what is done instead
+        return True

@@ -65,7 +65,6 @@ class SparseTensor(Tensor):
 
     _graphc_pattern: Any  # Pattern or Compressed
     _graphc_values: Tensor  # the entries, without history
-    __torch_function__ = disabled
 
     # as torch.Tensor's; operators are found by the tables of methods.py
     _graphc_functions: dict[str, Callable[..., Any]]

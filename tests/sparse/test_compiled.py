@@ -8,9 +8,18 @@ import numpy as np
 import pytest
 
 import graphc
+from graphc.frontend import placement
+from graphc.frontend.values import Eager
 from tests.sparse.compared import coo, dense
 
 pytestmark = pytest.mark.filterwarnings("ignore::graphc.PerformanceWarning")
+
+
+@pytest.fixture(autouse=True, params=["the only device", "one of several"])
+def devices(request: Any, monkeypatch: Any) -> None:
+    """Where there are other devices, a recording asks where tensors lie."""
+    several = None if request.param == "the only device" else staticmethod(placement._anywhere)
+    monkeypatch.setattr(Eager, "elsewhere", several)
 
 
 def product(x: Any, w: Any) -> Any:
