@@ -148,10 +148,21 @@ def pattern_of(shapes: Sequence[Shape]) -> Any:
 _HINT = 7  # and odd numbers behind it: examples of sizes, of which nothing is assumed
 
 
+def _span(form: Form) -> int:
+    """A size that windows of the form fit into; 0 where there are none."""
+    if "stride" not in form.attrs:
+        return 0
+    fixed = [size for shape in form.inputs for name, size in shape if not name]
+    return max([*fixed, *form.attrs.get("window", ())], default=0) * max(
+        form.attrs.get("dilation", (1,))
+    )
+
+
 def sized(form: Form, types: Types) -> tuple[DimEnv, tuple[TensorType, ...], Attrs]:
     """The inputs' types and the attributes with the open sizes as named dims."""
     env = DimEnv()
     known: dict[str, Size] = {}
+    first = _HINT + 2 * _span(form)
 
     def named(shape: Shape) -> tuple[Size, ...]:
         sizes: list[Size] = []
@@ -160,7 +171,7 @@ def sized(form: Form, types: Types) -> tuple[DimEnv, tuple[TensorType, ...], Att
                 sizes.append(size)
                 continue
             if name not in known:
-                known[name] = env.new(name, _HINT + 4 * len(known))
+                known[name] = env.new(name, first + 4 * len(known))
             sizes.append(known[name])
         return tuple(sizes)
 
