@@ -13,7 +13,6 @@ import io
 import json
 import os
 import re
-import shutil
 import stat
 import sys
 import tempfile
@@ -300,9 +299,10 @@ def _get_cache_or_reload(
         archive = os.path.join(place, "archive.zip")
         _download_archive(owner, name, ref, archive)
         found = _extract(archive, os.path.join(place, "files"))
-        _remove_if_exists(folder)
+        with contextlib.suppress(FileNotFoundError):  # at once: others may be reading
+            os.rename(folder, os.path.join(place, "old"))
         try:
-            os.replace(found, folder)
+            os.rename(found, folder)
         except OSError:  # another process was first
             if not os.path.isdir(folder):
                 raise
@@ -358,13 +358,6 @@ def _check_entry(entry: zipfile.ZipInfo) -> None:
     kind = stat.S_IFMT(entry.external_attr >> 16)
     if kind not in (0, stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK):
         raise ValueError(f"Archive entry is no file: {entry.filename}")
-
-
-def _remove_if_exists(path: str) -> None:
-    if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path)
-    elif os.path.lexists(path):
-        os.remove(path)
 
 
 # --- files by URL --------------------------------------------------------------------------------

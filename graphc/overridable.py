@@ -185,23 +185,26 @@ def _names(module: str) -> Iterable[str]:
     return dict.fromkeys(name for names in lists for name in names)
 
 
+def _is_ours(value: Any) -> bool:
+    return isinstance(value, FunctionType) and (
+        str(value.__globals__.get("__name__")).startswith("graphc")
+    )
+
+
 def public(module: str) -> Iterator[tuple[str, Any]]:
     """The functions of one of torch's modules that ask, by name."""
     home = importlib.import_module(MODULES[module])
     without = UNASKED if module == "torch" else _UNASKED_ELSEWHERE
     for name in _names(module):
         value = getattr(home, name, None)
-        if isinstance(value, FunctionType) and name not in without and (
-            not name.startswith("_check") and
-            value.__globals__.get("__name__", "").startswith("graphc")
-        ):
+        if _is_ours(value) and name not in without and not name.startswith("_check"):
             yield name, value
 
 
 def methods() -> Iterator[tuple[str, FunctionType]]:
-    """Tensor's methods that ask, by name."""
+    """Tensor's methods that ask, by name; not those that a program has put there."""
     for name, value in vars(Tensor).items():
-        if isinstance(value, FunctionType) and name not in UNASKED_METHODS and (
+        if _is_ours(value) and UNASKED_METHODS.isdisjoint((name, value.__name__)) and (
             not name.startswith("_graphc_")
         ):
             yield name, value

@@ -74,9 +74,9 @@ DEFAULT_PROTOCOL = 2  # of pickles
 
 _TENSOR = _Name("torch._utils\n_rebuild_tensor_v2")
 _PARAMETER = _Name("torch._utils\n_rebuild_parameter")
+_FROM_TYPE = _Name("torch._tensor\n_rebuild_from_type_v2")
 _SPARSE = _Name("torch._utils\n_rebuild_sparse_tensor")
 _LAYOUT = _Name("torch.serialization\n_get_layout")
-_FROM_TYPE = _Name("torch._tensor\n_rebuild_from_type_v2")
 _SIZE = _Name("torch\nSize")
 _DEVICE = _Name("torch\ndevice")
 _DTYPE_NAMES = {
@@ -118,9 +118,9 @@ class _Writer(_Pickler):
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, Tensor):
-            if obj.layout is not strided:
-                return _SPARSE, obj.__reduce_ex__(2)[1]
             with DisableTorchFunction():
+                if obj.layout is not strided:
+                    return _SPARSE, obj.__reduce_ex__(2)[1]
                 return self._reduce_kind(obj)
         if isinstance(obj, layout):
             return _LAYOUT, (repr(obj),)
@@ -453,9 +453,9 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "torch._utils._rebuild_tensor_v2": _rebuild_tensor,
     "torch._utils._rebuild_parameter": _rebuild_parameter,
     "torch._utils._rebuild_parameter_with_state": _rebuild_parameter,
+    "torch._tensor._rebuild_from_type_v2": _rebuild_from_type,
     "torch._utils._rebuild_sparse_tensor": rebuild_sparse_tensor,
     "torch.serialization._get_layout": get_layout,
-    "torch._tensor._rebuild_from_type_v2": _rebuild_from_type,
     "torch.Size": _rebuild_size,
     "torch.device": _rebuild_device,
 }

@@ -97,6 +97,9 @@ class TypedStorage:
         """The number of bytes."""
         return self._untyped.nbytes()
 
+    def __sizeof__(self) -> int:
+        return object.__sizeof__(self) + self.nbytes()
+
     def element_size(self) -> int:
         """Bytes of an element."""
         return self.dtype.bits // 8 or 1

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..engine.capture.kinds import content_of
 from ..frontend.history import requires_grad
+from ..frontend.layouts import strided
 from ..frontend.tensor import Tensor
 from ..ir.dtypes import from_numpy
 from ..ir.memory import on_host
@@ -109,6 +110,13 @@ def _plain(value: Any) -> Any:
 def _tensor(path: str, value: Tensor, facts: list[Any], memory: dict[int, str]) -> Entry:
     if value._trace is not None:
         return Entry(path, (*facts, ("tensor", "of a trace that is over")))
+    if value.layout is not strided:
+        whole = value.detach().to_dense()._array
+        facts += [
+            ("dtype", str(value.dtype)), ("layout", str(value.layout)), ("shape", whole.shape),
+            ("requires_grad", value.requires_grad), ("grad_fn", value.grad_fn is not None),
+        ]
+        return Entry(path, tuple(facts), whole, _tolerance(whole))
     array = value._array
     # steps along sizes of one mean nothing
     steps = tuple(s for n, s in zip(array.shape, value.stride(), strict=True) if n > 1)

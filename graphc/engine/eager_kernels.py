@@ -148,21 +148,20 @@ def pattern_of(shapes: Sequence[Shape]) -> Any:
 _HINT = 7  # and odd numbers behind it: examples of sizes, of which nothing is assumed
 
 
-def _span(form: Form) -> int:
-    """A size that windows of the form fit into; 0 where there are none."""
-    if "stride" not in form.attrs:
-        return 0
-    fixed = [size for shape in form.inputs for name, size in shape if not name]
-    return max([*fixed, *form.attrs.get("window", ())], default=0) * max(
-        form.attrs.get("dilation", (1,))
-    )
+def _first_hint(form: Form) -> int:
+    """An image that a window fits into is no smaller than it."""
+    if "dilation" not in form.attrs:
+        return _HINT
+    windows = [size for shape in form.inputs for name, size in shape[2:] if not name]
+    span = max([*windows, *form.attrs.get("weight_shape", ())[2:]], default=1)
+    return max(_HINT, 2 * span * max(form.attrs["dilation"]) + 1)
 
 
 def sized(form: Form, types: Types) -> tuple[DimEnv, tuple[TensorType, ...], Attrs]:
     """The inputs' types and the attributes with the open sizes as named dims."""
     env = DimEnv()
     known: dict[str, Size] = {}
-    first = _HINT + 2 * _span(form)
+    first = _first_hint(form)
 
     def named(shape: Shape) -> tuple[Size, ...]:
         sizes: list[Size] = []

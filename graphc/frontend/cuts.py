@@ -88,6 +88,6 @@ class OneGraph:
         """Whether an in-place write with a history is to be done eagerly, in `eager()`."""
         return False
 
-    def eager(self, what: str) -> AbstractContextManager[None]:
+    def eager(self, what: str, cure: str = "") -> AbstractContextManager[None]:
         """Run what is inside without recording, after everything that was recorded."""
         return nullcontext()

@@ -47,6 +47,7 @@ class Types(set[type]):
 PLAIN = Types(_USUAL)  # the same; empty while there is a mode
 _SEQUENCES = (list, tuple)
 
+_CURE = "x.as_subclass(torch.Tensor) outside of the function"
 _PLAIN_METHOD = (
     "Defining your `__torch_function__ as a plain method is deprecated and will be an error in "
     "future, please define it as a classmethod."
@@ -236,7 +237,7 @@ def _in_eager_mode(types: tuple[type, ...]) -> AbstractContextManager[Any]:
 def outside_of_segments(what: str) -> AbstractContextManager[Any]:
     """A context in which nothing is recorded, for a function that may run in segments."""
     trace = local.trace
-    return nullcontext() if trace is None else trace.eager(what)
+    return nullcontext() if trace is None else trace.eager(what, _CURE)
 
 
 def name_of(function: Any) -> str:

@@ -232,9 +232,9 @@ class SegmentTrace(Trace):
         return [t for t in found if t is not None and t._trace is self]
 
     @contextmanager
-    def eager(self, what: str) -> Iterator[None]:
+    def eager(self, what: str, cure: str = "") -> Iterator[None]:
         """Run what was recorded, and what is inside without recording."""
-        self.end_segment(what)
+        self.end_segment(what, cure)
         with self.suspended():
             yield
 

@@ -1,25 +1,25 @@
-"""torch.fx: rewriting Python code, which graphc does not do."""
+"""torch.fx: a Module's or a function's operations as a Graph that Python may rewrite.
+
+`graph` has the Nodes, `_symbolic_trace` makes them, `code` writes them as Python again. What
+compiles such code, as any other, is graphc.compile.
+"""
 
 from __future__ import annotations
 
-from typing import Any
-
 from .. import unsupported
+from . import experimental as experimental
+from ._symbolic_trace import Tracer, symbolic_trace, wrap
+from .graph import CodeGen, Graph
+from .graph_module import GraphModule
+from .interpreter import Interpreter, Transformer
+from .node import Node, has_side_effect, map_arg
+from .proxy import Proxy
 
-_CURE = "torch.export.export() gives a graph of operators; Modules run as they are"
+globals().update(unsupported.table(
+    "torch.fx", "go along graph.nodes and replace what fits", functions="replace_pattern"
+))
 
-globals().update(unsupported.table("torch.fx", _CURE, functions="""
-    symbolic_trace replace_pattern
-""", kinds="""
-    Graph GraphModule Interpreter Transformer Tracer Node Proxy CodeGen
-"""))
-
-
-def wrap(fn_or_name: Any) -> Any:
-    """A decorator that marks nothing."""
-    return fn_or_name
-
-
-def has_side_effect(fn: Any) -> Any:
-    """A decorator that marks nothing."""
-    return fn
+__all__ = [
+    "CodeGen", "Graph", "GraphModule", "Interpreter", "Node", "Proxy", "Tracer", "Transformer",
+    "has_side_effect", "map_arg", "symbolic_trace", "wrap",
+]

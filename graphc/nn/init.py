@@ -82,6 +82,8 @@ def trunc_normal_(
             "values may be incorrect.",
             stacklevel=2,
         )
+    if tensor.is_meta:  # there is nothing to draw
+        return tensor
     with no_grad():
         if cdf((b - mean) / std) - cdf((a - mean) / std) > 0.3:
             return _redrawn_normal(tensor, mean, std, a, b, generator)

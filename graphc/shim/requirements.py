@@ -94,8 +94,8 @@ def compiled(distributions: Iterable[metadata.Distribution]) -> Iterator[str]:
             path, libraries = next(iter(linked.items()))
             more = f" and {len(linked) - 1} more" if len(linked) > 1 else ""
             yield (
-                f"{each.name} {each.version}: {path}{more} is built on {', '.join(libraries)}, and "
-                "is refused where it is imported"
+                f"{each.name} {each.version}: {path}{more} is built on {', '.join(libraries)}, "
+                "which graphc does not load"
             )
 
 

@@ -225,7 +225,7 @@ _TURNED = {
 
 
 def total(x: SparseTensor, dims: tuple[int, ...], keepdim: bool = False) -> Tensor:
-    """Over all dims, or all that the places name, dense; else sparse, not coalesced."""
+    """Over all dims, or all that the places name, dense; else sparse and coalesced."""
     coo = to_coo(x)
     pattern: Pattern = coo._graphc_pattern
     n, rank = pattern.sparse_dim, len(pattern.size)
@@ -248,7 +248,7 @@ def total(x: SparseTensor, dims: tuple[int, ...], keepdim: bool = False) -> Tens
         places = pattern.array[kept]
         size = tuple([pattern.size[dim] for dim in range(rank) if dim not in dims])
     ordered = len(kept) == n and pattern.coalesced
-    return as_before(sparse(Pattern.at(places, size, ordered), values), x)
+    return as_before(coalesced(sparse(Pattern.at(places, size, ordered), values)), x)
 
 
 def index(x: Tensor, *indices: Tensor, dim: int) -> Tensor:

@@ -17,7 +17,7 @@ from ..frontend.layouts import (
     sparse_csc,
     sparse_csr,
 )
-from ..frontend.tensor import Tensor
+from ..frontend.tensor import Tensor, from_array
 from ..ir import dtypes
 from .patterns import BLOCKED, BY_ROWS, Compressed, Pattern, ascends
 from .tensor import SparseTensor, outside, sparse
@@ -97,8 +97,7 @@ def _places(indices: Any) -> Tensor:
         )
     if (found.dtype.is_float or found.dtype is dtypes.bool_) and found.numel():
         raise _error(f"indices must be integers, but got: {found.dtype}")
-    found = found.detach().to(dtypes.i64)
-    return found if found._array.flags.c_contiguous else found.contiguous()
+    return from_array(np.array(found._array, np.int64, order="C"))  # nobody else writes there
 
 
 def _checked(
@@ -219,7 +218,7 @@ def _line_indices(indices: Any) -> Tensor:
         if found.numel():
             raise _error(f"expected int32 or int64 indices, but got {found.dtype}")
         found = found.to(dtypes.i64)
-    return found.detach()
+    return from_array(found._array.copy())
 
 
 def _compressed(

@@ -1,4 +1,5 @@
-"""Compiled code of the products of sparse matrices: no row is gathered into memory of its own."""
+"""Compiled code of the products of sparse matrices. Rows are gathered some at a time: where a
+position may be outside, it is looked up in front of what is written."""
 
 from __future__ import annotations
 
@@ -14,15 +15,24 @@ from ..ir.dtypes import from_numpy
 from ..ir.graph import Builder, Expr, Graph
 from ..ir.types import TensorType
 
+# numbers of rows that are gathered at a time; each time the result is gone through, too
+_GATHERED = 1 << 24
+
 
 def product(
     values: np.ndarray, dense: np.ndarray, rows: np.ndarray, columns: np.ndarray, size: int
 ) -> np.ndarray | None:
     """zeros [size, width], to whose `rows` values * dense[columns] is added; None: no compiler."""
-    result = np.zeros((size, dense.shape[1]), dense.dtype)
-    arrays = [result, values, dense, rows, columns]
+    width = dense.shape[1]
+    result = np.zeros((size, width), dense.dtype)
     names = [("m", "w"), ("n",), ("k", "w"), ("n",), ("n",)]
-    return result if _run("product", _product, arrays, names, {0: 0}) is not None else None
+    step = max(1, _GATHERED // max(width, 1))
+    for low in range(0, values.size, step):
+        part = slice(low, low + step)
+        arrays = [result, values[part], dense, rows[part], columns[part]]
+        if _run("product", _product, arrays, names, {0: 0}) is None:
+            return None
+    return result
 
 
 def sampled(

@@ -17,7 +17,8 @@ from ..frontend.errors import located
 from ..frontend.functions import conversion, indexing
 from ..frontend.functions.arguments import check_dtype, wrap_dim
 from ..frontend.layouts import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr
-from ..frontend.tensor import Tensor, alias
+from ..frontend.promote import is_number
+from ..frontend.tensor import Tensor, alias, from_array
 from ..ir import dtypes
 from . import arithmetic, conversions, creation, printing
 from .arithmetic import OPERATORS
@@ -52,11 +53,18 @@ def _require_coalesced(x: SparseTensor, what: str) -> None:
         )
 
 
+def unwritable(places: Tensor) -> Tensor:
+    """Places for the user: a pattern is what others rely on."""
+    array = places._array.view()
+    array.flags.writeable = False
+    return from_array(array)
+
+
 def indices(self: SparseTensor) -> Tensor:
     """The places [sparse dims, entries] of a coalesced tensor."""
     pattern = _coo(self, "indices")
     _require_coalesced(self, "indices")
-    return alias(pattern.indices)
+    return unwritable(pattern.indices)
 
 
 def values(self: SparseTensor) -> Tensor:
@@ -73,7 +81,7 @@ def _starts(self: SparseTensor, kinds: Any, name: str) -> Tensor:
     found = self._graphc_pattern.starts if name[0] == "c" and name[1] != "o" else (
         self._graphc_pattern.plain
     )
-    return alias(found)
+    return unwritable(found)
 
 
 _ROWS, _COLUMNS = (sparse_csr, sparse_bsr), (sparse_csc, sparse_bsc)
@@ -168,6 +176,8 @@ def deepcopied(self: SparseTensor, memo: dict[int, Any]) -> Any:
         )
     found = bare(own_places(self._graphc_pattern), self._graphc_values.clone())
     found._requires_grad = self._requires_grad
+    if getattr(self, "_is_param", False):
+        found._is_param = True  # type: ignore[attr-defined]
     memo[id(self)] = found
     found._grad = copy.deepcopy(self._grad, memo)
     return found
@@ -236,6 +246,15 @@ def getitem(self: SparseTensor, index: Any) -> Tensor:
     return found
 
 
+def _comparison(name: str) -> Callable[..., Any]:
+    def method(self: SparseTensor, other: Any) -> Any:
+        if isinstance(other, Tensor) or is_number(other):
+            raise refusal(name, self)
+        return NotImplemented
+
+    return method
+
+
 def zero_(self: SparseTensor) -> SparseTensor:
     """Without entries."""
     return assign(self, zeros_like(self))
@@ -290,7 +309,7 @@ METHODS: Table = {
     "__iadd__": _in_place("add"), "__isub__": _in_place("sub"), "__imul__": _in_place("mul"),
     "__itruediv__": _in_place("div"),
     "indices": indices, "values": values, "coalesce": coalesce, "is_coalesced": is_coalesced,
-    "_indices": lambda self: alias(_coo(self, "_indices").indices),
+    "_indices": lambda self: unwritable(_coo(self, "_indices").indices),
     "_values": lambda self: alias(self._graphc_values),
     "_nnz": nnz, "_coalesced_": _set_coalesced,
     "sparse_dim": lambda self: self._graphc_pattern.sparse_dim,
@@ -327,6 +346,7 @@ METHODS: Table = {
     ),
     "__rmatmul__": lambda self, other: T.matmul(other, self),
     "__getitem__": getitem,
+    **{f"__{name}__": _comparison(name) for name in "eq ne lt le gt ge".split()},
     "__iter__": lambda self: iter([self[i] for i in range(len(self))]),
     "__abs__": FUNCTIONS["abs"], "__neg__": FUNCTIONS["neg"],
 }
@@ -402,7 +422,7 @@ def attach() -> None:
         if name in _INHERITED or (name.startswith(("_graphc_", "__")) and not callable(value)):
             continue
         if callable(value) and (not name.startswith("_") or name.startswith("__")) and (
-            name not in object.__dict__
+            value is not object.__dict__.get(name)
         ):
             setattr(SparseTensor, name, _refused(name))
     for name in ("grad", "grad_fn", "is_leaf", "requires_grad", "retains_grad", "output_nr"):

@@ -25,6 +25,7 @@ from ..frontend.function import Function
 from ..frontend.history import requires_grad
 from ..frontend.layouts import NotDense
 from ..frontend.numbers import Size
+from ..frontend.overriding import disabled
 from ..frontend.tensor import Tensor, alias
 from ..frontend.tree import LEAVES
 from ..ir.dtypes import DType, from_numpy
@@ -64,10 +65,12 @@ class SparseTensor(Tensor):
 
     _graphc_pattern: Any  # Pattern or Compressed
     _graphc_values: Tensor  # the entries, without history
+    __torch_function__ = disabled
 
     # as torch.Tensor's; operators are found by the tables of methods.py
     _graphc_functions: dict[str, Callable[..., Any]]
     _graphc_operators: dict[str, Callable[..., Any]]
+    __torch_function__ = disabled  # what it computes is no matter of the class
 
     def _graphc_apart(self) -> SparseTensor:
         """The same entries in memory of their own, without history: a gradient for the user."""

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..frontend.functions import as_tensor, is_tensor
+from ..frontend.layouts import sparse_coo, strided
 from ..frontend.tensor import Tensor
 
 # dtype -> (rtol, atol); others are compared exactly
@@ -29,6 +30,7 @@ class _Options(NamedTuple):
     equal_nan: bool
     check_device: bool
     check_dtype: bool
+    check_layout: bool
     check_stride: bool
 
 
@@ -49,7 +51,8 @@ def assert_close(
             f"{'rtol' if rtol is None else 'atol'}."
         )
     options = _Options(
-        allow_subclasses, rtol, atol, equal_nan, check_device, check_dtype, check_stride
+        allow_subclasses, rtol, atol, equal_nan, check_device, check_dtype, check_layout,
+        check_stride,
     )
     work: list[tuple[Any, Any, str]] = [(actual, expected, "")]
     while work:
@@ -107,8 +110,36 @@ def _compare(have: Any, want: Any, path: str, options: _Options) -> tuple[Work, 
     if isinstance(have, Tensor | np.ndarray) and isinstance(want, Tensor | np.ndarray):
         if not options.allow_subclasses and type(have) is not type(want):
             return _refuse(have, want)
+        if isinstance(have, Tensor) and isinstance(want, Tensor) and not (
+            have.layout is want.layout is strided
+        ):
+            return _sparse(have, want, path, options)
         return [], _tensors(as_tensor(have), as_tensor(want), options)
     return _refuse(have, want)
+
+
+def _sparse(
+    have: Tensor, want: Tensor, path: str, options: _Options
+) -> tuple[Work, str | None]:
+    """Of tensors one of which is sparse: places and entries, or elements."""
+    text = "The values for attribute '{}' do not match: {} != {}."
+    if have.layout is not want.layout:
+        if options.check_layout:
+            return [], text.format("layout", have.layout, want.layout)
+        return [(have.to_dense(), want.to_dense(), path)], None
+    if have.shape != want.shape:
+        return [], text.format("shape", have.shape, want.shape)
+    if have.layout is not sparse_coo:
+        have, want = have.to_sparse(), want.to_sparse()
+    have, want = have.coalesce(), want.coalesce()
+    if have._nnz() != want._nnz():
+        return [], (
+            "The number of specified values in sparse COO tensors does not match: "
+            f"{have._nnz()} != {want._nnz()}"
+        )
+    return [
+        (have.indices(), want.indices(), path), (have.values(), want.values(), path)
+    ], None
 
 
 def _refuse(have: Any, want: Any) -> tuple[Work, str | None]:

@@ -289,3 +289,14 @@ def test_the_train_of_a_module_inside_is_asked(compiled: bool) -> None:
     assert not model[0][0].training
     model.eval()
     assert model[0][0].asked == 2 and not model[1].training
+
+
+def test_a_storage_says_how_large_it_is() -> None:
+    import sys
+
+    for dtype, size in ((graphc.float32, 4), (graphc.float64, 8)):  # torchinfo adds these up
+        storages = [
+            graphc.zeros(n, dtype=dtype).untyped_storage() for n in (0, 1000)
+        ]
+        none, some = map(sys.getsizeof, storages)
+        assert some - none == 1000 * size

@@ -134,6 +134,27 @@ def test_imports_find_graphc(unpacked: Path, tmp_path: Path) -> None:
     assert done.stdout == f"{VERSIONS['torch']} 2.0 graphc\n"
 
 
+def test_an_installed_torchvision_may_come_first(unpacked: Path, tmp_path: Path) -> None:
+    """What imports torch is then half imported itself, and stays what it is."""
+    theirs = tmp_path / "torchvision"
+    theirs.mkdir()
+    (theirs / "__init__.py").write_text(
+        "import torch\nfrom .models import model\nTORCH = torch\nfrom . import extension\n"
+    )
+    for name in ("extension", "_internally_replaced_utils"):
+        (theirs / f"{name}.py").write_text("raise ImportError('its compiled half')\n")
+    (theirs / "models.py").write_text("import torch.nn as nn\nmodel = nn.Linear(2, 1)\n")
+    program = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n" + (
+        "import torchvision, graphc, importlib.metadata\n"
+        "assert torchvision.TORCH is graphc and torchvision.model(graphc.ones(2)).shape == (1,)\n"
+        f"assert torchvision.__file__.startswith({str(tmp_path)!r})\n"
+        "assert torchvision.extension._has_ops()\n"
+        "assert importlib.metadata.version('torch').endswith('+graphc')\n"
+    )
+    done = python(unpacked, "-c", program)
+    assert done.returncode == 0, done.stderr
+
+
 def test_modules_run_by_name(unpacked: Path) -> None:
     done = python(unpacked, "-m", "torch.utils.collect_env")
     assert done.returncode == 0 and f"PyTorch version: {VERSIONS['torch']}" in done.stdout
@@ -234,6 +255,12 @@ def test_requirements_that_pull(text: str, pulls: bool | None) -> None:
     assert directly(text, VERSIONS) is pulls
 
 
+def test_without_packaging(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "packaging.requirements", None)
+    with pytest.raises(Refused, match=r"Cure: python -m pip install packaging"):
+        directly("torch>=2", VERSIONS)
+
+
 def distribution(folder: Path, name: str, *requires: str) -> metadata.Distribution:
     info = folder / f"{name}-1.0.dist-info"
     info.mkdir(parents=True)
@@ -268,7 +295,7 @@ def test_compiled_parts_are_named(tmp_path: Path) -> None:
         "fast/_C.so,,\nfast/plain.so,,\nfast/gone.so,,\n"
     )
     (line,) = requirements.compiled([each])
-    assert line.startswith("fast 1.0: fast/_C.so is built on libtorch.so, and is refused")
+    assert line.startswith("fast 1.0: fast/_C.so is built on libtorch.so, which graphc does not")
 
 
 def chosen(name: str, version: str, *requires: str) -> dict[str, Any]:

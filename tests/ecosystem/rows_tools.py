@@ -33,7 +33,7 @@ ROWS = [
         "curves, images, text, audio, mesh, projector with sprites, hparams, custom scalars",
     ),
     Row(
-        "visdom_windows", ("visdom==0.2.4", "setuptools==79.0.1", "--no-build-isolation"),
+        "visdom_windows", ("visdom==0.2.4", "setuptools==79.0.1"),
         "every plot of Visdom on its real server, appended to, read back, saved",
     ),
     Row(
@@ -46,7 +46,7 @@ ROWS = [
         "einops_layers", METRICS, "einops: operations, packing, einsum, layers, compiled",
         environment=AS_WRITTEN,
     ),
-    Row("einops_suite", METRICS, "einops' own tests", environment=AS_WRITTEN),
+    Row("einops_suite", METRICS, "einops' own tests"),
     Row(
         "sk_pipelines", METRICS, "skorch: classifiers and regressors, Pipeline, GridSearchCV, "
         "cross-validation, callbacks, checkpoints, pickles, safetensors, compile=True",

@@ -147,7 +147,12 @@ def _constraints(home: Path, *lines: str) -> Path:
 
 def _pip(venv: Venv, *arguments: str) -> None:
     command = [str(venv.python), "-m", "pip", "install", "--quiet", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True)
+    # of what builds sdists: some ask for pkg_resources, which newer ones lack
+    builds = folder() / "builds.txt"
+    builds.parent.mkdir(parents=True, exist_ok=True)
+    builds.write_text("setuptools<80\n")
+    environment = {**os.environ, "PIP_CONSTRAINT": str(builds)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if not done.returncode:
         return
     said = done.stdout + done.stderr

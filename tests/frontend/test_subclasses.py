@@ -340,11 +340,9 @@ def modules(t: Any) -> Any:
     x = t.ones(2, 3, 8, 8).as_subclass(kind)
     layers = [
         t.nn.Conv2d(3, 4, 3), t.nn.BatchNorm2d(3), t.nn.ReLU(), t.nn.MaxPool2d(2), t.nn.Flatten(),
-        t.nn.AdaptiveAvgPool2d(1), t.nn.Dropout(0.0), t.nn.GELU(), t.nn.GroupNorm(3, 3),
-        t.nn.Upsample(scale_factor=2), t.nn.PixelUnshuffle(2), t.nn.Softmax(1), t.nn.Identity(),
-        t.nn.Linear(8, 2), t.nn.LayerNorm(8), t.nn.InstanceNorm2d(3), t.nn.Sigmoid(), t.nn.Tanh(),
-        t.nn.Hardswish(), t.nn.ZeroPad2d(1), t.nn.AvgPool2d(2), t.nn.LeakyReLU(), t.nn.Softplus(),
-        t.nn.ConvTranspose2d(3, 2, 2), t.nn.Unfold(2), t.nn.LocalResponseNorm(2), t.nn.PReLU(),
+        t.nn.AdaptiveAvgPool2d(1), t.nn.Dropout(0.0), t.nn.GELU(), t.nn.Upsample(scale_factor=2),
+        t.nn.PixelUnshuffle(2), t.nn.Softmax(1), t.nn.Identity(), t.nn.Linear(8, 2),
+        t.nn.LayerNorm(8), t.nn.Sigmoid(), t.nn.Hardswish(), t.nn.ZeroPad2d(1), t.nn.PReLU(),
     ]
     losses = [t.nn.MSELoss(), t.nn.L1Loss(), t.nn.SmoothL1Loss(), t.nn.BCEWithLogitsLoss()]
     target = t.zeros(2, 3, 8, 8)
@@ -354,9 +352,7 @@ def modules(t: Any) -> Any:
     return [
         [kind_of(layer(x)) for layer in layers], [kind_of(loss(x, target)) for loss in losses],
         kind_of(t.nn.Embedding(4, 2)(ids)), kind_of(t.nn.CrossEntropyLoss()(x[:, :, 0, 0], ids[0])),
-        kind_of(t.nn.TransformerEncoderLayer(8, 2, batch_first=True)(sequence)),
         kind_of(attention(sequence, sequence, sequence)[0]),
-        kind_of(t.nn.GRUCell(8, 3)(sequence[0])),
     ]
 
 
@@ -472,6 +468,9 @@ def test_graphc_fields_stay_when_attributes_are_set() -> None:
         x.__dict__ = 3
     x.__dict__ = {"_array": 3, "note": 4}
     assert x.tolist() == [1.0, 1.0] and x.note == 4
+    y = graphc.zeros(3)
+    y.__dict__ = x.__dict__  # as fastai hands attributes on
+    assert y.note == 4 and y.tolist() == [0.0] * 3 and "_array" in y.__dict__
 
 
 def test_instances_are_freed_at_once() -> None:
@@ -485,3 +484,23 @@ def test_instances_are_freed_at_once() -> None:
         assert seen() is None
     finally:
         gc.enable()
+
+
+def test_functions_that_a_program_puts_in_the_place_of_methods(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """fastcore's patches keep what was there under another name."""
+    original = graphc.Tensor.as_subclass
+    monkeypatch.setattr(graphc.Tensor, "_orig_as_subclass", original, raising=False)
+    monkeypatch.setattr(graphc.Tensor, "as_subclass", lambda self, cls: original(self, cls))
+
+    class Cloned(graphc.Tensor):
+        def clone(self) -> Any:
+            return self.as_subclass(graphc.Tensor).clone().as_subclass(type(self))
+
+        def requires_grad_(self, requires_grad: bool = True) -> Any:
+            self.requires_grad = requires_grad
+            return self
+
+    x = graphc.ones(2).as_subclass(Cloned)
+    assert type(x.clone()) is Cloned and x.clone().requires_grad_().requires_grad

@@ -31,6 +31,8 @@ def low(monkeypatch):
 
 attend = F.scaled_dot_product_attention
 CASES = {
+    "wide window": (lambda x, w: F.conv2d(x, w, groups=3), (1, 3, 24, 25), (3, 1, 19, 18)),
+    "dilated": (lambda x, w: F.conv2d(x, w, dilation=6, groups=3), (1, 3, 24, 25), (3, 1, 3, 4)),
     "gelu": (F.gelu, (20, 30)), "relu": (F.relu, (4, 5, 30)), "sigmoid": (torch.sigmoid, (601,)),
     "softmax": (lambda x: F.softmax(x, 1), (5, 7, 30)),
     "rows": (lambda x: F.softmax(x, -1), (9, 30)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from html.parser import HTMLParser
 from typing import Any
@@ -77,3 +78,21 @@ def without_runs(text: str) -> str:
     """The page without what another run gives a little differently."""
     text = re.sub(r'<div class="run-table">.*?</table></div></div>', "", text, flags=re.S)
     return re.sub(r'<data class="run".*?</data>', "", text, flags=re.S)
+
+
+def long_chain(length: int) -> Any:
+    """A function of some `length` operators of which no two stretches are alike: no loop is found
+    in it, and each of its products is a kernel. It takes a square."""
+    draw = random.Random(0)
+    kinds = ("sin", "cos", "tanh", "exp", "sigmoid", "abs")
+    names = [draw.choice(kinds) for _ in range(length // 3)]
+    products = [draw.random() < 0.7 for _ in names]
+
+    def chain(x: Any) -> Any:
+        for i, (name, product) in enumerate(zip(names, products, strict=True)):
+            x = getattr(x, name)() + i
+            if product:
+                x = x @ x
+        return x
+
+    return chain

@@ -18,7 +18,7 @@ import graphc.nn.functional as F
 from graphc.export import export
 from graphc.inspect.page.markup import Markup, tag
 from graphc.inspect.timing import Timing
-from tests.inspect.pages import Page, checked, without_runs
+from tests.inspect.pages import Page, checked, long_chain, without_runs
 
 
 def saved(found: Any, folder: Path, **options: Any) -> tuple[str, Page]:
@@ -233,13 +233,8 @@ def test_an_exported_program(tmp_path: Path) -> None:
 
 
 def test_a_large_graph_is_a_small_page(tmp_path: Path) -> None:
-    def deep(x: Any) -> Any:
-        for i in range(700):
-            x = torch.sin(x) * (1 + i) + (x if i % 7 else x.sum())
-        return x
-
-    found = torch.explain(torch.compile(deep, backend="numpy"), torch.ones(4))
-    assert len(found.parts[0].built.graph.nodes) > 2000
+    found = torch.explain(torch.compile(long_chain(2000), backend="numpy"), torch.ones(4, 4))
+    assert len(found.parts[0].built.graph.nodes) > 2000 and len(found.steps) > 300
     text, _ = saved(found, tmp_path)
     assert len(text) < 3_000_000
     assert "interprets" in str(found.timings[0])

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import graphc
+
 pytest.importorskip("torch")
 
 from tests.nn.both import SPACES, array
@@ -137,3 +139,8 @@ def test_layers_start_alike(name: str) -> None:
     assert list(states[1]) == list(states[0])
     for key, value in states[0].items():
         np.testing.assert_array_equal(array(states[1][key]), array(value), err_msg=key)
+
+
+def test_tensors_without_elements_need_no_draws() -> None:
+    for tensor in (graphc.empty(3, device="meta"), graphc.nn.Linear(2, 2, device="meta").weight):
+        assert graphc.nn.init.trunc_normal_(tensor, std=0.02) is tensor

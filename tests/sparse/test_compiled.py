@@ -181,3 +181,9 @@ def test_explain_says_so() -> None:
     compiled(coo(graphc), dense(graphc, 5, 3))
     compiled(coo(graphc), dense(graphc, 5, 3))
     assert any("sparse" in str(end) for end in compiled.segments.ends)
+
+
+def test_compare_sees_sparse_tensors() -> None:
+    held = coo(graphc)
+    found = graphc.compare(lambda w: held @ w, dense(graphc, 5, 3))
+    assert "agree" in str(found)

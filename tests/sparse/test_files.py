@@ -104,3 +104,20 @@ def test_a_loader_hands_them_on() -> None:
     ]
     with pytest.raises(RuntimeError, match="Batches of sparse tensors"):
         list(graphc.utils.data.DataLoader(data, batch_size=2))
+
+
+def test_parameters() -> None:
+    model = graphc.nn.Module()
+    model.graph = graphc.nn.Parameter(coo(graphc).coalesce())
+    assert isinstance(model.graph, graphc.nn.Parameter) and model.graph.requires_grad
+    assert [name for name, _ in model.named_parameters()] == ["graph"]
+    w = graphc.ones(5, 2)
+    graphc.sparse.mm(model.graph, w).sum().backward()
+    assert model.graph.grad.is_sparse
+    twin = copy.deepcopy(model)
+    assert isinstance(twin.graph, graphc.nn.Parameter) and twin.graph is not model.graph
+    assert twin.double().graph.dtype is graphc.float64
+    with graphc.no_grad():
+        model.graph.add_(model.graph.grad, alpha=-0.5)
+    other = graphc.sparse.mm(model.graph, w).sum()
+    assert other.item() == graphc.sparse.mm(twin.graph.float(), w).sum().item() - 8.0

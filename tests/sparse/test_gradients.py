@@ -249,3 +249,17 @@ def test_no_rows_no_columns_no_entries() -> None:
         x = graphc.sparse_coo_tensor(places, np.ones(count, np.float32), size)
         found = x @ graphc.ones(size[1], width)
         assert tuple(found.shape) == (size[0], width) and not found.any()
+
+
+def test_products_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is gathered at a time makes no sum another one, but for the order."""
+    from graphc.sparse import kernels
+
+    rng = np.random.default_rng(4)
+    places, b = rng.integers(0, 30, (2, 2000)), graphc.from_numpy(rng.standard_normal((30, 20)))
+    values = graphc.from_numpy(rng.standard_normal(2000))
+    x = graphc.sparse_coo_tensor(places, values, (30, 30))
+    whole = x @ b
+    monkeypatch.setattr(kernels, "_GATHERED", 20 * 333)
+    np.testing.assert_allclose((x @ b).numpy(), whole.numpy(), rtol=1e-12)
+    np.testing.assert_allclose((x.to_dense() @ b).numpy(), whole.numpy(), rtol=1e-9, atol=1e-12)

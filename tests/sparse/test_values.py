@@ -253,3 +253,38 @@ def test_dense_tensors_import_none_of_it() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_assert_close() -> None:
+    close = graphc.testing.assert_close
+    close(coo(graphc), coo(graphc).coalesce())
+    close([csr(graphc)], [csr(graphc).clone()])
+    for other, what in (
+        (coo(graphc) * 2, "not close"), (coo(graphc).to_dense(), "layout"),
+        (coo(graphc).to_sparse_csr(), "layout"), (hybrid(graphc), "shape"),
+        (coo(graphc) + graphc.eye(4, 5).to_sparse(), "number of specified values"),
+    ):
+        with pytest.raises(AssertionError, match=what):
+            close(coo(graphc), other)
+    close(coo(graphc), coo(graphc).to_dense(), check_layout=False)
+
+
+def test_places_are_nobody_elses() -> None:
+    """A pattern is what gradients and flags rely on."""
+    places = graphc.tensor([[0, 1]])
+    x = graphc.sparse_coo_tensor(places, graphc.ones(2), (3,))
+    places[0, 0] = 2
+    assert x.to_dense().tolist() == [1.0, 1.0, 0.0]
+    with pytest.raises(RuntimeError, match="read-only"):
+        x._indices()[0, 0] = 2
+    entries = graphc.ones(2)
+    x = graphc.sparse_coo_tensor([[0, 1]], entries, (3,))
+    entries.mul_(5)  # as torch: entries are the tensor that was given
+    assert x.to_dense().tolist() == [5.0, 5.0, 0.0]
+
+
+def test_compared_with_what_is_no_tensor() -> None:
+    x = coo(graphc)
+    assert (x == None) is False and x in [x] and {x: 1}[x] == 1  # noqa: E711
+    with pytest.raises(NotImplementedError, match=r"'aten::eq'.*to_dense\(\)"):
+        x == x  # noqa: B015

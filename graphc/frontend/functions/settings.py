@@ -147,6 +147,9 @@ def assert_(condition: Any, message: str) -> None:
         raise AssertionError(message)
 
 
+assert_.__name__ = assert_.__qualname__ = "_assert"  # as graphs of torch.fx call it
+
+
 def typename(obj: Any) -> str:
     """The type's full name, as torch.typename."""
     if isinstance(obj, Tensor):

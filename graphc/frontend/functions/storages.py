@@ -82,6 +82,9 @@ class UntypedStorage:
         """The address of the first byte."""
         return address(self._storage.root.flat())
 
+    def __sizeof__(self) -> int:
+        return object.__sizeof__(self) + self.nbytes()
+
     def nbytes(self) -> int:
         """The number of bytes."""
         return int(self._storage.root.flat().nbytes)

@@ -18,6 +18,7 @@ from graphc.ir import ops
 from ..context import local
 from ..dispatch import apply
 from ..errors import kind_name, located
+from ..layouts import strided
 from ..overriding import (
     DisableTorchFunction,
     Installed,
@@ -95,6 +96,8 @@ def _set_attributes(tensor: Tensor, given: Mapping[str, Any]) -> None:
 
 
 _ATTRIBUTES = property(Attributes, _set_attributes)
+# of Tensor itself, once there are subclasses: all as it was, but what is assigned takes no memory
+_FIELDS = property(fields, _set_attributes)
 
 # --- what a class is given -----------------------------------------------------------------------
 
@@ -149,14 +152,14 @@ def prepare(cls: type[Tensor]) -> None:
                 type.__setattr__(cls, name, asking)
         elif found[0] is asking:  # which a base has, and hides what another one defines
             type.__setattr__(cls, name, first)
-    _show_attributes(cls)
+    _show_attributes(cls, _ATTRIBUTES)
 
 
-def _show_attributes(cls: type[Tensor]) -> None:
+def _show_attributes(cls: type[Tensor], shown: property) -> None:
     """Let `x.__dict__` be what the user has set. A class cannot be given that name as others are:
     it is put into the class's own dict, before anybody has asked the class for it."""
     (namespace,) = (each for each in gc.get_referents(vars(cls)) if isinstance(each, dict))
-    namespace["__dict__"] = _ATTRIBUTES
+    namespace["__dict__"] = shown
     type.__setattr__(cls, _READY, True)  # CPython forgets what it knew of the class's attributes
 
 
@@ -175,9 +178,16 @@ def made(cls: type[Tensor]) -> None:
             f"{cls.__name__}.__torch_dispatch__: graphc has no operators below autograd to hand "
             "on. Cure: __torch_function__, which gets the calls of torch's functions and methods"
         ))
-    if "__instancecheck__" not in vars(ParameterKind):  # they may be parameters, and say so
-        type.__setattr__(ParameterKind, "__instancecheck__", _is_parameter)
+    _parameters_say_so()
+    if _READY not in vars(Tensor):
+        _show_attributes(Tensor, _FIELDS)  # y.__dict__ = x.__dict__, where only x is of a subclass
     Installed.stay()
+
+
+def _parameters_say_so() -> None:
+    """Tensors of other classes may be parameters from here on."""
+    if "__instancecheck__" not in vars(ParameterKind):
+        type.__setattr__(ParameterKind, "__instancecheck__", _is_parameter)
 
 
 def dispatch_disabled(func: Any, types: Any, args: Any = (), kwargs: Any = None) -> NoReturn:
@@ -242,9 +252,12 @@ def of_kind(fresh: Tensor, cls: type[Tensor]) -> Any:
 
 
 def parameter_of(data: Tensor, requires_grad: bool) -> Any:
-    """A Parameter of a tensor whose class has a handler: of that class, marked. None for others."""
+    """A Parameter of a tensor whose class has a handler, or that is sparse: of that class, marked.
+    None for others."""
     if not answers(data):
-        return None
+        if data.layout is strided:
+            return None
+        _parameters_say_so()
     found: Any = data.detach().requires_grad_(requires_grad)
     if type(found) is not type(data):
         raise RuntimeError(located(

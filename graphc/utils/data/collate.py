@@ -104,7 +104,7 @@ def _sequence(like: Any, items: list[Any]) -> Any:
 
 
 def collate_tensor_fn(batch: Any, *, collate_fn_map: Collates | None = None) -> Tensor:
-    """One tensor, of the samples along a new first dim."""
+    """One tensor, of the samples along a new first dim. Raises RuntimeError for sparse ones."""
     if batch[0].layout is not T.strided:
         raise RuntimeError(
             "Batches of sparse tensors are not currently supported by the default collate_fn; "

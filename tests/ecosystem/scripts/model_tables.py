@@ -76,7 +76,8 @@ for name, model, options in (
     before = [m.training for m in model.modules()]
     found = torchinfo.summary(model, verbose=0, col_names=COLUMNS if options else ("num_params", "trainable"), **options)
     tell(name, plain(str(found)))
-    tell(f"{name}, numbers", [found.total_params, found.trainable_params, found.total_mult_adds, found.total_output_bytes, found.total_param_bytes, found.total_input])
+    tell(f"{name}, numbers", [found.total_params, found.trainable_params, found.total_mult_adds, found.total_output_bytes, found.total_param_bytes])
+    tell(f"{name}, input", found.total_input, 0.1)  # with what Python needs for an object
     tell(f"{name}, modes", before == [m.training for m in model.modules()])
     if options:
         tell(f"{name}, layers", [[layer.class_name, layer.depth, layer.output_size, layer.num_params] for layer in found.summary_list])
@@ -88,7 +89,7 @@ except RuntimeError as error:
 
 for name, model, sizes in (
     ("sequence", nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 6 * 6, 2)), (3, 8, 8)),
-    ("two inputs", nn.Bilinear(3, 4, 5), [(3,), (4,)]),
+    ("blocks", nn.Sequential(Block(3), nn.Flatten(), nn.Linear(3 * 64, 2)), [(3, 8, 8)]),
 ):
     text = io.StringIO()
     with contextlib.redirect_stdout(text):

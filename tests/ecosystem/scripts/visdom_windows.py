@@ -77,7 +77,7 @@ try:
     vis.text(" again", win="text", append=True)
     tell("text", window("text")["content"])
     vis.matplot  # noqa: B018 (there, and needs a figure)
-    vis.audio(tensor=torch.zeros(50, 1).numpy(), win="audio", opts={"sample_frequency": 100})
+    vis.audio(tensor=torch.zeros(50).numpy(), win="audio", opts={"sample_frequency": 100})
     vis.properties([{"type": "text", "name": "n", "value": "v"}], win="properties")
     tell("exists", [vis.win_exists("loss"), vis.win_exists("nothing")])
     vis.close("bar")

@@ -1,0 +1,251 @@
+"""torch.fx: the graphs that PyTorch makes of the same code, and what can be done with them."""
+
+import copy
+import math
+import operator
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphc
+from graphc import fx
+
+torch = pytest.importorskip("torch", reason="torch's graphs are what these are compared with")
+SIDES: dict[str, Any] = {"torch": torch, "graphc": graphc}
+
+
+def branches(t: Any) -> Any:
+    class Block(t.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = t.nn.Parameter(t.ones(3, 1))
+            self.layers = t.nn.Sequential(t.nn.Linear(4, 4), t.nn.ReLU())
+            self.register_buffer("shift", t.zeros(4))
+
+        def forward(self, x: Any) -> Any:
+            return self.scale * self.layers(x) + self.shift + self.scale.sum()
+
+    class Net(t.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = Block(), Block()
+            self.normLayer = t.nn.LayerNorm(4)
+
+        def forward(self, x: Any, y: Any = None, *, factor: float = 2.0) -> Any:
+            n, c = x.shape
+            a = self.first(x).view(n, -1, c)
+            b = t.nn.functional.relu(self.normLayer(self.second(x)), inplace=False)
+            joined = t.cat([a[0], b * factor], dim=0)
+            return {"joined": joined, "mean": (-joined).mean(dim=-1), "both": (a, b[:, 1:])}
+
+    return Net()
+
+
+def arithmetic(t: Any) -> Any:
+    def function(x: Any, y: Any) -> Any:
+        z = (x + y) * 2 - 1 / y
+        z = 3 - z ** 2 @ x.T
+        w = z.sum(0, keepdim=True).expand_as(z)
+        return t.where(z > w, z, t.zeros_like(z)), z.size(0), x.dtype, x.shape[0] // 2
+
+    return function
+
+
+def constants(t: Any) -> Any:
+    table = t.arange(3.0)
+
+    def function(x: Any, scale: float = 0.5) -> Any:
+        return t.add(x, table, alpha=2).clamp(min=0) * math.sqrt(2.0) + scale
+
+    return function
+
+
+def stars(t: Any) -> Any:
+    def function(x: Any, *rest: Any, **named: Any) -> Any:
+        return x + rest[0] * named["factor"]
+
+    return function
+
+
+PROGRAMS: dict[str, Callable[[Any], Any]] = {
+    "branches": branches, "arithmetic": arithmetic, "constants": constants, "stars": stars,
+}
+
+
+def rows(graph: Any) -> list[tuple[Any, ...]]:
+    def text(value: Any) -> str:
+        return str(value).replace("graphc.", "torch.")
+
+    found = []
+    for node in graph.nodes:
+        target = node.target if isinstance(node.target, str) else node.target.__name__
+        # a dtype's and a function's text is not torch's
+        found.append((node.op, node.name, target, text(node.args), text(dict(node.kwargs))))
+    return found
+
+
+def inputs(t: Any, name: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    x = t.arange(12.0).reshape(3, 4) / 5 - 1
+    if name == "branches":
+        return (x,), {}
+    if name == "constants":
+        return (x[:, :3],), {"scale": 2.0}
+    if name == "stars":
+        return (x, x + 1), {"factor": 3.0}
+    return (x, x + 4), {}
+
+
+def numbers(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: numbers(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [numbers(item) for item in value]
+    return value.tolist() if hasattr(value, "tolist") else str(value)
+
+
+def same(found: Any, want: Any) -> None:
+    if isinstance(want, dict):
+        assert list(found) == list(want)
+        found, want = list(found.values()), list(want.values())
+    if isinstance(want, list) and want and not isinstance(want[0], float):
+        assert len(found) == len(want)
+        for one, other in zip(found, want, strict=True):
+            same(one, other)
+    elif isinstance(want, (list, float)):
+        np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-6)
+    else:
+        assert found == want
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_graphs_of_torch(name: str) -> None:
+    graphs, results = {}, {}
+    for side, t in SIDES.items():
+        t.manual_seed(0)
+        traced = t.fx.symbolic_trace(PROGRAMS[name](t))
+        graphs[side] = rows(traced.graph)
+        args, kwargs = inputs(t, name)
+        results[side] = numbers(traced(*args, **kwargs))
+        t.manual_seed(0)
+        same(results[side], numbers(PROGRAMS[name](t)(*args, **kwargs)))
+        compiled = t.compile(traced)(*args, **kwargs) if side == "graphc" else None
+        if compiled is not None:
+            same(numbers(compiled), results[side])
+    assert graphs["graphc"] == graphs["torch"]
+    same(results["graphc"], results["torch"])
+
+
+class Small(graphc.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = graphc.nn.Linear(3, 3)
+
+    def forward(self, x: Any) -> Any:
+        return graphc.relu(self.linear(x)) + graphc.relu(x)
+
+
+def test_a_graph_can_be_changed() -> None:
+    traced = fx.symbolic_trace(Small())
+    x = graphc.tensor([[-1.0, 0.5, 2.0]])
+    before = traced(x)
+    for node in traced.graph.nodes:
+        if node.target is graphc.relu:
+            with traced.graph.inserting_after(node):
+                other = traced.graph.call_function(graphc.tanh, node.args)
+            assert node.next is other and other.prev is node
+            node.replace_all_uses_with(other)
+    assert traced.graph.eliminate_dead_code() and not traced.graph.eliminate_dead_code()
+    traced.recompile()
+    want = graphc.tanh(traced.linear(x)) + graphc.tanh(x)
+    assert traced(x).tolist() == want.tolist() != before.tolist()
+    assert "torch_tanh" in traced.code and "self.linear(x)" in traced.code
+    traced.graph.lint()
+    with pytest.raises(RuntimeError, match="still had 1 users"):
+        traced.graph.erase_node(next(iter(traced.graph.nodes)).next)
+    output = traced.graph.output_node()
+    traced.graph.erase_node(output)
+    with traced.graph.inserting_after(other):
+        traced.graph.output({"x": other})
+    assert list(traced.graph.nodes)[-1].op != "output" or traced.graph.output_node().args
+    assert [n.op for n in reversed(traced.graph.nodes)][-1] == "placeholder"
+
+
+def test_a_graph_module_is_a_module() -> None:
+    model = Small()
+    traced = fx.symbolic_trace(model)
+    assert traced.state_dict().keys() == model.state_dict().keys()
+    assert type(traced).__name__ == "Small" and isinstance(traced, fx.GraphModule)
+    assert traced.linear.weight is model.linear.weight
+    copied = copy.deepcopy(traced)
+    x = graphc.ones(1, 3)
+    assert copied(x).tolist() == traced(x).tolist()
+    assert copied.linear.weight is not traced.linear.weight
+    assert copied.graph is not traced.graph and copied.graph.owning_module is copied
+    loss = traced(x).sum()
+    loss.backward()
+    assert model.linear.weight.grad is not None
+    with pytest.raises(NotImplementedError, match=r"state_dict\(\)"):
+        pickle.dumps(traced)
+
+
+def test_interpreters_and_transformers() -> None:
+    traced, x = fx.symbolic_trace(Small()), graphc.tensor([[-1.0, 0.5, 2.0]])
+
+    class Doubled(fx.Interpreter):
+        def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+            result = super().call_function(target, args, kwargs)
+            return result * 2 if target is graphc.relu else result
+
+    assert fx.Interpreter(traced).run(x).tolist() == traced(x).tolist()
+    assert Doubled(traced).run(x).tolist() == (traced(x) * 2).tolist()
+
+    class Negated(fx.Transformer):
+        def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+            target = operator.sub if target is operator.add else target
+            return super().call_function(target, args, kwargs)
+
+    changed = Negated(traced).transform()
+    assert changed(x).tolist() == (graphc.relu(traced.linear(x)) - graphc.relu(x)).tolist()
+
+
+def helper(x: Any) -> Any:
+    if x.sum() > 0:
+        return x
+    return -x
+
+
+fx.wrap("helper")
+fx.wrap("len")
+
+
+def test_wrapped_functions_are_nodes() -> None:
+    def function(x: Any) -> Any:
+        return helper(x) * len(x)
+
+    traced = fx.symbolic_trace(function)
+    assert [n.name for n in traced.graph.nodes if n.op == "call_function"] == [
+        "helper", "len_1", "mul"
+    ]
+    assert traced(graphc.tensor([-1.0, -2.0])).tolist() == [2.0, 4.0]
+    assert helper(graphc.tensor([-1.0])).tolist() == [1.0] and len([1]) == 1
+    with pytest.raises(NotImplementedError, match="top level"):
+        fx.wrap("helper")
+
+
+def test_what_needs_a_value_is_refused() -> None:
+    def branching(x: Any) -> Any:
+        return x if x.sum() > 0 else -x
+
+    with pytest.raises(fx.proxy.TraceError, match="control flow"):
+        fx.symbolic_trace(branching)
+    with pytest.raises(fx.proxy.TraceError, match="cannot be iterated"):
+        fx.symbolic_trace(lambda x: sum(row for row in x))
+    with pytest.raises(NotImplementedError, match="argument of type: object"):
+        fx.symbolic_trace(lambda x: graphc.add(x, object()))
+    assert not fx._symbolic_trace.is_fx_tracing()
+    assert graphc.relu(graphc.tensor([-1.0])).tolist() == [0.0]
+    x = graphc.ones(1, 3)
+    assert Small()(x).shape == (1, 3)  # Modules are as before
