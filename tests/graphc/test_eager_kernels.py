@@ -351,3 +351,16 @@ def test_several_python_threads(low):
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda x: F.log_softmax(x, 1), xs * 4))
     assert all(torch.equal(a, b) for a, b in zip(found, wanted * 4, strict=True))
+
+
+@pytest.mark.parametrize(("kernel", "dilation"), [(20, 1), (32, 1), (7, 9)])
+def test_windows_wider_than_the_examples_of_sizes(kernel: int, dilation: int) -> None:
+    """Patches of 32 pixels: code for any size is made for sizes that hold them."""
+    layer = torch.nn.Conv2d(3, 32, kernel, stride=kernel, dilation=dilation)
+    x = torch.randn(4, 3, 96, 96, requires_grad=True)
+    for _ in range(3):
+        y = layer(x)
+        y.sum().backward()
+    want = torch.nn.functional.unfold(x, kernel, dilation=dilation, stride=kernel)
+    want = (layer.weight.flatten(1) @ want).reshape(y.shape) + layer.bias[:, None, None]
+    assert torch.allclose(y, want, atol=1e-4)
