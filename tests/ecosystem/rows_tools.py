@@ -14,7 +14,6 @@ METRICS = (
     "pytest==9.2.0",
     "setuptools==79.0.1",
 )
-TRACKERS = ("mlflow==3.18.0", "wandb==0.31.0", "pillow==13.0.0")
 IMAGES = (
     "kornia==0.9.0", "segmentation-models-pytorch==0.6.0", "torchdiffeq==0.2.5",
     "torchvision==0.28.0",
@@ -46,16 +45,14 @@ ROWS = [
         "einops_layers", METRICS, "einops: operations, packing, einsum, layers, compiled",
         environment=AS_WRITTEN,
     ),
-    Row("einops_suite", METRICS, "einops' own tests"),
+    Row(
+        "einops_suite", METRICS, "einops' own tests",
+        lacks="3 of 66 fail: threads, and torch.compile of functions and of sizes that change",
+    ),
     Row(
         "sk_pipelines", METRICS, "skorch: classifiers and regressors, Pipeline, GridSearchCV, "
         "cross-validation, callbacks, checkpoints, pickles, safetensors, compile=True",
         environment=AS_WRITTEN,
-    ),
-    Row(
-        "run_trackers", TRACKERS, "wandb offline: log, watch, histograms, images, artifacts; "
-        "MLflow: metrics, log_model and load_model as pickle and as pt2, pyfunc, state dicts",
-        limit=1800.0,
     ),
     Row(
         "gp_models", ("gpytorch==1.15.2",), "gpytorch: exact, variational, multitask; kernels, "

@@ -2,10 +2,18 @@
 
 import warnings
 
+import torch
+
+try:
+    import torchvision  # noqa: F401
+except RuntimeError:  # the registry's has no operators for a PyTorch of another build
+    library = torch.library.Library("torchvision", "DEF")
+    for name in ("nms", "qnms"):
+        library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+
 import kornia
 import kornia.augmentation as K
 import segmentation_models_pytorch as smp
-import torch
 from told import tell
 from torch import nn
 from torchdiffeq import odeint, odeint_adjoint, odeint_event
