@@ -47,7 +47,7 @@ ROWS = [
     ),
     Row(
         "einops_suite", METRICS, "einops' own tests",
-        lacks="3 of 66 fail: threads, and torch.compile of functions and of sizes that change",
+        lacks="torch.compile with fullgraph=True of its functions, and of sizes that change",
     ),
     Row(
         "sk_pipelines", METRICS, "skorch: classifiers and regressors, Pipeline, GridSearchCV, "

@@ -105,7 +105,7 @@ try:
         "experimentName": "", "allowedStatuses": ["STATUS_SUCCESS", "STATUS_UNKNOWN", "STATUS_RUNNING", "STATUS_FAILURE"],
         "colParams": [{"metric": {"group": "", "tag": "hparam/loss"}}], "startIndex": 0, "sliceSize": 10,
     })
-    tell("trials", [found["hparams"] for found in groups["sessionGroups"]])
+    tell("trials", [dict(sorted(found["hparams"].items())) for found in groups["sessionGroups"]])
     tell("trials' loss", [found["metricValues"][0]["value"] for found in groups["sessionGroups"]], 1e-4)
     tell("layout", [category["title"] for category in get("plugin/custom_scalars/layout")["category"]])
 finally:
