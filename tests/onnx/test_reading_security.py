@@ -49,7 +49,7 @@ def test_external_data_of_its_own_folder(tmp_path: Path) -> None:
     ("linked/w.bin", {}, "is a link"), ("missing.bin", {}, "cannot be opened"),
     ("w.bin", {"offset": 4}, "which has"), ("w.bin", {"offset": -4}, "no offset"),
     ("w.bin", {"length": 8}, "8 bytes"), ("w.bin", {"offset": "9" * 30}, "no offset"),
-    ("sub", {}, "damaged|cannot be opened"), ("pipe", {}, "damaged|cannot be opened"),
+    ("sub", {}, "is no file"), ("pipe", {}, "is no file"),
     ("..\\w.bin", {}, "no path below"), ("C:\\w.bin", {}, "no path below"),
 ])
 def test_external_data_elsewhere(
@@ -132,7 +132,7 @@ def test_no_models(data: bytes) -> None:
 
 
 def test_operator_sets_that_are_unknown() -> None:
-    for version in (3, 10_000):
+    for version in (0, -1, 10_000):
         model = add_model(numpy_helper.from_array(np.zeros(4, np.float32), "w"))
         model.opset_import[0].version = version
         with pytest.raises(torch.onnx.OnnxError, match=f"operator set {version}"):
@@ -167,12 +167,44 @@ net (float[n, 1, 8, 8] x, int64[k] where) => (float[n, m] y, float[k, r] rows, f
 """
 
 
+def changed(model: Any, source: random.Random) -> None:
+    """Change a number, a name or a node: the file stays a message, and says something else."""
+    graph = model.graph
+    node = source.choice(graph.node)
+    kind = source.randrange(6)
+    names = [*node.input, *node.output, *[each.name for each in graph.initializer], "", "new"]
+    if kind == 0 and node.attribute:
+        attribute = source.choice(node.attribute)
+        number = source.choice((0, 1, 2, -1, 3, 7, 100, 2**31, -(2**63), 2**63 - 1))
+        if attribute.ints:
+            attribute.ints[source.randrange(len(attribute.ints))] = number
+        attribute.i = number
+    elif kind == 1 and node.input:
+        node.input[source.randrange(len(node.input))] = source.choice(names)
+    elif kind == 2:
+        del graph.node[source.randrange(len(graph.node))]
+    elif kind == 3:
+        node.op_type = source.choice(("Relu", "Conv", "Loop", "Reshape", "Slice", "TopK", "Pad"))
+    elif kind == 4:
+        tensor = source.choice(graph.initializer)
+        tensor.dims[0] = source.choice((0, 1, -1, 2**40, 27))
+    else:
+        model.opset_import[0].version = source.choice((1, 7, 9, 11, 13, 18, 99))
+
+
 def mutants(count: int, seed: int) -> list[bytes]:
-    """Files that are nearly NET: bytes changed, cut out, repeated, or the end missing."""
+    """Files that are nearly NET: bytes or parts changed, cut out, repeated, the end missing."""
     source = random.Random(seed)
-    whole = onnx.parser.parse_model(NET).SerializeToString()
+    parsed = onnx.parser.parse_model(NET)
+    whole = parsed.SerializeToString()
     found = []
-    for _ in range(count):
+    for number in range(count):
+        if number % 2:
+            model = onnx.ModelProto.FromString(whole)
+            for _ in range(source.choice((1, 1, 2, 3))):
+                changed(model, source)
+            found.append(model.SerializeToString())
+            continue
         data = bytearray(whole)
         for _ in range(source.choice((1, 1, 2, 5, 20))):
             at = source.randrange(len(data))

@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-from .errors import refuse
 from ..package import onnx
+from .errors import refuse
 
 MOST_BYTES = 1 << 31  # what a protobuf message may have; larger models have external data
-OLDEST = 7  # of operator sets of ai.onnx
+OLDEST = 1  # of operator sets of ai.onnx; operators say since when they are known
 
 
 def model_of(source: Any) -> tuple[Any, Path | None]:
@@ -50,7 +50,7 @@ def _parsed(package: Any, data: bytes, what: str) -> Any:
 def versions_of(imports: Any, what: str) -> dict[str, int]:
     """Operator sets by domain. Raises OnnxError where ai.onnx is older or newer than is known."""
     found = {domain_of(entry.domain): entry.version for entry in imports}
-    version = found.get("", None)
+    version = found.get("")
     newest = onnx().defs.onnx_opset_version()
     if version is not None and not OLDEST <= version <= newest:
         refuse(

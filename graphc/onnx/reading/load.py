@@ -83,8 +83,12 @@ def _input(info: Any) -> Input:
         dtype = from_numpy(kind)
     except TypeError:
         refuse(f"{where} is {kind}, which graphc's tensors do not have", "export it as int64")
-    rank = len(tensor.shape.dim) if tensor.HasField("shape") else None
-    return Input(info.name, dtype, rank)
+    if not tensor.HasField("shape"):
+        return Input(info.name, dtype, None)
+    return Input(info.name, dtype, tuple(
+        dim.dim_value if dim.HasField("dim_value") and dim.dim_value > 0 else None
+        for dim in tensor.shape.dim
+    ))
 
 
 def _tensor(held: Held) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -113,9 +114,13 @@ def _external(proto: Any, where: str, folder: Path | None, size: int) -> bytes:
         handle = os.open(path, flags)
     except OSError as error:
         refuse(f"{where}: {name!r} cannot be opened ({error})", "put it beside the model")
+    status = os.fstat(handle)
+    have = status.st_size
+    if not stat.S_ISREG(status.st_mode):
+        os.close(handle)
+        refuse(f"{where}: {name!r} is no file", "put its data beside the model")
     with os.fdopen(handle, "rb") as file:
-        have = os.fstat(file.fileno()).st_size
-        if not path.is_file() or offset + size > have:
+        if offset + size > have:
             refuse(
                 f"{where} wants the bytes {offset} to {offset + size} of {name!r}, which has "
                 f"{have}",

@@ -9,17 +9,20 @@ from typing import Any
 
 import numpy as np
 
+from ...package import onnx
 from ..errors import refuse
 from ..files import domain_of, versions_of
-from ...package import onnx
 from ..tensors import array_of
 from .fallback import body_of, grown
 from .numbers import Numbers
 from .program import ABSENT, Program, Step, small
+from .schemas import check_node
 from .table import Node, Operator, find
 
 MOST_NODES = 200_000  # with those of functions, each time that one is called
 MOST_DEPTH = 64  # of subgraphs and functions in each other
+# one number that these read is a factor, an exponent, an epsilon that an exporter has written
+_ARITHMETIC = frozenset("Add Sub Mul Div Pow Max Min Where Mod Equal Less Greater".split())
 
 
 @dataclass(eq=False)
@@ -163,6 +166,7 @@ class Builder:
         domain = domain_of(proto.domain)
         label = f"node {proto.name!r}" if proto.name else f"the node of {list(proto.output)[:1]}"
         where = f"{label} ({domain + '.' if domain else ''}{proto.op_type})"
+        check_node(proto, self.versions.get(domain, 0), domain, where)
         attributes = self.attributes(proto, where)
         if domain == "" and proto.op_type == "Constant":
             return self._constant(proto, attributes, where)
@@ -199,8 +203,8 @@ class Builder:
         arrays = [self.array(name) if name else None for name in proto.input]
         # a small constant is Numbers beside Numbers, a tensor beside tensors
         folds = operator.folded is not None and all(
-            not name or array is not None and small(array)
-            or array is None and self.read(name, where) in self.maybe
+            not name or (array is not None and small(array))
+            or (array is None and self.read(name, where) in self.maybe)
             for name, array in zip(proto.input, arrays, strict=True)
         )
         for i, (name, array) in enumerate(zip(proto.input, arrays, strict=True)):
@@ -208,7 +212,9 @@ class Builder:
                 found.append(self.as_numbers(name))
                 continue
             found.append(self.read(name, where))
-            if i not in operator.settings:
+            if i not in operator.settings and not (
+                operator.name in _ARITHMETIC and array is not None and array.size == 1
+            ):
                 self.learn(name)
         return tuple(found)
 
@@ -254,9 +260,9 @@ class Builder:
 
     def call(self, function: Any, given: dict[str, Any], where: str) -> Program:
         """A function's body, for these attributes."""
-        versions = versions_of(function.opset_import, f"the function {function.name!r}")
+        own = versions_of(function.opset_import, f"the function {function.name!r}")
         inner = Builder(
-            self.model, function.name or where, None, versions or self.versions, given,
+            self.model, function.name or where, None, {**self.versions, **own}, given,
             self.depth + 1,
         )
         return inner.build(function.input, (), function.node, function.output)

@@ -18,7 +18,7 @@ class Input:
 
     name: str
     dtype: DType | None
-    rank: int | None
+    shape: tuple[int | None, ...] | None  # None: any
 
 
 def checked(
@@ -54,11 +54,21 @@ def _checked(wanted: Input, value: Any) -> Any:
             f"input {wanted.name!r} is {wanted.dtype} in the file, got {value.dtype}. "
             f"Cure: x.to({wanted.dtype})"
         )
-    if wanted.rank is not None and value.dim() != wanted.rank:
-        raise ValueError(
-            f"input {wanted.name!r} has {wanted.rank} dims in the file, got {list(value.shape)}"
-        )
+    if wanted.shape is not None:
+        _check_shape(wanted, value)
     return value
+
+
+def _check_shape(wanted: Input, value: Tensor) -> None:
+    shape: Any = wanted.shape
+    # a size that the file fixes is fixed in a recording, too
+    if value.dim() != len(shape) or any(
+        size is not None and have != size for have, size in zip(value.shape, shape, strict=True)
+    ):
+        raise ValueError(
+            f"input {wanted.name!r} has the shape {['any' if n is None else n for n in shape]} in "
+            f"the file, got {list(value.shape)}. Cure: export the model with free sizes there"
+        )
 
 
 def called(program: Program, tensors: Sequence[Tensor], inputs: Sequence[Any]) -> Any:

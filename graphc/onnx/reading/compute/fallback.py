@@ -12,6 +12,7 @@ from ...package import onnx
 from ..tensors import KINDS
 from .numbers import Numbers
 from .program import Program, run
+from .schemas import schema_of
 from .table import Node, Operator
 
 if TYPE_CHECKING:
@@ -19,13 +20,7 @@ if TYPE_CHECKING:
 
 
 def _schema(node: Node) -> Any:
-    defs = onnx().defs
-    if not defs.has(node.op, node.domain):
-        return None
-    try:
-        return defs.get_schema(node.op, node.version, node.domain)
-    except defs.SchemaError:
-        return None
+    return schema_of(node.op, node.version, node.domain)
 
 
 def body_of(node: Node) -> Any:
@@ -43,6 +38,8 @@ def _parsed(schema: Any, data: bytes) -> Any:
     """A function, with the operator's defaults for what the call leaves out."""
     function = onnx().FunctionProto()
     function.ParseFromString(data)
+    if all(each.domain for each in function.opset_import):  # it is written in ai.onnx's operators
+        function.opset_import.add(domain="", version=onnx().defs.onnx_opset_version())
     there = {each.name for each in function.attribute_proto}
     for name, attribute in schema.attributes.items():
         if name not in there and attribute.default_value.name:
@@ -81,6 +78,8 @@ def _grow(builder: Builder, schema: Any, proto: Any, node: Node, types: Any) -> 
     }
     held = len(builder.model.held)
     program = builder.call(function, {**given, **node.attributes}, node.where)
+    if builder.model.missing:
+        node.refuse(f"its function needs {sorted(builder.model.missing)}", "export it without")
     if len(builder.model.held) != held:
         node.refuse("its function has large constants", "export the model without it")
     return program

@@ -1,8 +1,8 @@
 """A graph of a file as steps over numbered values, and their run.
 
-build.py has resolved all names: a step knows the numbers of its inputs and of its outputs, and which
-values nobody reads after it. A subgraph (of If, Loop, Scan) is a Program that is given the values
-that it reads of the graphs around it.
+build.py has resolved all names: a step knows the numbers of its inputs and of its outputs, and
+which values nobody reads after it. A subgraph (of If, Loop, Scan) is a Program that is given the
+values that it reads of the graphs around it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ....frontend.tensor import Tensor
+from ..errors import OnnxError, refuse
 from .numbers import MOST, Numbers, sizes_of
 from .table import Node, Operator
 
@@ -68,6 +69,11 @@ def run(
 ) -> list[Any]:
     """The outputs: Tensors, Numbers, lists (sequences) and None (empty optionals)."""
     values: list[Any] = [None] * program.size
+    if len(inputs) != len(program.inputs):
+        refuse(
+            f"the graph {program.name!r} takes {len(program.inputs)} inputs, and is given "
+            f"{len(inputs)}", "the file is damaged",
+        )
     given = (*around, *inputs, *[tensors[i] for i in program.held])
     for at, value in zip(program.arriving, given, strict=True):
         values[at] = value
@@ -76,6 +82,12 @@ def run(
     for step in program.steps:
         try:
             made = _step(step, values, tensors)
+        except (AttributeError, KeyError, AssertionError) as error:
+            # a sequence or nothing at all where a tensor is wanted
+            raise OnnxError(
+                f"{step.node.where} cannot be computed of its inputs ({error}). "
+                "Cure: load another copy of the file"
+            ) from error
         except Exception as error:
             error.add_note(f"in the ONNX graph {program.name!r}: {step.node.where}")
             raise
@@ -89,9 +101,10 @@ def run(
 
 def _step(step: Step, values: list[Any], tensors: Sequence[Tensor]) -> Sequence[Any]:
     operator, node = step.operator, step.node
-    given = [None if at == ABSENT else values[at] for at in step.inputs]
+    given: list[Any] = [None if at == ABSENT else values[at] for at in step.inputs]
     if operator.shapes:
-        given[0] = sizes_of(given[0].shape)  # of a Tensor, or of Numbers
+        of: Any = given[0]  # a Tensor, or Numbers
+        given[0] = sizes_of(of.shape)
     if operator.folded is not None and given and _all_numbers(given):
         found = operator.folded(node, *given)
         if found is not None:

@@ -84,7 +84,8 @@ TABLE: dict[tuple[str, str], list[Operator]] = {}
 
 def operator(
     names: str, since: int = 1, *, domain: str = ONNX, numbers: tuple[int, ...] = (),
-    settings: tuple[int, ...] = (), folded: Function | None = None, shapes: bool = False, raw: bool = False,
+    settings: tuple[int, ...] = (), folded: Function | None = None, shapes: bool = False,
+    raw: bool = False,
 ) -> Callable[[Function], Function]:
     """Put a function into the table, under each of `names`."""
 

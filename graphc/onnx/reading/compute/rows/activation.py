@@ -36,6 +36,12 @@ def thresholded_relu(node: Node, x: Tensor) -> Any:
 
 
 @operator("PRelu", 6)
+def prelu_of_channels(node: Node, x: Tensor, slope: Tensor) -> Any:
+    """A slope for each channel, or one for all."""
+    return prelu(node, x, slope.reshape([-1] + [1] * (x.dim() - 2)))
+
+
+@operator("PRelu", 7)
 def prelu(node: Node, x: Tensor, slope: Tensor) -> Any:
     """The slope broadcasts to x, from the right."""
     return T.where(x < 0, x * slope, x)

@@ -61,7 +61,21 @@ def _binary(
     def row(node: Node, a: Tensor, b: Tensor) -> Any:
         return compute(a, b)
 
+    def along(node: Node, a: Tensor, b: Tensor) -> Any:
+        return compute(a, beside(node, a, b))
+
     operator(name, since, folded=fold)(row)
+    if since == 7:
+        operator(name, 6, folded=fold)(along)
+
+
+def beside(node: Node, a: Tensor, b: Tensor) -> Tensor:
+    """b of an operator set before 7: its dims are those of a from `axis` on."""
+    axis = node.get("axis")
+    if not node.get("broadcast", 0) or axis is None or not b.dim():
+        return b
+    axis += a.dim() if axis < 0 else 0
+    return b.reshape(*b.shape, *[1] * (a.dim() - axis - b.dim()))
 
 
 def _divided(a: Tensor, b: Tensor) -> Tensor:
@@ -74,6 +88,11 @@ _binary("Add", 7, python.add, _folds(python.add, np.add))
 _binary("Sub", 7, python.sub, _folds(python.sub, np.subtract))
 _binary("Mul", 7, python.mul, _folds(python.mul, np.multiply))
 _binary("Div", 7, _divided, _folds(_whole_division, _quotient))
+
+
+@operator("Pow", 6)
+def power_along(node: Node, base: Tensor, exponent: Tensor) -> Any:
+    return power(node, base, beside(node, base, exponent))
 
 
 @operator("Pow", 7)
@@ -141,9 +160,10 @@ def infinite(node: Node, x: Tensor) -> Any:
 
 def _many(name: str, since: int, function: Any, fold: Any) -> None:
     def folded(node: Node, *given: Numbers) -> Numbers | None:
-        return functools.reduce(
-            lambda a, b: None if a is None else each(fold[0], fold[1], None, a, b), given
-        )
+        found: Numbers | None = given[0] if given else None
+        for one in given[1:]:
+            found = None if found is None else each(fold[0], fold[1], None, found, one)
+        return found
 
     def row(node: Node, *given: Tensor) -> Any:
         if not given:
@@ -206,7 +226,7 @@ _unary("BitwiseNot", 18, T.bitwise_not)
 @operator("BitShift", 11)
 def bit_shift(node: Node, a: Tensor, b: Tensor) -> Any:
     way = node.one_of("direction", "", ("LEFT", "RIGHT"))
-    return a << b if way == "LEFT" else a >> b
+    return (T.bitwise_left_shift if way == "LEFT" else T.bitwise_right_shift)(a, b)
 
 
 # --- limits ------------------------------------------------------------------------------------

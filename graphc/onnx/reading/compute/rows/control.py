@@ -155,8 +155,8 @@ def _looped(node: Node, most: Any, going: Any, carried: list[Tensor]) -> Any:
 def scan(node: Node, *given: Any) -> Any:
     """The body for each slice of its last inputs."""
     body, count = node.get("body"), node.get("num_scan_inputs", 0)
-    given = tuple(_tensor(value) for value in given)
-    states, rows = list(given[: len(given) - count]), given[len(given) - count:]
+    tensors = [_tensor(value) for value in given]
+    states, rows = tensors[: len(given) - count], tensors[len(given) - count:]
     if not count or len(rows) != count:
         node.refuse(f"it scans {count} of {len(given)} inputs", "the file is damaged")
     outputs = len(body.program.outputs) - len(states)
@@ -169,7 +169,8 @@ def scan(node: Node, *given: Any) -> Any:
     if local.trace is not None and states and is_traced_number(rows[0].shape[0]):
         ends, columns = _as_scan(body, states, rows)
     else:
-        ends, lists = states, [[] for _ in range(outputs)]
+        ends = states
+        lists: list[list[Tensor]] = [[] for _ in range(outputs)]
         for i in range(int(rows[0].shape[0])):
             made = [_tensor(value) for value in body(*ends, *[x[i] for x in rows])]
             ends = made[: len(states)]

@@ -131,10 +131,11 @@ def deform_conv(
         mask = T.ones(x.shape[0], count, *out, dtype=x.dtype)
     if bias is None:
         bias = T.zeros(weight.shape[0], dtype=x.dtype)
-    return deform_conv2d(
-        x, weight, offset, mask, bias, *windows.stride, *pads, *windows.dilation,
-        node.get("group", 1), node.get("offset_group", 1), True,
+    rest: Any = (
+        *windows.stride, *pads, *windows.dilation, node.get("group", 1),
+        node.get("offset_group", 1), True,
     )
+    return deform_conv2d(x, weight, offset, mask, bias, *rest)
 
 
 @operator("Col2Im", 18, numbers=(1, 2))

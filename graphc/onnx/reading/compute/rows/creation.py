@@ -40,10 +40,10 @@ def filled(node: Node, shape: Numbers) -> Any:
 def _fold_range(node: Node, start: Numbers, limit: Numbers, step: Numbers) -> Numbers | None:
     if start.traced or limit.traced or step.traced or not step.items[0]:
         return None
-    ends = [each.array().reshape(())[()] for each in (start, limit, step)]
-    if not -MOST <= (ends[1] - ends[0]) / ends[2] <= MOST:
+    (first,), (last,), (by,) = start.items, limit.items, step.items
+    if not -MOST <= (last - first) / by <= MOST:
         return None
-    return Numbers.of(np.arange(*ends, dtype=start.kind))
+    return Numbers.of(np.arange(first, last, by, dtype=start.kind))
 
 
 @operator("Range", 11, numbers=(0, 1, 2), folded=_fold_range)

@@ -25,9 +25,17 @@ def _fold_gather(node: Node, x: Numbers, index: Numbers) -> Numbers | None:
     return x.moved(lambda places: np.take(places, index.array(), node.get("axis", 0)))
 
 
-@operator("Gather", 1, folded=_fold_gather)
-def gather(node: Node, x: Tensor, index: Tensor) -> Any:
+@operator("Gather", 1, folded=_fold_gather, raw=True)
+def gather(node: Node, x: Any, index: Any) -> Any:
+    x = x.tensor(index) if type(x) is Numbers else x
     dim = node.get("axis", 0) % x.dim()
+    if type(index) is Numbers and len(index.items) == 1:  # a view
+        at = index.integers()[0]
+        at = at + x.shape[dim] if at < 0 else at
+        found = x.narrow(dim, at, 1)
+        shape = (*x.shape[:dim], *index.shape, *x.shape[dim + 1:])
+        return found if index.rank == 1 else found.reshape(shape)
+    index = index.tensor(x) if type(index) is Numbers else index
     flat = wrapped(index, x.shape[dim]).reshape(-1)
     found = x.index_select(dim, flat)
     if index.dim() == 1:

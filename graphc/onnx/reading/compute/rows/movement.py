@@ -313,7 +313,7 @@ def split(node: Node, x: Tensor, split: Numbers | None = None) -> Any:
     for count in sizes:
         parts.append(x.narrow(axis, start, count))
         start = start + count
-    if not given and start != x.shape[axis] or given and sum(given) != x.shape[axis]:
+    if (not given and start != x.shape[axis]) or (given and sum(given) != x.shape[axis]):
         node.refuse(f"its parts {sizes} are not {x.shape[axis]} together", "give others")
     return tuple(parts)
 
@@ -342,9 +342,11 @@ def depth_to_space(node: Node, x: Tensor) -> Any:
 @operator("SpaceToDepth", 1)
 def space_to_depth(node: Node, x: Tensor) -> Any:
     block = node.get("blocksize", 1)
+    mode = node.one_of("mode", "DCR", ("DCR", "CRD"))
     batch, channels, height, width = x.shape
     parts = x.reshape(batch, channels, height // block, block, width // block, block)
-    return parts.permute(0, 3, 5, 1, 2, 4).reshape(
+    order = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
+    return parts.permute(order).reshape(
         batch, channels * block * block, height // block, width // block
     )
 

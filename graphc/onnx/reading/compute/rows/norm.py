@@ -16,7 +16,7 @@ def _wide(x: Tensor) -> Tensor:
     return x.float() if x.dtype in _NARROW else x
 
 
-@operator("BatchNormalization", 7, settings=(3, 4))
+@operator("BatchNormalization", 6, settings=(3, 4))
 def batch_norm(
     node: Node, x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor
 ) -> Any:
@@ -24,6 +24,8 @@ def batch_norm(
     epsilon = node.get("epsilon", 1e-5)
     if not node.get("spatial", 1):
         node.refuse("spatial is 0", "export the model with another operator set")
+    if node.version < 7 and not node.get("is_test", 0):
+        node.refuse("is_test is 0", "export the model for inference")
     if not node.get("training_mode", 0):
         if x.dtype is scale.dtype is mean.dtype is bias.dtype:
             return F.batch_norm(x, mean, var, scale, bias, False, 0.0, epsilon)
@@ -129,8 +131,10 @@ def local_response(node: Node, x: Tensor) -> Any:
     return x / (bias + alpha / size * total.movedim(-1, 1)) ** beta
 
 
-@operator("Dropout", 7)
+@operator("Dropout", 6)
 def dropout_of_inference(node: Node, x: Tensor) -> Any:
+    if node.version < 7 and not node.get("is_test", 0):
+        node.refuse("is_test is 0", "export the model for inference")
     return x, T.ones_like(x, dtype=T.bool)
 
 

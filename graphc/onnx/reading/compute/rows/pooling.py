@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from .....frontend import functions as T
 from .....frontend.dispatch import apply
 from .....frontend.tensor import Tensor
 from .....ir import ops
+from .....nn import functional as F
 from .....vision_operators.boxes import roi_pool
 from ..numbers import Numbers
 from ..table import Node, operator
@@ -47,6 +49,8 @@ def _arguments(windows: Windows, more: tuple[Any, ...]) -> dict[str, Any]:
 def max_pool(node: Node, x: Tensor) -> Any:
     """The largest of each window, and its position in the whole tensor."""
     windows, more = _geometry(node, x)
+    if any(2 * low > span for low, span in zip(windows.low, windows.spans, strict=True)):
+        return _max_of_padded(node, x, windows, more)
     values, places = apply(ops.max_pool, x, **_arguments(windows, more))
     if not node.wants(1):
         return values
@@ -56,6 +60,17 @@ def max_pool(node: Node, x: Tensor) -> Any:
     plane = math.prod(sizes)
     start = T.arange(x.shape[0] * x.shape[1]) * plane
     return values, places + start.reshape(*x.shape[:2], *[1] * windows.rank)
+
+
+def _max_of_padded(node: Node, x: Tensor, windows: Windows, more: tuple[Any, ...]) -> Tensor:
+    """Where paddings are wider than half a window, which torch's pools do not take."""
+    if node.wants(1) or not x.dtype.is_floating_point:
+        node.refuse(f"its pads are {list(windows.low)}", "give it at most half a window")
+    around = zip(windows.low[::-1], windows.high[::-1], more[::-1], strict=True)
+    pads = [n for low, high, extra in around for n in (low, high + extra)]
+    none = (0,) * windows.rank
+    moved = replace(windows, low=none, high=none)
+    return apply(ops.max_pool, F.pad(x, pads, value=-math.inf), **_arguments(moved, none))[0]
 
 
 def _by_columns(places: Tensor, sizes: tuple[Any, ...]) -> Tensor:
@@ -73,7 +88,7 @@ def _by_columns(places: Tensor, sizes: tuple[Any, ...]) -> Tensor:
 
 def _counts(windows: Windows, more: tuple[Any, ...], x: Tensor, padded: bool) -> Any:
     """How many elements each window has: of the input, or of its padding, too."""
-    if not any((*windows.low, *windows.high, *more)) or padded and not any(more):
+    if not any((*windows.low, *windows.high, *more)) or (padded and not any(more)):
         return math.prod(windows.kernel)
     sizes = list(x.shape)[2:]
     arguments = _arguments(windows, more)
@@ -83,7 +98,7 @@ def _counts(windows: Windows, more: tuple[Any, ...], x: Tensor, padded: bool) ->
     return apply(ops.window_sum, T.ones(1, 1, *sizes, dtype=x.dtype), **arguments)
 
 
-@operator("AveragePool", 7)
+@operator("AveragePool", 1)
 def average_pool(node: Node, x: Tensor) -> Any:
     windows, more = _geometry(node, x)
     total = apply(ops.window_sum, x, **_arguments(windows, more))

@@ -6,7 +6,7 @@ from typing import Any
 
 from .....frontend import functions as T
 from .....frontend.tensor import Tensor
-from .....linalg import det as determinant
+from .....linalg.solves import det as determinant
 from .....nn import functional as F
 from ..table import Node, operator
 
@@ -21,9 +21,9 @@ def gemm(node: Node, a: Tensor, b: Tensor, c: Tensor | None = None) -> Any:
     """alpha * A * B + beta * C."""
     a = a.t() if node.get("transA", 0) else a
     alpha, beta = node.get("alpha", 1.0), node.get("beta", 1.0)
-    if alpha == 1 and beta == 1 and c is not None and c.dim() == 1 and node.get("transB", 0):
-        if c.shape[0] == b.shape[0]:
-            return F.linear(a, b, c)
+    linear = alpha == 1 and beta == 1 and node.get("transB", 0)
+    if linear and c is not None and c.dim() == 1 and c.shape[0] == b.shape[0]:
+        return F.linear(a, b, c)
     product = T.matmul(a, b.t() if node.get("transB", 0) else b)
     if alpha != 1:
         product = _times(alpha, product)
@@ -38,7 +38,7 @@ def _times(factor: float, x: Tensor) -> Tensor:
 
 @operator("Einsum", 12)
 def einsum(node: Node, *given: Tensor) -> Any:
-    return T.einsum(node.get("equation", "").replace(" ", ""), *given)
+    return T.NAMES["einsum"](node.get("equation", "").replace(" ", ""), *given)
 
 
 @operator("Det", 11)

@@ -17,7 +17,7 @@ from .convolution import convolved
 
 def _along(node: Node, each: Tensor, x: Tensor) -> Tensor:
     """A scale, or zero point, of one number, of one for each place of an axis, or of blocks."""
-    if each.dim() == 0 or each.numel() == 1 and each.dim() <= 1:
+    if each.dim() == 0 or (each.numel() == 1 and each.dim() <= 1):
         return each.reshape(())
     axis = node.get("axis", 1) % max(x.dim(), 1)
     block = node.get("block_size", 0)

@@ -109,7 +109,7 @@ def _run(
     return T.where(inside > 0, found, T.zeros_like(found)), end
 
 
-@operator("RNN", 7)
+@operator("RNN", 1)
 def rnn(
     node: Node, x: Tensor, w: Tensor, r: Tensor, bias: Tensor | None = None,
     lengths: Tensor | None = None, start: Tensor | None = None,
@@ -127,7 +127,7 @@ def rnn(
     return _network(node, x, w, r, bias, lengths, [start], 1, cell)
 
 
-@operator("GRU", 7)
+@operator("GRU", 3)
 def gru(
     node: Node, x: Tensor, w: Tensor, r: Tensor, bias: Tensor | None = None,
     lengths: Tensor | None = None, start: Tensor | None = None,
@@ -157,7 +157,7 @@ def gru(
     return _network(node, x, w, r, bias, lengths, [start], 3, cell)
 
 
-@operator("LSTM", 7)
+@operator("LSTM", 1)
 def lstm(
     node: Node, x: Tensor, w: Tensor, r: Tensor, bias: Tensor | None = None,
     lengths: Tensor | None = None, start: Tensor | None = None, cells: Tensor | None = None,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-
 from .....frontend import functions as T
 from .....frontend.tensor import Tensor
 from ..numbers import Numbers
@@ -51,7 +50,8 @@ def _extreme(x: Tensor, dims: list[int], keep: bool, largest: bool) -> Tensor:
 
 
 def _log_sum_exp(x: Tensor, dims: list[int], keep: bool) -> Tensor:
-    return T.logsumexp(x.to(x.dtype if x.dtype.is_floating_point else T.float32), dims, keepdim=keep)
+    wide = x if x.dtype.is_floating_point else x.float()
+    return T.logsumexp(wide, dims, keepdim=keep)
 
 
 def _log_sum(x: Tensor, dims: list[int], keep: bool) -> Tensor:
@@ -96,7 +96,7 @@ def _of_single(function: Any, x: Tensor) -> Tensor:
 
 
 def _rows(name: str, function: Any) -> None:
-    fold = {
+    fold: Any = {
         "ReduceProd": math.prod, "ReduceSum": sum, "ReduceMax": max, "ReduceMin": min
     }.get(name)
 

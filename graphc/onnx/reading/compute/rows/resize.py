@@ -28,11 +28,11 @@ _NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 
 class _Axis(NamedTuple):
-    """One dim: of `size` inputs, `count` outputs; `scale` as the file has it."""
+    """One dim: of `size` inputs; `scale` as the file has it."""
 
     dim: int
     size: int
-    count: int
+    outputs: int
     scale: float
     crop: tuple[float, float]
 
@@ -51,7 +51,7 @@ class _Way(NamedTuple):
 
 def _positions(axis: _Axis, places: str) -> np.ndarray:
     """Where each output lies among the inputs."""
-    line = np.arange(axis.count, dtype=np.float64)
+    line = np.arange(axis.outputs, dtype=np.float64)
     width = axis.scale * axis.size
     if places == "align_corners":
         return line * ((axis.size - 1) / (width - 1)) if width != 1 else line * 0
@@ -62,13 +62,13 @@ def _positions(axis: _Axis, places: str) -> np.ndarray:
     if places == "tf_crop_and_resize":
         low, high = axis.crop
         if width == 1:
-            return np.full(axis.count, (low + high) * (axis.size - 1) / 2)
+            return np.full(axis.outputs, (low + high) * (axis.size - 1) / 2)
         return low * (axis.size - 1) + line * (high - low) * (axis.size - 1) / (width - 1)
     if places == "pytorch_half_pixel" and width == 1:
         return line * 0 - 0.5
     shift = 0.0
     if places == "half_pixel_symmetric":
-        shift = axis.size / 2 * (1 - axis.count / width)
+        shift = axis.size / 2 * (1 - axis.outputs / width)
     return shift + (line + 0.5) / axis.scale - 0.5
 
 
@@ -109,8 +109,8 @@ def _blended(x: Tensor, axis: _Axis, way: _Way, positions: np.ndarray) -> Tensor
     index, weights = _taps(axis, way, positions)
     index = np.clip(index, 0, axis.size - 1)
     if way.smooth:
-        matrix = np.zeros((axis.count, axis.size))
-        np.add.at(matrix, (np.arange(axis.count)[:, None], index), weights)
+        matrix = np.zeros((axis.outputs, axis.size))
+        np.add.at(matrix, (np.arange(axis.outputs)[:, None], index), weights)
         rows = constant(matrix).to(x.dtype)
         return T.matmul(x.transpose(axis.dim, -1), rows.t()).transpose(axis.dim, -1)
     shape = [-1 if dim == axis.dim else 1 for dim in range(x.dim())]
@@ -131,7 +131,7 @@ def _resized(x: Tensor, axes: list[_Axis], way: _Way) -> Tensor:
         if way.mode == "nearest":
             index = np.clip(_read_nearest(positions, way.nearest), 0, axis.size - 1)
             x = x.index_select(axis.dim, constant(index.astype(np.int64)))
-        elif axis.count != axis.size or axis.scale != 1 or way.places == "tf_crop_and_resize":
+        elif axis.outputs != axis.size or axis.scale != 1 or way.places == "tf_crop_and_resize":
             x = _blended(x, axis, way, positions)
         if way.places == "tf_crop_and_resize":
             within = constant((positions >= 0) & (positions <= axis.size - 1)).reshape(
@@ -143,10 +143,10 @@ def _resized(x: Tensor, axes: list[_Axis], way: _Way) -> Tensor:
 
 def _resize(node: Node, x: Tensor, axes: list[_Axis], way: _Way) -> Tensor:
     check_count(node, [
-        next((axis.count for axis in axes if axis.dim == dim), size)
+        next((axis.outputs for axis in axes if axis.dim == dim), size)
         for dim, size in enumerate(x.shape)
     ])
-    if any(axis.size == 0 and axis.count for axis in axes):
+    if any(axis.size == 0 and axis.outputs for axis in axes):
         node.refuse(f"its input {list(x.shape)} is empty", "give it one that is not")
     if way.mode == "nearest" or x.dtype in (T.float32, T.float64):
         return _resized(x, axes, way)
@@ -240,7 +240,7 @@ def resize(
         factors = _checked_scales(node, list(scales.array().reshape(-1)), dims)
         return _resize(node, x, _from_scales(x, factors, dims, crops), way)
     if sizes is None or len(sizes.items) != len(dims):
-        node.refuse("it has neither scales nor sizes for each dim", "give one of them")
+        return node.refuse("it has neither scales nor sizes for each dim", "give one of them")
     wanted = [int(size) for size in sizes.items]
     return _resize(node, x, _from_sizes(node, x, wanted, dims, crops), way)
 
@@ -259,7 +259,7 @@ def grid_sample(node: Node, x: Tensor, grid: Tensor) -> Any:
     )
     mode = {"linear": "bilinear", "cubic": "bicubic"}.get(mode, mode)
     padding = node.one_of("padding_mode", "zeros", ("zeros", "border", "reflection"))
-    if x.dim() not in (4, 5) or mode == "bicubic" and x.dim() != 4:
+    if x.dim() not in (4, 5) or (mode == "bicubic" and x.dim() != 4):
         node.refuse(
             f"it samples {list(x.shape)} in the mode {mode!r}",
             "graphc samples 2 or 3 spatial dims, and 2 by cubic kernels",

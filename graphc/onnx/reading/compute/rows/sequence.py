@@ -35,7 +35,7 @@ def insert(node: Node, items: list[Any], item: Any, position: Any = None) -> Any
 
 @operator("SequenceErase", 11, raw=True)
 def erase(node: Node, items: list[Any], position: Any = None) -> Any:
-    at = _place(node, Numbers([-1], (), T.int64.numpy) if position is None else position, len(items))
+    at = len(items) - 1 if position is None else _place(node, position, len(items))
     return ([*items[:at], *items[at + 1:]],)
 
 

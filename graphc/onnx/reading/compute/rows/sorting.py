@@ -35,8 +35,8 @@ def unique(node: Node, x: Tensor) -> Any:
     axis = node.get("axis")
     if axis is not None:
         axis %= max(x.dim(), 1)
-    array = x.detach().numpy()
-    array = array.reshape(-1) if axis is None else array
+    array = x.detach().reshape(-1) if axis is None else x.detach()
+    array = (array.float() if array.dtype is T.bfloat16 else array).numpy()
     _, first, inverse, counts = np.unique(
         array, return_index=True, return_inverse=True, return_counts=True, axis=axis or 0
     )
