@@ -29,7 +29,7 @@ from .conversions import coalesced, entries_at, is_sparse
 from .creation import check_place
 from .patterns import Pattern
 from .products import check_same
-from .tensor import SparseTensor, bare, entries, outside, sparse
+from .tensor import SparseTensor, bare, entries, outside, sparse, within
 
 Table = dict[str, Callable[..., Any]]
 
@@ -154,9 +154,13 @@ _AS_WRITTEN = {
 }
 
 
+# of which segments record what comes to a product with a dense matrix (products.py)
+RECORDED = frozenset("matmul mm mv __matmul__ __rmatmul__".split())
+
+
 def _as_written() -> Table:
     return {
-        name: outside(inspect.unwrap(getattr(module, name)))
+        name: (within if name in RECORDED else outside)(inspect.unwrap(getattr(module, name)))
         for module, names in _AS_WRITTEN.items() for name in names.split()
     }
 
@@ -166,7 +170,7 @@ FUNCTIONS: Table = {
     **{
         name: outside(function) for name, function in {
             "clone": clone, "detach": detach, "zeros_like": zeros_like, "empty_like": zeros_like,
-            "addmm": addmm, "spmm": T.mm, "dsmm": T.mm, "saddmm": addmm,
+            "addmm": addmm, "saddmm": addmm,
             "smm": sparse_result("smm"),
             "hspmm": sparse_result("hspmm"), "sspaddmm": sparse_result("sspaddmm"),
             "linear": linear, "norm": norm, "cat": conversions.cat, "concat": conversions.cat,
@@ -185,6 +189,7 @@ FUNCTIONS: Table = {
             "item": item,
         }.items()
     },
+    **dict.fromkeys(("spmm", "dsmm"), within(inspect.unwrap(linalg_basic.mm))),
 }
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..frontend.context import Suspended
 from ..frontend.errors import located
 from ..frontend.layouts import (
     layout,
@@ -100,11 +101,12 @@ class Pattern:
         of the entries, how rows are walked, and, for who walks it `turned`, columns."""
         found = self._walks.get(turned)
         if found is None:
-            if turned:
-                found = (*self.walks(False), *_walk(self.array[1], self.size[1]))
-            else:
-                lines = [from_array(line.copy()) for line in self.array]
-                found = (*lines, *_walk(self.array[0], self.size[0]))
+            with Suspended():  # they outlive a recording
+                if turned:
+                    found = (*self.walks(False), *_walk(self.array[1], self.size[1]))
+                else:
+                    lines = [from_array(line.copy()) for line in self.array]
+                    found = (*lines, *_walk(self.array[0], self.size[0]))
             self._walks[turned] = found
         return found
 

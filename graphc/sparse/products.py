@@ -15,14 +15,18 @@ from ..frontend.history import requires_grad
 from ..frontend.tensor import Tensor, from_array
 from ..ir import ops
 from .conversions import coalesced, is_sparse, summed, to_coo
-from .patterns import Pattern
-from .tensor import SparseTensor, entries, sparse
+from .patterns import Compressed, Pattern
+from .tensor import SparseTensor, entries, met, outside, records, sparse
 
 
-def _product(values: Tensor, dense: Tensor, pattern: Pattern) -> Tensor:
-    """[rows, width]: of each row, the sum of its entries times rows of `dense`."""
-    walks = pattern.walks(_differentiated(dense))
-    return apply(ops.sparse_product, values, dense, *walks)  # type: ignore[no-any-return]
+def _product(values: Tensor, dense: Tensor, pattern: Pattern, turned: bool = False) -> Tensor:
+    """[rows, width]: of each row, the sum of its entries times rows of `dense`. `turned`: of the
+    matrix that is turned."""
+    rows, columns, *walks = pattern.walks(turned or _differentiated(dense))
+    if turned:
+        rows, columns, walks = columns, rows, [*walks[2:], *walks[:2]]
+    found: Tensor = apply(ops.sparse_product, values, dense, rows, columns, *walks)
+    return found
 
 
 def _differentiated(x: Tensor) -> bool:
@@ -32,8 +36,8 @@ def _differentiated(x: Tensor) -> bool:
 # --- matrices ------------------------------------------------------------------------------------
 
 
-def _matrix(x: SparseTensor) -> Pattern:
-    pattern: Pattern = x._graphc_pattern
+def _matrix(x: SparseTensor) -> Pattern | Compressed:
+    pattern: Pattern | Compressed = x._graphc_pattern
     if pattern.sparse_dim != 2 or pattern.dense_dim:
         raise RuntimeError(located(
             f"a product with a sparse tensor of {pattern.sparse_dim} sparse and "
@@ -42,17 +46,16 @@ def _matrix(x: SparseTensor) -> Pattern:
     return pattern
 
 
-def times_dense(x: SparseTensor, dense: Tensor) -> Tensor:
-    """[m, k] sparse @ [k, n] dense -> [m, n] dense."""
-    x = to_coo(x)
+def times_dense(x: SparseTensor, dense: Tensor, turned: bool = False) -> Tensor:
+    """[m, k] sparse @ [k, n] dense -> [m, n] dense; of x.T, if `turned`."""
     pattern = _matrix(x)
-    return _product(entries(x), dense, pattern)
+    return _product(entries(x).reshape(-1), dense, pattern.coo(), turned)
 
 
 def times_sparse(a: SparseTensor, b: SparseTensor) -> SparseTensor:
     """[m, k] sparse @ [k, n] sparse -> [m, n] sparse, coalesced."""
     a, b = to_coo(a), coalesced(b)
-    left, right = _matrix(a), _matrix(b)
+    left, right = _matrix(a).coo(), _matrix(b).coo()
     rows, inner = left.array
     starts = np.searchsorted(right.array[0], np.arange(right.size[0] + 1))
     lengths = np.diff(starts)[inner]
@@ -86,18 +89,29 @@ def dot_general(
             return product.to_sparse(layout=a.layout)
         return product
     if is_sparse(a):
-        matrix = a if along_a == 1 else a.t()
-        return _with_dense(matrix, b, along_b)
-    matrix = b if along_b == 1 else b.t()
-    found = _with_dense(matrix, a, along_a)
+        return _with_dense(a, b, along_b, along_a == 0)
+    found = _with_dense(b, a, along_a, along_b == 0)
     return found.permute(*range(1, found.ndim), 0)
 
 
-def _with_dense(x: Tensor, dense: Tensor, along: int) -> Tensor:
-    """A sparse matrix times a dense tensor of any rank: [rows of x, other dims]."""
+def recorded_dot_general(a: Tensor, b: Tensor, *dims: Any, **named: Any) -> Tensor:
+    """dot_general() under a trace, too: a segment records the product of a sparse matrix and a
+    dense one."""
+    met()
+    pair = [x for x in (a, b) if isinstance(x, SparseTensor)]
+    plain = len(pair) == 1 and not named.get("batch_a") and len(dims) < 3
+    if local.trace is None or (plain and records(pair[0])):
+        return dot_general(a, b, *dims, **named)
+    found: Tensor = outside(dot_general)(a, b, *dims, **named)
+    return found
+
+
+def _with_dense(x: Tensor, dense: Tensor, along: int, turned: bool) -> Tensor:
+    """A sparse matrix, `turned` or not, times a dense tensor of any rank: [rows, other dims]."""
     lead = dense.movedim(along, 0)
     rest = tuple(lead.shape[1:])
-    found = times_dense(x, lead.reshape(lead.shape[0], math.prod(rest)))  # type: ignore[arg-type]
+    flat = lead.reshape(lead.shape[0], math.prod(rest))
+    found = times_dense(x, flat, turned)  # type: ignore[arg-type]
     return found.reshape(found.shape[0], *rest)
 
 
