@@ -7,17 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-try:
-    import orjson
-except ImportError:
-    orjson = None
-
 from graphc.ir import dtypes
 from graphc.serve import documents
 from graphc.serve.documents import LONG, Numbers, parse
 from graphc.serve.errors import Refused
 from graphc.serve.tensors import flat_text, from_json, nested_text, shape_of
 
+try:
+    import orjson
+except ImportError:
+    orjson = None
 
 PARSERS = [None, orjson.loads] if orjson else [None]
 
