@@ -1,9 +1,9 @@
 """Products of a sparse matrix, whose entries are an ordinary tensor, with dense ones.
 
 Of each entry there is its row and its column. Beside these lies how rows are walked: `ends` says of
-each row how many entries there are up to its last one, and `order` the entries, row by row. Then the
-same by columns, for gradients, which walk the matrix that is turned. Each product is the other's
-gradient: of C = A B, with A's entries v at rows r and columns c,
+each row how many entries there are up to its last one, and `order` the entries, row by row; then
+the same by columns, for gradients, which walk the matrix that is turned. Each product is the
+other's gradient: of C = A B, with A's entries v at rows r and columns c,
 
     C[r] += v B[c]      dB[c] += v dC[r]      dv = sum of dC[r] * B[c] along a row
 """
