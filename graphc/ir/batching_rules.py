@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import dtypes
-from .batching import FAMILIES, RULES, Batch, BatchValue, Rule, move_dim
+from .batching import FAMILIES, RULES, Batch, BatchValue, Rule, move_dim, one_by_one
 from .dim import product
 from .op import Attrs
 from .ops._counter import DRAW, chosen_of
@@ -148,7 +148,9 @@ def _sparse_product(batch: Batch, inputs: Inputs, attrs: Attrs) -> Any:
     values, dense, *places = inputs
     rows, columns, ends, *_ = places
     (count,) = ends.type.shape
-    if values.batched or any(place.batched for place in places):
+    if any(place.batched for place in places):
+        return one_by_one(batch, attrs["op"], inputs, {}).value
+    if values.batched:
         return batch.full(by_positions(values, dense, rows, columns, count))
     wide = ops.sparse_product(values.value, _fold(dense.value, 1), *[p.value for p in places])
     split = reshape(wide, (count, batch.size, dense.type.shape[-1]))

@@ -29,7 +29,7 @@ from .conversions import coalesced, entries_at, is_sparse
 from .creation import check_place
 from .patterns import Pattern
 from .products import check_same
-from .tensor import SparseTensor, bare, entries, outside, sparse, within
+from .tensor import SparseTensor, bare, entries, outside, relabelled, sparse, within
 
 Table = dict[str, Callable[..., Any]]
 
@@ -154,13 +154,16 @@ _AS_WRITTEN = {
 }
 
 
-# of which segments record what comes to a product with a dense matrix (products.py)
-RECORDED = frozenset("matmul mm mv __matmul__ __rmatmul__".split())
+# which end no segment
+GO_ON: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys("matmul mm mv __matmul__ __rmatmul__".split(), within),
+    **dict.fromkeys("permute swapaxes swapdims t transpose".split(), relabelled),
+}
 
 
 def _as_written() -> Table:
     return {
-        name: (within if name in RECORDED else outside)(inspect.unwrap(getattr(module, name)))
+        name: GO_ON.get(name, outside)(inspect.unwrap(getattr(module, name)))
         for module, names in _AS_WRITTEN.items() for name in names.split()
     }
 

@@ -26,7 +26,7 @@ from .conversions import coalesced, entries_at, to_coo
 from .creation import check_place
 from .functions import (
     FUNCTIONS,
-    RECORDED,
+    GO_ON,
     Table,
     clone,
     own_places,
@@ -36,7 +36,7 @@ from .functions import (
 )
 from .patterns import Pattern
 from .products import recorded_dot_general
-from .tensor import SparseTensor, assign, bare, entries, outside, sparse, within
+from .tensor import SparseTensor, assign, bare, entries, outside, relabelled, sparse
 
 
 def _error(message: str) -> RuntimeError:
@@ -441,7 +441,7 @@ def attach() -> None:
         setattr(SparseTensor, name, outside(getattr(Tensor, name)))
     setattr(SparseTensor, "data", property(outside(METHODS["detach"]), outside(_set_data)))  # noqa: B010
     for name, method in METHODS.items():
-        made = within(method) if name in RECORDED else outside(method)
+        made = GO_ON.get(name, outside)(method)
         made.__name__ = name
         setattr(SparseTensor, name, made)
     setattr(SparseTensor, "is_sparse", property(lambda self: self.layout is sparse_coo))  # noqa: B010
@@ -450,7 +450,7 @@ def attach() -> None:
     SparseTensor._graphc_functions = FUNCTIONS
     SparseTensor._graphc_operators = {
         name: outside(rule) for name, rule in OPERATORS.items()
-    } | {"dot_general": recorded_dot_general}
+    } | {"dot_general": recorded_dot_general, "permute": relabelled(arithmetic.permute)}
     SparseTensor._graphc_refusal = staticmethod(refusal)  # type: ignore[attr-defined]
 
 

@@ -14,6 +14,7 @@ from ..frontend.layouts import (
     sparse_bsc,
     sparse_bsr,
     sparse_coo,
+    sparse_csc,
     sparse_csr,
 )
 from ..frontend.tensor import Tensor, from_array
@@ -21,6 +22,9 @@ from ..frontend.tensor import Tensor, from_array
 _MOST_PLACES = 2**63
 BY_ROWS = (sparse_csr, sparse_bsr)
 BLOCKED = (sparse_bsr, sparse_bsc)
+_TURNED = {
+    sparse_csr: sparse_csc, sparse_csc: sparse_csr, sparse_bsr: sparse_bsc, sparse_bsc: sparse_bsr
+}
 
 
 class Pattern:
@@ -28,13 +32,14 @@ class Pattern:
     are all different and in row-major order. Nobody changes a pattern: one object means the same
     places in the same order."""
 
-    __slots__ = ("_walks", "coalesced", "indices", "size")
+    __slots__ = ("_turned", "_walks", "coalesced", "indices", "size")
     layout = sparse_coo
 
     def __init__(self, indices: Tensor, size: tuple[int, ...], coalesced: bool) -> None:
         self.indices, self.size = indices, size
         self.coalesced = coalesced or indices._array.shape[1] < 2
         self._walks: dict[bool, tuple[Tensor, ...]] = {}
+        self._turned: Pattern | None = None
 
     @classmethod
     def at(cls, indices: np.ndarray, size: tuple[int, ...], coalesced: bool) -> Pattern:
@@ -96,6 +101,13 @@ class Pattern:
         """As COO: itself."""
         return self
 
+    def turned(self) -> Pattern:
+        """The same entries of the transposed matrix."""
+        if self._turned is None:
+            places = self.array[::-1]
+            self._turned = Pattern.at(places, self.size[::-1], False)
+        return self._turned
+
     def walks(self, turned: bool) -> tuple[Tensor, ...]:
         """The places of a matrix as its products take them (`ir/ops/sparse.py`): rows and columns
         of the entries, how rows are walked, and, for who walks it `turned`, columns."""
@@ -155,7 +167,7 @@ class Compressed:
     """CSR, CSC and their forms in blocks: of each row (column), where its entries begin in the
     list of their columns (rows). Entries are numbers, or blocks [rows, columns]."""
 
-    __slots__ = ("_coo", "block", "layout", "plain", "size", "starts")
+    __slots__ = ("_coo", "_turned", "block", "layout", "plain", "size", "starts")
     coalesced = True
 
     def __init__(
@@ -165,6 +177,7 @@ class Compressed:
         self.layout, self.starts, self.plain, self.size = layout, starts, plain, size
         self.block = block
         self._coo: Pattern | None = None
+        self._turned: Compressed | None = None
 
     @property
     def count(self) -> int:
@@ -183,6 +196,14 @@ class Compressed:
         """Of each entry, the compressed line that it is in."""
         starts = self.starts._array.astype(np.int64)
         return np.repeat(np.arange(starts.size - 1), np.diff(starts))
+
+    def turned(self) -> Compressed:
+        """The same entries of the transposed matrix, whose blocks are transposed, too."""
+        if self._turned is None:
+            self._turned = Compressed(
+                _TURNED[self.layout], self.starts, self.plain, self.size[::-1], self.block[::-1]
+            )
+        return self._turned
 
     def coo(self) -> Pattern:
         """The same places, number by number, in the order of the entries."""
