@@ -43,6 +43,7 @@ DISTRIBUTIONS = {
     "starlette": ("graphc/serve/",),
     "uvicorn": ("graphc/serve/server.py",),
     "prometheus_client": ("graphc/serve/metrics.py",),
+    "orjson": ("graphc/serve/documents.py",),
 }
 
 # Imports inside functions: each at first use, in one named place, because it is slow to load

@@ -43,7 +43,8 @@ def is_large(op: Op, types: Types, attrs: Attrs) -> bool:
     if op.pointwise and len(types) > 1:  # a row and a column
         return math.prod(np.broadcast_shapes(*[t.shape for t in types])) >= LARGE  # type: ignore[arg-type]
     if op.name in _SPARSE:  # places are those of entries
-        return elements(types[2]) * int(types[1].shape[1]) >= LARGE  # type: ignore[call-overload]
+        width: Any = types[1].shape[1]
+        return bool(elements(types[2]) * width >= LARGE)
     return op.name in _PRODUCTS and _products(op, types, attrs) >= _PRODUCTS_OF_ONE * LARGE
 
 

@@ -92,8 +92,10 @@ def _width(type_: TensorType) -> tuple[str, Any]:
 
 def _places(types: Types, rows: Any) -> list[Shape]:
     """Rows and columns, and one walk or two."""
-    line = (("n", types[0].shape[0]),)
-    return [line, line, (("m", rows),), line, (("k", types[-2].shape[0]),), line][: len(types)]  # type: ignore[list-item]
+    count: Any = types[0].shape[0]
+    columns: Any = types[-2].shape[0]
+    line: Shape = (("n", count),)
+    return [line, line, (("m", rows),), line, (("k", columns),), line][: len(types)]
 
 
 def _sparse_product(types: Types, attrs: Attrs) -> Form | None:

@@ -76,7 +76,8 @@ def outcome(t: Any, function: Callable[[Any], Any]) -> Any:
     try:
         return seen(function(t))
     except (RuntimeError, IndexError, TypeError) as error:
-        return type(error).__name__, str(error).split("\n")[0].split(". Cure")[0].split(" (it")[0].rstrip(".")
+        first = str(error).split("\n")[0].split(". Cure")[0].split(" (it")[0]
+        return type(error).__name__, first.rstrip(".")
 
 
 # their words name a function within PyTorch
