@@ -1,4 +1,4 @@
-"""`python -m graphc COMMAND`: run, explain, shim, demo, predict, verify, serve, config, cache, doctor."""
+"""`python -m graphc COMMAND`: run, explain, shim, demo, predict, verify, serve, config, cache..."""
 
 import argparse
 import importlib

@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 
 from graphc.compiler import set_stance
-
-
 from graphc.export import closeness, containers, limits, safetensors
 from graphc.export.closeness import Tolerance
 from graphc.export.contents import Contents, Golden, Variant
