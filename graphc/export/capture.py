@@ -255,11 +255,11 @@ def _check_free(graph: Graph, shapes: DynamicShapes) -> None:
         pairs = ((guard.left, guard.right), (guard.right, guard.left))
         for size, other in pairs:
             if guard.relation == "eq" and guard.holds and isinstance(other, int):
-                names = _variables(size)
-                for name in sorted(names & set(shapes.ranges)):
+                for name in sorted(_variables(size) & set(shapes.ranges)):
+                    whole = "" if str(size) == name else f", as {size} is fixed"
                     raise ExportError(
-                        f"the model fixes the free size {name!r}: {size} has to be {other} (it used "
-                        "the size as a number, or gave it a fixed partner). Cure: drop "
+                        f"the model fixes the free size {name!r} to {other}{whole} (it used the "
+                        "size as a number, or gave it a fixed partner). Cure: drop "
                         f"{name!r} from dynamic_shapes, or compute with x.shape instead of "
                         "int(x.shape[...])"
                     )

@@ -146,6 +146,9 @@ def contents(
         )
     except _MALFORMED as error:
         raise ExportError(f"the manifest is malformed: {error!r}") from None
+    files = {name for name in found["parts"] if name.startswith("native/")}
+    if files != {each["file"] for each in made.native}:
+        raise ExportError(f"the manifest says nothing of the native code {sorted(files)}")
     if made.kind == "program" and (numbers or made.generator):
         raise ExportError("the manifest gives numbers or a generator to what is no step")
     return made

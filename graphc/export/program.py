@@ -69,6 +69,7 @@ class ExportedProgram:
         )
         self.constants = {k: v for k, v in tensors.items() if k not in self.state_dict}
         self._place, self._bounds = place, bounds
+        self._versions = {name: tensor._storage.version for name, tensor in tensors.items()}
         self._by_ones = {variant.ones: variant for variant in contents.variants}
         # by backend and the free dims of size 1
         self._engines: dict[tuple[str, frozenset[str]], Engines] = {}
@@ -159,6 +160,8 @@ class ExportedProgram:
         arrays = {
             name: np.ascontiguousarray(on_host(t._array)) for name, t in self._weights.items()
         }
+        # recorded calls are those of the state that was recorded
+        changed = any(t._storage.version != self._versions[n] for n, t in self._weights.items())
         was = old.weights
         weights = Weights(arrays, was.state, was.tied, was.parameters, was.buffers, was.kinds)
         variants = tuple(
@@ -166,8 +169,8 @@ class ExportedProgram:
             for variant, graph in zip(old.variants, graphs, strict=True)
         )
         return Contents(
-            variants, weights, old.goldens, old.checked, old.kind, old.numbers, old.generator,
-            (), old.writer,
+            variants, weights, () if changed else old.goldens, old.checked, old.kind, old.numbers,
+            old.generator, (), old.writer,
         )
 
     # --- code ----------------------------------------------------------------------------------
