@@ -49,7 +49,7 @@ class Contents:
     """All of a file. `kind` is "program" or "step"; `variants[0]` is the main one. `numbers` are
     Python numbers that a call may give, `generator` says which weight is one, and its algorithm.
     `checked` are sizes at which export compared the graphs with eager mode; `writer` is the version
-    of graphc that wrote the file."""
+    of graphc that wrote the file, `step` what a training step computes in Python (steps/)."""
 
     variants: tuple[Variant, ...]
     weights: Weights
@@ -60,6 +60,7 @@ class Contents:
     generator: Mapping[str, str] | None = None
     native: tuple[Mapping[str, str], ...] = ()
     writer: str = ""
+    step: Mapping[str, Any] | None = None
 
     @property
     def main(self) -> Variant:

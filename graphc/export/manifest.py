@@ -25,7 +25,7 @@ PARTS_1 = (GRAPH, WEIGHTS)  # of format 1
 _DEPTH = 100  # of containers in containers
 _KEYS = frozenset("""
     format kind graphc name parts positional keywords arguments dims narrowed graphs state tied
-    parameters buffers kinds numbers generator goldens checked native
+    parameters buffers kinds numbers generator goldens checked native step
 """.split())
 _GRAPH_KEYS = frozenset("file ones inputs results writes guards".split())
 _MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError,
@@ -71,6 +71,7 @@ def dumps(contents: Contents, parts: Mapping[str, Any]) -> bytes:
         ],
         "checked": [dict(sizes) for sizes in contents.checked],
         "native": [dict(each) for each in contents.native],
+        "step": contents.step and dict(contents.step),
     }, indent=1).encode()
 
 
@@ -143,14 +144,15 @@ def contents(
             tuple(_sizes(each) for each in found["checked"]), _kind(found["kind"]),
             tuple(found["numbers"]), _generator(found["generator"], weights),
             tuple(_native(each, found["parts"]) for each in found["native"]), str(found["graphc"]),
+            found["step"],
         )
     except _MALFORMED as error:
         raise ExportError(f"the manifest is malformed: {error!r}") from None
     files = {name for name in found["parts"] if name.startswith("native/")}
     if files != {each["file"] for each in made.native}:
         raise ExportError(f"the manifest says nothing of the native code {sorted(files)}")
-    if made.kind == "program" and (numbers or made.generator):
-        raise ExportError("the manifest gives numbers or a generator to what is no step")
+    if made.kind == "program" and (numbers or made.step is not None):
+        raise ExportError("the manifest gives numbers to what is no step")
     return made
 
 
@@ -287,6 +289,7 @@ def _upgraded(old: Mapping[str, Any]) -> dict[str, Any]:
             **old, "arguments": arguments, "graphs": [graph], "kind": "program", "narrowed": {},
             "buffers": [], "kinds": {}, "numbers": [], "generator": None, "goldens": [],
             "checked": [], "native": [], "parts": {}, "graphc": old.get("graphc", ""),
+            "step": None,
         }
     except _MALFORMED as error:
         raise ExportError(f"the manifest is malformed: {error!r}") from None

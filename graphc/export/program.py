@@ -37,6 +37,7 @@ from graphc.ir.memory import on_host
 from graphc.ir.verify import verify
 
 _specialise = late("graphc.ir.passes.specialise")  # a pass, which most programs run without
+_graph_module = late("graphc.export.graph_module")  # to be looked at
 _MOST_SIZES = 4096  # of which is known that they are within the limits
 
 
@@ -89,6 +90,12 @@ class ExportedProgram:
     def graph_signature(self) -> ExportGraphSignature:
         """What each input and output of the graph is to the model, in torch.export's words."""
         return described(self.contents.main, self.contents.weights)
+
+    @property
+    def graph_module(self) -> Any:
+        """The main graph as a torch.fx GraphModule, whose functions are the IR's operators."""
+        found: Any = _graph_module.graph_module(self.contents.main, self.contents.weights)
+        return found
 
     @property
     def range_constraints(self) -> dict[str, Range]:
@@ -170,7 +177,7 @@ class ExportedProgram:
         )
         return Contents(
             variants, weights, () if changed else old.goldens, old.checked, old.kind, old.numbers,
-            old.generator, (), old.writer,
+            old.generator, (), old.writer, old.step,
         )
 
     # --- code ----------------------------------------------------------------------------------
