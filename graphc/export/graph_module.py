@@ -19,7 +19,7 @@ from graphc.fx import Graph as FxGraph
 from graphc.fx import GraphModule
 from graphc.fx import Node as FxNode
 from graphc.ir import dim, op
-from graphc.ir.dim import Dim, is_variable
+from graphc.ir.dim import Dim
 from graphc.ir.graph import Constant, Node, const, get_, input_
 from graphc.ir.interpret import run_control
 from graphc.ir.memory import on_host
@@ -57,10 +57,11 @@ class _Translation:
     def _read_sizes(self, node: Node) -> None:
         """Nodes for the named dims of an input."""
         for place, size in enumerate(node.shape):
-            if isinstance(size, Dim) and is_variable(size) and str(size) not in self.sizes:
-                self.sizes[str(size)] = self.graph.call_function(
-                    sym_size, (self.made[node], place), name=f"sym_size_{size}"
-                )
+            for name in sorted(size.variables()) if isinstance(size, Dim) else ():
+                if name not in self.sizes:
+                    self.sizes[name] = self.graph.call_function(
+                        sym_size, (self.made[node], place, str(size)), name=f"sym_size_{name}"
+                    )
 
     def _node(self, node: Node) -> FxNode:
         name = self.names[node]
@@ -94,9 +95,12 @@ class _Translation:
         return found
 
 
-def sym_size(tensor: Tensor, place: int) -> int:
-    """A size of a tensor."""
-    return int(tensor.shape[place])
+def sym_size(tensor: Tensor, place: int, text: str) -> int:
+    """The free size for which a dim of a tensor is what a text a*name + b says."""
+    size = dim.parse(text)
+    (name,) = size.variables() if isinstance(size, Dim) else ("",)
+    zero, one = (dim.evaluate(size, {name: value}) for value in (0, 1))
+    return (int(tensor.shape[place]) - zero) // (one - zero)
 
 
 def size_of(text: str, **dims: int) -> int:

@@ -211,3 +211,33 @@ def test_decompositions() -> None:
 
 def test_limits_are_said() -> None:
     assert Limits(memory=5).bytes == 5 and Limits().bytes > 1 << 20
+
+
+def test_the_graph_as_a_graph_module() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.GELU(), nn.LayerNorm(4)).eval()
+
+    def run(x: Any, y: Any) -> Any:
+        return model(x).sum(0) * x.shape[0] + CONSTANT[:1], y.flatten().topk(2)[0]
+
+    n = Dim("n", min=2)
+    program = export(run, (torch.randn(3, 4), torch.rand(6, 2)),
+                     dynamic_shapes=({0: n}, {0: 2 * n}))
+    module = program.graph_module
+    nodes = list(module.graph.nodes)
+    assert {node.op for node in nodes} <= {"placeholder", "call_function", "get_attr", "output"}
+    assert [node.name for node in nodes if node.op == "placeholder"] == [
+        spec.arg.name for spec in program.graph_signature.input_specs
+    ]
+    assert "dot_general" in module.code and "sym_size_n" in str(module.graph)
+    module.graph.print_tabular()
+    module.graph.lint()
+    for rows in (2, 5):
+        x, y = torch.randn(rows, 4), torch.rand(2 * rows, 2)
+        weights = {**program.state_dict, **program.constants}
+        given = [
+            weights[source["weight"]] if "weight" in source else (x, y)[source["argument"]]
+            for source in program.signature.inputs
+        ]
+        with torch.no_grad():
+            found, wanted = module(*given), program(x, y)
+        assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(found, wanted, strict=True))
