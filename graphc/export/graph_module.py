@@ -1,7 +1,7 @@
 """A graph of an exported program as a torch.fx GraphModule: to be printed, walked and run.
 
 Its placeholders are the graph's inputs, weights among them; its functions are the IR's operators,
-which run in eager mode. A free size is read off an argument, and what follows from it is computed.
+which run on NumPy. A free size is read off an argument, and what follows from it is computed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class _Translation:
         self.constants: dict[str, Any] = {}
 
     def module(self) -> GraphModule:
-        for node in self.variant.graph.inputs:
+        described = zip(self.variant.signature.inputs, self.variant.graph.inputs, strict=True)
+        for _, node in sorted(described, key=lambda pair: pair[0].get("argument", -1)):
             self.made[node] = self.graph.placeholder(self.names[node])
         for node in self.variant.graph.inputs:
             self._read_sizes(node)
@@ -113,15 +114,17 @@ def getitem(values: Any, index: int) -> Any:
     return values[index]
 
 
+def _tensors(found: Any) -> Any:
+    return tuple(map(from_array, found)) if isinstance(found, tuple) else from_array(found)
+
+
 @cache
 def operator(name: str) -> Callable[..., Any]:
     """An operator of the IR as a function of tensors."""
     record = op.get(name)
 
     def run(*tensors: Tensor, **attrs: Any) -> Any:
-        if tensors:
-            return record(*tensors, **attrs)
-        return from_array(TABLE[name](**attrs))
+        return _tensors(TABLE[name](*(on_host(tensor._array) for tensor in tensors), **attrs))
 
     run.__name__ = run.__qualname__ = name
     run.__module__ = "graphc.ir.ops"
@@ -135,7 +138,7 @@ def _control(node: Node) -> Callable[..., Any]:
     def run(*tensors: Tensor, **attrs: Any) -> Any:
         arrays = [on_host(tensor._array) for tensor in tensors]
         found = run_control(node.op, arrays, {**attrs, "graphs": node.graphs}, TABLE)
-        return tuple(map(from_array, found)) if isinstance(found, tuple) else from_array(found)
+        return _tensors(found)
 
     run.__name__ = run.__qualname__ = node.op.name
     run.__module__ = "graphc.ir.ops"

@@ -250,15 +250,18 @@ class Binding:
     def _follower(self, size: Dim, got: int, place: str) -> None:
         """A size a*name + b, which says what `name` is where no other dim does."""
         (name,) = size.variables()
+        known = self.dims.get(name)
+        if known is not None:
+            wanted = dim.evaluate(size, {name: known})
+            if wanted != got:
+                raise ValueError(f"{place} is {got}, but {size} is {wanted}, as {self.where[name]} "
+                                 f"is {known}, which is {name!r}")
+            return
         zero, one = (dim.evaluate(size, {name: value}) for value in (0, 1))
         found, rest = divmod(got - zero, one - zero)
         if rest:
             raise ValueError(f"{place} is {got}, but the model was exported for {size}, {name!r} "
                              f"being {self.signature.ranges.get(name, Range(2, None))}")
-        known = self.dims.get(name)
-        if known is not None and known != found:
-            raise ValueError(f"{place} is {got}, but {size} is {dim.evaluate(size, {name: known})},"
-                             f" as {self.where[name]} is {known}, which is {name!r}")
         self._size(name, found, f"{place}, which is {size}, says that {name!r}")
 
 

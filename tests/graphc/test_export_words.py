@@ -47,7 +47,7 @@ def equal_at(program: Any, model: Callable[..., Any], *sizes: tuple[int, ...]) -
 
 def test_sizes_that_follow(tmp_path: Path) -> None:
     batch = Dim("batch", min=1, max=64)
-    assert str(2 * batch + 1) == "Dim('batch', min=1, max=64)" or (2 * batch + 1).max == 129
+    assert str(2 * batch + 1) == "(2*batch + 1)" and (2 * batch + 1).max == 129
     assert ((batch + 1) * 2 - 3).min == 1
 
     def model(x: Any, y: Any) -> Any:
@@ -186,7 +186,7 @@ def test_module_moves_and_loads(tmp_path: Path) -> None:
     assert list(module.state_dict()) == list(model.state_dict())
     assert dict(module.named_buffers()).keys() >= {"shift"}
     module.to("cpu")
-    with pytest.raises(ValueError, match=r"must be f32\[3,4\], is f64\[3,4\]"):
+    with pytest.raises(ValueError, match=r"must be f32\[3.*\], is f64\[3"):
         module.double()(torch.randn(2, 4))
 
 
@@ -235,8 +235,8 @@ def test_the_graph_as_a_graph_module() -> None:
         x, y = torch.randn(rows, 4), torch.rand(2 * rows, 2)
         weights = {**program.state_dict, **program.constants}
         given = [
-            weights[source["weight"]] if "weight" in source else (x, y)[source["argument"]]
-            for source in program.signature.inputs
+            (x, y)[("x", "y").index(spec.arg.name)] if spec.target is None else weights[spec.target]
+            for spec in program.graph_signature.input_specs
         ]
         with torch.no_grad():
             found, wanted = module(*given), program(x, y)
