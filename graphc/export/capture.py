@@ -129,7 +129,11 @@ class _Exporter:
 
     def _record(self, leaves: list[Any], shapes: DynamicShapes) -> Lifted:
         args, kwargs = unflatten(leaves, self.structure)
-        traced, trace = recorded(self.model, args, kwargs, self.paths, shapes.names)
+        free = {
+            number: {d: size for d, size in own.items() if isinstance(size, Dim)}
+            for number, own in shapes.names.items()
+        }
+        traced, trace = recorded(self.model, args, kwargs, self.paths, free)
         _check_effects(traced, self.store.names)
         self.place = trace.place or None
         return Lifted(traced, trace, self.paths, self.store)

@@ -1,10 +1,10 @@
 """What an exported model takes and gives, apart from its code: the manifest of a file.
 
-A leaf of the arguments is {"dtype", "shape"}, whose sizes are ints or texts of Dims, or {"value": v},
-which a call must repeat. Where a graph's input comes from is {"argument": leaf number},
-{"weight": name} or {"number": name}. A leaf of the results is {"output": i}, {"argument": leaf
-number}, {"weight": name}, {"size": text of a Dim} or {"value": v}. A write is {"output": i} with
-the weight or the argument that becomes it.
+A leaf of the arguments is {"dtype", "shape"}, whose sizes are ints or texts of Dims, or
+{"value": v}, which a call must repeat. Where a graph's input comes from is {"argument": leaf
+number}, {"weight": name} or {"number": name}. A leaf of the results is {"output": i}, {"argument":
+leaf number}, {"weight": name}, {"size": text of a Dim} or {"value": v}. A write is {"output": i}
+with the weight or the argument that becomes it.
 """
 
 from __future__ import annotations

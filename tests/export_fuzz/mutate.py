@@ -230,9 +230,12 @@ def _chain(count: int) -> str:
 def _nested(depth: int) -> str:
     text = "  return %0\n"
     for _ in range(depth):
-        text = ("  %1 = full, shape=(), value=True, dtype=bool : bool[]\n  %2 = cond %1, %0 : f32[4] "
-                "{\n  graph a(%0: f32[4]) {\n" + text + "  }\n  graph b(%0: f32[4]) {\n"
-                "  return %0\n  }\n  }\n  return %2\n")
+        text = (
+            "  %1 = full, shape=(), value=True, dtype=bool : bool[]\n"
+            "  %2 = cond %1, %0 : f32[4] {\n"
+            "  graph a(%0: f32[4]) {\n" + text + "  }\n"
+            "  graph b(%0: f32[4]) {\n  return %0\n  }\n  }\n  return %2\n"
+        )
     return "graph g(%0: f32[4]) {\n" + text + "}\n"
 
 

@@ -13,8 +13,7 @@ import pytest
 import graphc as torch
 import graphc.nn as nn
 from graphc.__main__ import main
-from graphc.export import Dim, ExportError, Limits, export, load
-from graphc.export import lifted
+from graphc.export import Dim, ExportError, Limits, export, lifted, load
 from graphc.export import limits as limits_module
 from graphc.export.archive import FORMAT
 from graphc.export.portable import portable
@@ -208,7 +207,7 @@ def test_hostile_graphs_are_refused(number: int, tmp_path: Path) -> None:
     text = HOSTILE[number]().encode()
     parts = unpacked(path.read_bytes())
     path.write_bytes(packed({**parts, "graph.txt": text}))
-    with pytest.raises(ExportError, match="hostile.gcx cannot be loaded: "):
+    with pytest.raises(ExportError, match=r"hostile\.gcx cannot be loaded: "):
         load(path, limits=Limits(nodes=10_000, memory=1 << 28, elements=1 << 32))
 
 
