@@ -26,7 +26,7 @@ class Callbacks:
         self._names, self._memory = program.dims, memory
         self._steps = {
             number: step for number, step in enumerate(leaves(program.steps))
-            if isinstance(step, Routine)
+            if isinstance(step, Routine) and not step.claimed
         }
         self._routines = {
             number: HostRoutine(step, table) for number, step in self._steps.items()

@@ -1,0 +1,97 @@
+"""Training steps as files: `export_step(step, args)` is a step without its code, with its state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from graphc import config
+from graphc.backends import DEFAULT, get
+from graphc.engine import pipeline
+from graphc.engine.devices import backend_at
+from graphc.export import dynamic_shapes as dynamic
+from graphc.export.capture import argument_names, check_apart, leaf_paths
+from graphc.export.errors import ExportError
+from graphc.export.steps.build import StepBuilder
+from graphc.export.steps.names import StepNames
+from graphc.export.steps.program import Entry, ExportedStep
+from graphc.export.steps.record import Attempts
+from graphc.frontend.tensor import Tensor
+from graphc.frontend.tree import flatten, unflatten
+
+__all__ = ["Entry", "ExportedStep", "export_step"]
+
+
+def export_step(
+    step: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    calls: int | None = None,
+    random: str | None = None,
+) -> ExportedStep:
+    """Record a training step, as one gives it to compile(), as a program with its own state.
+
+    What the step reads and writes (parameters, buffers, the optimizer's state, the generator) is
+    copied as it is now, and the step itself changes nothing. Floats and ints among the arguments
+    are given at each call, as are free sizes (2 and more: `dynamic_shapes`, as in export()).
+    `calls`: for how many calls the rates of a schedule inside are made ahead. `random`: "torch",
+    its stream, or "counter" (config.random); None: as compile() would draw now.
+    Raises ExportError for what a file cannot hold, and TraceError naming every place of the Python
+    that one graph cannot stand for.
+    """
+    if not isinstance(args, tuple):
+        raise TypeError(f"args must be a tuple of the step's arguments, got {type(args).__name__}."
+                        " Cure: export_step(step, (x, y))")
+    if random not in (None, "torch", "counter"):
+        raise ValueError(f"random must be 'torch', 'counter' or None, got {random!r}")
+    if calls is not None and calls < 1:
+        raise ValueError(f"calls must be 1 or more, got {calls}")
+    function = getattr(step, "__compiled_function__", step)
+    given = dict(kwargs or {})
+    positional = argument_names(function, len(args), given)
+    shapes = dynamic.read(dynamic_shapes, args, given, positional)
+    leaves, structure = flatten((args, given))
+    check_apart(leaves)
+    paths = leaf_paths(structure, positional)
+    _check_free(leaves, shapes, paths)
+    attempts = Attempts(function, leaves, structure, paths)
+    try:
+        recording = attempts.steady(shapes.names)
+        _check_fixed(recording.traced.graph, shapes.ranges)
+        place = recording.trace.place or None
+        names = StepNames(function, *unflatten(leaves, structure))
+        contents = StepBuilder(recording, names, paths, calls).contents(
+            structure, leaves, attempts.lifted, positional, tuple(given), shapes,
+            random or _random(backend_at(place, DEFAULT)),
+        )
+    finally:
+        attempts.close()
+    return ExportedStep(contents, place)
+
+
+def _random(backend: str) -> str:
+    counter = pipeline.by_counter(config.current(), get(backend))
+    return "counter" if counter else "torch"
+
+
+def _check_free(leaves: list[Any], shapes: Any, paths: list[str]) -> None:
+    for number, dims in shapes.names.items():
+        for each, name in dims.items():
+            leaf = leaves[number]
+            if isinstance(leaf, Tensor) and leaf.shape[each] < 2:
+                raise ExportError(
+                    f"dim {each} of {paths[number]} is to be free as {name!r}, and has size "
+                    f"{leaf.shape[each]} in the example; free sizes of a step begin with 2. Cure: "
+                    "give an example of size 2 or more"
+                )
+    for name, bounds in shapes.ranges.items():
+        if bounds.least < 2:
+            shapes.ranges[name] = type(bounds)(2, bounds.most)
+
+
+def _check_fixed(graph: Any, ranges: Mapping[str, Any]) -> None:
+    from graphc.export.capture import check_free
+
+    check_free(graph, ranges)
