@@ -9,14 +9,13 @@ from graphc import config
 from graphc.backends import DEFAULT, get
 from graphc.engine import pipeline
 from graphc.engine.devices import backend_at
-from graphc.export import dynamic_shapes as dynamic
-from graphc.export.capture import argument_names, check_apart, leaf_paths
+from graphc.export import dynamic
+from graphc.export.capture import argument_names, check_apart, check_free, leaf_paths
 from graphc.export.errors import ExportError
 from graphc.export.steps.build import StepBuilder
 from graphc.export.steps.names import StepNames
 from graphc.export.steps.program import Entry, ExportedStep
 from graphc.export.steps.record import Attempts
-from graphc.frontend.tensor import Tensor
 from graphc.frontend.tree import flatten, unflatten
 
 __all__ = ["Entry", "ExportedStep", "export_step"]
@@ -55,11 +54,16 @@ def export_step(
     leaves, structure = flatten((args, given))
     check_apart(leaves)
     paths = leaf_paths(structure, positional)
-    _check_free(leaves, shapes, paths)
+    for name, bounds in list(shapes.ranges.items()):
+        if bounds.least < 2:
+            shapes.raised(name, 2, "free sizes of a training step begin with 2")
+    leaves = dynamic.resized(
+        leaves, shapes.names, {name: max(2, size) for name, size in shapes.example.items()}
+    )
     attempts = Attempts(function, leaves, structure, paths)
     try:
         recording = attempts.steady(shapes.names)
-        _check_fixed(recording.traced.graph, shapes.ranges)
+        check_free(recording.traced.graph, shapes)
         place = recording.trace.place or None
         names = StepNames(function, *unflatten(leaves, structure))
         contents = StepBuilder(recording, names, paths, calls).contents(
@@ -75,23 +79,3 @@ def _random(backend: str) -> str:
     counter = pipeline.by_counter(config.current(), get(backend))
     return "counter" if counter else "torch"
 
-
-def _check_free(leaves: list[Any], shapes: Any, paths: list[str]) -> None:
-    for number, dims in shapes.names.items():
-        for each, name in dims.items():
-            leaf = leaves[number]
-            if isinstance(leaf, Tensor) and leaf.shape[each] < 2:
-                raise ExportError(
-                    f"dim {each} of {paths[number]} is to be free as {name!r}, and has size "
-                    f"{leaf.shape[each]} in the example; free sizes of a step begin with 2. Cure: "
-                    "give an example of size 2 or more"
-                )
-    for name, bounds in shapes.ranges.items():
-        if bounds.least < 2:
-            shapes.ranges[name] = type(bounds)(2, bounds.most)
-
-
-def _check_fixed(graph: Any, ranges: Mapping[str, Any]) -> None:
-    from graphc.export.capture import check_free
-
-    check_free(graph, ranges)

@@ -11,11 +11,12 @@ import numpy as np
 from graphc.engine.capture.places import Place
 from graphc.engine.capture.recording import Recording
 from graphc.export import containers
-from graphc.export.capture import portable
 from graphc.export.contents import Contents, Variant
-from graphc.export.dynamic_shapes import Range
+from graphc.export.dynamic import DynamicShapes
 from graphc.export.errors import ExportError
-from graphc.export.signature import VALUES, Signature, Weights
+from graphc.export.lifted import arguments_json
+from graphc.export.portable import portable
+from graphc.export.signature import VALUES, Signature, Weights, json_with
 from graphc.export.steps import effects
 from graphc.export.steps.counts import Counts
 from graphc.export.steps.names import Named, StepNames
@@ -55,8 +56,7 @@ class StepBuilder:
 
     def contents(
         self, structure: Any, leaves: Sequence[Any], lifted: set[int], positional: Sequence[str],
-        keywords: Sequence[str], free: Mapping[int, Mapping[int, str]],
-        ranges: Mapping[str, Range], random: str | None,
+        keywords: Sequence[str], shapes: DynamicShapes, random: str,
     ) -> Contents:
         """What a file holds of the step."""
         self._writes()
@@ -66,25 +66,22 @@ class StepBuilder:
             self.trace.name, self.traced.graph.inputs[: len(self.inputs)],
             tuple(self.graph_outputs), self.traced.graph.env,
         ), self.labels)
-        for name, array in constants.items():
-            self.arrays[name] = array
-            self.sources.append({"weight": name})
-        arguments = containers.to_json(
-            structure, self._arguments(leaves, lifted, free), "an argument"
-        )
+        large = [self._keep(f"large.{i}", "constant", array) for i, array in enumerate(constants)]
+        self.sources += [{"weight": name} for name in large]
+        arguments = self._arguments(structure, leaves, lifted, shapes)
         signature = Signature(
-            tuple(positional), tuple(keywords), arguments, shown, tuple(self.sources), dict(ranges),
-            tuple(self.writes),
+            tuple(positional), tuple(keywords), arguments, shown, tuple(self.sources),
+            dict(shapes.ranges), tuple(self.writes), dict(shapes.narrowed),
         )
         self.arrays |= self.counts.arrays
         self.kinds |= dict.fromkeys(self.counts.arrays, "number")
         generators = [name for name, kind in self.kinds.items() if kind == "generator"]
         generator = {"weight": generators[0], "algorithm": _ALGORITHMS[random]} if (
-            generators and random
+            generators
         ) else None
         step = {**self.counts.to_json(), "random": random if generators else None}
         return Contents(
-            (Variant(frozenset(), graph, signature),), self._weights(constants), kind="step",
+            (Variant(frozenset(), graph, signature),), self._weights(), kind="step",
             numbers=self._numbers(graph), generator=generator, step=step,
         )
 
@@ -141,24 +138,18 @@ class StepBuilder:
         return name
 
     def _arguments(
-        self, leaves: Sequence[Any], lifted: set[int], free: Mapping[int, Mapping[int, str]]
+        self, structure: Any, leaves: Sequence[Any], lifted: set[int], shapes: DynamicShapes
     ) -> Any:
-        """The JSON of each leaf of the arguments."""
-        for number, leaf in enumerate(leaves):
-            path = self.counts.paths[number]
-            if isinstance(leaf, Tensor):
-                dims = free.get(number, {})
-                shape = [dims.get(d, size) for d, size in enumerate(leaf._array.shape)]
-                yield {"dtype": leaf.dtype.name, "shape": shape}
-            elif number in lifted:
-                yield {"value": leaf, "number": path}
-            elif isinstance(leaf, VALUES):
-                yield {"value": leaf}
-            else:
-                raise ExportError(
-                    f"{path} is a {type(leaf).__name__}, which a file cannot hold. Cure: pass "
-                    "tensors, numbers, strings and containers of them"
-                )
+        """The JSON of the arguments: with the names of numbers that each call gives."""
+        paths = self.counts.paths
+        plain = arguments_json(structure, list(leaves), paths, shapes.names)
+        number = iter(range(len(leaves)))
+
+        def leaf(spec: Any) -> Any:
+            i = next(number)
+            return {**spec, "number": paths[i]} if i in lifted else spec
+
+        return json_with(plain, leaf)
 
     # --- what is written -----------------------------------------------------------------------
 
@@ -266,7 +257,7 @@ class StepBuilder:
 
     # --- data ----------------------------------------------------------------------------------
 
-    def _weights(self, constants: Mapping[str, np.ndarray]) -> Weights:
+    def _weights(self) -> Weights:
         """The state, the model's first, in the order of its state_dict."""
         written = {write["weight"] for write in self.writes}
         state: list[str] = []
@@ -274,11 +265,10 @@ class StepBuilder:
             self._keep(named.name, named.kind, named.tensor._array)
             state.append(named.name)
         tied = {n: first for n, first in self.names.tied.items() if first in self.arrays}
-        fixed = {"other", "number"}
+        fixed = {"other", "number", "constant"}
         state += [
             name for name in self.arrays
-            if name not in state and name not in constants
-            and (name in written or self.kinds.get(name) not in fixed)
+            if name not in state and (name in written or self.kinds[name] not in fixed)
         ]
         parameters = tuple(n for n in state if self.kinds.get(n) == "parameter")
         kinds = {
@@ -294,4 +284,4 @@ class StepBuilder:
         )
 
 
-_ALGORITHMS = {"torch": "mt19937", "counter": "counter", None: "mt19937"}
+_ALGORITHMS = {"torch": "mt19937", "counter": "counter"}
