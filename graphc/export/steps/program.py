@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from typing import Any, NamedTuple
 
@@ -205,7 +206,7 @@ class ExportedStep:
                 step[key] = {name: self._own[name] for name in self._step[key]}
             step["calls"] = self.calls
         weights = Weights(arrays, was.state, was.tied, was.parameters, was.buffers, was.kinds)
-        return old._replace(weights=weights, step=step, native=())
+        return replace(old, weights=weights, step=step, native=())
 
     # --- a call --------------------------------------------------------------------------------
 
