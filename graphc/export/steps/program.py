@@ -21,7 +21,7 @@ from graphc.export.contents import Contents, Variant
 from graphc.export.errors import ExportError
 from graphc.export.program import check_guards, refuse
 from graphc.export.signature import Signature, Weights
-from graphc.export.steps import numbers
+from graphc.export.steps import manifest, numbers
 from graphc.frontend.placement import Place, one_place
 from graphc.frontend.random_state import seed_words
 from graphc.frontend.tensor import Tensor, from_array
@@ -61,6 +61,10 @@ class ExportedStep:
         self.graph: Graph = self.variant.graph
         self.signature: Signature = self.variant.signature
         self._step = contents.step
+        manifest.check(
+            contents.step, self.signature.arguments, self.signature.results, self.signature.inputs,
+            contents.weights.arrays, self.graph.env.hints, len(self.graph.outputs),
+        )
         self._place = place
         self._weights = {
             name: from_array(array.copy() if place is None else place.put(array))
@@ -81,12 +85,11 @@ class ExportedStep:
             if write["weight"] in number_of
         }
         self._copied = [w for w in self.signature.writes if w["output"] not in self._mutated]
-        self._places = self._result_places()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """One step; the function's results. Raises TypeError or ValueError for arguments unlike the
         example; then, and where the graph refuses a value, the state is as it was."""
-        leaves = self._leaves(args, kwargs)
+        leaves = self.signature.leaves(args, kwargs)
         refuse(leaves)
         with self._lock:
             dims = self.signature.bind(leaves)
@@ -210,10 +213,6 @@ class ExportedStep:
 
     # --- a call --------------------------------------------------------------------------------
 
-    def _leaves(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
-        """The leaves of the arguments; numbers that a call gives are put back in their places."""
-        return self.signature.leaves(args, kwargs)
-
     def _sources(self, leaves: Sequence[Any]) -> dict[str, Any]:
         """Python's numbers as this call finds them."""
         found = dict(self._own)
@@ -297,9 +296,6 @@ class ExportedStep:
         """The pipeline's Built, compiled now if it is not yet."""
         with self._lock:
             return self._engine(self._place, self.graph.env.hints).built
-
-    def _result_places(self) -> list[Any]:
-        return list(containers.leaves_of(self.signature.results))
 
     def _results(
         self, outputs: Sequence[np.ndarray], leaves: Sequence[Any], sources: Mapping[str, Any],
