@@ -161,7 +161,7 @@ def test_a_hundred_steps_have_the_compiled_bits(
     exported.manual_seed(1)
     count = 100 if (name, optimizer) == ("plain", "adamw") else 12
     turns = [data[i % len(data)] for i in range(count)]
-    want = trained(torch.compile(step, fullgraph=True), turns)
+    want = trained(torch.compile(step), turns)
     assert trained(exported, turns) == want
     state = {k: bits(v) for k, v in exported.state_dict().items()}
     expected = state_of(net, opt)
@@ -321,8 +321,8 @@ def test_state_of_pythons_objects(tmp_path: Path) -> None:
     assert trained(exported, [(x,)] * 5) == trained(compiled, [(x,)] * 5)
     exported.save(tmp_path / "step.gcx")
     loaded = load(tmp_path / "step.gcx")
-    assert loaded.numbers["self.steps"] == 5
-    assert bits(loaded.state_dict()["self.average"]) == bits(theirs.average)
+    assert loaded.numbers["steps"] == 5
+    assert bits(loaded.state_dict()["average"]) == bits(theirs.average)
     assert trained(loaded, [(x,)] * 2) == trained(compiled, [(x,)] * 2)
 
 
@@ -371,15 +371,15 @@ def test_wrong_calls_change_nothing() -> None:
         ((x, y, x), TypeError, "takes 2 arguments"),
         ((x.double(), y), ValueError, "x must be f32"),
         ((x[:, :, :4], y), ValueError, "x must be f32"),
-        ((x.requires_grad_(), y), RuntimeError, "no autograd"),
-        ((x.detach(), y + 100), IndexError, "102|10[0-9]"),
+        ((x.clone().requires_grad_(), y), RuntimeError, "no autograd"),
+        ((x, y + 100), IndexError, "102|10[0-9]"),
     ):
         with pytest.raises(error, match=text):
             exported(*wrong)
     assert {name: bits(value) for name, value in exported.state_dict().items()} == before
-    assert trained(exported, batches(1)) == trained(torch.compile(plain(net, opt)), batches(1)) or (
-        True  # another stream: only that it still runs
-    )
+    torch.manual_seed(6)
+    exported.manual_seed(6)
+    assert trained(exported, [(x, y)]) == trained(torch.compile(plain(net, opt)), [(x, y)])
 
 
 def test_states_that_do_not_fit() -> None:

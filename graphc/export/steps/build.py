@@ -19,7 +19,7 @@ from graphc.export.portable import portable
 from graphc.export.signature import VALUES, Signature, Weights, json_with
 from graphc.export.steps import effects
 from graphc.export.steps.counts import Counts
-from graphc.export.steps.names import Named, StepNames
+from graphc.export.steps.names import Named, StepNames, said_place
 from graphc.frontend import views
 from graphc.frontend.captured import NumberInput, Output, TensorInput
 from graphc.frontend.tensor import Tensor
@@ -189,7 +189,7 @@ class StepBuilder:
         number = inputs.get(place)
         if number is None or value.kind == "input" or value.method:
             raise ExportError(
-                f"the step stores a tensor in {place.path}, which it does not read again. Cure: "
+                f"the step stores a tensor in {said_place(place)}, which it does not read again. Cure: "
                 "return the tensor"
             )
         self._write(self.sources[number]["weight"], self._node(value))

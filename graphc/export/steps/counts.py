@@ -14,7 +14,7 @@ from graphc.engine.capture.recording import Recording
 from graphc.engine.capture.streams import Draw
 from graphc.export.errors import ExportError
 from graphc.export.steps import numbers, schedule
-from graphc.export.steps.names import StepNames
+from graphc.export.steps.names import StepNames, said_place
 from graphc.export.steps.record import sources
 from graphc.frontend.captured import Output
 from graphc.frontend.number_expr import NumberExpr, sources_of
@@ -119,8 +119,10 @@ class Counts:
     def place_name(self, place: Place) -> str:
         """What a place of a number or a tensor is called."""
         if isinstance(place.container, ParamGroup):
-            return self.names.option(place.container, place.key, None) or place.path
-        return place.path
+            known = self.names.option(place.container, place.key, None)
+            if known is not None:
+                return known
+        return said_place(place).removeprefix("self.")
 
     # --- what changes --------------------------------------------------------------------------
 
@@ -128,28 +130,43 @@ class Counts:
         """A number that each call writes."""
         if expression.late:
             raise ExportError(
-                f"the step stores what a schedule makes in {place.path}. Cure: return it"
+                f"the step stores what a schedule makes in {said_place(place)}. Cure: return it"
             )
         name = self._called.get(place) or self.place_name(place)
+        if expression.op == "source" and self.name(expression.args[0]) == name:
+            return  # what is written is what is there
         old = dict(self.recording.old_values).get(place)
         if type(old) not in (int, float):
             raise ExportError(
-                f"the step makes {place.path}, which was {old!r}, a number. Cure: set it to a "
+                f"the step makes {said_place(place)}, which was {old!r}, a number. Cure: set it to a "
                 "number before you export the step"
             )
         self.counters[name] = old
         self.updates[name] = self.expression(expression)
 
+    def _changing(self, guard: Any) -> str:
+        """A number that may decide otherwise in a later call; "" where none does: of a table, all
+        rows are known."""
+        found = {self.name(source): source for source in sources_of([guard.expression])}
+        for name in found:
+            if name in self.counters:
+                return name
+        tabled = [name for name in found if name in self.tables]
+        for row in zip(*(self.tables[name].tolist() for name in tabled), strict=True):
+            values = {source: self._read[source] for source in found.values()}
+            values |= {found[name]: value for name, value in zip(tabled, row, strict=True)}
+            if guard.expression.evaluate(values, {}) != guard.value:
+                return tabled[0]
+        return ""
+
     def _decision(self, guard: Any) -> dict[str, Any]:
-        changing = {*self.counters, *self.tables}
-        line = "" if guard.loc is None else f" at {guard.loc}"
-        for source in sources_of([guard.expression]):
-            if self.name(source) in changing:
-                raise ExportError(
-                    f"the step decides by {self.name(source)}, which changes from call to call"
-                    f"{line}. Cure: decide outside, and export a step for each case; or compute "
-                    "with torch.where()"
-                )
+        changing = self._changing(guard)
+        if changing:
+            line = "" if guard.loc is None else f" at {guard.loc}"
+            raise ExportError(
+                f"the step decides by {changing}, which changes from call to call{line}. Cure: "
+                "decide outside, and export a step for each case; or compute with torch.where()"
+            )
         return {
             "expression": self.expression(guard.expression), "value": guard.value,
             "line": "" if guard.loc is None else str(guard.loc),

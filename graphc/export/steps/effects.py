@@ -9,7 +9,7 @@ from graphc.engine.capture.places import same
 from graphc.engine.capture.recording import Recording
 from graphc.engine.capture.writes import Contents, Repeat, Tail
 from graphc.export.errors import ExportError
-from graphc.export.steps.names import StepNames
+from graphc.export.steps.names import StepNames, said_place
 from graphc.frontend.captured import Output
 from graphc.optim.optimizer import ParamGroup
 
@@ -42,19 +42,19 @@ def _python(recording: Recording) -> None:
         where = observer.line_of(place)
         if isinstance(place, Repeat):
             raise ExportError(
-                f"the step calls {place.path}(){where}, which a file cannot do. Cure: return what "
+                f"the step calls {said_place(place)}(){where}, which a file cannot do. Cure: return what "
                 "it says, and call it outside"
             )
         if isinstance(place, Contents | Tail | GivenItems):
             raise ExportError(
-                f"the step changes {place.path}{where}, which a file does not have. Cure: return "
+                f"the step changes {said_place(place)}{where}, which a file does not have. Cure: return "
                 "what it puts there, and put it there outside"
             )
     for place, now in recording.replay:
         was = old.get(place)
         if not (now is was or same(now, was) or isinstance(place.container, ParamGroup)):
             raise ExportError(
-                f"the step sets {place.path}{observer.line_of(place)}, which was "
+                f"the step sets {said_place(place)}{observer.line_of(place)}, which was "
                 f"{_short(was)}, to {_short(now)}; a file does not have it. Cure: set it outside of "
                 "the step"
             )
@@ -72,7 +72,7 @@ def check_stored(recording: Recording, stored: dict[Any, Any]) -> None:
     for place, value in stored.items():
         if not isinstance(value, Output):
             raise ExportError(
-                f"the step puts a {type(value).__name__} in {place.path}"
+                f"the step puts a {type(value).__name__} in {said_place(place)}"
                 f"{recording.observer.line_of(place)}, which a file does not have. Cure: keep "
                 "tensors in attributes of their own"
             )

@@ -7,9 +7,11 @@ are several, the variable's name stands before. State of an optimizer is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from graphc.engine.capture.places import Place
 from graphc.engine.capture.reached import reached
 from graphc.frontend.random_state import Generator, default_generator
 from graphc.frontend.tensor import Tensor
@@ -165,3 +167,9 @@ def _with_prefixes(found: Mapping[str, Any], kind: type, one: str) -> dict[str, 
     if len(distinct) == 1:
         return {one: value for _, value in distinct.values()}
     return dict(distinct.values())
+
+
+def said_place(place: Place) -> str:
+    """A place in the user's words: what a method's object has is "self.steps"."""
+    path = re.sub(r"^[\w.]+\.__self__\b", "self", place.path)
+    return re.sub(r"^(\w+)\['([A-Za-z_]\w*)'\]", r"\1.\2", path) if path.startswith("self") else path
