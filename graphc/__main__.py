@@ -71,7 +71,7 @@ def parser() -> argparse.ArgumentParser:
     )
     run.set_defaults(run=lambda args: predict.main(args.model, args.inputs, args.out))
 
-    check = commands.add_parser("verify", help="run the recorded calls of an exported model, by the "
+    check = commands.add_parser("verify", help="run an exported model's recorded calls, by the "
                                 "reference interpreter and by code compiled here")
     check.add_argument("model", type=Path, help="a .gcx file")
     check.set_defaults(run=lambda args: verifying.main(args.model))

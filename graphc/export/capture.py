@@ -17,7 +17,7 @@ from graphc.export.errors import ExportError
 from graphc.export.lifted import Lifted, arguments_json, weights_of
 from graphc.export.program import ExportedProgram
 from graphc.export.recorded import recorded
-from graphc.export.signature import Signature
+from graphc.export.signature import Signature, follows
 from graphc.export.store import Store
 from graphc.frontend.captured import TensorInput, TracedGraph
 from graphc.frontend.tensor import Tensor
@@ -145,7 +145,11 @@ class _Exporter:
 
     def _record(self, leaves: list[Any], shapes: DynamicShapes) -> Lifted:
         args, kwargs = unflatten(leaves, self.structure)
-        traced, trace = recorded(self.model, args, kwargs, self.paths, shapes.names)
+        free = {
+            number: {d: size for d, size in own.items() if isinstance(size, Dim)}
+            for number, own in shapes.names.items()
+        }
+        traced, trace = recorded(self.model, args, kwargs, self.paths, free)
         _check_effects(traced, self.store.names)
         self.place = trace.place or None
         return Lifted(traced, trace, self.paths, self.store)
@@ -267,8 +271,10 @@ def check_free(graph: Graph, shapes: DynamicShapes) -> None:
     for guard in graph.env.guards:
         pairs = ((guard.left, guard.right), (guard.right, guard.left))
         for size, other in pairs:
-            if guard.relation == "eq" and guard.holds and isinstance(other, int):
-                for name in sorted(_variables(size) & set(shapes.ranges)):
+            if guard.relation == "eq" and guard.holds and isinstance(other, int) and (
+                isinstance(size, Dim) and follows(size)
+            ):
+                for name in sorted(size.variables() & set(shapes.ranges)):
                     whole = "" if str(size) == name else f", as {size} is fixed"
                     raise ExportError(
                         f"the model fixes the free size {name!r} to {other}{whole} (it used the "

@@ -1,7 +1,7 @@
 """A graph of an exported program as a torch.fx GraphModule: to be printed, walked and run.
 
 Its placeholders are the graph's inputs, weights among them; its functions are the IR's operators,
-which run in eager mode. A free size is read off an argument, and what follows from it is computed.
+which run on NumPy. A free size is read off an argument, and what follows from it is computed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from graphc.fx import Graph as FxGraph
 from graphc.fx import GraphModule
 from graphc.fx import Node as FxNode
 from graphc.ir import dim, op
-from graphc.ir.dim import Dim, is_variable
+from graphc.ir.dim import Dim
 from graphc.ir.graph import Constant, Node, const, get_, input_
 from graphc.ir.interpret import run_control
 from graphc.ir.memory import on_host
@@ -40,7 +40,8 @@ class _Translation:
         self.constants: dict[str, Any] = {}
 
     def module(self) -> GraphModule:
-        for node in self.variant.graph.inputs:
+        described = zip(self.variant.signature.inputs, self.variant.graph.inputs, strict=True)
+        for _, node in sorted(described, key=lambda pair: pair[0].get("argument", -1)):
             self.made[node] = self.graph.placeholder(self.names[node])
         for node in self.variant.graph.inputs:
             self._read_sizes(node)
@@ -57,10 +58,11 @@ class _Translation:
     def _read_sizes(self, node: Node) -> None:
         """Nodes for the named dims of an input."""
         for place, size in enumerate(node.shape):
-            if isinstance(size, Dim) and is_variable(size) and str(size) not in self.sizes:
-                self.sizes[str(size)] = self.graph.call_function(
-                    sym_size, (self.made[node], place), name=f"sym_size_{size}"
-                )
+            for name in sorted(size.variables()) if isinstance(size, Dim) else ():
+                if name not in self.sizes:
+                    self.sizes[name] = self.graph.call_function(
+                        sym_size, (self.made[node], place, str(size)), name=f"sym_size_{name}"
+                    )
 
     def _node(self, node: Node) -> FxNode:
         name = self.names[node]
@@ -94,9 +96,12 @@ class _Translation:
         return found
 
 
-def sym_size(tensor: Tensor, place: int) -> int:
-    """A size of a tensor."""
-    return int(tensor.shape[place])
+def sym_size(tensor: Tensor, place: int, text: str) -> int:
+    """The free size for which a dim of a tensor is what a text a*name + b says."""
+    size = dim.parse(text)
+    (name,) = size.variables() if isinstance(size, Dim) else ("",)
+    zero, one = (dim.evaluate(size, {name: value}) for value in (0, 1))
+    return (int(tensor.shape[place]) - zero) // (one - zero)
 
 
 def size_of(text: str, **dims: int) -> int:
@@ -109,15 +114,17 @@ def getitem(values: Any, index: int) -> Any:
     return values[index]
 
 
+def _tensors(found: Any) -> Any:
+    return tuple(map(from_array, found)) if isinstance(found, tuple) else from_array(found)
+
+
 @cache
 def operator(name: str) -> Callable[..., Any]:
     """An operator of the IR as a function of tensors."""
     record = op.get(name)
 
     def run(*tensors: Tensor, **attrs: Any) -> Any:
-        if tensors:
-            return record(*tensors, **attrs)
-        return from_array(TABLE[name](**attrs))
+        return _tensors(TABLE[name](*(on_host(tensor._array) for tensor in tensors), **attrs))
 
     run.__name__ = run.__qualname__ = name
     run.__module__ = "graphc.ir.ops"
@@ -131,7 +138,7 @@ def _control(node: Node) -> Callable[..., Any]:
     def run(*tensors: Tensor, **attrs: Any) -> Any:
         arrays = [on_host(tensor._array) for tensor in tensors]
         found = run_control(node.op, arrays, {**attrs, "graphs": node.graphs}, TABLE)
-        return tuple(map(from_array, found)) if isinstance(found, tuple) else from_array(found)
+        return _tensors(found)
 
     run.__name__ = run.__qualname__ = node.op.name
     run.__module__ = "graphc.ir.ops"

@@ -1,4 +1,4 @@
-"""A finished recording as a program: where its graph's inputs come from, and what its results are."""
+"""A finished recording as a program: where its graph's inputs come from, what its results are."""
 
 from __future__ import annotations
 

@@ -92,8 +92,8 @@ def check_sizes(graph: Graph, dims: Mapping[str, int], limits: Limits, where: st
                 size = count * type_.dtype.itemsize
                 if size > most and node.op.name not in _VIEWS:
                     raise ExportError(
-                        f"{where}: {_named(node)} needs {size:,} bytes{_at(dims)}, and the limit is "
-                        f"{most:,}. Cure: smaller arguments, or load(path, limits=Limits(memory="
+                        f"{where}: {_named(node)} needs {size:,} bytes{_at(dims)}, and the limit "
+                        f"is {most:,}. Cure: smaller arguments, or load(path, limits=Limits(memory="
                         "...)) on a machine that has them"
                     )
             work += work_of(node, dims)

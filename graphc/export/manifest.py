@@ -216,9 +216,8 @@ def _generator(given: Any, weights: Weights) -> Mapping[str, str] | None:
     if given is None:
         return None
     array = weights.arrays[given["weight"]]
-    if given["algorithm"] not in ("mt19937", "counter") or set(given) != {"weight", "algorithm"} or (
-        array.shape != (626,) or array.dtype != np.int64
-    ):
+    known = given["algorithm"] in ("mt19937", "counter") and set(given) == {"weight", "algorithm"}
+    if not known or array.shape != (626,) or array.dtype != np.int64:
         raise ValueError(f"the generator {given}")
     return dict(given)
 

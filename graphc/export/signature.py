@@ -1,10 +1,10 @@
 """What an exported model takes and gives, apart from its code: the manifest of a file.
 
-A leaf of the arguments is {"dtype", "shape"}, whose sizes are ints or texts of Dims, or {"value": v},
-which a call must repeat. Where a graph's input comes from is {"argument": leaf number},
-{"weight": name} or {"number": name}. A leaf of the results is {"output": i}, {"argument": leaf
-number}, {"weight": name}, {"size": text of a Dim} or {"value": v}. A write is {"output": i} with
-the weight or the argument that becomes it.
+A leaf of the arguments is {"dtype", "shape"}, whose sizes are ints or texts of Dims, or
+{"value": v}, which a call must repeat. Where a graph's input comes from is {"argument": leaf
+number}, {"weight": name} or {"number": name}. A leaf of the results is {"output": i}, {"argument":
+leaf number}, {"weight": name}, {"size": text of a Dim} or {"value": v}. A write is {"output": i}
+with the weight or the argument that becomes it.
 """
 
 from __future__ import annotations
@@ -255,15 +255,18 @@ class Binding:
     def _follower(self, size: Dim, got: int, place: str) -> None:
         """A size a*name + b, which says what `name` is where no other dim does."""
         (name,) = size.variables()
+        known = self.dims.get(name)
+        if known is not None:
+            wanted = dim.evaluate(size, {name: known})
+            if wanted != got:
+                raise ValueError(f"{place} is {got}, but {size} is {wanted}, as {self.where[name]} "
+                                 f"is {known}, which is {name!r}")
+            return
         zero, one = (dim.evaluate(size, {name: value}) for value in (0, 1))
         found, rest = divmod(got - zero, one - zero)
         if rest:
             raise ValueError(f"{place} is {got}, but the model was exported for {size}, {name!r} "
                              f"being {self.signature.ranges.get(name, Range(2, None))}")
-        known = self.dims.get(name)
-        if known is not None and known != found:
-            raise ValueError(f"{place} is {got}, but {size} is {dim.evaluate(size, {name: known})},"
-                             f" as {self.where[name]} is {known}, which is {name!r}")
         self._size(name, found, f"{place}, which is {size}, says that {name!r}")
 
 

@@ -75,7 +75,7 @@ def packed(parts: dict[str, bytes], hashes: bool = True) -> bytes:
                     for name, data in parts.items() if name != "manifest.json"
                 }
                 parts["manifest.json"] = json.dumps(manifest).encode()
-        except (ValueError, KeyError):
+        except (ValueError, KeyError, RecursionError):
             pass
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as file:
@@ -214,7 +214,7 @@ def _other(chance: random.Random, value: Any) -> Any:
 def _hostile(chance: random.Random, data: bytes) -> bytes:
     """A graph that asks for too much, in place of the main one."""
     parts = unpacked(data)
-    parts["graph.txt"] = chance.choice(HOSTILE)().encode()
+    parts["graph.txt"] = chance.choice([*HOSTILE, *LARGE])().encode()
     return packed(parts)
 
 
@@ -230,9 +230,12 @@ def _chain(count: int) -> str:
 def _nested(depth: int) -> str:
     text = "  return %0\n"
     for _ in range(depth):
-        text = ("  %1 = full, shape=(), value=True, dtype=bool : bool[]\n  %2 = cond %1, %0 : f32[4] "
-                "{\n  graph a(%0: f32[4]) {\n" + text + "  }\n  graph b(%0: f32[4]) {\n"
-                "  return %0\n  }\n  }\n  return %2\n")
+        text = (
+            "  %1 = full, shape=(), value=True, dtype=bool : bool[]\n"
+            "  %2 = cond %1, %0 : f32[4] {\n"
+            "  graph a(%0: f32[4]) {\n" + text + "  }\n"
+            "  graph b(%0: f32[4]) {\n  return %0\n  }\n  }\n  return %2\n"
+        )
     return "graph g(%0: f32[4]) {\n" + text + "}\n"
 
 
@@ -261,7 +264,12 @@ HOSTILE: list[Callable[[], str]] = [
     lambda: _body([f"  %1 = full, shape=({'1, ' * 5000}), value=1.0, dtype=f32 : "
                    f"f32[{','.join(['1'] * 5000)}]"], 1),
     lambda: _body(["  %1 = iota, shape=(4000000000,), dim=0, dtype=i64 : i64[4000000000]"], 1),
-    lambda: _body(["  %1 = concat " + ", ".join(["%0"] * 20000) + ", dim=0 : f32[80000]"], 1),
+]
+# what may be loaded, and costs its caller little
+LARGE: list[Callable[[], str]] = [
+    lambda: _body(["  %1 = concat " + ", ".join(["%0"] * 2000) + ", dim=0 : f32[8000]"], 1),
+    lambda: _chain(2000),
+    lambda: _nested(20),
 ]
 
 

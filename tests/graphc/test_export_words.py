@@ -47,7 +47,7 @@ def equal_at(program: Any, model: Callable[..., Any], *sizes: tuple[int, ...]) -
 
 def test_sizes_that_follow(tmp_path: Path) -> None:
     batch = Dim("batch", min=1, max=64)
-    assert str(2 * batch + 1) == "Dim('batch', min=1, max=64)" or (2 * batch + 1).max == 129
+    assert str(2 * batch + 1) == "(2*batch + 1)" and (2 * batch + 1).max == 129
     assert ((batch + 1) * 2 - 3).min == 1
 
     def model(x: Any, y: Any) -> Any:
@@ -85,7 +85,7 @@ def test_wrong_dims() -> None:
     for attempt in (lambda: n * -1, lambda: 1 - n, lambda: n + 0.5, lambda: n * n):
         with pytest.raises(NotImplementedError):
             attempt()
-    with pytest.raises(ExportError, match=r"\(n \+ 1\)' but has size 3.*'n' is 3|'n' is 2.*'n' is 3"):
+    with pytest.raises(ExportError, match="where 'n' is 2; before, 'n' is 3"):
         export(torch.add, (torch.ones(3), torch.ones(3)), dynamic_shapes=({0: n}, {0: n + 1}))
     with pytest.raises(ExportError, match="is 3, but dynamic_shapes fixes it to 4"):
         export(torch.exp, (torch.ones(3),), dynamic_shapes=({0: 4},))
@@ -186,7 +186,7 @@ def test_module_moves_and_loads(tmp_path: Path) -> None:
     assert list(module.state_dict()) == list(model.state_dict())
     assert dict(module.named_buffers()).keys() >= {"shift"}
     module.to("cpu")
-    with pytest.raises(ValueError, match=r"must be f32\[3,4\], is f64\[3,4\]"):
+    with pytest.raises(ValueError, match=r"must be f32\[3.*\], is f64\[3"):
         module.double()(torch.randn(2, 4))
 
 
@@ -211,3 +211,33 @@ def test_decompositions() -> None:
 
 def test_limits_are_said() -> None:
     assert Limits(memory=5).bytes == 5 and Limits().bytes > 1 << 20
+
+
+def test_the_graph_as_a_graph_module() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.GELU(), nn.LayerNorm(4)).eval()
+
+    def run(x: Any, y: Any) -> Any:
+        return model(x).sum(0) * x.shape[0] + CONSTANT[:1], y.flatten().topk(2)[0]
+
+    n = Dim("n", min=2)
+    program = export(run, (torch.randn(3, 4), torch.rand(6, 2)),
+                     dynamic_shapes=({0: n}, {0: 2 * n}))
+    module = program.graph_module
+    nodes = list(module.graph.nodes)
+    assert {node.op for node in nodes} <= {"placeholder", "call_function", "get_attr", "output"}
+    assert [node.name for node in nodes if node.op == "placeholder"] == [
+        spec.arg.name for spec in program.graph_signature.input_specs
+    ]
+    assert "dot_general" in module.code and "sym_size_n" in str(module.graph)
+    module.graph.print_tabular()
+    module.graph.lint()
+    for rows in (2, 5):
+        x, y = torch.randn(rows, 4), torch.rand(2 * rows, 2)
+        weights = {**program.state_dict, **program.constants}
+        given = [
+            (x, y)[("x", "y").index(spec.arg.name)] if spec.target is None else weights[spec.target]
+            for spec in program.graph_signature.input_specs
+        ]
+        with torch.no_grad():
+            found, wanted = module(*given), program(x, y)
+        assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(found, wanted, strict=True))
