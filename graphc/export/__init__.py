@@ -17,12 +17,14 @@ from graphc.export.steps import ExportedStep, export_step
 
 __all__ = [
     "AdditionalInputs", "Dim", "ExportError", "ExportGraphSignature", "ExportedModule",
-    "ExportedProgram", "ExportedStep", "Limits", "Range", "ShapesCollection", "default_decompositions", "dims",
-    "export", "export_step", "load", "save",
+    "ExportedProgram", "ExportedStep", "Limits", "Range", "ShapesCollection",
+    "default_decompositions", "dims", "export", "export_step", "load", "save",
 ]
 
 
-def load(path: str | PathLike[str], *, limits: Limits | None = None) -> ExportedProgram | ExportedStep:
+def load(
+    path: str | PathLike[str], *, limits: Limits | None = None
+) -> ExportedProgram | ExportedStep:
     """The program, or the training step, in a .gcx file; it is compiled at its first call.
 
     `limits`: what its graphs may ask of this machine. Raises ExportError for a file that is damaged

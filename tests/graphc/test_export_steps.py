@@ -396,7 +396,7 @@ def test_states_that_do_not_fit() -> None:
     ):
         with pytest.raises(RuntimeError, match=text):
             exported.load_state_dict({**state, "head.weight": state["head.weight"] + 1, **change})
-    with pytest.raises(RuntimeError, match="missing: .*head.bias"):
+    with pytest.raises(RuntimeError, match=r"missing: .*head\.bias"):
         exported.load_state_dict({"conv.bias": state["conv.bias"]})
     assert {name: bits(value) for name, value in exported.state_dict().items()} == before
     exported.load_state_dict({"conv.bias": np.full(4, 0.5)}, strict=False)

@@ -189,8 +189,8 @@ class StepBuilder:
         number = inputs.get(place)
         if number is None or value.kind == "input" or value.method:
             raise ExportError(
-                f"the step stores a tensor in {said_place(place)}, which it does not read again. Cure: "
-                "return the tensor"
+                f"the step stores a tensor in {said_place(place)}, which it does not read again. "
+                "Cure: return the tensor"
             )
         self._write(self.sources[number]["weight"], self._node(value))
 

@@ -138,8 +138,8 @@ class Counts:
         old = dict(self.recording.old_values).get(place)
         if type(old) not in (int, float):
             raise ExportError(
-                f"the step makes {said_place(place)}, which was {old!r}, a number. Cure: set it to a "
-                "number before you export the step"
+                f"the step makes {said_place(place)}, which was {old!r}, a number. Cure: set it to "
+                "a number before you export the step"
             )
         self.counters[name] = old
         self.updates[name] = self.expression(expression)

@@ -39,24 +39,24 @@ def _python(recording: Recording) -> None:
             "a file does not have. Cure: draw by torch.rand(), or pass the number as an argument"
         )
     for place in recording.stored:
-        where = observer.line_of(place)
+        name, where = said_place(place), observer.line_of(place)
         if isinstance(place, Repeat):
             raise ExportError(
-                f"the step calls {said_place(place)}(){where}, which a file cannot do. Cure: return what "
-                "it says, and call it outside"
+                f"the step calls {name}(){where}, which a file cannot do. Cure: return what it "
+                "says, and call it outside"
             )
         if isinstance(place, Contents | Tail | GivenItems):
             raise ExportError(
-                f"the step changes {said_place(place)}{where}, which a file does not have. Cure: return "
-                "what it puts there, and put it there outside"
+                f"the step changes {name}{where}, which a file does not have. Cure: return what it "
+                "puts there, and put it there outside"
             )
     for place, now in recording.replay:
         was = old.get(place)
         if not (now is was or same(now, was) or isinstance(place.container, ParamGroup)):
             raise ExportError(
                 f"the step sets {said_place(place)}{observer.line_of(place)}, which was "
-                f"{_short(was)}, to {_short(now)}; a file does not have it. Cure: set it outside of "
-                "the step"
+                f"{_short(was)}, to {_short(now)}; a file does not have it. Cure: set it outside "
+                "of the step"
             )
     steps = recording.trace.late.steps
     for action in recording.traced.deferred:

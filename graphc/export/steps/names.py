@@ -164,12 +164,11 @@ def _with_prefixes(found: Mapping[str, Any], kind: type, one: str) -> dict[str, 
     for name, value in found.items():
         if isinstance(value, kind):
             distinct.setdefault(id(value), (name or one, value))
-    if len(distinct) == 1:
-        return {one: value for _, value in distinct.values()}
-    return dict(distinct.values())
+    values = list(distinct.values())
+    return {one: values[0][1]} if len(values) == 1 else dict(values)
 
 
 def said_place(place: Place) -> str:
     """A place in the user's words: what a method's object has is "self.steps"."""
     path = re.sub(r"^[\w.]+\.__self__\b", "self", place.path)
-    return re.sub(r"^(\w+)\['([A-Za-z_]\w*)'\]", r"\1.\2", path) if path.startswith("self") else path
+    return re.sub(r"^self\['([A-Za-z_]\w*)'\]", r"self.\1", path)

@@ -144,9 +144,9 @@ def _counted(recording: Recording) -> dict[Place, None]:
     found: dict[Place, None] = {}
     for place, now in recording.replay:
         was = old.get(place)
-        if type(was) in (int, float) and type(now) is type(was) and now != was:
-            if place not in lifted:
-                found[place] = None
+        counted = type(was) in (int, float) and type(now) is type(was) and now != was
+        if counted and place not in lifted:
+            found[place] = None
     return found
 
 
