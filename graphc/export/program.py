@@ -166,7 +166,7 @@ class ExportedProgram:
         """What a file holds of the program as it is now."""
         old = self.contents
         arrays = {
-            name: np.ascontiguousarray(on_host(t._array)) for name, t in self._weights.items()
+            name: np.array(on_host(t._array), order="C") for name, t in self._weights.items()
         }
         # recorded calls are those of the state that was recorded
         changed = any(t._storage.version != self._versions[n] for n, t in self._weights.items())
