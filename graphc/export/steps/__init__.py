@@ -17,6 +17,7 @@ from graphc.export.steps.names import StepNames
 from graphc.export.steps.program import Entry, ExportedStep
 from graphc.export.steps.record import Attempts
 from graphc.frontend.tree import flatten, unflatten
+from graphc.ir.dim import Dim
 
 __all__ = ["Entry", "ExportedStep", "export_step"]
 
@@ -62,7 +63,10 @@ def export_step(
     )
     attempts = Attempts(function, leaves, structure, paths)
     try:
-        recording = attempts.steady(shapes.names)
+        recording = attempts.steady({
+            number: {d: size for d, size in own.items() if isinstance(size, Dim)}
+            for number, own in shapes.names.items()
+        })
         check_free(recording.traced.graph, shapes)
         place = recording.trace.place or None
         names = StepNames(function, *unflatten(leaves, structure))

@@ -24,7 +24,7 @@ from graphc.frontend.names import Names
 from graphc.frontend.number_expr import sources_of
 from graphc.frontend.tensor import Tensor, from_array
 from graphc.frontend.tree import Structure, unflatten
-from graphc.ir.dim import Size
+from graphc.ir.dim import Dim
 from graphc.ir.memory import zeros_like
 
 _ROUNDS = 4  # recordings, each of which may show more numbers that the step counts
@@ -55,7 +55,7 @@ class Attempts:
             recording.trace.rollback()
             recording.restore()
 
-    def steady(self, free: Mapping[int, dict[int, Size]]) -> Recording:
+    def steady(self, free: Mapping[int, Mapping[int, str | Dim]]) -> Recording:
         """What later calls are like, too. `free`: names of free dims, by leaf and dim. Raises
         TraceError and ExportError."""
         for _ in range(_ROUNDS):
@@ -71,7 +71,7 @@ class Attempts:
             "outside of the step, and pass the number as an argument"
         )
 
-    def _with_gradients(self, free: Mapping[int, dict[int, Size]]) -> Recording:
+    def _with_gradients(self, free: Mapping[int, Mapping[int, str | Dim]]) -> Recording:
         found = self._record(free)
         if not found.missing or found.observer.looked_at_grad:
             return found
@@ -88,7 +88,7 @@ class Attempts:
             and type(guard.value) is int
         } & self.lifted
 
-    def _record(self, free: Mapping[int, dict[int, Size]]) -> Recording:
+    def _record(self, free: Mapping[int, Mapping[int, str | Dim]]) -> Recording:
         name = name_of(self.function)
         trace = Survey(name, strict=False)  # so that loss.item() may be returned
         args, kwargs = unflatten(self.leaves, self.structure)
