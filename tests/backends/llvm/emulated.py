@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 
 from graphc.backends import Host
-from graphc.backends.llvm import elf, words
+from graphc.backends.host import elf
+from graphc.backends.llvm import words
 from graphc.backends.llvm.backend import LlvmBackend
 from graphc.backends.llvm.cache import ObjectCache
 from graphc.backends.llvm.callbacks import Callbacks
