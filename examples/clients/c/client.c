@@ -1,7 +1,7 @@
 /* Classify digits from C (or C++): load recorded inputs, run the model, compare what it says with
  * what graphc said when the library was made.
  *
- *     cc -O2 -Wall client.c -I../out -L../out -ldigits -Wl,-rpath,'$ORIGIN/../out' -o client
+ *     cc -O2 -Wall client.c -I../out -L../out -ldigits -lm -Wl,-rpath,'$ORIGIN/../out' -o client
  *     ./client ../out/golden [x86-64-v3]
  */
 #include <math.h>
@@ -37,7 +37,7 @@ static void print_entry(const char *kind, const graphc_entry *entry)
     printf("%s %s: %s [", kind, entry->name, DTYPES[entry->dtype]);
     for (int32_t dim = 0; dim < entry->rank; dim++) {
         int64_t size = entry->shape[dim];
-        printf(dim ? ", " : "");
+        fputs(dim ? ", " : "", stdout);
         if (size == GRAPHC_COMPUTED)
             printf("?");
         else if (size < 0)

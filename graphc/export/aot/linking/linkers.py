@@ -32,6 +32,15 @@ def linker(arch: str) -> tuple[str, ...]:
     raise LinkError(f"there is no linker for {arch} on this machine{seen}. {_CURE}")
 
 
+def available(arch: str) -> bool:
+    """Whether there is a linker for a CPU."""
+    try:
+        linker(arch)
+    except LinkError:
+        return False
+    return True
+
+
 def _candidates(arch: str) -> list[tuple[str, ...]]:
     found = [shutil.which(name) for name in ("ld", "ld.lld", f"{arch}-linux-gnu-ld")]
     commands = [(path,) for path in found if path is not None]
