@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from graphc.backends.host import elf
 from graphc.backends.llvm.cache import ObjectCache
 from graphc.backends.llvm.freestanding.levels import target_named
+from graphc.backends.llvm.target import Target
 from graphc.export.aot.linking import LinkError, link_shared, linkers, stubs
 from tests.export.emulated_library import EmulatedLibrary
 
@@ -52,14 +54,14 @@ define i64 @model_rest(i64 %a) nounwind {
 EXPORTS = ["model_rest", "model_sum"]
 
 
-def objects(target=X86) -> list[bytes]:
+def objects(target: Target = X86) -> list[bytes]:
     return [ObjectCache().compile(text, target) for text in (SUM, ADD)]
 
 
 @pytest.fixture(autouse=True)
 def a_linker() -> None:
     if not linkers.available("x86_64"):
-        pytest.skip("there is no linker for x86-64 here: apt install binutils, or pip install ziglang")
+        pytest.skip("there is no linker for x86-64: apt install binutils, or pip install ziglang")
 
 
 def tell(path: Path, *options: str) -> str:
@@ -106,7 +108,7 @@ def test_what_it_needs(tmp_path: Path) -> None:
 
 def test_equal_objects_give_equal_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = link_shared(objects(), EXPORTS, X86.triple, "libmodel.so")
-    monkeypatch.setattr(linkers.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     assert link_shared(objects(), EXPORTS[::-1], X86.triple, "libmodel.so") == first
     assert str(tmp_path).encode() not in first
 
@@ -127,7 +129,7 @@ def test_two_models_do_not_meet(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", [X86, ARM], ids=lambda target: target.arch)
-def test_another_cpu_runs_it(target) -> None:
+def test_another_cpu_runs_it(target: Target) -> None:
     if not linkers.available(target.arch):
         pytest.skip(f"there is no linker for {target.arch} here: pip install ziglang")
     library = EmulatedLibrary(link_shared(objects(target), EXPORTS, target.triple, "libmodel.so"))
@@ -141,7 +143,11 @@ def test_another_cpu_runs_it(target) -> None:
 
 
 def test_a_name_that_nobody_has() -> None:
-    text = "declare void @PyErr_CheckSignals()\ndefine void @f() { call void @PyErr_CheckSignals()\nret void }"
+    text = """declare void @PyErr_CheckSignals()
+    define void @f() {
+      call void @PyErr_CheckSignals()
+      ret void
+    }"""
     with pytest.raises(LinkError, match="calls PyErr_CheckSignals, which neither libc"):
         link_shared([ObjectCache().compile(text, X86)], ["f"], X86.triple, "libf.so")
 
