@@ -63,7 +63,7 @@ def told(
     basic: int, wide: int = 0, products: int = 0, more: int = 0, extended: int = _EXTENDED_V3,
     last: int = 0x20, parts: int = 2,
 ) -> Words:
-    """Leaves that are beyond the last are all ones: what a CPU answers there means something else."""
+    """Leaves beyond the last are all ones: what a CPU answers there means something else."""
     ones = (2**32 - 1,) * 4
     return {
         (0, 0): (last, 0, 0, 0), (1, 0): (0, 0, basic, 0),
