@@ -177,12 +177,10 @@ class EmulatedCpu:
         """One of the C library, by this machine's."""
         at = of_process(name)
         assert at is not None, f"the code calls {name}, which the C library does not have"
-        if name in _ON_WORDS:
-            count = _ON_WORDS[name]
-            words = ctypes.CFUNCTYPE(ctypes.c_uint64, *[ctypes.c_uint64] * count)(at)
-            return self._of_words(words, count)
+        count = (_ON_FLOATS | _ON_DOUBLES).get(name)
+        if count is None:  # who takes fewer arguments does not look at the others
+            return self._of_words(ctypes.CFUNCTYPE(_WORD, *[_WORD] * 6)(at), 6)
         kind = ctypes.c_float if name in _ON_FLOATS else ctypes.c_double
-        count = (_ON_FLOATS | _ON_DOUBLES)[name]
         function = ctypes.CFUNCTYPE(kind, *[kind] * count)(at)
         first, uc = self.calls.floats, self.uc
 
@@ -201,8 +199,7 @@ class EmulatedCpu:
             uc.emu_stop()
 
 
-_ON_WORDS = {"memcpy": 3, "memmove": 3, "memset": 3, "memcmp": 3, "malloc": 1, "free": 1,
-             "posix_memalign": 3, "aligned_alloc": 2, "strlen": 1, "strcmp": 2, "getpid": 0}
+_WORD = ctypes.c_uint64
 _ON_DOUBLES = dict.fromkeys("lgamma tgamma sin cos tan exp expm1 log log1p".split(), 1)
 _ON_DOUBLES |= dict.fromkeys("floor ceil trunc rint nearbyint".split(), 1)
 _ON_DOUBLES |= dict.fromkeys("fmod pow atan2 hypot".split(), 2)
