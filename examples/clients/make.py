@@ -56,7 +56,9 @@ def write_tensor(path: Path, tensor: torch.Tensor) -> None:
     path.write_bytes(f"{line}\n".encode() + tensor.contiguous().numpy().tobytes())
 
 
-def main(out: Path, steps: int = 200, targets: tuple[str, ...] = ("native",)) -> float:
+def main(
+    out: Path, steps: int = 200, targets: tuple[str, ...] = ("native",), static: bool = False
+) -> float:
     """The share of held-out digits that are right."""
     torch.manual_seed(0)
     model = Digits()
@@ -64,7 +66,7 @@ def main(out: Path, steps: int = 200, targets: tuple[str, ...] = ("native",)) ->
     held_out = MNIST(train=False)
     free = {"image": {0: graphc.export.Dim("batch", min=1, max=1024)}}
     program = graphc.export.export(model.eval(), (held_out.data[:4],), dynamic_shapes=free)
-    graphc.export.aot(program, out, name="digits", targets=list(targets))
+    graphc.export.aot(program, out, name="digits", targets=list(targets), static=static)
     given = held_out.data[:7]
     golden = out / "golden"
     golden.mkdir(parents=True, exist_ok=True)

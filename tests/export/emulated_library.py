@@ -94,6 +94,8 @@ class EmulatedLibrary:
         self._thread = -(-(BASE + self.size) // PAGE) * PAGE + PAGE
         self.uc.mem_map(self._thread, 2 * _SPAN)
         self.uc.reg_write(self.cpu.calls.thread, self._thread + _SPAN)
+        if self.machine == elf.X86_64:  # where code finds the pointer itself
+            self.uc.mem_write(self._thread + _SPAN, (self._thread + _SPAN).to_bytes(8, "little"))
         self._thread_bytes = 0
         for kind, _, offset, _, _, size, room, alignment in segments:
             if kind == _THREADS:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,14 +14,10 @@ import graphc as torch
 import graphc.export
 import graphc.nn as nn
 from graphc.export.aot.linking import linkers
+from tests.export.client_examples import example
 from tests.export.emulated_library import EmulatedLibrary, refuses_wide_code
 
-_CLIENT = Path(__file__).parents[2] / "examples" / "clients" / "python" / "client.py"
-_spec = importlib.util.spec_from_file_location("example_client", _CLIENT)
-assert _spec is not None and _spec.loader is not None
-client = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(client)
-
+client = example("python/client.py")
 F32 = [name for name, _ in client.DTYPES].index("f32")
 
 

@@ -4,11 +4,9 @@ says is, to the bit, what graphc said when it made the library."""
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import io
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,17 +16,9 @@ import pytest
 import graphc as torch
 from graphc.export.aot.linking import linkers
 from tests.docs.pages import blocks
+from tests.export.client_examples import CLIENTS, WARNINGS, example, refused, run, tool
 
-CLIENTS = Path(__file__).parents[3] / "examples" / "clients"
 LEVELS = ("x86-64-v2", "native")
-
-
-def tool(*names: str) -> str:
-    """The first of these programs that is here; else the test is skipped by their names."""
-    for name in names:
-        if (found := shutil.which(name)) is not None:
-            return found
-    pytest.skip(f"{' and '.join(names)} not installed")
 
 
 @pytest.fixture(scope="module")
@@ -36,25 +26,9 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The library, its header, and a recorded call: of an untrained model, which takes no time."""
     if sys.platform != "linux" or not linkers.available("x86_64"):
         pytest.skip("there is no linker for x86-64 Linux here")
-    spec = importlib.util.spec_from_file_location("example_make", CLIENTS / "make.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
     folder = tmp_path_factory.mktemp("clients")
-    module.main(folder, steps=0, targets=LEVELS)
+    example("make.py").main(folder, steps=0, targets=LEVELS)
     return folder
-
-
-def run(*command: str | Path) -> str:
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr + done.stdout
-    return done.stdout
-
-
-def refused(*command: str | Path) -> str:
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 1, done.stderr + done.stdout
-    return done.stderr
 
 
 def holds(said: str) -> None:
@@ -75,14 +49,14 @@ def damaged(out: Path, tmp_path: Path) -> Path:
 
 
 def compile_c(out: Path, source: Path, made: Path, compiler: str, *options: str) -> Path:
-    run(compiler, "-O2", "-Wall", "-Wextra", "-Werror", *options, f"-I{out}", source, "-x", "none",
+    run(compiler, *WARNINGS, *options, f"-I{out}", source, "-x", "none",
         f"-L{out}", "-ldigits", "-lm", f"-Wl,-rpath,{out}", "-o", made)
     return made
 
 
 @pytest.mark.parametrize("compiler, options", [
-    (("gcc", "cc", "clang"), ("-std=c99", "-pedantic", "-x", "c")),
-    (("g++", "c++", "clang++"), ("-std=c++11", "-pedantic", "-x", "c++")),
+    (("gcc", "cc", "clang"), ("-std=c99", "-x", "c")),
+    (("g++", "c++", "clang++"), ("-std=c++11", "-x", "c++")),
 ], ids=["C", "C++"])
 def test_c(
     out: Path, tmp_path: Path, compiler: tuple[str, ...], options: tuple[str, ...]
