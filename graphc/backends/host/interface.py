@@ -89,3 +89,14 @@ class Level(NamedTuple):
 
     name: str
     codes: tuple[Code, ...]
+
+
+class LibraryObjects(NamedTuple):
+    """A library's code as relocatable objects; they want `data`, a name that begins where embedded
+    Places are counted from."""
+
+    objects: list[bytes]
+    exports: list[str]
+    data: str
+    triple: str
+    arch: str

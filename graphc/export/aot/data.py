@@ -43,6 +43,11 @@ class Data:
         return found
 
     @property
+    def size(self) -> int:
+        """Bytes."""
+        return self._size
+
+    @property
     def bytes(self) -> bytes:
         """All of it, with a line behind it that wide loads may touch."""
         return b"".join([*self._parts, bytes(ALIGN)])
