@@ -32,7 +32,7 @@ class Data:
 
     def add(self, array: np.ndarray) -> Place:
         """Where an array's bytes lie."""
-        content = np.ascontiguousarray(array).tobytes()
+        content = array.tobytes()
         digest = hashlib.sha256(content).digest()
         found = self._known.get(digest)
         if found is None:
@@ -48,13 +48,13 @@ class Data:
         return self._size
 
     @property
-    def bytes(self) -> bytes:
+    def content(self) -> bytes:
         """All of it, with a line behind it that wide loads may touch."""
         return b"".join([*self._parts, bytes(ALIGN)])
 
-    def object(self, symbol: str, arch: str) -> bytes:
+    def as_object(self, symbol: str, arch: str) -> bytes:
         """An object that defines the hidden name `symbol` as all of it, read-only."""
-        return _object(self.bytes, symbol, _MACHINES[arch])
+        return _object(self.content, symbol, _MACHINES[arch])
 
 
 def _object(content: bytes, symbol: str, machine: int) -> bytes:
@@ -96,10 +96,10 @@ class WeightsFile:
 
     def __init__(self, arrays: dict[str, np.ndarray]) -> None:
         order = sorted(arrays, key=lambda name: -arrays[name].dtype.itemsize)
-        self.bytes = _padded(safetensors.dumps({name: arrays[name] for name in order}))
-        (length,) = struct.unpack_from("<Q", self.bytes)
+        self.content = _padded(safetensors.dumps({name: arrays[name] for name in order}))
+        (length,) = struct.unpack_from("<Q", self.content)
         at = 8 + length
-        self.head = self.bytes[:at]
+        self.head = self.content[:at]
         self.places: dict[str, Place] = {}
         for name in order:
             self.places[name] = Place(False, at)

@@ -70,49 +70,60 @@ def aot(
     if weights not in ("embedded", "file"):
         raise ValueError(f'weights must be "embedded" or "file", got {weights!r}')
     called = _checked_name(name, program)
-    config = current()
     backend: Any = backends.get(backends.DEFAULT)
-    levels: Sequence[str] = backend.levels(targets)
     made = _Made(program, dict(sizes or {}), weights == "file")
-    interface = Interface(
-        called, made.about.inputs, made.about.outputs, made.about.results, made.about.sizes,
-        tuple(program.graph.env.guards),
-    )
-    compiled: list[Level] = []
-    for level in levels:
-        at_level = backend.at(level)
-        compiled.append(Level(level, tuple(
-            code(program.graph, program.signature, made.arrays, made.about, ones, at_level, config,
-                 freeze, made.stored, made.data)
-            for ones in ones_of(program.graph, made.about)
-        )))
-    file = made.file()
-    if file is not None:
-        interface = interface._replace(file=file.head, file_bytes=len(file.bytes))
-        compiled = [made.placed(level, file) for level in compiled]
-        interface = interface._replace(results=tuple(
-            each._replace(place=made.real(each.place, file)) for each in interface.results
-        ))
-    built = backend.library_objects(interface, compiled, pipeline.host(config))
-    objects = [*built.objects, made.data.object(built.data, built.arch)]
+    interface, levels, file = _contents(program, made, called, backend, targets, freeze)
+    built = backend.library_objects(interface, levels, pipeline.host(current()))
     if made.data.size > MOST_EMBEDDED:
         raise ExportError(
             f"{made.data.size / 1e9:.1f} GB of weights are too many for a library. Cure: "
             'weights="file"'
         )
+    objects = [*built.objects, made.data.as_object(built.data, built.arch)]
+    library = f"lib{called}.{'a' if static else 'so'}"
+    linked = static_archive(objects) if static else link_shared(
+        objects, built.exports, built.triple, library
+    )
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"lib{called}.{'a' if static else 'so'}"
-    linked = static_archive(objects) if static else link_shared(
-        objects, built.exports, built.triple, path.name
+    written = Library(
+        folder / library, folder / f"{called}.h",
+        None if file is None else folder / f"{called}.safetensors",
     )
-    beside = None
-    if file is not None:
-        beside = folder / f"{called}.safetensors"
-        beside.write_bytes(file.bytes)
-    path.write_bytes(linked)
-    (folder / f"{called}.h").write_text(header(interface, path.name))
-    return Library(path, folder / f"{called}.h", beside)
+    if written.weights is not None and file is not None:
+        written.weights.write_bytes(file.content)
+    written.library.write_bytes(linked)
+    written.header.write_text(header(interface, library))
+    return written
+
+
+def _contents(
+    program: ExportedProgram, made: _Made, name: str, backend: Any, targets: Sequence[str],
+    freeze: bool,
+) -> tuple[Interface, list[Level], WeightsFile | None]:
+    """What callers see, the programs for each kind of CPU, and what they read from a file."""
+    graph, about = program.graph, made.about
+    levels = [
+        Level(level, tuple(
+            code(graph, program.signature, made.arrays, about, ones, backend.at(level), current(),
+                 freeze, made.stored, made.data)
+            for ones in ones_of(graph, about)
+        ))
+        for level in backend.levels(targets)
+    ]
+    interface = Interface(
+        name, about.inputs, about.outputs, about.results, about.sizes, tuple(graph.env.guards)
+    )
+    file = made.file()
+    if file is None:
+        return interface, levels, None
+    results = tuple(
+        each._replace(place=made.real(each.place, file)) for each in interface.results
+    )
+    interface = interface._replace(
+        results=results, file=file.head, file_bytes=len(file.content)
+    )
+    return interface, [made.placed(level, file) for level in levels], file
 
 
 def _checked_name(name: str | None, program: ExportedProgram) -> str:
@@ -138,7 +149,7 @@ class _Made:
         self, program: ExportedProgram, sizes: dict[str, Any], in_file: bool
     ) -> None:
         self.arrays = {
-            name: np.ascontiguousarray(on_host(tensor._array))
+            name: np.asarray(on_host(tensor._array), order="C")
             for name, tensor in program._weights.items()
         }
         self.data = Data()
@@ -161,7 +172,7 @@ class _Made:
         number = self._numbers.setdefault(key, len(self._numbers))
         if number == len(self._file):
             taken = name in self._file
-            self._file[f"{name}.{number}" if taken else name] = np.ascontiguousarray(array)
+            self._file[f"{name}.{number}" if taken else name] = array
         return Place(False, number)
 
     def file(self) -> WeightsFile | None:

@@ -252,20 +252,43 @@ def _emit_weights(module: Module, texts: Texts, interface: Interface) -> None:
     )
     given = _option(w, Option.WEIGHTS)
     with f.when(f.let(f"icmp ne ptr {given}, null")):
-        size = _option(w, Option.WEIGHTS_BYTES)
-        w.refuse_if(
-            f.cmp("ne", size, bytes_), "%m", code,
-            f"options.weights_bytes is {A}, and the file has {B}", numbers=(size, bytes_),
-        )
-        off = f.let(f"and i64 {w.address(given)}, {ALIGN - 1}")
-        w.refuse_if(
-            f.cmp("ne", off, 0), "%m", CODE["ARGUMENT"],
-            f"options.weights is not aligned to {A} bytes", numbers=(ALIGN,),
-        )
-        w.end_unless_well(f.call("i32", "@graphc_belongs", "ptr %m", f"ptr {given}"))
-        w.set("%ctx", Word.BASE, w.address(given))
-        f.ret("i32 0")
-        f.block(f.label("never"))
+        _weights_in_memory(w, given, bytes_)
+    _map_weights(w, bytes_)
+    f.ret("i32 0")
+    w = Writer(module, texts, "i32 @graphc_belongs(ptr %m, ptr %file)")
+    f = w.f
+    same = f.call(
+        "i32", "@memcmp", "ptr %file", "ptr @graphc_file", f"i64 {len(interface.file)}"
+    )
+    w.refuse_if(
+        f.let(f"icmp ne i32 {same}, 0"), "%m", code,
+        "the weights' file is another than the one that was made with this library",
+    )
+    f.ret("i32 0")
+
+
+def _weights_in_memory(w: Writer, given: str, bytes_: int) -> None:
+    """The caller has them: ends the function."""
+    f, code = w.f, CODE["FILE"]
+    size = _option(w, Option.WEIGHTS_BYTES)
+    w.refuse_if(
+        f.cmp("ne", size, bytes_), "%m", code,
+        f"options.weights_bytes is {A}, and the file has {B}", numbers=(size, bytes_),
+    )
+    off = f.let(f"and i64 {w.address(given)}, {ALIGN - 1}")
+    w.refuse_if(
+        f.cmp("ne", off, 0), "%m", CODE["ARGUMENT"],
+        f"options.weights is not aligned to {A} bytes", numbers=(ALIGN,),
+    )
+    w.end_unless_well(f.call("i32", "@graphc_belongs", "ptr %m", f"ptr {given}"))
+    w.set("%ctx", Word.BASE, w.address(given))
+    f.ret("i32 0")
+    f.block(f.label("never"))
+
+
+def _map_weights(w: Writer, bytes_: int) -> None:
+    """Opens and maps the file."""
+    f, code = w.f, CODE["FILE"]
     path = _option(w, Option.WEIGHTS_PATH)
     w.refuse_if(
         w.is_null(path), "%m", code,
@@ -302,17 +325,6 @@ def _emit_weights(module: Module, texts: Texts, interface: Interface) -> None:
     w.set("%ctx", Word.BASE, w.address(base))
     w.set("%ctx", Word.MAPPED, w.address(base))
     w.set("%ctx", Word.MAPPED_BYTES, bytes_)
-    f.ret("i32 0")
-    w = Writer(module, texts, "i32 @graphc_belongs(ptr %m, ptr %file)")
-    f = w.f
-    same = f.call(
-        "i32", "@memcmp", "ptr %file", "ptr @graphc_file", f"i64 {len(interface.file)}"
-    )
-    w.refuse_if(
-        f.let(f"icmp ne i32 {same}, 0"), "%m", code,
-        "the weights' file is another than the one that was made with this library",
-    )
-    f.ret("i32 0")
 
 
 def _emit_made(module: Module, texts: Texts, interface: Interface, head: int) -> None:
