@@ -5,12 +5,16 @@ from __future__ import annotations
 from os import PathLike
 
 from graphc.export import archive
+from graphc.export.aot.library import Library, aot
 from graphc.export.capture import export
 from graphc.export.dynamic import Dim
 from graphc.export.errors import ExportError
 from graphc.export.program import ExportedModule, ExportedProgram
 
-__all__ = ["Dim", "ExportError", "ExportedModule", "ExportedProgram", "export", "load", "save"]
+__all__ = [
+    "Dim", "ExportError", "ExportedModule", "ExportedProgram", "Library", "aot", "export", "load",
+    "save",
+]
 
 
 def load(path: str | PathLike[str]) -> ExportedProgram:
