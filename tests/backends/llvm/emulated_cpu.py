@@ -132,6 +132,9 @@ class EmulatedCpu:
         if arch == "aarch64":  # SIMD registers are there for everybody: CPACR_EL1.FPEN
             at = unicorn().arm64_const.UC_ARM64_REG_CPACR_EL1
             self.uc.reg_write(at, self.uc.reg_read(at) | 3 << 20)
+        else:  # the system keeps XMM registers: CR4.OSFXSR, OSXMMEXCPT
+            at = unicorn().x86_const.UC_X86_REG_CR4
+            self.uc.reg_write(at, self.uc.reg_read(at) | 3 << 9)
 
     def _borrow(self, uc: Any, access: int, address: int, size: int, value: int, data: Any) -> bool:
         """The stretch of this process's memory that the code has come to; False: there is none."""

@@ -156,8 +156,8 @@ def test_the_best_level_of_an_arm_cpu(hwcap: int, expected: str) -> None:
 def test_this_machine() -> None:
     """What the library finds is what LLVM says of this CPU."""
     names = X86 if host_target().arch == "x86_64" else ARM
-    address = Library(objects(ordered(names))).address("level")
-    number = ctypes.CFUNCTYPE(ctypes.c_int64)(address)()
+    code = Library(objects(ordered(names)))
+    number = ctypes.CFUNCTYPE(ctypes.c_int64)(code.address("level"))()
     assert ordered(names)[number] == target_named("native")
     require_runnable(target_named("native"))
 

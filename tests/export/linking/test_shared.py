@@ -195,7 +195,6 @@ def test_what_the_linker_says(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_stub_is_read_by_others(tmp_path: Path) -> None:
     path = tmp_path / "libc.so.6"
     path.write_bytes(stubs.stub("libc.so.6", ["free", "malloc"], "x86_64"))
-    assert "Library soname: [libc.so.6]" in tell(path, "--dynamic")
     told = tell(path, "--dyn-syms")
     assert [line.split()[-1] for line in told.splitlines() if "FUNC" in line] == ["free", "malloc"]
 
@@ -207,12 +206,10 @@ def test_the_system_has_the_names_of_the_stubs() -> None:
             library = ctypes.CDLL(file)
         except OSError:
             pytest.skip(f"there is no {file} here")
-        missing = sorted(name for name in names if not hasattr(library, name))
-        assert file == "libpthread.so.0" or not missing, (file, missing)
-    process = ctypes.CDLL("libc.so.6")
-    threads = stubs._LIBRARIES["libpthread.so.0"]
-    assert all(hasattr(process, name) or hasattr(ctypes.CDLL("libpthread.so.0"), name)
-               for name in threads)
+        everywhere = ctypes.CDLL("libc.so.6")  # where threads are since glibc 2.34
+        missing = [name for name in names
+                   if not hasattr(library, name) and not hasattr(everywhere, name)]
+        assert not missing, (file, sorted(missing))
 
 
 def test_elf_names_the_machine() -> None:

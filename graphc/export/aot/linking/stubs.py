@@ -21,13 +21,13 @@ floor fma fmax fmin fmod frexp hypot ldexp lgamma log log10 log1p log2 lrint llr
 pow remainder rint round roundeven scalbn sin sinh sqrt tan tanh tgamma trunc
 """.split()
 _SYSTEM = """
-__errno_location _exit abort access atexit calloc clock_gettime close exit fclose fopen fputs fread
-free fseek fstat ftell fwrite getauxval getpid madvise malloc memcmp memcpy memmove memset mmap
-munmap open pread posix_memalign aligned_alloc read sched_getcpu sched_yield sigfillset snprintf
+__errno_location _exit abort access calloc clock_gettime close exit fclose fopen fputs fread
+free fseek fstat ftell fwrite getauxval getpid lseek madvise malloc memcmp memcpy memmove memset mmap
+munmap open pread posix_memalign aligned_alloc read sched_getaffinity sched_getcpu sched_yield sigfillset snprintf
 strcmp strlen strncmp strnlen syscall usleep write
 """.split()
 _THREADS = """
-pthread_atfork pthread_attr_destroy pthread_attr_init pthread_attr_setstacksize pthread_cond_destroy
+pthread_attr_destroy pthread_attr_init pthread_attr_setstacksize pthread_cond_destroy
 pthread_cond_init pthread_cond_signal pthread_cond_wait pthread_create pthread_join
 pthread_mutex_destroy pthread_mutex_init pthread_mutex_lock pthread_mutex_unlock pthread_self
 pthread_sigmask
