@@ -1,4 +1,4 @@
-"""The programs of examples/clients, as modules and as files; compilers, or skipped by their names."""
+"""The programs of examples/clients, as modules and as files; compilers, or their names."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """A shared object loaded into an emulated CPU, as a system's loader does it.
 
-Sources: the System V ABI, "Dynamic Linking", and its supplements' relocations for AMD64 and AArch64.
+Sources: the System V ABI, "Dynamic Linking"; the relocations of its supplements for AMD64 and
+AArch64.
 """
 
 from __future__ import annotations

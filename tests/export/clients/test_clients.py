@@ -18,8 +18,6 @@ from graphc.export.aot.linking import linkers
 from tests.docs.pages import blocks
 from tests.export.client_examples import CLIENTS, WARNINGS, example, refused, run, tool
 
-LEVELS = ("x86-64-v2", "native")
-
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -27,7 +25,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if sys.platform != "linux" or not linkers.available("x86_64"):
         pytest.skip("there is no linker for x86-64 Linux here")
     folder = tmp_path_factory.mktemp("clients")
-    example("make.py").main(folder, steps=0, targets=LEVELS)
+    example("make.py").main(folder, steps=0)
     return folder
 
 
@@ -65,7 +63,6 @@ def test_c(
         out, CLIENTS / "c" / "client.c", tmp_path / "client", tool(*compiler), *options
     )
     holds(run(client, out / "golden"))
-    assert "code for x86-64-v2\n" in run(client, out / "golden", "x86-64-v2")
     assert "GRAPHC_CPU: " in refused(client, out / "golden", "x86-64-v9")
     refused(client, damaged(out, tmp_path))
 
@@ -104,6 +101,7 @@ def test_node(out: Path, tmp_path: Path) -> None:
     refused(node, client, addon, damaged(out, tmp_path))
 
 
+@pytest.mark.slow  # tests/docs runs the page itself
 def test_the_program_of_the_page(tmp_path: Path) -> None:
     """docs/how_to/ship.md: its C program is built with what the page has made before it."""
     page = Path(__file__).parents[3] / "docs" / "how_to" / "ship.md"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -178,7 +179,7 @@ def test_names() -> None:
 def test_levels_grow() -> None:
     for names in (X86, ARM):
         found = [needs(target_named(name)) for name in names]
-        assert all(low < high for low, high in zip(found, found[1:], strict=False))
+        assert all(low < high for low, high in itertools.pairwise(found))
 
 
 def test_order_and_doubles() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from graphc.backends.llvm.target import LEVELS, Target, host_target, make_target, require_runnable
+from graphc.backends.llvm.target import LEVELS, Target, host_target, make_target
 
 _LINUX = {"x86_64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-linux-gnu"}
 NATIVE = "native"

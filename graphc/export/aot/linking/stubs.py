@@ -21,10 +21,10 @@ floor fma fmax fmin fmod frexp hypot ldexp lgamma log log10 log1p log2 lrint llr
 pow remainder rint round roundeven scalbn sin sinh sqrt tan tanh tgamma trunc
 """.split()
 _SYSTEM = """
-__errno_location _exit abort access calloc clock_gettime close exit fclose fopen fputs fread
-free fseek fstat ftell fwrite getauxval getpid lseek madvise malloc memcmp memcpy memmove memset mmap
-munmap open pread posix_memalign aligned_alloc read sched_getaffinity sched_getcpu sched_yield sigfillset snprintf
-strcmp strlen strncmp strnlen syscall usleep write
+__errno_location _exit abort access aligned_alloc calloc clock_gettime close exit fclose fopen fputs
+fread free fseek fstat ftell fwrite getauxval getpid lseek madvise malloc memcmp memcpy memmove
+memset mmap munmap open posix_memalign pread read sched_getaffinity sched_getcpu sched_yield
+sigfillset snprintf strcmp strlen strncmp strnlen syscall usleep write
 """.split()
 _THREADS = """
 pthread_attr_destroy pthread_attr_init pthread_attr_setstacksize pthread_cond_destroy
