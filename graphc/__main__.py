@@ -1,4 +1,4 @@
-"""`python -m graphc COMMAND`: run, explain, shim, demo, predict, aot, serve, config, cache, doctor."""
+"""`python -m graphc COMMAND`: run, explain, shim, demo, predict, aot, serve, config, cache, ..."""
 
 import argparse
 import importlib

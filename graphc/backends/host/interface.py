@@ -48,11 +48,11 @@ class Place(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What an output is: "output" number `index` of the program, a copy of input `index` or of
-    output `index` ("input", "again"), of data at `place`, or a `size`."""
+    """What an output is: "output" `number` of the program, a copy of input `number` or of
+    output `number` ("input", "again"), of data at `place`, or a `size`."""
 
     kind: str
-    index: int = 0
+    number: int = 0
     place: Place | None = None
     size: Size = 0
 

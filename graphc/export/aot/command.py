@@ -21,7 +21,7 @@ def add(commands: Any) -> None:
     )
     command.add_argument("model", type=Path, help="a .gcx file")
     command.add_argument("--out", type=Path, default=Path("."), help="folder; default: %(default)s")
-    command.add_argument("--name", help="what its functions' names begin with; default: the model's")
+    command.add_argument("--name", help="what its functions begin with; default: the model's")
     command.add_argument(
         "--target", action="append", dest="targets", metavar="CPU",
         help="a kind of CPU, such as x86-64-v3; several times for several; default: native",

@@ -44,22 +44,22 @@ typedef struct graphc_size {{ /* a size that each call may have another value of
 typedef struct graphc_entry {{ /* an input or an output */
     const char *name;
     int32_t dtype, rank;
-    const int64_t *shape; /* >= 0: the size; -1 - s: named size s; GRAPHC_COMPUTED: ask NAME_shapes */
+    const int64_t *shape; /* >= 0: a size; -1 - s: named size s; else GRAPHC_COMPUTED */
 }} graphc_entry;
 
 typedef struct graphc_tensor {{
     void *data;      /* row-major, aligned to an element */
     int64_t bytes;   /* how much memory is there: at least the tensor's */
     int32_t dtype, rank;
-    int64_t *shape;  /* inputs: the sizes. outputs: NULL, or room for them, which a run fills in */
+    int64_t *shape;  /* inputs: the sizes. outputs: NULL, or room for them */
 }} graphc_tensor;
 
 typedef struct graphc_options {{ /* all zero but abi: the defaults */
     int32_t abi;              /* GRAPHC_ABI */
     int32_t threads;          /* 0 or 1: the calling thread alone */
     const int64_t *sizes;     /* the largest of each named size to come; NULL: as exported */
-    const char *weights_path; /* of a library whose weights are in a file, which is mapped; */
-    const void *weights;      /* or that file in memory, aligned to 64, which outlives the context */
+    const char *weights_path; /* of a library whose weights are in a file; */
+    const void *weights;      /* or it in memory, aligned to 64, for longer than the context */
     int64_t weights_bytes;
     void *memory;             /* NULL: malloc. Else aligned to 64, and outlives the context */
     int64_t memory_bytes;

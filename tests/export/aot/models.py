@@ -38,6 +38,17 @@ class Norms(nn.Module):
         return (x + self.norm(self.second(x)).relu()).mean((2, 3))
 
 
+class Small(nn.Module):
+    """Quick to compile; a few of its sizes are shared by several threads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(16, 24)
+
+    def forward(self, x: Any) -> Any:
+        return self.layer(x).tanh().sum(-1), x.shape[1]
+
+
 class Sequence(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -92,6 +103,11 @@ def _block(b: int, t: int) -> tuple[Any, ...]:
 
 
 CASES = {
+    "small": Case(
+        Small, lambda: (torch.randn(3, 400, 16),),
+        {"x": {0: Dim("batch", max=5), 1: Dim("length", min=2, max=1000)}},
+        lambda: [(torch.randn(b, t, 16),) for b, t in ((1, 7), (2, 2), (5, 1000))],
+    ),
     "lenet": Case(LeNet, lambda: (torch.randn(3, 1, 28, 28),)),
     "norms": Case(
         Norms, lambda: (torch.randn(2, 3, 9, 9),), {"x": {0: Dim("batch", max=6)}},
@@ -102,8 +118,9 @@ CASES = {
         lambda: [(torch.randint(0, 11, (n, 5)),) for n in (1, 4)],
     ),
     "block": Case(
-        Block, lambda: _block(3, 7), {"x": {0: Dim("batch", max=5), 1: Dim("length", max=24)}},
-        lambda: [_block(1, 7), _block(2, 1), _block(1, 1), _block(5, 24)],
+        Block, lambda: _block(3, 7),
+        {"x": {0: Dim("batch", max=5), 1: Dim("length", min=2, max=24)}},
+        lambda: [_block(1, 7), _block(1, 2), _block(5, 24)],
     ),
     "kinds": Case(Kinds, lambda: (
         torch.tensor(2.5), torch.tensor([True, False, True, True]),

@@ -17,8 +17,7 @@ import pytest
 
 import graphc as torch
 import graphc.nn as nn
-import graphc.nn.functional as F
-from graphc.export import Dim, ExportError, ExportedProgram, aot, export
+from graphc.export import ExportedProgram, ExportError, aot, export
 from graphc.frontend.tree import flatten
 
 from . import client
@@ -67,7 +66,13 @@ def arrays(args: tuple[Any, ...]) -> list[np.ndarray]:
     return [np.asarray(each._array, order="C") for each in args]
 
 
-@pytest.mark.parametrize("name", CASES)
+QUICK = ("small", "kinds")
+CALLED = [
+    pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in CASES
+]
+
+
+@pytest.mark.parametrize("name", CALLED)
 def test_the_bits_of_the_program(name: str, folder: Path) -> None:
     """Unfrozen code is the program's; with 1, 2 and 4 threads, and the same memory again."""
     torch.manual_seed(1)
@@ -81,6 +86,7 @@ def test_the_bits_of_the_program(name: str, folder: Path) -> None:
     context.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["lenet", "norms"])
 def test_frozen_weights(name: str, folder: Path) -> None:
     """What hangs on weights alone is there already: the bits of a compiled model that answers."""
@@ -99,57 +105,61 @@ def test_frozen_weights(name: str, folder: Path) -> None:
 
 
 def test_what_a_library_says_of_itself(folder: Path) -> None:
-    library = made(folder, "block", freeze=False)
+    library = made(folder, "small", freeze=False)
     assert library.abi() == 1 and library.states() == 0
     assert library.entries("input") == [("x", np.dtype(np.float32), [-1, -2, 16])]
     assert library.entries("output") == [
-        ("result[0]", np.dtype(np.float32), [-1, -2, 16]),
+        ("result[0]", np.dtype(np.float32), [-1, -2]),
         ("result[1]", np.dtype(np.int64), []),
     ]
-    assert library.named_sizes() == [("batch", 1, 5), ("length", 1, 24)]
+    assert library.named_sizes() == [("batch", 1, 5), ("length", 2, 1000)]
     assert library.text(0) == b"GRAPHC_OK" and library.text(5) == b"GRAPHC_RANGE"
     assert library.text(99) == library.text(-1) == b"GRAPHC_UNKNOWN"
-    names = {each[0] for each in made(folder, "sequence", freeze=False).entries("output")}
-    assert names == {"result['every']", "result['last']", "result['cell']"}
 
 
 def test_only_the_models_names_are_seen(folder: Path) -> None:
-    library = made(folder, "block", freeze=False)
+    library = made(folder, "small", freeze=False)
     from graphc.backends.llvm.freestanding.entry import FUNCTIONS
 
     shown = {
         line.split()[-1] for line in subprocess.run(
-            ["nm", "-D", "--defined-only", folder / "libblock_freezeFalse.so"],
+            ["nm", "-D", "--defined-only", folder / "libsmall_freezeFalse.so"],
             capture_output=True, text=True, check=True,
         ).stdout.splitlines()
     }
     assert shown == {f"{library.name}_{each}" for each in FUNCTIONS}
 
 
+@pytest.mark.slow
+def test_results_by_their_keys(folder: Path) -> None:
+    names = {each[0] for each in made(folder, "sequence", freeze=False).entries("output")}
+    assert names == {"result['every']", "result['last']", "result['cell']"}
+
+
 def test_two_models_at_once(folder: Path) -> None:
     """Kernels of equal names do not mix, nor do contexts of one with functions of the other."""
-    one, other = made(folder, "lenet", freeze=False), made(folder, "block", freeze=False)
+    one, other = made(folder, "kinds", freeze=False), made(folder, "small", freeze=False)
     torch.manual_seed(2)
-    first, second = CASES["lenet"].args(), CASES["block"].args()
+    first, second = CASES["kinds"].args(), CASES["small"].args()
     a, b, again = one.context(threads=2), other.context(threads=2), one.context()
     for _ in range(3):
-        same(a(*arrays(first)), expected(exported("lenet")(*first)))
-        same(b(*arrays(second)), expected(exported("block")(*second)))
-        same(again(*arrays(first)), expected(exported("lenet")(*first)))
-    given = (client.Tensor * 1)(client.tensor_of(arrays(first)[0]))
+        same(a(*arrays(first)), expected(exported("kinds")(*first)))
+        same(b(*arrays(second)), expected(exported("small")(*second)))
+        same(again(*arrays(first)), expected(exported("kinds")(*first)))
+    given = (client.Tensor * 1)(client.tensor_of(arrays(second)[0]))
     assert one.run(b.pointer, given, given) == client.ARGUMENT
     assert one.message(b.pointer) == b"this is no context" and one.cpu(b.pointer) is None
     one.destroy(b.pointer)  # does nothing
-    same(b(*arrays(second)), expected(exported("block")(*second)))
+    same(b(*arrays(second)), expected(exported("small")(*second)))
     for each in (a, b, again):
         each.close()
 
 
 def test_a_context_for_each_thread(folder: Path) -> None:
-    library = made(folder, "block", freeze=False)
+    library = made(folder, "small", freeze=False)
     torch.manual_seed(3)
-    calls = [CASES["block"].args() for _ in range(4)]
-    wanted = [expected(exported("block")(*args)) for args in calls]
+    calls = [CASES["small"].args() for _ in range(4)]
+    wanted = [expected(exported("small")(*args)) for args in calls]
     wrong: list[BaseException] = []
 
     def work(number: int) -> None:
@@ -174,12 +184,12 @@ def test_a_context_for_each_thread(folder: Path) -> None:
 
 @pytest.mark.parametrize("freeze", [False, True])
 def test_weights_in_a_file(freeze: bool, folder: Path, tmp_path: Path) -> None:
-    library = made(folder, "lenet", freeze=freeze, weights="file")
+    library = made(folder, "small", freeze=freeze, weights="file")
     path = folder / f"{library.name}.safetensors"
-    args = CASES["lenet"].args()
+    args = CASES["small"].args()
     context = library.context(weights_path=str(path).encode())
-    (found,) = context(*arrays(args))
-    wanted = expected(exported("lenet")(*args))[0]
+    found, _ = context(*arrays(args))
+    wanted = expected(exported("small")(*args))[0]
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
     context.close()
     data = path.read_bytes()
@@ -187,17 +197,17 @@ def test_weights_in_a_file(freeze: bool, folder: Path, tmp_path: Path) -> None:
     room.write(data)
     place = ctypes.addressof(ctypes.c_char.from_buffer(room))
     context = library.context(weights=place, weights_bytes=len(data))
-    same(context(*arrays(args)), [found])
+    same(context(*arrays(args))[:1], [found])
     context.close()
     if not freeze:
         import safetensors.numpy
 
         named = safetensors.numpy.load(data)
-        assert set(named) == set(exported("lenet").state_dict)
+        assert set(named) == set(exported("small").state_dict)
     other = tmp_path / "other"
     for content, code, text in (
         (data[:-1], client.FILE, f"has {len(data) - 1} bytes"),
-        (data.replace(b"fc1", b"fc9"), client.FILE, "another than the one"),
+        (data.replace(b"layer", b"lager"), client.FILE, "another than the one"),
     ):
         other.write_bytes(content)
         with pytest.raises(Failed, match=text) as raised:
@@ -219,7 +229,7 @@ def test_weights_in_a_file(freeze: bool, folder: Path, tmp_path: Path) -> None:
 
 
 def test_wrong_arguments(folder: Path) -> None:
-    library = made(folder, "block", freeze=False)
+    library = made(folder, "small", freeze=False)
     context = library.context()
     good = np.zeros((2, 3, 16), np.float32)
     outputs = context.outputs([good])
@@ -249,10 +259,10 @@ def test_wrong_arguments(folder: Path) -> None:
         (lambda x, y: setattr(x, "shape", None), client.ARGUMENT, "x: shape is NULL"),
         (lambda x, y: setattr(x, "data", x.data + 2), client.ARGUMENT, "not aligned to 4"),
         (lambda x, y: setattr(x, "bytes", 383), client.BYTES, "x needs 384 bytes, has 383"),
-        (lambda x, y: setattr(y[0], "bytes", -1), client.BYTES, "result[0] needs 384 bytes"),
+        (lambda x, y: setattr(y[0], "bytes", -1), client.BYTES, "result[0] needs 24 bytes"),
         (lambda x, y: setattr(y[1], "data", None), client.ARGUMENT, "result[1]: data is NULL"),
         (lambda x, y: setattr(y[1], "dtype", 8), client.DTYPE, "result[1] must be of dtype i64"),
-        (lambda x, y: setattr(y[0], "rank", 1), client.RANK, "result[0] must have 3 dims"),
+        (lambda x, y: setattr(y[0], "rank", 1), client.RANK, "result[0] must have 2 dims"),
         (lambda x, y: setattr(y[0], "data", x.data + 380), client.OVERLAP,
          "the memory of result[0] is also that of x"),
         (lambda x, y: setattr(y[1], "data", y[0].data + 8), client.OVERLAP,
@@ -275,7 +285,7 @@ def test_wrong_arguments(folder: Path) -> None:
 
 
 def test_wrong_options(folder: Path) -> None:
-    library = made(folder, "block", freeze=False)
+    library = made(folder, "small", freeze=False)
     for options, code, text in (
         ({"threads": 2000}, client.THREADS, "threads is 2000"),
         ({"threads": -1}, client.THREADS, "threads is -1"),
@@ -302,7 +312,7 @@ def test_wrong_options(folder: Path) -> None:
 
 def test_memory_of_the_callers(folder: Path) -> None:
     """A context for small sizes is small, and refuses larger calls; memory may be anyone's."""
-    library = made(folder, "block", freeze=False)
+    library = made(folder, "small", freeze=False)
     small = (ctypes.c_int64 * 2)(2, 4)
     options = client.Options(abi=1, threads=2, sizes=small)
     size = library.bytes(ctypes.byref(options))
@@ -312,13 +322,13 @@ def test_memory_of_the_callers(folder: Path) -> None:
     ctypes.memset(place, 0xCD, size + 4096)
     context = library.context(threads=2, sizes=(2, 4), memory=place, memory_bytes=size)
     args = (torch.randn(2, 4, 16),)
-    same(context(*arrays(args)), expected(exported("block")(*args)))
+    same(context(*arrays(args)), expected(exported("small")(*args)))
     with pytest.raises(Failed, match=r"needs \d+ bytes, and the context has \d+") as raised:
-        context(np.zeros((5, 24, 16), np.float32))
+        context(np.zeros((5, 1000, 16), np.float32))
     assert raised.value.code == client.RANGE
     assert library.set_threads(context.pointer, 100) == client.MEMORY
     assert library.set_threads(context.pointer, 1) == 0
-    same(context(*arrays(args)), expected(exported("block")(*args)))
+    same(context(*arrays(args)), expected(exported("small")(*args)))
     context.close()
     assert room[size:] == b"\xcd" * 4096
 
@@ -335,7 +345,7 @@ def test_an_index_out_of_range(folder: Path) -> None:
     x = np.arange(4, dtype=np.float32)
     same(context(x, np.array([0, -1])), [np.array([1, 4], np.float32)])
     for _ in range(2):
-        with pytest.raises(Failed, match=r"index 4 .*test_library\.py:\d+") as raised:
+        with pytest.raises(Failed, match=r"(?s)index 4 .*test_library\.py:\d+") as raised:
             context(x, np.array([0, 4]))
         assert raised.value.code == client.VALUE
     same(context(x, np.array([2, 1])), [np.array([3, 2], np.float32)])
@@ -376,8 +386,8 @@ def test_names_and_sizes_are_asked_for(tmp_path: Path) -> None:
 
 def test_fork(folder: Path) -> None:
     """A child's contexts work, with threads of its own; it need not destroy them."""
-    library = made(folder, "lenet", freeze=False)
-    args = CASES["lenet"].args()
+    library = made(folder, "small", freeze=False)
+    args = CASES["small"].args()
     context = library.context(threads=2)
     wanted = context(*arrays(args))
     code = f"""
@@ -386,7 +396,7 @@ from pathlib import Path
 import numpy as np
 sys.path.insert(0, {str(Path(__file__).parents[3])!r})
 from tests.export.aot.client import Library
-library = Library(Path({str(folder / 'liblenet_freezeFalse.so')!r}), {library.name!r})
+library = Library(Path({str(folder / 'libsmall_freezeFalse.so')!r}), {library.name!r})
 context = library.context(threads=2)
 x = np.load(sys.argv[1])
 wanted = context(x)[0].tobytes()
@@ -424,11 +434,11 @@ sys.path.insert(0, {str(Path(__file__).parents[3])!r})
 from tests.export.aot.client import Library
 made(0)
 """.replace("made(0)", f"""
-path = Path({str(folder / 'liblenet_freezeFalse.so')!r})
-x = np.ones((3, 1, 28, 28), np.float32)
+path = Path({str(folder / 'libsmall_freezeFalse.so')!r})
+x = np.ones((3, 400, 16), np.float32)
 found = set()
 for _ in range(5):
-    library = Library(path, 'lenet_freezeFalse')
+    library = Library(path, 'small_freezeFalse')
     contexts = [library.context(threads=n) for n in (3, 2, 1)]
     found |= {{each(x)[0].tobytes() for each in contexts}}
     assert len(os.listdir('/proc/self/task')) == 4
@@ -436,20 +446,20 @@ for _ in range(5):
     assert len(os.listdir('/proc/self/task')) == 3
     library.unload()
     assert len(os.listdir('/proc/self/task')) == 1
-    assert 'liblenet' not in open('/proc/self/maps').read()
+    assert 'libsmall' not in open('/proc/self/maps').read()
 assert len(found) == 1
 """)
-    made(folder, "lenet", freeze=False)
+    made(folder, "small", freeze=False)
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60,
                    env={**os.environ, "OPENBLAS_NUM_THREADS": "1"})
 
 
 def test_affinities_stay(folder: Path) -> None:
-    library = made(folder, "lenet", freeze=False)
+    library = made(folder, "small", freeze=False)
     before = {int(each) for each in os.listdir("/proc/self/task")}
     mine = os.sched_getaffinity(0)
     context = library.context(threads=3)
-    context(np.ones((3, 1, 28, 28), np.float32))
+    context(np.ones((3, 400, 16), np.float32))
     started = {int(each) for each in os.listdir("/proc/self/task")} - before
     assert len(started) == 2
     assert all(os.sched_getaffinity(each) == mine for each in (0, *started))
@@ -473,7 +483,7 @@ def at_the_end(array: np.ndarray) -> tuple[np.ndarray, Any]:
     return placed, room
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", CALLED)
 def test_nothing_behind_a_tensor_is_touched(name: str, folder: Path) -> None:
     library = made(folder, name, freeze=False)
     context = library.context(threads=2)
@@ -539,7 +549,7 @@ void *memalign(size_t a, size_t n) { counted++; return __libc_memalign(a, n); }
 @pytest.mark.slow
 def test_a_run_allocates_nothing(folder: Path, tmp_path: Path) -> None:
     """malloc and its kin are counted by a library that is loaded before libc."""
-    library = made(folder, "block", freeze=False)
+    library = made(folder, "small", freeze=False)
     (tmp_path / "counter.c").write_text(_COUNTER)
     counter = tmp_path / "libcounter.so"
     try:
@@ -556,7 +566,7 @@ from tests.export.aot import client
 counted = ctypes.c_long.in_dll(ctypes.CDLL({str(counter)!r}), 'counted')
 library = client.Library(Path({str(folder / f'lib{library.name}.so')!r}), {library.name!r})
 context = library.context(threads=3)
-x = np.ones((5, 24, 16), np.float32)
+x = np.ones((5, 1000, 16), np.float32)
 outputs = context.outputs([x])
 given = (client.Tensor * 1)(client.tensor_of(x))
 taken = (client.Tensor * 2)(*map(client.tensor_of, outputs))
@@ -585,7 +595,7 @@ assert hundred <= idle(100) + 10
 
 
 def test_the_same_model_twice_gives_the_same_bytes(tmp_path: Path) -> None:
-    program = exported("lenet")
+    program = exported("small")
     first = aot(program, tmp_path / "a", name="m")
     second = aot(program, tmp_path / "b", name="m")
     assert first.library.read_bytes() == second.library.read_bytes()
@@ -595,19 +605,19 @@ def test_the_same_model_twice_gives_the_same_bytes(tmp_path: Path) -> None:
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from graphc.__main__ import main
 
-    exported("block").save(tmp_path / "m.gcx")
+    exported("small").save(tmp_path / "m.gcx")
     folder = tmp_path / "out"
     arguments = ["aot", str(tmp_path / "m.gcx"), "--out", str(folder), "--name", "m"]
     assert main([*arguments, "--size", "length=8", "--weights", "file"]) == 0
     assert sorted(each.name for each in folder.iterdir()) == ["libm.so", "m.h", "m.safetensors"]
     assert "libm.so" in capsys.readouterr().out
-    assert Library(folder / "libm.so", "m").named_sizes()[1] == ("length", 1, 8)
+    assert Library(folder / "libm.so", "m").named_sizes()[1] == ("length", 2, 8)
     assert main([*arguments[:-1], "7up"]) == 2
     assert "cannot begin" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_lenet_has_the_size_of_its_weights(folder: Path) -> None:
     made(folder, "lenet")
     weights = sum(each.numel() for each in LeNet().parameters()) * 4
     assert (folder / "liblenet.so").stat().st_size < 3 * weights
-    assert F is not None and Dim is not None

@@ -27,8 +27,8 @@ def _emit_bind(module: Module, texts: Texts, interface: Interface) -> None:
     f, count = w.f, len(interface.inputs)
     if count:
         w.refuse_if(w.is_null("%inputs"), "%m", CODE["ARGUMENT"], "inputs is NULL")
-    for i in range(len(interface.sizes)):
-        f.store(-1, "i64", f.gep("%dims", i, "i64"), 8)
+    for place in range(len(interface.sizes)):
+        f.store(-1, "i64", f.gep("%dims", place, "i64"), 8)
     elements = f.alloca("i64", 1, 8)
     with f.loop(0, count) as i:
         tensor, entry = w.table("%inputs", i, TENSOR), w.table("@inputs", i, ENTRY)

@@ -52,6 +52,26 @@ all:
 differ:
   ret i1 false
 }
+define internal i1 @graphc_equal(ptr %a, ptr %b, i64 %bytes) nounwind {
+entry:
+  br label %head
+head:
+  %n = phi i64 [ 0, %entry ], [ %more, %body ]
+  %again = icmp slt i64 %n, %bytes
+  br i1 %again, label %body, label %all
+body:
+  %pa = getelementptr i8, ptr %a, i64 %n
+  %pb = getelementptr i8, ptr %b, i64 %n
+  %x = load i8, ptr %pa, align 1
+  %y = load i8, ptr %pb, align 1
+  %more = add i64 %n, 1
+  %same = icmp eq i8 %x, %y
+  br i1 %same, label %head, label %differ
+all:
+  ret i1 true
+differ:
+  ret i1 false
+}
 """
 
 
@@ -135,8 +155,8 @@ def _emit_plan(module: Module, texts: Texts, interface: Interface, head: int) ->
     threads, cpu = f.alloca("i64", 1, 8), f.alloca("ptr", 1, 8)
     f.store(1, "i64", threads, 8)
     f.store("null", "ptr", cpu, 8)
-    for i, size in enumerate(sizes):
-        f.store(size.most, "i64", f.gep(dims, i, "i64"), 8)
+    for i, each in enumerate(sizes):
+        f.store(each.most, "i64", f.gep(dims, i, "i64"), 8)
     with f.when(f.let("icmp ne ptr %options, null")):
         abi = _option(w, Option.ABI)
         w.refuse_if(
@@ -240,7 +260,7 @@ def _emit_weights(module: Module, texts: Texts, interface: Interface) -> None:
     for text in (
         "declare i32 @open(ptr, i32, ...)", "declare i64 @lseek(i32, i64, i32)",
         "declare i32 @close(i32)", "declare ptr @mmap(ptr, i64, i32, i32, i32, i64)",
-        "declare i32 @munmap(ptr, i64)", "declare i32 @memcmp(ptr, ptr, i64)",
+        "declare i32 @munmap(ptr, i64)",
     ):
         module.declare(text)
     bytes_ = interface.file_bytes
@@ -258,10 +278,10 @@ def _emit_weights(module: Module, texts: Texts, interface: Interface) -> None:
     w = Writer(module, texts, "i32 @graphc_belongs(ptr %m, ptr %file)")
     f = w.f
     same = f.call(
-        "i32", "@memcmp", "ptr %file", "ptr @graphc_file", f"i64 {len(interface.file)}"
+        "i1", "@graphc_equal", "ptr %file", "ptr @graphc_file", f"i64 {len(interface.file)}"
     )
     w.refuse_if(
-        f.let(f"icmp ne i32 {same}, 0"), "%m", code,
+        f.let(f"xor i1 {same}, true"), "%m", code,
         "the weights' file is another than the one that was made with this library",
     )
     f.ret("i32 0")

@@ -140,7 +140,7 @@ class _Levels:
         outputs = [0] * frame.outputs
         for i, result in enumerate(interface.results):
             if result.kind == "output":
-                outputs[result.index] = i
+                outputs[result.number] = i
         data = [
             f"{{ i64 {layout.inputs + i}, i64 {encoded(*source)} }}"
             for i, source in enumerate(code.inputs) if isinstance(source, tuple)

@@ -110,10 +110,10 @@ def _emit_point(module: Module, texts: Texts, interface: Interface) -> None:
         "ptr %outputs, ptr %dims)",
     )
     f = w.f
-    for word, source in (
+    for word, held in (
         (words.ARENA, Word.ARENA), (words.SCRATCH, Word.SCRATCH), (words.WORKERS, Word.THREADS),
     ):
-        f.store(w.get("%ctx", source), "i64", f.gep("%block", word, "i64"), 8)
+        f.store(w.get("%ctx", held), "i64", f.gep("%block", word, "i64"), 8)
     f.store(0, "i64", f.gep("%block", words.STATUS, "i64"), 8)
     for first, many, names, tensors in (
         (Variant.INPUTS, Variant.INPUTS_COUNT, Variant.INPUTS_FROM, "%inputs"),
@@ -167,7 +167,7 @@ def _emit_copies(
         if result.place is not None:
             place = encoded(result.place.embedded, result.place.offset)
             return f.call("ptr", "@graphc_at", "ptr %ctx", f"i64 {place}")
-        return data("%inputs" if result.kind == "input" else "%outputs", result.index)
+        return data("%inputs" if result.kind == "input" else "%outputs", result.number)
 
     for i, result in enumerate(interface.results):
         if result.kind == "output":

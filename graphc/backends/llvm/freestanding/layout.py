@@ -1,5 +1,5 @@
 """How a freestanding library lays out what it keeps: a context, its pool, the records that describe
-a model. C sees `graphc_entry`, `graphc_size`, `graphc_tensor` and `graphc_options` (export/aot/header.py)."""
+a model. Those that C sees are declared in export/aot/header.py."""
 
 from __future__ import annotations
 

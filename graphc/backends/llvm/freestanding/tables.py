@@ -1,4 +1,4 @@
-"""What a library knows of its model, as constants: entries, sizes, expressions over sizes, levels."""
+"""What a library knows of its model, as constants: entries, sizes, expressions over sizes."""
 
 from __future__ import annotations
 

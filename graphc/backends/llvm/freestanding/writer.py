@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from graphc.backends.llvm.freestanding.layout import ENTRY, OPTIONS, TENSOR, VARIANT, Word
 from graphc.backends.llvm.freestanding.messages import Texts, fail
-from graphc.backends.llvm.text import Function, Module, Value
+from graphc.backends.llvm.text import Module, Value
 
 _FIELDS = {
     kind: [each.strip() for each in kind.strip("{ }").split(",")]
