@@ -94,8 +94,8 @@ def check_sizes(graph: Graph, dims: Mapping[str, int], limits: Limits, where: st
     if size > most and node is not None:
         raise ExportError(
             f"{where} needs {size:,} bytes{_at(dims)}, at {_named(node)}, and the limit is "
-            f"{most:,}. Cure: smaller arguments, or load(path, limits=Limits(memory=...)) on a machine that "
-            "has them"
+            f"{most:,}. Cure: smaller arguments, or load(path, limits=Limits(memory=...)) on a "
+            "machine that has them"
         )
     steps = work(graph, dims)
     if steps > limits.work:
