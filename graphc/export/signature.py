@@ -141,6 +141,11 @@ class Signature:
         return [self._leaf(*found) for found in containers.match(spec, value, path)]
 
     def _leaf(self, spec: Any, value: Any, path: str) -> Any:
+        if "number" in spec:  # of a training step: each call gives it
+            kind = type(spec["value"])
+            if type(value) is not kind and (kind, type(value)) != (float, int):
+                raise TypeError(f"{path} must be a {kind.__name__}, got {_short(value)}")
+            return kind(value)
         if "value" in spec:
             wanted = spec["value"]
             same = value == wanted or (value != value and wanted != wanted)  # NaN
@@ -270,6 +275,11 @@ class Binding:
             raise ValueError(f"{place} is {got}, but the model was exported for {size}, {name!r} "
                              f"being {self.signature.ranges.get(name, Range(2, None))}")
         self._size(name, found, f"{place}, which is {size}, says that {name!r}")
+
+
+def _short(value: Any) -> str:
+    text = repr(value) if isinstance(value, VALUES) else f"a {type(value).__name__}"
+    return text if len(text) < 60 else text[:57] + "..."
 
 
 def tensor_type(spec: Mapping[str, Any]) -> TensorType:
