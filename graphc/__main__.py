@@ -1,4 +1,4 @@
-"""`python -m graphc COMMAND`: run, explain, shim, demo, predict, verify, serve, config, cache..."""
+"""`python -m graphc COMMAND`: run, explain, shim, demo, predict, verify, aot, serve, config..."""
 
 import argparse
 import importlib
@@ -9,6 +9,7 @@ from typing import Any
 
 from graphc import cache_command, config, demo, doctor, empty, explain_command, predict
 from graphc.export import verifying
+from graphc.export.aot import command as aot_command
 from graphc.serve import command as serve_command
 
 _RUN_USAGE = "python -m graphc run [--eager | --compile] [-m] SCRIPT [ARGUMENTS ...]"
@@ -76,6 +77,7 @@ def parser() -> argparse.ArgumentParser:
     check.add_argument("model", type=Path, help="a .gcx file")
     check.set_defaults(run=lambda args: verifying.main(args.model))
 
+    aot_command.add(commands)
     serve_command.add(commands)
 
     switches = commands.add_parser("config", help="the GRAPHC_* switches and their values")

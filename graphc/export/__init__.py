@@ -5,6 +5,7 @@ from __future__ import annotations
 from os import PathLike
 
 from graphc.export import archive
+from graphc.export.aot.library import Library, aot
 from graphc.export.capture import export
 from graphc.export.decompositions import default_decompositions
 from graphc.export.dynamic_shapes import AdditionalInputs, Dim, Range, ShapesCollection, dims
@@ -17,7 +18,7 @@ from graphc.export.steps import ExportedStep, export_step
 
 __all__ = [
     "AdditionalInputs", "Dim", "ExportError", "ExportGraphSignature", "ExportedModule",
-    "ExportedProgram", "ExportedStep", "Limits", "Range", "ShapesCollection",
+    "ExportedProgram", "ExportedStep", "Library", "Limits", "Range", "ShapesCollection", "aot",
     "default_decompositions", "dims", "export", "export_step", "load", "save",
 ]
 

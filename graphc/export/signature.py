@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -147,7 +148,8 @@ class Signature:
             return kind(value)
         if "value" in spec:
             wanted = spec["value"]
-            if type(value) is not type(wanted) or value != wanted:
+            same = value == wanted or (value != value and wanted != wanted)  # NaN
+            if type(value) is not type(wanted) or not same:
                 raise ValueError(
                     f"{path} is {value!r}, but the model was exported with {wanted!r}, which is "
                     "part of its code. Cure: export it again with the other value"
@@ -161,6 +163,12 @@ class Signature:
     def bind(self, leaves: Sequence[Any]) -> dict[str, int]:
         """The values of the free sizes. Raises ValueError for a wrong dtype, rank or size."""
         return Binding(self).of(leaves)
+
+    @cached_property
+    def described(self) -> tuple[tuple[str, TensorType | None], ...]:
+        """The name of each leaf of the arguments, and its type; None for a number or a text."""
+        types = [None if "value" in spec else tensor_type(spec) for spec in self.specs()]
+        return tuple(zip(self.leaf_paths(), types, strict=True))
 
     def specs(self) -> list[Any]:
         """The JSON of each leaf of the arguments."""
@@ -215,11 +223,10 @@ class Binding:
     def of(self, leaves: Sequence[Any]) -> dict[str, int]:
         """See Signature.bind."""
         followers: list[tuple[Dim, int, str]] = []
-        described = zip(self.signature.specs(), self.signature.leaf_paths(), leaves, strict=True)
-        for spec, path, value in described:
-            if "value" in spec:
+        for (path, type_), value in zip(self.signature.described, leaves, strict=True):
+            if type_ is None:
                 continue
-            type_, array = tensor_type(spec), value._array
+            array = value._array
             if array.dtype != type_.dtype.numpy or array.ndim != type_.rank:
                 raise ValueError(_mismatch(path, type_, array))
             for i, (size, got) in enumerate(zip(type_.shape, array.shape, strict=True)):

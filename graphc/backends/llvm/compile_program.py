@@ -51,15 +51,16 @@ def compile_program(
 
 
 def program_objects(
-    program: Program, target: Target, cache: ObjectCache
+    program: Program, target: Target, cache: ObjectCache, alone: bool = False
 ) -> tuple[Frame, list[bytes], BuildStats]:
-    """The objects of a program, the driver's last, which need not run on this machine."""
+    """The objects of a program, the driver's last, which need not run on this machine. `alone`:
+    nor where Python is."""
     stats = BuildStats()
     steps = list(leaves(program.steps))
     kernels = [step.kernel for step in steps if isinstance(step, Launch)]
     compiler = _Compiler(kernels, _draws(steps), target, cache, stats)
     start = time.perf_counter()
-    text, layout, told = _driver(program, target, compiler.symbols)
+    text, layout, told = _driver(program, target, compiler.symbols, alone)
     driver = cache.compile(text, target, opt_level=0)
     stats.driver = time.perf_counter() - start
     return _frame(program, layout, steps, target, told), [*compiler.objects, driver], stats
@@ -75,7 +76,7 @@ def told_of(program: Program, target: Target) -> str:
 
 
 def _driver(
-    program: Program, target: Target, symbols: Mapping[int, str]
+    program: Program, target: Target, symbols: Mapping[int, str], alone: bool = False
 ) -> tuple[str, Layout, str]:
     """The driver's text, its block's layout, and a digest of the program: kernels are in it by
     their texts' digests. `symbols`: the kernels', by identity."""
@@ -92,7 +93,7 @@ def _driver(
             checked[number] = bool(kernel_checks(step.kernel))
         names.append(symbols[number])
         checks.append(checked[number])
-    text, layout = emit_driver(program, names, checks, target)
+    text, layout = emit_driver(program, names, checks, target, alone)
     digest = hashlib.sha256(text.encode())
     for constant in program.constants:
         assert isinstance(constant, np.ndarray)
