@@ -60,6 +60,12 @@ def _attempt(path: Path, call: bool) -> tuple[str, str]:
     if not call:
         return "run", "not called"
     try:
+        program.module()
+    except ExportError:
+        pass
+    except Exception as error:
+        return "escaped", f"module: {type(error).__name__}: {error}"
+    try:
         args, kwargs = arguments(program)
     except Exception as error:
         return "escaped", f"arguments: {type(error).__name__}: {error}"
