@@ -1,4 +1,4 @@
-"""`python -m graphc COMMAND`: run, explain, shim, demo, predict, aot, serve, config, cache, ..."""
+"""`python -m graphc COMMAND`: run, explain, demo, predict, verify, aot, serve, cache, ..."""
 
 import argparse
 import importlib
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from graphc import cache_command, config, demo, doctor, empty, explain_command, predict
+from graphc.export import verifying
 from graphc.export.aot import command as aot_command
 from graphc.serve import command as serve_command
 
@@ -70,6 +71,11 @@ def parser() -> argparse.ArgumentParser:
         help="a .npy or .csv file; default: %(default)s",
     )
     run.set_defaults(run=lambda args: predict.main(args.model, args.inputs, args.out))
+
+    check = commands.add_parser("verify", help="run an exported model's recorded calls, by the "
+                                "reference interpreter and by code compiled here")
+    check.add_argument("model", type=Path, help="a .gcx file")
+    check.set_defaults(run=lambda args: verifying.main(args.model))
 
     aot_command.add(commands)
     serve_command.add(commands)
