@@ -1,23 +1,26 @@
-"""torch.onnx: not written yet."""
+"""torch.onnx: models as ONNX files, and back. It needs the extra `onnx`."""
 
 from __future__ import annotations
 
 import enum
 
 from .. import unsupported
+from . import errors
+from .errors import OnnxExporterError
+from .writing.export import export, is_in_onnx_export
+from .writing.program import ONNXProgram
 
-_CURE = "torch.export.export() and torch.export.save() write a compiled graph"
-
-globals().update(unsupported.table("torch.onnx", _CURE, functions="""
-    export dynamo_export register_custom_op_symbolic unregister_custom_op_symbolic
+globals().update(unsupported.table(
+    "torch.onnx", "torch.onnx.export() writes standard operators alone", functions="""
+    dynamo_export register_custom_op_symbolic unregister_custom_op_symbolic
     select_model_mode_for_export
 """, kinds="""
-    ONNXProgram ExportOptions
+    ExportOptions
 """))
 
 
 class TrainingMode(enum.Enum):
-    """The mode of a Module while it is exported."""
+    """The mode of a Module while it is exported, with dynamo=False."""
 
     EVAL = 0
     PRESERVE = 1
@@ -25,14 +28,9 @@ class TrainingMode(enum.Enum):
 
 
 class OperatorExportTypes(enum.Enum):
-    """What export() would do with operators outside ONNX."""
+    """What export() would do with operators outside ONNX: it refuses them."""
 
     ONNX = 0
     ONNX_ATEN = 1
     ONNX_ATEN_FALLBACK = 2
     ONNX_FALLTHROUGH = 3
-
-
-def is_in_onnx_export() -> bool:
-    """False."""
-    return False
