@@ -1,0 +1,74 @@
+"""How the tests of ONNX export run what was written: by onnxruntime, and where that has no code
+for an operator's dtype, by the reference implementation of the onnx package."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graphc.export.program import ExportedProgram
+from graphc.export.signature import Signature, Weights
+from graphc.ir.graph import Builder, Graph
+from graphc.ir.op import get
+from graphc.ir.types import TensorType
+from graphc.onnx.writing.model import Names, make
+from graphc.onnx.writing.program import ONNXProgram
+
+onnx: Any = pytest.importorskip("onnx")
+onnxruntime: Any = pytest.importorskip("onnxruntime")
+
+
+def program_of(graph: Graph) -> ExportedProgram:
+    """A program that takes the graph's inputs and gives a tuple of its outputs."""
+    names = tuple(f"x{i}" for i in range(len(graph.inputs)))
+    leaves = [
+        {"tensor": i, "dtype": node.dtype.name, "shape": [s if isinstance(s, int) else str(s)
+                                                         for s in node.shape]}
+        for i, node in enumerate(graph.inputs)
+    ]
+    arguments = {"tuple": [{"tuple": leaves}, {"dict": []}]}
+    results = {"tuple": [{"output": i} for i in range(len(graph.outputs))]}
+    signature = Signature(names, (), arguments, results, (None,) * len(names), {})
+    return ExportedProgram(graph, signature, Weights({}))
+
+
+def graph_of(op: str, types: Sequence[TensorType], attrs: Mapping[str, Any]) -> Graph:
+    """One operator's node, and all its results."""
+    builder = Builder()
+    node = builder.emit(get(op), *(builder.input(t, f"x{i}") for i, t in enumerate(types)), **attrs)
+    return builder.build(builder.results(node), op)
+
+
+def written(graph: Graph, opset: int = 20) -> ONNXProgram:
+    """The graph as an ONNX program."""
+    program = program_of(graph)
+    return ONNXProgram(make(program, opset, Names()), program)
+
+
+def session(model: bytes) -> Any:
+    """An onnxruntime session that says nothing and takes one thread."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    return onnxruntime.InferenceSession(
+        model, sess_options=options, providers=["CPUExecutionProvider"]
+    )
+
+
+def run(program: ONNXProgram, arrays: Sequence[np.ndarray]) -> tuple[list[np.ndarray], str]:
+    """The results, and who computed them."""
+    proto = program.model_proto
+    feeds = {info.name: a for info, a in zip(proto.graph.input, arrays, strict=True)}
+    try:
+        found = session(proto.SerializeToString()).run(None, feeds)
+    except Exception as error:
+        if not any(text in str(error) for text in ("NOT_IMPLEMENTED", "bfloat16", "Type Error")):
+            raise
+        from onnx.reference import ReferenceEvaluator
+
+        with np.errstate(all="ignore"):
+            return [np.asarray(x) for x in ReferenceEvaluator(proto).run(None, feeds)], "reference"
+    return [np.asarray(x) for x in found], "onnxruntime"
