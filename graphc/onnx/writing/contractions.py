@@ -23,8 +23,8 @@ def _dot_general(w: Writer, node: Node, a: str, b: str) -> Any:
     rank_a, rank_b = (len(each.shape) for each in node.inputs)
     free_a = [d for d in range(rank_a) if d not in batch_a + contract_a]
     free_b = [d for d in range(rank_b) if d not in batch_b + contract_b]
-    if len(contract_a) == 1 and len(free_b) == 1 and (
-        len(free_a) == 1 or (free_a and not batch_a)
+    if len(contract_a) == 1 and (
+        len(free_b) <= 1 if not batch_a else len(free_a) == len(free_b) == 1
     ):
         if node.dtype.is_float and rank_a == rank_b == 2:
             return w.emit("Gemm", a, b, transA=1 - contract_a[0], transB=contract_b[0])

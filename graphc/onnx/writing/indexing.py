@@ -21,12 +21,17 @@ _REDUCTIONS = {"": "none", "add": "add", "mul": "mul", "amax": "max", "amin": "m
 
 @rule("gather")
 def _gather(w: Writer, node: Node, x: str, index: str) -> Any:
+    if not node.shape:
+        return x
     return w.emit("GatherElements", x, index, axis=node.attrs["dim"])
 
 
 @rule("scatter")
 def _scatter(w: Writer, node: Node, x: str, index: str, source: str) -> Any:
     reduction = _REDUCTIONS[node.attrs["reduce"]]
+    if not node.shape:
+        vectors = (reshape(w, each, (), (1,)) for each in (x, index, source))
+        return reshape(w, combined(w, "ScatterElements", *vectors, reduction), (1,), ())
     return combined(w, "ScatterElements", x, index, source, reduction, axis=node.attrs["dim"])
 
 

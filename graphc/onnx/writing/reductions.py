@@ -63,11 +63,13 @@ def _argument(w: Writer, node: Node, x: str) -> Any:
 
 @rule("cumsum")
 def _cumsum(w: Writer, node: Node, x: str) -> Any:
-    return w.emit("CumSum", x, w.constant(node.attrs["dim"], dtypes.i64))
+    return w.emit("CumSum", x, w.constant(node.attrs["dim"], dtypes.i64)) if node.shape else x
 
 
 @rule("cumprod")
 def _cumprod(w: Writer, node: Node, x: str) -> Any:
+    if not node.shape:
+        return x
     dtype = node.dtype if node.dtype.bits >= 32 else (
         dtypes.f32 if node.dtype.is_float else dtypes.i32
     )
@@ -84,6 +86,8 @@ def _cumprod(w: Writer, node: Node, x: str) -> Any:
 @rule("cummax", "cummin")
 def _cumulative_extremum(w: Writer, node: Node, x: str) -> Any:
     """The latest of equals; a NaN stays."""
+    if not node.inputs[0].shape:
+        return x, w.size(0)
     dtype, given = node.type.elements[0].dtype, x  # type: ignore[union-attr]
     largest = node.op.name == "cummax"
     if not dtype.is_float:
@@ -118,8 +122,6 @@ def _running(
 ) -> tuple[str, ...]:
     """A Scan along the dim; every carried value has the shape of a row."""
     dim, shape = node.attrs["dim"], node.inputs[0].shape
-    if not shape:
-        w.refuse("it runs along a tensor without dims", "leave it out")
     row = (*shape[:dim], *shape[dim + 1 :])
     initial = [w.emit("Expand", start, w.shape(row)) if row else start for start in starts]
     types = [TensorType(kind, row) for kind in kinds]
@@ -147,12 +149,16 @@ def _running(
 @rule("sort")
 def _sort(w: Writer, node: Node, x: str) -> Any:
     dim, shape = node.attrs["dim"], node.inputs[0].shape
+    if not shape:
+        return x, w.size(0)
     return _topk(w, x, w.shape((shape[dim],)), dim, node.attrs["descending"])
 
 
 @rule("topk")
 def _top(w: Writer, node: Node, x: str) -> Any:
     attrs = node.attrs
+    if not node.inputs[0].shape:
+        return x, w.size(0)
     return _topk(w, x, w.shape((attrs["k"],)), attrs["dim"], attrs["largest"])
 
 
