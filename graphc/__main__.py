@@ -1,4 +1,4 @@
-"""`python -m graphc COMMAND`: run, explain, shim, demo, predict, serve, config, cache, doctor."""
+"""`python -m graphc COMMAND`: run, explain, shim, demo, predict, verify, serve, config, cache..."""
 
 import argparse
 import importlib
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from graphc import cache_command, config, demo, doctor, empty, explain_command, predict
+from graphc.export import verifying
 from graphc.serve import command as serve_command
 
 _RUN_USAGE = "python -m graphc run [--eager | --compile] [-m] SCRIPT [ARGUMENTS ...]"
@@ -69,6 +70,11 @@ def parser() -> argparse.ArgumentParser:
         help="a .npy or .csv file; default: %(default)s",
     )
     run.set_defaults(run=lambda args: predict.main(args.model, args.inputs, args.out))
+
+    check = commands.add_parser("verify", help="run the recorded calls of an exported model, by the "
+                                "reference interpreter and by code compiled here")
+    check.add_argument("model", type=Path, help="a .gcx file")
+    check.set_defaults(run=lambda args: verifying.main(args.model))
 
     serve_command.add(commands)
 

@@ -6,21 +6,30 @@ from os import PathLike
 
 from graphc.export import archive
 from graphc.export.capture import export
-from graphc.export.dynamic import Dim
+from graphc.export.decompositions import default_decompositions
+from graphc.export.dynamic_shapes import AdditionalInputs, Dim, Range, ShapesCollection, dims
 from graphc.export.errors import ExportError
-from graphc.export.program import ExportedModule, ExportedProgram
+from graphc.export.graph_signature import ExportGraphSignature
+from graphc.export.limits import Limits
+from graphc.export.module import ExportedModule
+from graphc.export.program import ExportedProgram, only_program
 
-__all__ = ["Dim", "ExportError", "ExportedModule", "ExportedProgram", "export", "load", "save"]
+__all__ = [
+    "AdditionalInputs", "Dim", "ExportError", "ExportGraphSignature", "ExportedModule",
+    "ExportedProgram", "Limits", "Range", "ShapesCollection", "default_decompositions", "dims",
+    "export", "load", "save",
+]
 
 
-def load(path: str | PathLike[str]) -> ExportedProgram:
+def load(path: str | PathLike[str], *, limits: Limits | None = None) -> ExportedProgram:
     """The program in a .gcx file; it is compiled at its first call.
 
-    Raises ExportError for a file that is damaged or that this graphc cannot read, OSError for one
-    that cannot be opened. Nothing in the file is executed as Python.
+    `limits`: what its graphs may ask of this machine. Raises ExportError for a file that is damaged
+    or that this graphc cannot read, or that is beyond the limits, OSError for one that cannot be
+    opened. Nothing in the file is executed as Python, and no native code of it is loaded.
     """
-    found = archive.read(path)
-    return ExportedProgram(found.graph, found.signature, found.weights)
+    bounds = limits or Limits()
+    return ExportedProgram(only_program(archive.read(path, bounds), path), bounds=bounds)
 
 
 def save(program: ExportedProgram, path: str | PathLike[str]) -> None:
