@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from graphc.export.contents import Contents, Variant
 from graphc.export.program import ExportedProgram
 from graphc.export.signature import Signature, Weights
 from graphc.ir.graph import Builder, Graph
@@ -25,14 +26,13 @@ def program_of(graph: Graph) -> ExportedProgram:
     """A program that takes the graph's inputs and gives a tuple of its outputs."""
     names = tuple(f"x{i}" for i in range(len(graph.inputs)))
     leaves = [
-        {"tensor": i, "dtype": node.dtype.name, "shape": [s if isinstance(s, int) else str(s)
-                                                         for s in node.shape]}
-        for i, node in enumerate(graph.inputs)
+        {"dtype": node.dtype.name, "shape": list(node.shape)} for node in graph.inputs
     ]
     arguments = {"tuple": [{"tuple": leaves}, {"dict": []}]}
     results = {"tuple": [{"output": i} for i in range(len(graph.outputs))]}
-    signature = Signature(names, (), arguments, results, (None,) * len(names), {})
-    return ExportedProgram(graph, signature, Weights({}))
+    inputs = tuple({"argument": i} for i in range(len(names)))
+    signature = Signature(names, (), arguments, results, inputs, {})
+    return ExportedProgram(Contents((Variant(frozenset(), graph, signature),), Weights({})))
 
 
 def graph_of(op: str, types: Sequence[TensorType], attrs: Mapping[str, Any]) -> Graph:

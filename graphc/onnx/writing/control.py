@@ -20,16 +20,6 @@ def _types(node: Node) -> tuple[TensorType, ...]:
     return node.type.elements if isinstance(node.type, TupleType) else (node.tensor_type,)
 
 
-def _own(w: Writer, nodes: Sequence[Any], names: Sequence[str]) -> list[str]:
-    """Results that the innermost graph makes itself, each once: what it may give back."""
-    made = {name for each in nodes for name in each.output}
-    found: list[str] = []
-    for name in names:
-        own = name in made and name not in found
-        found.append(name if own else w.emit("Identity", name))
-    return found
-
-
 def _graph(
     w: Writer, nodes: Sequence[Any], inputs: Sequence[tuple[str, TensorType]],
     outputs: Sequence[tuple[str, TensorType]],
@@ -50,7 +40,7 @@ def _cond(w: Writer, node: Node, predicate: str, *operands: str) -> Any:
     branches = []
     for graph in node.graphs:
         with w.inside() as nodes:
-            names = _own(w, nodes, write(w, graph, operands))
+            names = w.own(nodes, write(w, graph, operands))
         branches.append(_graph(w, nodes, [], list(zip(names, types, strict=True))))
     then, otherwise = branches
     return w.raw(
@@ -69,7 +59,7 @@ def _while_loop(w: Writer, node: Node, *carried: str) -> Any:
         names = _inputs(w, types, "carried")
         results = write(w, body, names)
         again = write(w, condition, results)
-        outputs = _own(w, nodes, [*again, *results])
+        outputs = w.own(nodes, [*again, *results])
     inner = _graph(
         w, nodes, [(step, number), (unused, flag), *zip(names, types, strict=True)],
         list(zip(outputs, (flag, *types), strict=True)),
@@ -85,7 +75,7 @@ def _scan(w: Writer, node: Node, *inputs: str) -> Any:
     made = [each.tensor_type for each in body.outputs]
     with w.inside() as nodes:
         names = _inputs(w, types, "row")
-        outputs = _own(w, nodes, write(w, body, names))
+        outputs = w.own(nodes, write(w, body, names))
     inner = _graph(
         w, nodes, list(zip(names, types, strict=True)), list(zip(outputs, made, strict=True))
     )

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from graphc.export import containers
+from graphc.export.contents import Variant
 from graphc.export.program import ExportedProgram
-from graphc.export.signature import tensor_type
+from graphc.export.signature import Signature, tensor_type
 from graphc.ir import dim, dtypes
 from graphc.ir.graph import Graph
 from graphc.ir.late import late
@@ -30,10 +31,12 @@ from . import (  # noqa: F401  (they fill the table of rules)
     indexing,
     movement,
     reductions,
+    variants,
     windows,
 )
-from .reliance import relied_on
+from .reliance import Reliance, refusing
 from .rules import takes
+from .sizes import place_of
 from .tidy import pruned, reads, renamed
 from .walk import write
 from .writer import Writer
@@ -77,15 +80,21 @@ class _Maker:
         self.inputs: dict[int, str] = {}  # by leaf
 
     def make(self) -> Model:
-        w = self.w
-        graph: Graph = _decompose.decompose(apart(self.program.graph), lambda n: takes(w, n))
+        w, main = self.w, self.program.contents.main
+        if main.signature.writes:
+            raise OnnxExporterError(
+                "the model writes to its state, and an ONNX model only computes. Cure: call "
+                "model.eval() before the export"
+            )
         infos = self._inputs()
         outputs = self._output_names()
         weights = self._weights()
-        given = self._given(graph)
-        results = list(self._results(graph, write(w, graph, given)))
-        nodes = pruned(w.nodes, [value for value, _ in results])
-        nodes = renamed(w, nodes, [value for value, _ in results], outputs)
+        same, others = variants.sorted_out(self.program.contents)
+        reliance = Reliance(self.signature.ranges, main, others, same)
+        self.checked = refusing(w, reliance)
+        results = variants.chosen(w, reliance, self._written)
+        values = [value for value, _ in results]
+        nodes = renamed(w, pruned(w.nodes, values), values, outputs)
         used = {name for node in nodes for name in reads(node)}
         proto = self._proto(nodes, infos, [
             w.value_info(name, type_) for name, (_, type_) in zip(outputs, results, strict=True)
@@ -97,6 +106,12 @@ class _Maker:
         )
         _check(w.onnx, model)
         return model
+
+    def _written(self, variant: Variant) -> list[tuple[str, TensorType]]:
+        """The results of one of the program's graphs, whose nodes are written."""
+        graph: Graph = _decompose.decompose(apart(variant.graph), lambda n: takes(self.w, n))
+        values = write(self.w, graph, self._given(variant.signature))
+        return list(self._results(variant, values))
 
     # --- inputs ------------------------------------------------------------------------------
 
@@ -123,40 +138,48 @@ class _Maker:
             if asked and name != asked:
                 raise OnnxExporterError(f"input_names has {asked!r} twice")
             self.inputs[leaf] = name
+            found.append(self.w.value_info(name, type_))
             for d, size in enumerate(type_.shape):
                 if not isinstance(size, int):
-                    self.w.places.setdefault(str(size), (name, d))
-            found.append(self.w.value_info(name, type_))
+                    read, place = place_of(size, name, d)
+                    if read not in self.w.places or self.w.places[read].scale != 1:
+                        self.w.places[read] = place
         return found
 
     def _weights(self) -> set[str]:
         """Weights get their names, and are initializers; these names."""
-        needed = [name for name in self.signature.weights if name is not None]
-        needed += [leaf["weight"] for leaf in containers.leaves_of(self.signature.results)
-                   if "weight" in leaf]
         self.of_weight: dict[str, str] = {}
-        for name in needed:
-            if name not in self.of_weight:
-                array = np.ascontiguousarray(on_host(self.program._weights[name]._array))
-                if not elements.known(dtypes.from_numpy(array.dtype)):
-                    raise OnnxExporterError(
-                        f"the weight {name!r} is of {array.dtype}, which ONNX's operators do not "
-                        "take. Cure: keep its real and imaginary part"
-                    )
-                self.of_weight[name] = self.w.weight(name, array)
+        for variant in self.program.variants:
+            needed = [name for name in variant.signature.weights if name is not None]
+            needed += [leaf["weight"] for leaf in containers.leaves_of(variant.signature.results)
+                       if "weight" in leaf]
+            for name in needed:
+                if name not in self.of_weight:
+                    self.of_weight[name] = self._weight(name)
         return set(self.of_weight.values())
 
-    def _given(self, graph: Graph) -> list[str]:
-        """The value of each input of the graph."""
-        of_input = self.signature.argument_inputs()
-        checked = relied_on(self.w, graph.env, self.signature.ranges)
+    def _weight(self, name: str) -> str:
+        array = np.ascontiguousarray(on_host(self.program._weights[name]._array))
+        dtype = dtypes.from_numpy(array.dtype)
+        if not elements.known(dtype):
+            raise OnnxExporterError(
+                f"the weight {name!r} is of {dtype}, which ONNX's operators do not take. "
+                "Cure: keep its real and imaginary part"
+            )
+        return self.w.weight(name, array)
+
+    def _given(self, signature: Signature) -> list[str]:
+        """The value of each input of a graph."""
         found = []
-        for number, weight in enumerate(self.signature.weights):
-            if weight is not None:
-                found.append(self.of_weight[weight])
+        for source in signature.inputs:
+            ((kind, value),) = source.items()
+            if kind == "weight":
+                found.append(self.of_weight[value])
+            elif kind == "argument":
+                name = self.inputs[value]
+                found.append(self.checked.get(name, name))
             else:
-                name = self.inputs[of_input[number]]
-                found.append(checked.get(name, name))
+                raise OnnxExporterError(f"the program takes the {kind} {value!r} from Python")
         return found
 
     # --- results -----------------------------------------------------------------------------
@@ -179,9 +202,12 @@ class _Maker:
             found.append(name)
         return found
 
-    def _results(self, graph: Graph, values: list[str]) -> Iterator[tuple[str, TensorType]]:
-        """The value and the type of each result."""
-        for leaf in containers.leaves_of(self.signature.results):
+    def _results(
+        self, variant: Variant, values: Sequence[str]
+    ) -> Iterator[tuple[str, TensorType]]:
+        """The value and the type of each result of a graph."""
+        graph = variant.graph
+        for leaf in containers.leaves_of(variant.signature.results):
             ((kind, value),) = leaf.items()
             if kind == "output":
                 yield values[value], graph.outputs[value].tensor_type
@@ -225,7 +251,7 @@ class _Maker:
         return proto
 
 
-def _leaves(signature: Any) -> list[tuple[str, Any]]:
+def _leaves(signature: Signature) -> list[tuple[str, Any]]:
     """(name, what is said of it) of each leaf of the arguments."""
     (_, args), (_, kwargs) = containers.children(signature.arguments)
     specs = [spec for _, spec in containers.children(args)]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from graphc.export.program import ExportedProgram
+from graphc.export.program import ExportedProgram, check_guards
 from graphc.frontend.tensor import Tensor, from_array
 from graphc.frontend.tree import flatten
 from graphc.ir import dtypes
@@ -145,7 +145,8 @@ class ONNXProgram:
     def _graphc_feeds(self, args: Any, kwargs: Any) -> dict[str, np.ndarray]:
         model, signature = self._graphc_model, self.exported_program.signature
         leaves = signature.leaves(args, kwargs)
-        signature.bind(leaves)
+        dims = signature.bind(leaves)
+        check_guards(self.exported_program.variant_at(dims), dims)
         inputs = [each.name for each in model.proto.graph.input]
         return {
             name: np.ascontiguousarray(on_host(leaves[leaf]._array))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from graphc.ir import dtypes
-from graphc.ir.dim import Atom, Dim, Guard, Size, least, unwrap
+from graphc.ir.dim import Atom, Dim, Guard, Size, evaluate, least, unwrap
 
 if TYPE_CHECKING:
     from .writer import Writer
@@ -49,9 +50,27 @@ def _variable(w: Writer, name: str) -> str:
     if place is None:
         w.refuse(f"no input has the free size {name!r}", "pass a tensor of that size")
     assert place is not None
-    value, dim = place
-    found: str = w.emit("Shape", value, start=dim, end=dim + 1)
-    return found
+    found: str = w.emit("Shape", place.input, start=place.dim, end=place.dim + 1)
+    if place.offset:
+        found = w.emit("Sub", found, w.ints([place.offset]))
+    return found if place.scale == 1 else w.emit("Div", found, w.ints([place.scale]))
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a free size is read: a dim of an input, which is scale * size + offset."""
+
+    input: str
+    dim: int
+    scale: int = 1
+    offset: int = 0
+
+
+def place_of(size: Dim, value: str, dim: int) -> tuple[str, Place]:
+    """The name of the one free size that is in `size`, and where it is read."""
+    (name,) = size.variables()
+    zero, one = (evaluate(size, {name: each}) for each in (0, 1))
+    return name, Place(value, dim, one - zero, zero)
 
 
 def reshaped(have: tuple[Size, ...], want: tuple[Size, ...]) -> list[int] | None:
@@ -92,8 +111,3 @@ def holds(w: Writer, guard: Guard) -> str:
     assert w.types[found] is dtypes.bool_
     text: str = found if guard.holds else w.emit("Not", found)
     return text
-
-
-def is_plain(size: Size) -> bool:
-    """Whether it is the name of a free size, and nothing computed."""
-    return isinstance(size, Dim) and str(size).isidentifier()

@@ -36,7 +36,7 @@ class Writer:
     """One ONNX graph, with those inside it, while it is written.
 
     `types`: the dtype of each value by name. `initializers`: constants and weights by name.
-    `places`: the input and dim that each free size is read from; `labels`: what the user calls
+    `places`: where each free size is read; `labels`: what the user calls
     it, where that is another name.
     """
 
@@ -45,7 +45,7 @@ class Writer:
         self.opset = opset
         self.types: dict[str, DType] = {}
         self.initializers: dict[str, np.ndarray] = {}
-        self.places: dict[str, tuple[str, int]] = {}
+        self.places: dict[str, sizes.Place] = {}
         self.labels: Mapping[str, str] = {}
         self.node: Node | None = None  # the one that is being written
         self._used: frozenset[tuple[Node, int]] = frozenset()
@@ -259,6 +259,15 @@ class Writer:
             yield nodes
         finally:
             self._scopes = self._scopes[:-1]
+
+    def own(self, nodes: Sequence[Any], names: Sequence[str]) -> list[str]:
+        """Results that the innermost graph makes itself, each once: what it may give back."""
+        made = {name for each in nodes for name in each.output}
+        found: list[str] = []
+        for name in names:
+            own = name in made and name not in found
+            found.append(name if own else self.emit("Identity", name))
+        return found
 
     @property
     def nodes(self) -> list[Any]:
