@@ -11,7 +11,7 @@ import pytest
 import graphc as torch
 import graphc.nn as nn
 import graphc.nn.functional as F
-from graphc.onnx import ONNXProgram, OnnxExporterError, is_in_onnx_export
+from graphc.onnx import OnnxExporterError, ONNXProgram, is_in_onnx_export
 from graphc.onnx.errors import UnsupportedOperatorError
 from tests.onnx import writing
 from tests.onnx.writing import onnx

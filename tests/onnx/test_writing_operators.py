@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,8 +25,14 @@ REFUSED = frozenset("""
 """.split())
 # how many times the dtype's usual error is allowed, where ONNX's operators are put together
 TOLERANCE = {"gelu": 4, "pow": 4, "log_softmax": 4, "exp2": 8, "window_sum": 4, "cumprod": 4}
-# samples whose values ONNX leaves open
-OPEN: dict[str, Any] = {}
+# operators whose result ONNX leaves open where there is a NaN
+OF_NAN = frozenset("amax amin argmax argmin max_pool".split())
+# what onnxruntime has no code for, and the reference implementation gets wrong or refuses: it
+# computes these in float32, or of their samples some
+UNKNOWN = {
+    "f64": frozenset("erf gelu conv_input_grad".split()),
+    "bf16": frozenset("conv_input_grad cummax cummin cumprod gather log_softmax max_pool".split()),
+}
 
 
 def _exported(name: str) -> bool:
@@ -42,6 +47,10 @@ NAMES = sorted(name for name in OPINFOS if _exported(name))
 
 def _compare(info: OpInfo, sample: Sample, dtype: DType, opset: int) -> str:
     """Write, run and compare one sample; who ran it."""
+    if info.name in UNKNOWN.get(dtype.name, ()):
+        return "nobody"
+    if info.name in OF_NAN and any(np.isnan(a.astype(np.float64)).any() for a in sample.arrays):
+        return "nobody"
     with np.errstate(all="ignore"):
         want = as_tuple(TABLE[info.name](*sample.arrays, **sample.attrs))
     types = [TensorType(from_numpy(a.dtype), a.shape) for a in sample.arrays]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .writer import Writer
 
 direct({
-    "add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "pow": "Pow",
+    "add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div",
     "logical_and": "And", "logical_or": "Or", "logical_xor": "Xor",
 })
 
@@ -39,26 +39,50 @@ def _floor_rest(w: Writer, dtype: DType, a: str, b: str) -> Any:
     if not dtype.is_float:
         return w.emit("Mod", a, b)
     rest = w.emit("Mod", a, b, fmod=1)  # with the sign of a
+    return w.emit("Where", _wrong_side(w, rest, b), w.emit("Add", rest, b), rest)
+
+
+def _wrong_side(w: Writer, rest: str, b: str) -> Any:
+    """Whether a rest that is not 0 has another sign than the divisor."""
     zero = w.like(0.0, rest)
     apart = w.emit("Xor", w.emit("Less", rest, zero), w.emit("Less", b, zero))
-    wrong = w.emit("And", apart, w.emit("Not", w.emit("Equal", rest, zero)))
-    return w.emit("Where", wrong, w.emit("Add", rest, b), rest)
+    return w.emit("And", apart, w.emit("Not", w.emit("Equal", rest, zero)))
 
 
 @rule("floor_divide")
 def _floor_divide(w: Writer, node: Node, a: str, b: str) -> Any:
-    rest = _floor_rest(w, node.dtype, a, b)
-    quotient = w.emit("Div", w.emit("Sub", a, rest), b)
     if not node.dtype.is_float:
-        return quotient
+        return w.emit("Div", w.emit("Sub", a, w.emit("Mod", a, b)), b)
+    a, b = _in_32_bits(w, a), _in_32_bits(w, b)
+    rest = w.emit("Mod", a, b, fmod=1)
+    cut = w.emit("Round", w.emit("Div", w.emit("Sub", a, rest), b))
+    below = w.emit("Sub", cut, w.cast(_wrong_side(w, rest, b), w.types[cut]))
     by_zero = w.emit("Equal", b, w.like(0.0, b))
-    return w.emit("Where", by_zero, w.emit("Div", a, b), w.emit("Round", quotient))
+    return w.cast(w.emit("Where", by_zero, w.emit("Div", a, b), below), node.dtype)
 
 
 @rule("trunc_divide")
 def _trunc_divide(w: Writer, node: Node, a: str, b: str) -> Any:
-    quotient = w.emit("Div", a, b)
-    return truncated(w, quotient) if node.dtype.is_float else quotient
+    if not node.dtype.is_float:
+        return w.emit("Div", a, b)
+    quotient = w.emit("Div", _in_32_bits(w, a), _in_32_bits(w, b))
+    return w.cast(truncated(w, quotient), node.dtype)
+
+
+def _in_32_bits(w: Writer, x: str) -> str:
+    """A quotient of 16-bit floats may be rounded up to the next whole number."""
+    return w.cast(x, dtypes.f32) if w.types[x].bits < 32 else x
+
+
+@rule("pow")
+def _pow(w: Writer, node: Node, a: str, b: str) -> Any:
+    found = w.emit("Pow", a, b)
+    if node.dtype.is_float:
+        return found
+    # of integers, 0 to a negative power is 0
+    zero = w.like(0, a)
+    endless = w.emit("And", w.emit("Equal", a, zero), w.emit("Less", b, zero))
+    return w.emit("Where", endless, zero, found)
 
 
 # --- extrema -----------------------------------------------------------------------------------
@@ -109,12 +133,13 @@ def _atan2(w: Writer, node: Node, a: str, b: str) -> Any:
         "And", *(w.emit("Equal", w.emit("Abs", each), endless) for each in (a, b))
     )
     a, b = (w.emit("Where", far, w.emit("Sign", each), each) for each in (a, b))
+    behind = _negative(w, b)
     b = w.emit("Where", w.emit("Equal", b, zero), zero, b)  # -0.0 would turn the slope round
     nowhere = w.emit("And", w.emit("Equal", a, zero), w.emit("Equal", b, zero))
     slope = w.emit("Atan", w.emit("Div", a, b))
     half = w.emit("Where", _negative(w, a), w.like(-math.pi, a), w.like(math.pi, a))
     turned = w.emit("Where", w.emit("Less", b, zero), w.emit("Add", slope, half), slope)
-    return w.emit("Where", nowhere, a, turned)
+    return w.emit("Where", nowhere, w.emit("Where", behind, half, a), turned)
 
 
 def _negative(w: Writer, x: str) -> Any:
@@ -138,10 +163,11 @@ def _hypot(w: Writer, node: Node, a: str, b: str) -> Any:
     large, small = w.emit("Max", a, b), w.emit("Min", a, b)
     share = w.emit("Div", small, large)
     root = w.emit("Sqrt", w.emit("Add", w.emit("Mul", share, share), w.like(1.0, a)))
-    plain = w.emit(
-        "Or", w.emit("Equal", large, w.like(0.0, a)), w.emit("Equal", large, w.like(math.inf, a))
-    )
-    return w.emit("Where", plain, large, w.emit("Mul", large, root))
+    endless = w.like(math.inf, a)
+    far = w.emit("Or", w.emit("Equal", a, endless), w.emit("Equal", b, endless))
+    found = w.emit("Where", w.emit("Equal", large, w.like(0.0, a)), large,
+                   w.emit("Mul", large, root))
+    return w.emit("Where", far, endless, found)  # beside NaN, too
 
 
 # --- bits --------------------------------------------------------------------------------------

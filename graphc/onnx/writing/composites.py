@@ -15,7 +15,7 @@ from .rules import rule
 if TYPE_CHECKING:
     from .writer import Writer
 
-_GELU = 20  # the opset from which on there is Gelu
+_GELU = 20  # the opset from which on there is Gelu (whose constants are of float32)
 _AS_SOFTPLUS = 15.0  # from here on log(1 + exp(x)) is x in float32
 
 
@@ -23,19 +23,26 @@ def _has_elements(w: Writer, node: Node) -> bool:
     return bool(node.shape) and node.shape[node.attrs["dim"]] != 0
 
 
+def in_32_bits(w: Writer, node: Node, x: str, op: str, **attrs: Any) -> str:
+    """An operator that we compute in float32 at least, and runtimes in the dtype given."""
+    if node.dtype.bits < 32:
+        x = w.cast(x, dtypes.f32)
+    return w.cast(w.emit(op, x, **attrs), node.dtype)
+
+
 @rule("softmax", takes=_has_elements)
 def _softmax(w: Writer, node: Node, x: str) -> Any:
-    return w.emit("Softmax", x, axis=node.attrs["dim"])
+    return in_32_bits(w, node, x, "Softmax", axis=node.attrs["dim"])
 
 
 @rule("log_softmax", takes=_has_elements)
 def _log_softmax(w: Writer, node: Node, x: str) -> Any:
-    return w.emit("LogSoftmax", x, axis=node.attrs["dim"])
+    return in_32_bits(w, node, x, "LogSoftmax", axis=node.attrs["dim"])
 
 
-@rule("gelu", takes=lambda w, node: w.opset >= _GELU)
+@rule("gelu", takes=lambda w, node: w.opset >= _GELU and node.dtype is not dtypes.f64)
 def _gelu(w: Writer, node: Node, x: str) -> Any:
-    return w.emit("Gelu", x, approximate=node.attrs["approximate"])
+    return in_32_bits(w, node, x, "Gelu", approximate=node.attrs["approximate"])
 
 
 def _plain_softplus(w: Writer, node: Node) -> bool:
@@ -47,7 +54,7 @@ def _plain_softplus(w: Writer, node: Node) -> bool:
 
 @rule("softplus", takes=_plain_softplus)
 def _softplus(w: Writer, node: Node, x: str) -> Any:
-    return w.emit("Softplus", x)
+    return in_32_bits(w, node, x, "Softplus")
 
 
 def _plain_layer_norm(w: Writer, node: Node) -> bool:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .writer import Writer
 
 direct({
-    "neg": "Neg", "abs": "Abs", "sign": "Sign", "exp": "Exp", "log": "Log", "sqrt": "Sqrt",
+    "neg": "Neg", "abs": "Abs", "exp": "Exp", "log": "Log", "sqrt": "Sqrt",
     "reciprocal": "Reciprocal", "sin": "Sin", "cos": "Cos", "tan": "Tan", "asin": "Asin",
     "acos": "Acos", "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh", "tanh": "Tanh",
     "asinh": "Asinh", "acosh": "Acosh", "atanh": "Atanh", "erf": "Erf", "sigmoid": "Sigmoid",
@@ -25,6 +25,14 @@ direct({
 @rule("square")
 def _square(w: Writer, node: Node, x: str) -> Any:
     return w.emit("Mul", x, x)
+
+
+@rule("sign")
+def _sign(w: Writer, node: Node, x: str) -> Any:
+    found = w.emit("Sign", x)
+    if not node.dtype.is_float:
+        return found
+    return w.emit("Where", w.emit("IsNaN", x), w.like(0.0, x), found)  # as torch has it
 
 
 @rule("relu")

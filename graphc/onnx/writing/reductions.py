@@ -68,7 +68,7 @@ def _cumsum(w: Writer, node: Node, x: str) -> Any:
 
 @rule("cumprod")
 def _cumprod(w: Writer, node: Node, x: str) -> Any:
-    if not node.shape:
+    if not node.shape or 0 in node.shape:
         return x
     dtype = node.dtype if node.dtype.bits >= 32 else (
         dtypes.f32 if node.dtype.is_float else dtypes.i32
@@ -86,8 +86,9 @@ def _cumprod(w: Writer, node: Node, x: str) -> Any:
 @rule("cummax", "cummin")
 def _cumulative_extremum(w: Writer, node: Node, x: str) -> Any:
     """The latest of equals; a NaN stays."""
-    if not node.inputs[0].shape:
-        return x, w.size(0)
+    shape = node.inputs[0].shape
+    if not shape or 0 in shape:
+        return x, w.constant(np.zeros(shape), dtypes.i64)  # type: ignore[arg-type]
     dtype, given = node.type.elements[0].dtype, x  # type: ignore[union-attr]
     largest = node.op.name == "cummax"
     if not dtype.is_float:
