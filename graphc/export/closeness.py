@@ -67,7 +67,8 @@ def _difference(found: Any, wanted: Any, tolerance: Tolerance, spread: Any) -> s
         return ""
     place = np.unravel_index(int(np.argmax(off)), off.shape) if off.ndim else ()
     where = "[" + ", ".join(map(str, place)) + "]" if place else ""
-    return (f"is off in {int((off > 0).sum()):,} of {off.size:,} elements, most in {where or 'it'}: "
+    most = f"most in {where}: " if where else ""
+    return (f"is off in {int((off > 0).sum()):,} of {off.size:,} elements, {most}"
             f"{found[place]!s} instead of {wanted[place]!s}")
 
 

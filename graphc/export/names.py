@@ -1,4 +1,4 @@
-"""Names of a graph's values as torch.export gives them: p_fc_weight, b_norm_running_mean, x, add_1."""
+"""Names of a graph's values, as torch.export gives them: p_fc_weight, b_norm_mean, x, add_1."""
 
 from __future__ import annotations
 

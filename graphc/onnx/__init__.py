@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import enum
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from .. import unsupported
 from . import errors
 from .errors import OnnxExporterError
-from .writing.export import export, is_in_onnx_export
-from .writing.program import ONNXProgram
+from .running import is_in_onnx_export
+
+if TYPE_CHECKING:
+    from .writing.export import export
+    from .writing.program import ONNXProgram
+
+# what programs that only ask is_in_onnx_export() need not load
+_LATE = {"export": "writing.export", "ONNXProgram": "writing.program"}
 
 globals().update(unsupported.table(
     "torch.onnx", "torch.onnx.export() writes standard operators alone", functions="""
@@ -34,3 +42,11 @@ class OperatorExportTypes(enum.Enum):
     ONNX_ATEN = 1
     ONNX_ATEN_FALLBACK = 2
     ONNX_FALLTHROUGH = 3
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATE:
+        raise AttributeError(f"module 'graphc.onnx' has no attribute {name!r}")
+    module = importlib.import_module(f".{_LATE[name]}", __name__)
+    found = globals()[name] = getattr(module, name)
+    return found

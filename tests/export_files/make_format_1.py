@@ -1,4 +1,4 @@
-"""Makes format_1/: small .gcx files as graphc at commit 2450e0dd wrote them, with the results of calls.
+"""Makes format_1/: small .gcx files as graphc at commit 2450e0dd wrote them, and what calls gave.
 
 Run with the code of that commit; nothing else writes format 1. It stays here to say what they are.
 """
@@ -65,8 +65,9 @@ def main(folder: Path) -> None:
     save(folder, "convnet", conv.eval(), (torch.randn(3, 1, 4, 4),), {}, ({0: "batch"},))
     save(folder, "tied", Tied().eval(), (torch.tensor([[1, 2], [3, 6]]),))
     save(folder, "containers", mixed, (pair, [torch.randn(2, 4), torch.ones(1)]), kwargs)
-    save(folder, "two_sizes", lambda x, y: (x @ y.T, x.sum(1)), (torch.rand(2, 3), torch.rand(4, 3)),
-         {}, ({0: "n", 1: "k"}, {0: Dim("m", min=2, max=9), 1: "k"}))
+    save(folder, "two_sizes", lambda x, y: (x @ y.T, x.sum(1)),
+         (torch.rand(2, 3), torch.rand(4, 3)), {},
+         ({0: "n", 1: "k"}, {0: Dim("m", min=2, max=9), 1: "k"}))
     save(folder, "lstm", nn.LSTM(3, 4, batch_first=True).eval(), (torch.randn(2, 3, 3),), {},
          ({0: Dim("batch", max=64)},))
     save(folder, "dtypes", lambda x, i, b: (x.double().sum(), i.remainder(3), ~b, x.bfloat16() * 2),

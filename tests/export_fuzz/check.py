@@ -66,7 +66,8 @@ def _attempt(path: Path, call: bool) -> tuple[str, str]:
     try:
         program(*args, **kwargs)
     except _REFUSALS as error:
-        return ("refused at a call" if str(error) else "escaped"), f"{type(error).__name__}: {error}"
+        said = f"{type(error).__name__}: {error}"
+        return ("refused at a call" if str(error) else "escaped"), said
     except Exception as error:
         return "escaped", f"call: {type(error).__name__}: {error}"
     return "run", ""

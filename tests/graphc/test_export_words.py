@@ -85,7 +85,7 @@ def test_wrong_dims() -> None:
     for attempt in (lambda: n * -1, lambda: 1 - n, lambda: n + 0.5, lambda: n * n):
         with pytest.raises(NotImplementedError):
             attempt()
-    with pytest.raises(ExportError, match=r"\(n \+ 1\)' but has size 3.*'n' is 3|'n' is 2.*'n' is 3"):
+    with pytest.raises(ExportError, match="where 'n' is 2; before, 'n' is 3"):
         export(torch.add, (torch.ones(3), torch.ones(3)), dynamic_shapes=({0: n}, {0: n + 1}))
     with pytest.raises(ExportError, match="is 3, but dynamic_shapes fixes it to 4"):
         export(torch.exp, (torch.ones(3),), dynamic_shapes=({0: 4},))

@@ -16,17 +16,12 @@ from graphc.frontend.tree import flatten, unflatten
 from graphc.nn.modules.module import Module
 from graphc.onnx.errors import OnnxExporterError
 from graphc.onnx.package import onnx
+from graphc.onnx.running import exporting
 
 from .model import Names, make
 from .program import ONNXProgram, verified
 
 OLDEST, USUAL = 18, 20  # opsets; the second is PyTorch's
-_running = [False]
-
-
-def is_in_onnx_export() -> bool:
-    """Whether a model is being recorded for ONNX."""
-    return _running[0]
 
 
 def export(
@@ -62,7 +57,7 @@ def export(
     torch.export spells it), or `dynamic_axes`, by `input_names`. `opset_version`: 18 or more, 20
     by default. Weights are initializers with the names of the state_dict, in `f`.data with
     `external_data` or beyond 1.5 GB; `export_params=False` makes them inputs. `verify` compares
-    with onnxruntime. Gives None with `dynamo=False`, as torch does.
+    the recorded model with eager mode, and with onnxruntime. Gives None with `dynamo=False`, as torch does.
 
     Raises OnnxExporterError for what ONNX cannot say, UnsupportedOperatorError naming the operator
     and the line, ExportError and TraceError as torch.export does, ImportError without the extra
@@ -75,8 +70,10 @@ def export(
             "Cure: write the operator in tensor operations"
         )
     args, given = _arguments(args, kwargs)
-    with _mode(model, dynamo, training), _flag():
-        program, sizes = _recorded(model, args, given, dynamic_shapes, dynamic_axes, input_names)
+    with _mode(model, dynamo, training), exporting():
+        program, sizes = _recorded(
+            model, args, given, dynamic_shapes, dynamic_axes, input_names, verify
+        )
     names = Names(tuple(input_names or ()), tuple(output_names or ()), sizes)
     found = ONNXProgram(make(program, opset, names), program)
     if verbose:
@@ -129,18 +126,9 @@ def _mode(model: Any, dynamo: bool, training: Any) -> Iterator[None]:
             each.training = mode
 
 
-@contextlib.contextmanager
-def _flag() -> Iterator[None]:
-    before, _running[0] = _running[0], True
-    try:
-        yield
-    finally:
-        _running[0] = before
-
-
 def _recorded(
     model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any,
-    dynamic_axes: Any, input_names: Any,
+    dynamic_axes: Any, input_names: Any, verify: bool,
 ) -> tuple[ExportedProgram, dict[str, str]]:
     """The program, and what the user calls its free sizes."""
     if isinstance(model, ExportedProgram):
@@ -148,7 +136,7 @@ def _recorded(
     sizes: dict[str, str] = {}
     if dynamic_axes and dynamic_shapes is None:
         dynamic_shapes = _from_axes(model, args, kwargs, dynamic_axes, input_names or (), sizes)
-    return record(model, args, kwargs, dynamic_shapes=dynamic_shapes), sizes
+    return record(model, args, kwargs, dynamic_shapes=dynamic_shapes, check=verify), sizes
 
 
 def _from_axes(

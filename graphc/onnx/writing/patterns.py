@@ -107,11 +107,16 @@ def _normalised(centred: Node, scale: Node, shift: Node) -> Match | None:
         for variance, small in _sides(root.inputs[0], "add"):
             number = scalar_value(small)
             if number is not None and variance.shape == means.shape:
-                return Match(
-                    (x, weight, shifts, means, variance),
-                    lambda w, *names: w.emit("BatchNormalization", *names, epsilon=float(number)),
-                )
+                return Match((x, weight, shifts, means, variance), _norm(float(number)))
     return None
+
+
+def _norm(epsilon: float) -> Callable[..., str]:
+    def write(w: Writer, *names: str) -> str:
+        found: str = w.emit("BatchNormalization", *names, epsilon=epsilon)
+        return found
+
+    return write
 
 
 # --- biases ------------------------------------------------------------------------------------

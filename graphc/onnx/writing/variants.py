@@ -1,5 +1,5 @@
-"""Graphs of one program: what the model computes where free sizes are 1 is a graph of its own where it
-is something else. The file then branches on the sizes."""
+"""Graphs of one program: where the model computes something else at free sizes of 1, that is a
+graph of its own, and the file branches on the sizes."""
 
 from __future__ import annotations
 
