@@ -240,7 +240,7 @@ def test_weights_of_the_program_can_be_replaced(model: Net) -> None:
     before = program(torch.zeros(2, 4))[0]
     program.apply_weights({"head.bias": model.head.bias + 1})
     np.testing.assert_allclose(program(torch.zeros(2, 4))[0], before + 1, atol=1e-6)
-    with pytest.raises(ValueError, match="'head[.]bias' is float32"):
+    with pytest.raises(ValueError, match=r"'head\.bias' is float32"):
         program.apply_weights({"head.bias": torch.zeros(5)})
     with pytest.warns(UserWarning, match="no weight 'other'"):
         program.apply_weights({"other": torch.zeros(5)})
@@ -281,12 +281,13 @@ def test_opsets_that_there_are_not(model: Net) -> None:
             torch.onnx.export(model, (torch.ones(2, 4),), opset_version=opset)
 
 
-def test_verify_and_verbose(model: Net, capsys: pytest.CaptureFixture[str],
+def test_verify_and_verbose(capsys: pytest.CaptureFixture[str],
                             monkeypatch: pytest.MonkeyPatch) -> None:
+    model = nn.Linear(4, 3).eval()
     torch.onnx.export(model, (torch.ones(2, 4),), verify=True, verbose=True)
-    assert "Gemm" in capsys.readouterr().out
-    monkeypatch.setattr(ONNXProgram, "__call__", lambda self, *a, **k: (torch.zeros(2, 3), 0))
-    with pytest.raises(OnnxExporterError, match="other numbers for 'output_0'"):
+    assert "1 Gemm" in capsys.readouterr().out
+    monkeypatch.setattr(ONNXProgram, "__call__", lambda self, *a, **k: (torch.zeros(2, 3),))
+    with pytest.raises(OnnxExporterError, match="other numbers for 'output'"):
         torch.onnx.export(model, (torch.ones(2, 4),), verify=True)
 
 
@@ -300,7 +301,7 @@ def test_modes() -> None:
 
 
 def test_a_program_of_torch_export(model: Net) -> None:
-    exported = torch.export.export(model, (torch.ones(2, 4),))
+    exported = torch.export.export(model, (torch.ones(2, 4),), check=False)
     program = torch.onnx.export(exported)
     assert program.exported_program is exported
     assert program(torch.ones(2, 4))[0].shape == (2, 3)
@@ -340,7 +341,7 @@ def test_an_operator_without_a_rule_is_named_with_its_line() -> None:
 
 
 def test_complex_numbers_are_refused() -> None:
-    with pytest.raises(OnnxExporterError, match="x is of torch[.]complex64(.|\n)*view_as_real"):
+    with pytest.raises(OnnxExporterError, match=r"x is of torch\.complex64(.|\n)*view_as_real"):
         torch.onnx.export(lambda x: x * 2, (torch.ones(2, dtype=torch.complex64),))
     with pytest.raises(UnsupportedOperatorError, match="complex"):
         torch.onnx.export(lambda x: x.to(torch.complex64).real, (torch.ones(2),))

@@ -71,7 +71,7 @@ def _layer_norm(w: Writer, node: Node, x: str, *parameters: str) -> Any:
     dims = node.attrs["normalized_dims"]
     if not parameters:
         sizes = [node.shape[d] for d in dims]
-        parameters = (w.constant(np.ones(sizes), node.dtype),)  # type: ignore[arg-type]
+        parameters = (w.constant(np.ones(sizes), node.dtype),)
     return w.emit(
         "LayerNormalization", x, *parameters, axis=dims[0], epsilon=node.attrs["eps"],
         stash_type=1,

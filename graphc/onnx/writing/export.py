@@ -57,7 +57,8 @@ def export(
     torch.export spells it), or `dynamic_axes`, by `input_names`. `opset_version`: 18 or more, 20
     by default. Weights are initializers with the names of the state_dict, in `f`.data with
     `external_data` or beyond 1.5 GB; `export_params=False` makes them inputs. `verify` compares
-    the recorded model with eager mode, and with onnxruntime. Gives None with `dynamo=False`, as torch does.
+    what was recorded with eager mode, and that with onnxruntime. Gives None with `dynamo=False`,
+    as torch does.
 
     Raises OnnxExporterError for what ONNX cannot say, UnsupportedOperatorError naming the operator
     and the line, ExportError and TraceError as torch.export does, ImportError without the extra
@@ -79,7 +80,7 @@ def export(
     if verbose:
         print(f"{found!r}")
     if verify:
-        verified(found, args, given)
+        verified(found, model, args, given)
     if f is not None:
         found.save(
             f, include_initializers=export_params, external_data=external_data,

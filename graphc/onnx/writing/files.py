@@ -64,7 +64,7 @@ def _outside(
         said = {"location": location, "offset": position, "length": array.nbytes}
         for key, value in said.items():
             found.external_data.add(key=key, value=str(value))
-        position += file.write(memoryview(np.ascontiguousarray(array)).cast("B"))
+        position += file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
         yield found
 
 

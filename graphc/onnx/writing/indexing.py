@@ -30,8 +30,9 @@ def _gather(w: Writer, node: Node, x: str, index: str) -> Any:
 def _scatter(w: Writer, node: Node, x: str, index: str, source: str) -> Any:
     reduction = _REDUCTIONS[node.attrs["reduce"]]
     if not node.shape:
-        vectors = (reshape(w, each, (), (1,)) for each in (x, index, source))
-        return reshape(w, combined(w, "ScatterElements", *vectors, reduction), (1,), ())
+        x, index, source = (reshape(w, each, (), (1,)) for each in (x, index, source))
+        found = combined(w, "ScatterElements", x, index, source, reduction)
+        return reshape(w, found, (1,), ())
     return combined(w, "ScatterElements", x, index, source, reduction, axis=node.attrs["dim"])
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from graphc.export.program import ExportedProgram, check_guards
+from graphc.frontend.grad_mode import no_grad
 from graphc.frontend.tensor import Tensor, from_array
 from graphc.frontend.tree import flatten
 from graphc.ir import dtypes
@@ -181,9 +182,12 @@ def _described(info: Any) -> str:
     return f"{info.name}: {'?' if dtype is None else dtype.torch_name}[{sizes}]"
 
 
-def verified(program: ONNXProgram, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    """Raise OnnxExporterError where onnxruntime computes something else than the program."""
-    want = [x for x in flatten(program.exported_program(*args, **kwargs))[0] if x is not None]
+def verified(
+    program: ONNXProgram, model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> None:
+    """Raise OnnxExporterError where onnxruntime computes something else than the model."""
+    with no_grad():
+        want = [x for x in flatten(model(*args, **kwargs))[0] if x is not None]
     names = [each.name for each in program._graphc_model.proto.graph.output]
     for name, ours, theirs in zip(names, want, program(*args, **kwargs), strict=True):
         expected = np.asarray(on_host(ours._array) if isinstance(ours, Tensor) else ours)

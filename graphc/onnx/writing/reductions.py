@@ -88,8 +88,8 @@ def _cumulative_extremum(w: Writer, node: Node, x: str) -> Any:
     """The latest of equals; a NaN stays."""
     shape = node.inputs[0].shape
     if not shape or 0 in shape:
-        return x, w.constant(np.zeros(shape), dtypes.i64)  # type: ignore[arg-type]
-    dtype, given = node.type.elements[0].dtype, x  # type: ignore[union-attr]
+        return x, w.constant(np.zeros(shape), dtypes.i64)
+    dtype, given = node.inputs[0].dtype, x
     largest = node.op.name == "cummax"
     if not dtype.is_float:
         x = w.cast(x, dtypes.i64)

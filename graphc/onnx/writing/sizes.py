@@ -49,7 +49,6 @@ def _variable(w: Writer, name: str) -> str:
     place = w.places.get(name)
     if place is None:
         w.refuse(f"no input has the free size {name!r}", "pass a tensor of that size")
-    assert place is not None
     found: str = w.emit("Shape", place.input, start=place.dim, end=place.dim + 1)
     if place.offset:
         found = w.emit("Sub", found, w.ints([place.offset]))

@@ -4,7 +4,7 @@ graph of its own, and the file branches on the sizes."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from graphc.export import ones
 from graphc.export.contents import Contents, Variant
@@ -66,7 +66,7 @@ def _chosen(
     return list(zip(names, types, strict=True))
 
 
-def _branch(w: Writer, nodes: list, results: Results) -> object:  # type: ignore[type-arg]
+def _branch(w: Writer, nodes: list[Any], results: Results) -> Any:
     """The nodes of a graph as a branch."""
     names = w.own(nodes, [name for name, _ in results])
     outputs = [w.value_info(n, t) for n, (_, t) in zip(names, results, strict=True)]

@@ -10,7 +10,7 @@ import numpy as np
 from graphc.ir import dtypes
 from graphc.ir.dim import product
 from graphc.ir.graph import Node
-from graphc.ir.types import Shape
+from graphc.ir.types import Shape, TupleType
 
 from .movement import reshape
 from .rules import rule
@@ -46,8 +46,8 @@ def _options(node: Node) -> dict[str, Any]:
 
 @rule("max_pool")
 def _max_pool(w: Writer, node: Node, x: str) -> Any:
-    values_type, _ = node.type.elements  # type: ignore[union-attr]
-    dtype, shape = values_type.dtype, values_type.shape
+    assert isinstance(node.type, TupleType)
+    shape, dtype = node.type.elements[0].shape, node.inputs[0].dtype
     if dtype is dtypes.i64:
         w.refuse("ONNX pools no int64", "convert to int32 or float64")
     if dtype in (dtypes.i16, dtypes.i32):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -297,7 +297,7 @@ class Writer:
         """Whether a result of a node with several is read."""
         return (node, index) in self._used
 
-    def refuse(self, why: str, cure: str) -> Any:
+    def refuse(self, why: str, cure: str) -> NoReturn:
         """Raise UnsupportedOperatorError for the node that is being written."""
         if self.node is None:
             raise OnnxExporterError(f"{why}. Cure: {cure}")
