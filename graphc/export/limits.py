@@ -90,10 +90,10 @@ def check_sizes(graph: Graph, dims: Mapping[str, int], limits: Limits, where: st
                                       f"{_at(dims)}; the most is {limits.elements:,}")
             stack.extend(node.graphs)
     most = limits.bytes
-    size, node = peak(graph, dims)
-    if size > most and node is not None:
+    size, largest = peak(graph, dims)
+    if size > most and largest is not None:
         raise ExportError(
-            f"{where} needs {size:,} bytes{_at(dims)}, at {_named(node)}, and the limit is "
+            f"{where} needs {size:,} bytes{_at(dims)}, at {_named(largest)}, and the limit is "
             f"{most:,}. Cure: smaller arguments, or load(path, limits=Limits(memory=...)) on a "
             "machine that has them"
         )
