@@ -453,9 +453,9 @@ def compile(
 ) -> Any:
     """Compile a function or Module (torch.compile): as a decorator, with options, or as a call.
 
-    A Module stays a Module: the same attributes, parameters and state_dict. `dynamic`: True makes
-    every size symbolic, False none, None those that vary. `backend` is one of
-    torch.compiler.list_backends(None). Where Python needs a tensor's value the function runs in
+    A Module stays a Module: the same attributes and parameters, named `_orig_mod.weight`, as torch
+    has it. `dynamic`: True makes every size symbolic, False none, None those that vary. `backend`
+    is one of torch.compiler.list_backends(None). Where Python needs a tensor's value the function runs in
     segments; `fullgraph` makes that a TraceError, which names every such line and the cure. To
     find them all, Python that cannot be part of a graph runs, once: a file it writes is written.
     `mode`: "max-autotune" times how a GPU can compute each product, convolution and attention of

@@ -51,6 +51,7 @@ def export(
     if not isinstance(args, tuple):
         raise TypeError(f"args must be a tuple of the model's arguments, got {type(args).__name__}."
                         " Cure: export(model, (x,))")
+    model = getattr(type(model), "_orig_mod", model)  # of a compiled Module: names without it
     given = dict(kwargs or {})
     positional = argument_names(model, len(args), given)
     shapes = dynamic.read(dynamic_shapes, args, given, positional)

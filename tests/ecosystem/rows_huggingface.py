@@ -45,7 +45,7 @@ ROWS = [
         "accelerate_loop", PACKAGES, "its own loop: accumulate, clip, gather, save_state and "
         "load_state (the other side's too), bf16, compiled, offloading, device maps, launcher",
         stages=("write", "swap", "bf16", "compiled", "helpers"),
-        lacks="several processes; keys of a compiled Module's state_dict begin without _orig_mod",
+        lacks="several processes",
     ),
     Row(
         "peft_lora", PACKAGES, "LoRA, rsLoRA, PiSSA, DoRA, AdaLoRA, IA3, prompts, prefixes of a "
