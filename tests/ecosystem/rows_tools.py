@@ -28,6 +28,10 @@ ROWS = [
         "files, errors; tensorboardX beside it",
     ),
     Row(
+        "board_alone", ("tensorboard==2.21.0", "pillow==13.0.0", "setuptools==79.0.1"),
+        "SummaryWriter where tensorboardX is not installed",
+    ),
+    Row(
         "tb_server", BOARD, "the real TensorBoard server over HTTP: scalars, histograms, graph, "
         "curves, images, text, audio, mesh, projector with sprites, hparams, custom scalars",
     ),
@@ -61,6 +65,10 @@ ROWS = [
     Row(
         "images_and_odes", IMAGES, "kornia's colours, filters, geometry, losses, augmentations; "
         "seven segmentation models trained; torchdiffeq's methods, adjoint, events",
+    ),
+    Row(
+        "run_trackers", ("wandb==0", "mlflow==0"), "wandb offline: values, pictures, watched "
+        "weights, artifacts; MLflow on a file: metrics, models saved both ways, loaded, served",
     ),
     Row(
         "lit_server", ("litserve==0.2.19",), "LitServe with a compiled model, alone and in batches",

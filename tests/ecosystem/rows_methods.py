@@ -1,0 +1,55 @@
+"""Methods and fields built on torch: graphs, games, sentences, medicine, metrics to learn."""
+
+from __future__ import annotations
+
+from tests.ecosystem.matrix import Row
+
+# PyTorch's side compares numbers alone, and goes without a C++ compiler
+AS_WRITTEN = {"TORCH_COMPILE_DISABLE": "1"}
+
+ROWS = [
+    Row(
+        "graph_networks", ("torch-geometric==0",), "torch_geometric's Python: 25 layers, "
+        "pooling, batches, tools, kinds of nodes, sparse adjacency; a GCN trained, compiled",
+        environment=AS_WRITTEN,
+    ),
+    Row(
+        "play_and_learn", ("stable-baselines3==0", "gymnasium==0"), "PPO, A2C, DQN, SAC, "
+        "TD3, DDPG on gymnasium: learned, saved, loaded, evaluated; pictures, dicts, several games",
+    ),
+    Row(
+        "sentence_vectors", ("sentence-transformers==0", "transformers==5.18.0", "datasets==5.0.1",
+                             "accelerate==1.15.0"),
+        "sentence-transformers on a tiny BERT, with a tokenizer trained by tokenizers: five "
+        "losses trained, saved, searched, a cross-encoder, compiled", environment=AS_WRITTEN,
+    ),
+    Row(
+        "ignite_engines", ("pytorch-ignite==0", "tqdm==0"), "ignite: engines, 16 metrics, "
+        "handlers, schedules, checkpoints, resumed", environment=AS_WRITTEN,
+    ),
+    Row(
+        "metric_learning", ("pytorch-metric-learning==0",), "31 losses, miners, distances, "
+        "reducers; a model trained, compiled", "deep_metrics.py", environment=AS_WRITTEN,
+    ),
+    Row(
+        "medical_images", ("monai==0", "scipy==0", "scikit-image==0"), "MONAI: MetaTensors, 17 "
+        "transforms and inverses, networks, losses, metrics, windows; a U-Net trained, compiled",
+        environment=AS_WRITTEN,
+    ),
+    Row(
+        "vision_tensors", ("torchvision==0.28.0",), "torchvision's tv_tensors: 47 transforms v2 of "
+        "pictures, boxes, masks and videos together",
+    ),
+    Row(
+        "fast_learner", ("fastai==0",), "fastai: tensor kinds, Learner with callbacks and seven "
+        "optimizers, saved, exported; pictures with augmentation",
+    ),
+    Row(
+        "reasons_and_beliefs", ("captum==0", "pyro-ppl==0"), "captum: 17 attributions; Pyro: SVI "
+        "with four guides, NUTS, enumeration, a network with beliefs",
+    ),
+    Row(
+        "rotations", ("e3nn==0", "opt_einsum==0", "jaxtyping==0", "beartype==0"), "e3nn: "
+        "harmonics, products, gates; opt_einsum's contractions; jaxtyping's checks",
+    ),
+]
