@@ -333,3 +333,17 @@ def test_torchs_modules_are_there_without_an_import_of_their_own():
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert len(shared) > 40 and done.stdout.strip() == "[]"
+
+
+def test_operators_by_name_that_are_methods_of_tensors():
+    """torch_geometric names them when it is imported, as keys of a table."""
+    x = graphc.arange(3.0)
+    aten = graphc.ops.aten
+    other = aten.alias.default(x)
+    aten.sub_.Tensor(other, 1)
+    assert x.tolist() == [-1.0, 0.0, 1.0] and other is not x
+    copied = aten._to_copy.default(x)
+    assert copied.data_ptr() != x.data_ptr() and copied.tolist() == x.tolist()
+    assert aten._to_copy(x, dtype=graphc.int64).dtype is graphc.int64
+    with pytest.raises(AttributeError, match=r"torch\.ops\.aten\.nothing_"):
+        aten.nothing_  # noqa: B018

@@ -25,8 +25,8 @@ ROWS = [
         "lightning_trainer.py", ("compiled",),
     ),
     Row(
-        "lightning_workers", PACKAGES, "Trainer with loaders of several processes: kept, ahead, by "
-        "fork and forkserver; streams that share the work, what workers draw",
+        "lightning_workers", PACKAGES, "Trainer with loaders of several processes: kept, ahead, "
+        "forked; streams that share the work, what workers draw",
         "lightning_trainer.py", ("workers",),
     ),
     Row(

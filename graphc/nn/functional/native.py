@@ -104,3 +104,26 @@ def slice(
 ) -> Tensor:
     """The view input[..., start:end:step, ...] along `dim`."""
     return slice_of(input, dim, start, end, step)
+
+
+def alias(input: Tensor) -> Tensor:
+    """Another view of the same memory."""
+    return T.view_as(input, input)
+
+
+def _to_copy(
+    input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None,
+    pin_memory: bool | None = None, non_blocking: bool = False, memory_format: Any = None,
+) -> Tensor:
+    """to(), into memory of its own."""
+    found: Tensor = input.to(
+        dtype=dtype or input.dtype, device=device or input.device, non_blocking=non_blocking,
+        copy=True, memory_format=memory_format,
+    )
+    return found.pin_memory() if pin_memory else found
+
+
+def _pin_memory(input: Tensor, device: Any = None) -> Tensor:
+    """pin_memory()."""
+    result: Tensor = input.pin_memory(device)
+    return result

@@ -372,7 +372,7 @@ class OfRows(L.LightningModule):
 
 def workers():
     for name, options in {
-        "kept": {"persistent_workers": True}, "ahead": {"prefetch_factor": 4, "pin_memory": True}, "spawned": {"multiprocessing_context": "forkserver"},
+        "kept": {"persistent_workers": True}, "ahead": {"prefetch_factor": 4, "pin_memory": True}, "forked": {"multiprocessing_context": "fork", "timeout": 60},
     }.items():
         L.seed_everything(7, workers=True, verbose=False)
         model = OfRows()
