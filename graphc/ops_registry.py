@@ -80,7 +80,7 @@ class OpNamespace(ModuleType):
             function = getattr(importlib.import_module(_PLACES[full]), name)
         if function is None and self._namespace in ("aten", "prims"):
             function = getattr(importlib.import_module("graphc"), name, None)
-            if function is None and name.endswith("_"):  # in place: torch has add_ as a method alone
+            if function is None and name.endswith("_"):  # in place, which are methods alone
                 function = getattr(importlib.import_module("graphc").Tensor, name, None)
         if function is None:
             raise AttributeError(
