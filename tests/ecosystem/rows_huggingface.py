@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.ecosystem.matrix import Row
 
 PACKAGES = (
-    "transformers==5.18.0", "datasets==5.0.1", "accelerate==1.15.0", "peft==0.21.0",
+    "transformers==5.23.0", "datasets==5.0.1", "accelerate==1.15.0", "peft==0.21.0",
     "safetensors==0.8.0",
 )
 TIMM = ("timm==1.0.29", "torchvision==0.28.0")

@@ -9,30 +9,30 @@ AS_WRITTEN = {"TORCH_COMPILE_DISABLE": "1"}
 
 ROWS = [
     Row(
-        "graph_networks", ("torch-geometric==0",), "torch_geometric's Python: 25 layers, "
+        "graph_networks", ("torch-geometric==2.8.1",), "torch_geometric's Python: 25 layers, "
         "pooling, batches, tools, kinds of nodes, sparse adjacency; a GCN trained, compiled",
         environment=AS_WRITTEN,
     ),
     Row(
-        "play_and_learn", ("stable-baselines3==0", "gymnasium==0"), "PPO, A2C, DQN, SAC, "
+        "play_and_learn", ("stable-baselines3==2.9.2", "gymnasium==1.4.0"), "PPO, A2C, DQN, SAC, "
         "TD3, DDPG on gymnasium: learned, saved, loaded, evaluated; pictures, dicts, several games",
     ),
     Row(
-        "sentence_vectors", ("sentence-transformers==0", "transformers==5.18.0", "datasets==5.0.1",
+        "sentence_vectors", ("sentence-transformers==6.2.0", "transformers==5.23.0", "datasets==5.0.1",
                              "accelerate==1.15.0"),
         "sentence-transformers on a tiny BERT, with a tokenizer trained by tokenizers: five "
         "losses trained, saved, searched, a cross-encoder, compiled", environment=AS_WRITTEN,
     ),
     Row(
-        "ignite_engines", ("pytorch-ignite==0", "tqdm==0"), "ignite: engines, 16 metrics, "
+        "ignite_engines", ("pytorch-ignite==0.5.5", "tqdm==4.70.1"), "ignite: engines, 16 metrics, "
         "handlers, schedules, checkpoints, resumed", environment=AS_WRITTEN,
     ),
     Row(
-        "metric_learning", ("pytorch-metric-learning==0",), "31 losses, miners, distances, "
+        "metric_learning", ("pytorch-metric-learning==2.9.0",), "31 losses, miners, distances, "
         "reducers; a model trained, compiled", "deep_metrics.py", environment=AS_WRITTEN,
     ),
     Row(
-        "medical_images", ("monai==0", "scipy==0", "scikit-image==0"), "MONAI: MetaTensors, 17 "
+        "medical_images", ("monai==1.6.1", "scipy==1.17.1", "scikit-image==0.26.0"), "MONAI: MetaTensors, 17 "
         "transforms and inverses, networks, losses, metrics, windows; a U-Net trained, compiled",
         environment=AS_WRITTEN,
     ),
@@ -41,15 +41,15 @@ ROWS = [
         "pictures, boxes, masks and videos together",
     ),
     Row(
-        "fast_learner", ("fastai==0",), "fastai: tensor kinds, Learner with callbacks and seven "
+        "fast_learner", ("fastai==2.8.12",), "fastai: tensor kinds, Learner with callbacks and seven "
         "optimizers, saved, exported; pictures with augmentation",
     ),
     Row(
-        "reasons_and_beliefs", ("captum==0", "pyro-ppl==0"), "captum: 17 attributions; Pyro: SVI "
+        "reasons_and_beliefs", ("captum==0.9.0", "pyro-ppl==1.9.2"), "captum: 17 attributions; Pyro: SVI "
         "with four guides, NUTS, enumeration, a network with beliefs",
     ),
     Row(
-        "rotations", ("e3nn==0", "opt_einsum==0", "jaxtyping==0", "beartype==0"), "e3nn: "
+        "rotations", ("e3nn==0.6.0", "opt_einsum==3.4.0", "jaxtyping==0.3.11", "beartype==0.23.1"), "e3nn: "
         "harmonics, products, gates; opt_einsum's contractions; jaxtyping's checks",
     ),
 ]

@@ -108,7 +108,8 @@ def slice(
 
 def alias(input: Tensor) -> Tensor:
     """Another view of the same memory."""
-    return T.view_as(input, input)
+    result: Tensor = input.view_as(input)
+    return result
 
 
 def _to_copy(
