@@ -5,10 +5,10 @@ from __future__ import annotations
 from tests.ecosystem.matrix import Row
 
 PACKAGES = (
-    "transformers==5.23.0", "datasets==5.0.1", "accelerate==1.15.0", "peft==0.21.0",
+    "transformers==5.23.0", "datasets==5.2.0", "accelerate==1.15.0", "peft==0.21.2",
     "safetensors==0.8.0",
 )
-TIMM = ("timm==1.0.29", "torchvision==0.28.0")
+TIMM = ("timm==1.0.31", "torchvision==0.28.0")
 
 ROWS = [
     Row(

@@ -18,7 +18,7 @@ ROWS = [
         "TD3, DDPG on gymnasium: learned, saved, loaded, evaluated; pictures, dicts, several games",
     ),
     Row(
-        "sentence_vectors", ("sentence-transformers==6.2.0", "transformers==5.23.0", "datasets==5.0.1",
+        "sentence_vectors", ("sentence-transformers==6.2.0", "transformers==5.23.0", "datasets==5.2.0",
                              "accelerate==1.15.0"),
         "sentence-transformers on a tiny BERT, with a tokenizer trained by tokenizers: five "
         "losses trained, saved, searched, a cross-encoder, compiled", environment=AS_WRITTEN,

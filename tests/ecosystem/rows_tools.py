@@ -51,7 +51,6 @@ ROWS = [
     ),
     Row(
         "einops_suite", METRICS, "einops' own tests",
-        lacks="torch.compile with fullgraph=True of its functions, and of sizes that change",
     ),
     Row(
         "sk_pipelines", METRICS, "skorch: classifiers and regressors, Pipeline, GridSearchCV, "
