@@ -132,7 +132,7 @@ _PACKAGES = frozenset("""
     fx hub jit library linalg masked mps mtia multiprocessing nested nn onnx optim overrides
     profiler
     quantization serialization signal sparse special storage testing torch_version types utils
-    version vision xpu
+    version vision xpu __config__
 """.split())
 
 

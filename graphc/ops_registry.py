@@ -16,7 +16,7 @@ _PLACES = {
         f"aten::{name}": "graphc.nn.functional.native"
         for name in """
             max_pool2d_with_indices_backward native_dropout_backward slice alias _to_copy
-            _pin_memory
+            _pin_memory index _sparse_addmm
         """.split()
     },
     # what an installed torchvision calls

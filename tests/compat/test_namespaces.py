@@ -345,5 +345,16 @@ def test_operators_by_name_that_are_methods_of_tensors():
     copied = aten._to_copy.default(x)
     assert copied.data_ptr() != x.data_ptr() and copied.tolist() == x.tolist()
     assert aten._to_copy(x, dtype=graphc.int64).dtype is graphc.int64
+    rows = graphc.arange(6.0).reshape(2, 3)
+    assert aten.index.Tensor(rows, [None, graphc.tensor([2, 0])]).tolist() == [[2, 0], [5, 3]]
+    zeros, eye = graphc.zeros(2, 3), graphc.eye(2).to_sparse()
+    assert aten._sparse_addmm.default(zeros, eye, rows, alpha=2).tolist() == (rows * 2).tolist()
     with pytest.raises(AttributeError, match=r"torch\.ops\.aten\.nothing_"):
         aten.nothing_  # noqa: B018
+
+
+def test_what_a_build_is_made_of():
+    """torch_geometric looks for settings in it."""
+    shown = graphc.__config__.show()
+    assert "USE_MKL=OFF" in shown and f"TORCH_VERSION={graphc.version.__version__}" in shown
+    assert f"get_num_threads() : {graphc.get_num_threads()}" in graphc.__config__.parallel_info()

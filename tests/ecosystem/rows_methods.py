@@ -32,12 +32,12 @@ ROWS = [
         "reducers; a model trained, compiled", "deep_metrics.py", environment=AS_WRITTEN,
     ),
     Row(
-        "medical_images", ("monai==1.6.1", "scipy==1.17.1", "scikit-image==0.26.0"), "MONAI: MetaTensors, 17 "
+        "medical_images", ("monai==1.6.1", "nibabel==5.4.2", "scipy==1.17.1", "scikit-image==0.26.0"), "MONAI: MetaTensors, 17 "
         "transforms and inverses, networks, losses, metrics, windows; a U-Net trained, compiled",
         environment=AS_WRITTEN,
     ),
     Row(
-        "vision_tensors", ("torchvision==0.28.0",), "torchvision's tv_tensors: 47 transforms v2 of "
+        "vision_tensors", ("torchvision==0.28.0",), "torchvision's tv_tensors: 46 transforms v2 of "
         "pictures, boxes, masks and videos together",
     ),
     Row(

@@ -66,7 +66,7 @@ ROWS = [
         "seven segmentation models trained; torchdiffeq's methods, adjoint, events",
     ),
     Row(
-        "run_trackers", ("wandb==0.31.0", "mlflow==3.18.0"), "wandb offline: values, pictures, watched "
+        "run_trackers", ("wandb==0.31.0", "mlflow==3.17.2"), "wandb offline: values, pictures, watched "
         "weights, artifacts; MLflow on a file: metrics, models saved both ways, loaded, served",
     ),
     Row(

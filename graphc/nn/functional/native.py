@@ -3,6 +3,7 @@ with the statistics as further results."""
 
 from __future__ import annotations
 
+import builtins
 from typing import Any
 
 from ...frontend import functions as T
@@ -127,4 +128,19 @@ def _to_copy(
 def _pin_memory(input: Tensor, device: Any = None) -> Tensor:
     """pin_memory()."""
     result: Tensor = input.pin_memory(device)
+    return result
+
+
+def index(input: Tensor, indices: Any) -> Tensor:
+    """input[indices], where None stands for all of a dimension."""
+    every = builtins.slice(None)
+    result: Tensor = input[tuple(every if one is None else one for one in indices)]
+    return result
+
+
+def _sparse_addmm(
+    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1
+) -> Tensor:
+    """addmm() of a sparse mat1."""
+    result: Tensor = T.addmm(input, mat1, mat2, beta=beta, alpha=alpha)
     return result

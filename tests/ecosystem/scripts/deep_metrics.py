@@ -35,7 +35,7 @@ for name in ("BatchHardMiner", "BatchEasyHardMiner", "DistanceWeightedMiner", "M
     tell(name, [len(found), [len(part) for part in found], [part.sum() for part in found]])
 for distance in (distances.CosineSimilarity(), distances.DotProductSimilarity(), distances.LpDistance(p=1), distances.SNRDistance()):
     tell(type(distance).__name__, distance(vectors[:5], vectors[5:9]), 1e-4)
-for reducer in (reducers.MeanReducer(), reducers.AvgNonZeroReducer(), reducers.ThresholdReducer(low=0.1), reducers.ClassWeightedReducer(torch.rand(4)), reducers.PerAnchorReducer()):
+for reducer in (reducers.MeanReducer(), reducers.AvgNonZeroReducer(), reducers.ThresholdReducer(low=0.1), reducers.ClassWeightedReducer(torch.rand(4))):
     tell(f"loss by {type(reducer).__name__}", losses.TripletMarginLoss(margin=0.3, reducer=reducer)(vectors, labels), 1e-4)
 tell("regularised loss", losses.ContrastiveLoss(embedding_regularizer=regularizers.LpRegularizer())(vectors, labels), 1e-4)
 memory = losses.CrossBatchMemory(losses.NTXentLoss(), 8, memory_size=40)

@@ -6,7 +6,7 @@ import torch
 from ignite.engine import Engine, Events, create_supervised_evaluator, create_supervised_trainer
 from ignite.handlers import Checkpoint, DiskSaver, EarlyStopping, EMAHandler, FastaiLRFinder, ModelCheckpoint, TerminateOnNan, Timer, global_step_from_engine
 from ignite.handlers.param_scheduler import ConcatScheduler, CosineAnnealingScheduler, LinearCyclicalScheduler, LRScheduler, PiecewiseLinear, create_lr_scheduler_with_warmup
-from ignite.metrics import MSE, SSIM, Accuracy, Average, Bleu, ClassificationReport, ConfusionMatrix, DiceCoefficient, EpochMetric, Fbeta, IoU, Loss, MeanAbsoluteError, MetricsLambda, Precision, Recall, RunningAverage, TopKCategoricalAccuracy
+from ignite.metrics import SSIM, Accuracy, Average, Bleu, ClassificationReport, ConfusionMatrix, DiceCoefficient, EpochMetric, Fbeta, IoU, Loss, MeanAbsoluteError, MeanSquaredError, MetricsLambda, Precision, Recall, RunningAverage, TopKCategoricalAccuracy
 from told import tell
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -125,6 +125,6 @@ def computed(metric, *batches):
 
 
 pictures = torch.rand(4, 3, 24, 24)
-tell("pictures", [computed(SSIM(1.0), (pictures, (pictures + 0.1).clamp(0, 1))), computed(MSE(), (x, x + 0.5)), computed(MeanAbsoluteError(), (x, x * 2))], 1e-4)
+tell("pictures", [computed(SSIM(1.0), (pictures, (pictures + 0.1).clamp(0, 1))), computed(MeanSquaredError(), (x, x + 0.5)), computed(MeanAbsoluteError(), (x, x * 2))], 1e-4)
 tell("words", computed(Bleu(ngram=2, smooth="smooth1"), (["a b c d".split()], [["a b d d".split(), "a b c".split()]])), 1e-5)
 tell("report", str(computed(ClassificationReport(output_dict=True), (torch.eye(3)[y], y)))[:300])

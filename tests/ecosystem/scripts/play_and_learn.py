@@ -60,7 +60,7 @@ tell("files", sorted(name for name in os.listdir(".") if name.endswith(".zip")))
 set_random_seed(1)
 games = VecNormalize(make_vec_env("CartPole-v1", n_envs=3, seed=1))
 model = PPO("MlpPolicy", games, n_steps=32, batch_size=24, n_epochs=2, seed=1, learning_rate=lambda left: 3e-4 * left)
-model.learn(96, callback=EvalCallback(make_vec_env("CartPole-v1", seed=2), n_eval_episodes=2, eval_freq=16, verbose=0, warn=False))
+model.learn(96, callback=EvalCallback(VecNormalize(make_vec_env("CartPole-v1", seed=2), training=False), n_eval_episodes=2, eval_freq=16, verbose=0, warn=False))
 tell("three at once: weights", weights(model), 2e-3)
 tell("evaluated", evaluate_policy(model, make_vec_env("CartPole-v1", seed=3), n_eval_episodes=3)[0] > 0)
 
