@@ -120,7 +120,7 @@ def test_hooks_and_names_are_met_once() -> None:
     """In torch the Module around is another one; here it would be the same, asked twice."""
     model = model_of(graphc)
     run = graphc.compile(model)
-    assert len(list(run.modules())) == 3 and list(run.modules())[0] is run
+    assert len(list(run.modules())) == 3 and next(iter(run.modules())) is run
     assert [name for name, _ in run.named_modules()] == ["", "_orig_mod.0", "_orig_mod.1"]
     assert run.get_submodule("_orig_mod.0") is model[0]
     seen: list[Any] = []

