@@ -67,7 +67,7 @@ ROWS = [
     ),
     Row(
         "run_trackers", ("wandb==0.31.0", "mlflow==3.17.2"), "wandb offline: values, pictures, "
-        "watched weights, artifacts; MLflow on a file: metrics, models saved both ways, loaded, served",
+        "watched weights, artifacts; MLflow on a file: metrics, models saved both ways, loaded",
     ),
     Row(
         "lit_server", ("litserve==0.2.19",), "LitServe with a compiled model, alone and in batches",
