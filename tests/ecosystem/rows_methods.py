@@ -1,4 +1,4 @@
-"""Methods and fields built on torch: graphs, games, sentences, medicine, metrics to learn."""
+"""Methods and fields built on torch: graphs, games, sentences, metrics to learn."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ from tests.ecosystem.matrix import Row
 
 SENTENCES = (
     "sentence-transformers==6.2.0", "transformers==5.23.0", "datasets==5.2.0", "accelerate==1.15.0",
-)
-MEDICAL = (
-    "monai==1.6.1", "nibabel==5.4.2", "einops==0.8.2", "scipy==1.17.1", "scikit-image==0.26.0",
 )
 # PyTorch's side compares numbers alone, and goes without a C++ compiler
 AS_WRITTEN = {"TORCH_COMPILE_DISABLE": "1"}
@@ -35,10 +32,6 @@ ROWS = [
     Row(
         "metric_learning", ("pytorch-metric-learning==2.9.0",), "31 losses, miners, distances, "
         "reducers; a model trained, compiled", "deep_metrics.py", environment=AS_WRITTEN,
-    ),
-    Row(
-        "medical_images", MEDICAL, "MONAI: MetaTensors, 17 transforms and inverses, networks, "
-        "losses, metrics, windows; a U-Net trained, compiled", environment=AS_WRITTEN,
     ),
     Row(
         "vision_tensors", ("torchvision==0.28.0",), "torchvision's tv_tensors: 46 transforms v2 of "
