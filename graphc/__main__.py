@@ -1,4 +1,4 @@
-"""`python -m graphc COMMAND`: run, explain, demo, predict, verify, aot, serve, cache, ..."""
+"""`python -m graphc COMMAND`: run, explain, shim, demo, predict, verify, aot, serve, config..."""
 
 import argparse
 import importlib

@@ -23,6 +23,7 @@ from tests import (  # noqa: F401  (they register)
     opinfo_elementwise,
     opinfo_model,
     opinfo_random,
+    opinfo_sparse,
     opinfo_tensor,
     opinfo_winograd,
 )

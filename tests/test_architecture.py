@@ -43,6 +43,7 @@ DISTRIBUTIONS = {
     "starlette": ("graphc/serve/",),
     "uvicorn": ("graphc/serve/server.py",),
     "prometheus_client": ("graphc/serve/metrics.py",),
+    "orjson": ("graphc/serve/documents.py",),
 }
 
 # Imports inside functions: each at first use, in one named place, because it is slow to load
@@ -68,6 +69,7 @@ LATE_IMPORTS = {
     ("graphc/utils/tensorboard/summary.py", "PIL"),
     ("graphc/utils/tensorboard/summary.py", "moviepy"),
     ("graphc/shim/requirements.py", "packaging"),
+    ("graphc/serve/documents.py", "orjson"),
     # what only compiling needs, of our own: code that is kept of an earlier process runs without it
     ("graphc/backends/host/entry.py", "graphc"),
     ("graphc/backends/llvm/backend.py", "graphc"),
@@ -84,7 +86,7 @@ LATE_IMPORTS = {
 # What `import graphc` must not load.
 HEAVY = (
     "networkx", "llvmlite", "tqdm", "cupy", "cuda", "matplotlib", "torch", "starlette", "uvicorn",
-    "prometheus_client",
+    "prometheus_client", "fractions",
 )
 
 MAX_LINES = 500

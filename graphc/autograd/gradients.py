@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ..frontend import autograd as _autograd
@@ -14,14 +15,26 @@ def grad(
     outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool | None = None,
     create_graph: bool = False, only_inputs: bool = True, allow_unused: bool | None = None,
     is_grads_batched: bool = False, materialize_grads: bool = False,
-) -> tuple[Any, ...]:
-    """The gradients of `outputs` with regard to `inputs`, not accumulated in `.grad`.
+) -> Any:
+    """The gradients of `outputs` with regard to `inputs`, not accumulated in `.grad`; those of a
+    dict of inputs by its keys.
 
     `grad_outputs`: what each output is multiplied by (a scalar's may be None); with
     `is_grads_batched` these have one more dimension in front, and so have the results.
     Raises RuntimeError for an input that the outputs do not depend on, unless `allow_unused`
     (None then) or `materialize_grads` (zeros).
     """
+    if isinstance(inputs, Mapping):
+        if type(inputs) is not dict:
+            raise TypeError(
+                f"`inputs` argument to `grad()` must be a dict, not {type(inputs).__name__}. Other "
+                "Mapping types are not supported."
+            )
+        found = grad(
+            outputs, tuple(inputs.values()), grad_outputs, retain_graph, create_graph, only_inputs,
+            allow_unused, is_grads_batched, materialize_grads,
+        )
+        return dict(zip(inputs, found, strict=True))
     if not is_grads_batched:
         return _autograd.grad(
             outputs, inputs, grad_outputs, retain_graph, create_graph, only_inputs, allow_unused,

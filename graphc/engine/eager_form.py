@@ -42,11 +42,15 @@ def is_large(op: Op, types: Types, attrs: Attrs) -> bool:
         return True
     if op.pointwise and len(types) > 1:  # a row and a column
         return math.prod(np.broadcast_shapes(*[t.shape for t in types])) >= LARGE  # type: ignore[arg-type]
+    if op.name in _SPARSE:  # places are those of entries
+        width: Any = types[1].shape[1]
+        return bool(elements(types[2]) * width >= LARGE)
     return op.name in _PRODUCTS and _products(op, types, attrs) >= _PRODUCTS_OF_ONE * LARGE
 
 
 _PRODUCTS_OF_ONE = 64  # products that take as long as a number of what is elementwise
 _PRODUCTS = frozenset({"conv", "conv_input_grad", "attention"})
+_SPARSE = frozenset({"sparse_product", "sparse_sampled"})
 
 
 def _products(op: Op, types: Types, attrs: Attrs) -> int:

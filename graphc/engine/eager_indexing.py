@@ -82,4 +82,36 @@ def _indexed(
     return Form(tuple(inputs), {**attrs, "dim": 1})
 
 
-INDEXING = {"gather": _gather, "scatter": _gather, "index": _index, "index_put": _index_put}
+_KNOWN_WIDTH = 256  # up to which code is made for a matrix of so many columns
+
+
+def _width(type_: TensorType) -> tuple[str, Any]:
+    size: Any = type_.shape[1]
+    return ("" if size <= _KNOWN_WIDTH else "w", size)
+
+
+def _places(types: Types, rows: Any) -> list[Shape]:
+    """Rows and columns, and one walk or two."""
+    count: Any = types[0].shape[0]
+    columns: Any = types[-2].shape[0]
+    line: Shape = (("n", count),)
+    return [line, line, (("m", rows),), line, (("k", columns),), line][: len(types)]
+
+
+def _sparse_product(types: Types, attrs: Attrs) -> Form | None:
+    values, dense, *places = types
+    matrix = (("k", dense.shape[0]), _width(dense))
+    inputs = ((("n", values.shape[0]),), matrix, *_places(places, places[2].shape[0]))
+    return Form(inputs, attrs)  # type: ignore[arg-type]
+
+
+def _sparse_sampled(types: Types, attrs: Attrs) -> Form | None:
+    left, right, *places = types
+    matrices = [(("m", left.shape[0]), _width(left)), (("k", right.shape[0]), _width(right))]
+    return Form((*matrices, *_places(places, left.shape[0])), attrs)  # type: ignore[arg-type]
+
+
+INDEXING = {
+    "gather": _gather, "scatter": _gather, "index": _index, "index_put": _index_put,
+    "sparse_product": _sparse_product, "sparse_sampled": _sparse_sampled,
+}

@@ -29,7 +29,7 @@ from .eager_layouts import in_row_major, unexpanded
 # whose gradients are more than one pass of NumPy's over the numbers
 _RULES = frozenset(
     "gelu silu softplus sigmoid tanh relu softmax log_softmax layer_norm batch_norm "
-    "cross_entropy nll_loss attention conv conv_input_grad".split()
+    "cross_entropy nll_loss attention conv conv_input_grad sparse_product sparse_sampled".split()
 )
 
 

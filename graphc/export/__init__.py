@@ -14,25 +14,31 @@ from graphc.export.graph_signature import ExportGraphSignature
 from graphc.export.limits import Limits
 from graphc.export.module import ExportedModule
 from graphc.export.program import ExportedProgram, only_program
+from graphc.export.steps import ExportedStep, export_step
 
 __all__ = [
     "AdditionalInputs", "Dim", "ExportError", "ExportGraphSignature", "ExportedModule",
-    "ExportedProgram", "Library", "Limits", "Range", "ShapesCollection", "aot",
-    "default_decompositions", "dims", "export", "load", "save",
+    "ExportedProgram", "ExportedStep", "Library", "Limits", "Range", "ShapesCollection", "aot",
+    "default_decompositions", "dims", "export", "export_step", "load", "save",
 ]
 
 
-def load(path: str | PathLike[str], *, limits: Limits | None = None) -> ExportedProgram:
-    """The program in a .gcx file; it is compiled at its first call.
+def load(
+    path: str | PathLike[str], *, limits: Limits | None = None
+) -> ExportedProgram | ExportedStep:
+    """The program, or the training step, in a .gcx file; it is compiled at its first call.
 
     `limits`: what its graphs may ask of this machine. Raises ExportError for a file that is damaged
     or that this graphc cannot read, or that is beyond the limits, OSError for one that cannot be
     opened. Nothing in the file is executed as Python, and no native code of it is loaded.
     """
     bounds = limits or Limits()
-    return ExportedProgram(only_program(archive.read(path, bounds), path), bounds=bounds)
+    contents = archive.read(path, bounds)
+    if contents.kind == "step":
+        return ExportedStep(contents)
+    return ExportedProgram(only_program(contents, path), bounds=bounds)
 
 
-def save(program: ExportedProgram, path: str | PathLike[str]) -> None:
+def save(program: ExportedProgram | ExportedStep, path: str | PathLike[str]) -> None:
     """program.save(path), as torch.export.save."""
     program.save(path)

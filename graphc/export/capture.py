@@ -7,6 +7,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
+from graphc import backends, config
+from graphc.engine import pipeline
+from graphc.engine.devices import backend_at
 from graphc.export import checking, containers, dynamic, ones
 from graphc.export.contents import Contents, Variant
 from graphc.export.dynamic import DynamicShapes, resized
@@ -68,7 +71,7 @@ class _Exporter:
             shapes = shapes.dynamic_shapes(model, args, kwargs)
         self.shapes = dynamic.read(shapes, args, kwargs, self.positional)
         self.leaves, self.structure = flatten((args, kwargs))
-        _check_apart(self.leaves)
+        check_apart(self.leaves)
         self.paths = leaf_paths(self.structure, self.positional)
         self.store = Store(model)
         self.place: Any = None
@@ -82,12 +85,25 @@ class _Exporter:
         for names, lifted in others.items():
             own = replace(whole, results=lifted.results, writes=lifted.writes)
             variants.append(Variant(names, *_finished(lifted, own)))
-        contents = Contents(tuple(variants), weights_of(self.model, self.store))
+        contents = Contents(
+            tuple(variants), weights_of(self.model, self.store), generator=self._generator()
+        )
         if check:
             contents = checking.checked(contents, self.shapes, checking.Eager(
                 self.model, self.leaves, self.structure, self.positional
             ))
         return ExportedProgram(contents, self.place)
+
+    def _generator(self) -> Mapping[str, str] | None:
+        """The weight that is the generator's state, where the model draws numbers."""
+        if self.store.generator not in self.store.arrays:
+            return None
+        by_counter = pipeline.by_counter(
+            config.current(), backends.get(backend_at(self.place, backends.DEFAULT))
+        )
+        return {
+            "weight": self.store.generator, "algorithm": "counter" if by_counter else "mt19937"
+        }
 
     # --- recordings ----------------------------------------------------------------------------
 
@@ -107,7 +123,7 @@ class _Exporter:
                     self.shapes.dropped(name)
                 continue
             if not _inferred(found.graph, self.shapes):
-                _check_free(found.graph, self.shapes)
+                check_free(found.graph, self.shapes)
                 return found
 
     def _at_one(self, names: Collection[str]) -> Lifted:
@@ -124,7 +140,7 @@ class _Exporter:
         ranges = {k: v for k, v in self.shapes.ranges.items() if k not in names}
         shapes = DynamicShapes(free, ranges)
         found = self._record(resized(self.leaves, self.shapes.names, sizes), shapes)
-        _check_free(found.graph, shapes)
+        check_free(found.graph, shapes)
         return found
 
     def _record(self, leaves: list[Any], shapes: DynamicShapes) -> Lifted:
@@ -206,7 +222,7 @@ def leaf_paths(structure: Any, positional: list[str]) -> list[str]:
     return found
 
 
-def _check_apart(leaves: list[Any]) -> None:
+def check_apart(leaves: list[Any]) -> None:
     """Tensors given twice would be one input of the graph, and two at a later call."""
     tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
     for i, tensor in enumerate(tensors):
@@ -219,19 +235,16 @@ def _check_apart(leaves: list[Any]) -> None:
 
 
 def _check_effects(traced: TracedGraph, names: dict[int, str]) -> None:
-    """Raise ExportError for what the model changed: an exported program only computes."""
+    """Raise ExportError for what the model changed besides its own tensors and the generator."""
     for mutation in traced.mutations:
         source = traced.inputs[mutation.input]
         assert isinstance(source, TensorInput)
+        if source.kind == "tensor" and id(source.tensor) in names:
+            continue
+        what, cure = f"a tensor outside itself ({source.type})", "make it a buffer of the model"
         if source.index >= 0:
             what = f"its argument number {source.index}"
             cure = "clone() the argument before it is written to"
-        elif id(source.tensor) in names:
-            what = f"the buffer or parameter {names[id(source.tensor)]!r}"
-            cure = "call model.eval() before export: in train mode some layers update buffers"
-        else:
-            what = f"a tensor outside itself ({source.type}, perhaps a random generator)"
-            cure = "call model.eval() before export: dropout then draws no numbers"
         raise ExportError(
             f"the model writes to {what}, which an exported program cannot do. Cure: {cure}"
         )
@@ -253,7 +266,7 @@ def _check_effects(traced: TracedGraph, names: dict[int, str]) -> None:
             )
 
 
-def _check_free(graph: Graph, shapes: DynamicShapes) -> None:
+def check_free(graph: Graph, shapes: DynamicShapes) -> None:
     """Raise ExportError where the model fixed a size that was to be free."""
     for guard in graph.env.guards:
         pairs = ((guard.left, guard.right), (guard.right, guard.left))

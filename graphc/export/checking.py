@@ -6,6 +6,8 @@ Where rounding may explain a difference, eager runs with larger rounding errors 
 
 from __future__ import annotations
 
+import contextlib
+import io
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -32,6 +34,7 @@ _snapshot = late("graphc.doubt.snapshot")
 _walk = late("graphc.doubt.walk")
 
 _WORK = 1 << 31  # scalar steps of one more size; the example is always compared
+_MEMORY = 1 << 29  # bytes, likewise
 _GOLDEN = 1 << 22  # bytes of a recorded call
 _NOISY = 4
 _TIMES = 8.0  # what rounding errors of a few units move
@@ -52,7 +55,10 @@ class Eager:
         """The leaves of the results: arrays, and other values as they are."""
         args, kwargs = unflatten(leaves, self.structure)
         try:
-            with set_stance("force_eager"), no_grad(), warnings.catch_warnings():
+            with (
+                set_stance("force_eager"), no_grad(), warnings.catch_warnings(),
+                contextlib.redirect_stdout(io.StringIO()),
+            ):
                 warnings.simplefilter("ignore")  # recording has said them
                 result = self.model(*args, **kwargs)
             return [_value(leaf) for leaf in flatten(result)[0]]
@@ -78,7 +84,7 @@ def checked(contents: Contents, shapes: DynamicShapes, eager: Eager) -> Contents
             if first:
                 raise ExportError("the recorded guards do not hold for the example itself")
             continue
-        if not first and limits.work(variant.graph, dims) > _WORK:
+        if not first and _takes_long(variant, dims):
             continue
         golden = _compared(contents, variant, dims, own, eager)
         seen.append(dims)
@@ -88,6 +94,11 @@ def checked(contents: Contents, shapes: DynamicShapes, eager: Eager) -> Contents
             recorded.add(variant.ones)
             goldens.append(golden)
     return replace(contents, goldens=tuple(goldens), checked=tuple(seen))
+
+
+def _takes_long(variant: Variant, dims: Mapping[str, int]) -> bool:
+    graph = variant.graph
+    return limits.work(graph, dims) > _WORK or limits.peak(graph, dims)[0] > _MEMORY
 
 
 def _sizes(contents: Contents, shapes: DynamicShapes) -> Iterator[dict[str, int]]:

@@ -26,7 +26,10 @@ def interpreted(
 ) -> list[Any]:
     """The leaves of the results for these arguments, by number of their leaf."""
     outputs = outputs_of(contents, variant, arguments, dims, numbers)
-    weights = contents.weights.arrays
+    weights = dict(contents.weights.arrays)
+    for write in variant.signature.writes:
+        if "weight" in write:
+            weights[write["weight"]] = outputs[write["output"]]
 
     def leaf(spec: Any) -> Any:
         ((kind, value),) = spec.items()

@@ -34,7 +34,11 @@ class Lifted:
         )
         specs = [self._result(output) for output in results]
         self.results = containers.to_json(structure, iter(specs), "the result")
-        self.writes: tuple[Mapping[str, Any], ...] = ()
+        self.writes: tuple[Mapping[str, Any], ...] = tuple(
+            {"output": self._number_of(traced.graph.outputs[mutation.output]),
+             **self.inputs[mutation.input]}
+            for mutation in traced.mutations
+        )
         self.graph = Graph(trace.name, traced.graph.inputs, tuple(self.outputs), traced.graph.env)
 
     def finished(self) -> tuple[Graph, tuple[Mapping[str, Any], ...]]:
@@ -97,8 +101,11 @@ class Lifted:
         """The graph node with the logical value of an output."""
         builder = self.trace.builder
         if output.kind == "alias":
-            source = self.traced.inputs[output.index]
-            return views.replay(output.chain, Expr(builder, source.node)).node
+            last = {m.input: m.output for m in self.traced.mutations}.get(output.index)
+            memory = self.traced.inputs[output.index].node if last is None else (
+                self.traced.graph.outputs[last]  # as the call leaves it
+            )
+            return views.replay(output.chain, Expr(builder, memory)).node
         node = self.traced.graph.outputs[output.index]
         if output.kind == "view":
             return views.replay(output.chain, Expr(builder, node)).node
@@ -127,8 +134,9 @@ def arguments_json(
 
 def weights_of(model: Any, store: Store) -> Weights:
     """The state that the graphs read, and the rest of the model's."""
+    kinds = {store.generator: "generator"} if store.generator in store.arrays else {}
     if not isinstance(model, Module):
-        return Weights(store.arrays)
+        return Weights(store.arrays, kinds=kinds)
     tied: dict[str, str] = {}
     tensors = {
         name: value for name, value in model.state_dict(keep_vars=True).items()
@@ -145,4 +153,4 @@ def weights_of(model: Any, store: Store) -> Weights:
     constants = {name: a for name, a in store.arrays.items() if name not in arrays}
     parameters = tuple(name for name, _ in model.named_parameters() if name in arrays)
     buffers = tuple(name for name, _ in model.named_buffers() if name in constants)
-    return Weights({**arrays, **constants}, tuple(tensors), tied, parameters, buffers)
+    return Weights({**arrays, **constants}, tuple(tensors), tied, parameters, buffers, kinds)

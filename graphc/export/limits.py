@@ -24,11 +24,12 @@ _VIEWS = frozenset({"reshape", "permute", "expand", "slice", "as_strided", "get"
 
 
 class Limits(NamedTuple):
-    """What a graph of a file may be. `memory` is in bytes, for one value and for all constants of
-    the text; None: what the machine has. `elements`: of one value, views that take no memory
-    included. `work`: scalar steps of one call, loops counted once."""
+    """What a graph of a file may be. `memory`: bytes that the values of a call take together where
+    one operator runs after another, as in eager mode; None: what the machine has. `elements`: of
+    one value, views that take no memory included. `work`: scalar steps of one call, loops counted
+    once. `nodes` bounds the time that compiling takes."""
 
-    nodes: int = 200_000
+    nodes: int = 50_000
     depth: int = 32  # of sub-graphs
     rank: int = 32
     memory: int | None = None
@@ -38,7 +39,7 @@ class Limits(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """The memory that one value may have."""
+        """The memory that values may have together."""
         return machine_memory() if self.memory is None else self.memory
 
 
@@ -78,29 +79,62 @@ def check_form(graph: Graph, limits: Limits, where: str) -> None:
 
 
 def check_sizes(graph: Graph, dims: Mapping[str, int], limits: Limits, where: str) -> None:
-    """Raise ExportError where a value, or all the work, is too large at these sizes."""
-    work, most = 0, limits.bytes
+    """Raise ExportError where a value, all memory, or all the work is too large at these sizes."""
     stack = [graph]
     while stack:
-        part = stack.pop()
-        for node in part.nodes:
+        for node in stack.pop().nodes:
             for type_ in _types(node):
                 count = elements(type_, dims)
                 if count > limits.elements:
                     raise ExportError(f"{where}: {_named(node)} has {count:,} elements"
                                       f"{_at(dims)}; the most is {limits.elements:,}")
-                size = count * type_.dtype.itemsize
-                if size > most and node.op.name not in _VIEWS:
-                    raise ExportError(
-                        f"{where}: {_named(node)} needs {size:,} bytes{_at(dims)}, and the limit "
-                        f"is {most:,}. Cure: smaller arguments, or load(path, limits=Limits(memory="
-                        "...)) on a machine that has them"
-                    )
-            work += work_of(node, dims)
             stack.extend(node.graphs)
-    if work > limits.work:
-        raise ExportError(f"{where} takes {work:,} scalar steps{_at(dims)}; the limit is "
+    most = limits.bytes
+    size, largest = peak(graph, dims)
+    if size > most and largest is not None:
+        raise ExportError(
+            f"{where} needs {size:,} bytes{_at(dims)}, at {_named(largest)}, and the limit is "
+            f"{most:,}. Cure: smaller arguments, or load(path, limits=Limits(memory=...)) on a "
+            "machine that has them"
+        )
+    steps = work(graph, dims)
+    if steps > limits.work:
+        raise ExportError(f"{where} takes {steps:,} scalar steps{_at(dims)}; the limit is "
                           f"{limits.work:,}")
+
+
+def peak(graph: Graph, dims: Mapping[str, int]) -> tuple[int, Node | None]:
+    """The most bytes that the values computed by a graph take together, and the node at which.
+
+    A value lives until its last use, by way of views too; arguments and weights are not counted.
+    """
+    owner: dict[Node, Node] = {}
+    last: dict[Node, int] = {}
+    for at, node in enumerate(graph.nodes):
+        views = node.op.name in _VIEWS and node.inputs
+        owner[node] = owner[node.inputs[0]] if views else node
+        for source in node.inputs:
+            last[owner[source]] = at
+    last.update((owner[node], len(graph.nodes)) for node in graph.outputs)
+    ends: dict[int, list[Node]] = {}
+    for node, at in last.items():
+        ends.setdefault(at, []).append(node)
+    live, most, where = 0, 0, None
+    for at, node in enumerate(graph.nodes):
+        if owner[node] is node and node.op is not input_:
+            live += _bytes(node, dims)
+        inner = max((peak(part, dims)[0] for part in node.graphs), default=0)
+        if live + inner > most:
+            most, where = live + inner, node
+        for ended in ends.get(at, ()):
+            live -= 0 if ended.op is input_ else _bytes(ended, dims)
+        if owner[node] is node and node not in last and node.op is not input_:
+            live -= _bytes(node, dims)
+    return most, where
+
+
+def _bytes(node: Node, dims: Mapping[str, int]) -> int:
+    return sum(elements(type_, dims) * type_.dtype.itemsize for type_ in _types(node))
 
 
 def elements(type_: TensorType, dims: Mapping[str, int]) -> int:

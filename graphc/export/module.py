@@ -73,7 +73,7 @@ class ExportedModule(Module):
                     f"the weight {name!r} must be {type_text(wanted._array)}, "
                     f"is {type_text(tensor._array)}"
                 )
-        return program._run(weights, args, kwargs)
+        return program.live(weights, args, kwargs)
 
 
 def _read(signature: Any) -> set[str]:

@@ -29,6 +29,7 @@ from graphc.frontend.errors import TraceError, located
 from graphc.frontend.grad_mode import no_grad
 from graphc.frontend.history import requires_grad
 from graphc.frontend.placement import Place, one_place
+from graphc.frontend.random_state import generator_at
 from graphc.frontend.tensor import Tensor, from_array
 from graphc.ir import dim
 from graphc.ir.graph import Graph
@@ -79,7 +80,7 @@ class ExportedProgram:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The model's results. Raises TypeError or ValueError for arguments unlike the example."""
-        return self._run(self._weights, args, kwargs)
+        return self.live(self._weights, args, kwargs)
 
     def __repr__(self) -> str:
         return f"ExportedProgram({', '.join(self.signature.leaf_paths())}):\n{self.graph}"
@@ -165,7 +166,7 @@ class ExportedProgram:
         """What a file holds of the program as it is now."""
         old = self.contents
         arrays = {
-            name: np.ascontiguousarray(on_host(t._array)) for name, t in self._weights.items()
+            name: np.array(on_host(t._array), order="C") for name, t in self._weights.items()
         }
         # recorded calls are those of the state that was recorded
         changed = any(t._storage.version != self._versions[n] for n, t in self._weights.items())
@@ -193,7 +194,10 @@ class ExportedProgram:
 
     def _engine(self, place: Place | None, dims: Mapping[str, int]) -> Engine:
         """Code for these sizes: for all but 1, and of its own for each set of dims that are 1."""
-        name = backend_at(place, DEFAULT)
+        name, settings = backend_at(place, DEFAULT), config.current()
+        if self.contents.generator is not None:
+            drawn = self.contents.generator["algorithm"]
+            settings = settings._replace(random="counter" if drawn == "counter" else "torch")
         ones = frozenset(each for each, size in dims.items() if size == 1)
         with self._lock:
             engines = self._engines.get((name, ones))
@@ -203,17 +207,28 @@ class ExportedProgram:
                 if ones - variant.ones:
                     graph = _specialise.at_sizes(graph, dict.fromkeys(ones, 1))
                 engines = self._engines[name, ones] = Engines(graph, lambda graph: Engine.of(
-                    pipeline.build(graph, config=config.current(), name=graph.name, backend=name)
+                    pipeline.build(graph, config=settings, name=graph.name, backend=name)
                 ))
             return engines.at(dims)
 
     # --- a call --------------------------------------------------------------------------------
 
+    def live(
+        self, weights: Mapping[str, Tensor], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Any:
+        """A call with these weights; it draws from the process's own stream, as in eager mode."""
+        generator = self.contents.generator
+        if generator is None:
+            return self._run(weights, args, kwargs)
+        owner = generator_at(self._place)
+        with owner.turn:
+            return self._run({**weights, generator["weight"]: owner.state}, args, kwargs)
+
     def _run(
         self, weights: Mapping[str, Tensor], args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Any:
         leaves = self.signature.leaves(args, kwargs)
-        self._refuse(leaves)
+        refuse(leaves)
         dims = self.signature.bind(leaves)
         variant = self.variant_at(dims)
         self._check_sizes(variant, dims)
@@ -237,21 +252,6 @@ class ExportedProgram:
         limits.check_sizes(variant.graph, dims, self._bounds, "the exported model")
         if len(self._allowed) < _MOST_SIZES:
             self._allowed.add(sizes)
-
-    def _refuse(self, leaves: Sequence[Any]) -> None:
-        for leaf in leaves:
-            if not isinstance(leaf, Tensor):
-                continue
-            if local.trace is not None or leaf._trace is not None:
-                raise TraceError(located(
-                    "an exported program is called inside a compiled function. Cure: call it "
-                    "outside; it is compiled already"
-                ))
-            if local.grad and requires_grad(leaf):
-                raise RuntimeError(located(
-                    "an exported program has no autograd, and an argument requires a gradient. "
-                    "Cure: call it under no_grad(), or detach() the argument"
-                ))
 
     def _inputs(
         self, signature: Signature, weights: Mapping[str, Tensor], leaves: Sequence[Any]
@@ -286,6 +286,24 @@ class ExportedProgram:
             return dim.evaluate(dim.parse(value), dims) if kind == "size" else value
 
         return containers.build(signature.results, leaf)
+
+
+def refuse(leaves: Sequence[Any]) -> None:
+    """Raise for arguments of a call inside a compiled function, or that require a gradient."""
+    for leaf in leaves:
+        if not isinstance(leaf, Tensor):
+            continue
+        if local.trace is not None or leaf._trace is not None:
+            raise TraceError(located(
+                "an exported program is called inside a compiled function. Cure: call it "
+                "outside; it is compiled already"
+            ))
+        if local.grad and requires_grad(leaf):
+            raise RuntimeError(located(
+                "an exported program has no autograd, and an argument requires a gradient. "
+                "Cure: call it under no_grad(), or detach() the argument"
+            ))
+
 
 
 def check_guards(variant: Variant, dims: Mapping[str, int]) -> None:

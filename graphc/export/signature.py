@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -140,9 +141,15 @@ class Signature:
         return [self._leaf(*found) for found in containers.match(spec, value, path)]
 
     def _leaf(self, spec: Any, value: Any, path: str) -> Any:
+        if "number" in spec:  # of a training step: each call gives it
+            kind = type(spec["value"])
+            if type(value) is not kind and (kind, type(value)) != (float, int):
+                raise TypeError(f"{path} must be a {kind.__name__}, got {_short(value)}")
+            return kind(value)
         if "value" in spec:
             wanted = spec["value"]
-            if type(value) is not type(wanted) or value != wanted:
+            same = value == wanted or (value != value and wanted != wanted)  # NaN
+            if type(value) is not type(wanted) or not same:
                 raise ValueError(
                     f"{path} is {value!r}, but the model was exported with {wanted!r}, which is "
                     "part of its code. Cure: export it again with the other value"
@@ -156,6 +163,12 @@ class Signature:
     def bind(self, leaves: Sequence[Any]) -> dict[str, int]:
         """The values of the free sizes. Raises ValueError for a wrong dtype, rank or size."""
         return Binding(self).of(leaves)
+
+    @cached_property
+    def described(self) -> tuple[tuple[str, TensorType | None], ...]:
+        """The name of each leaf of the arguments, and its type; None for a number or a text."""
+        types = [None if "value" in spec else tensor_type(spec) for spec in self.specs()]
+        return tuple(zip(self.leaf_paths(), types, strict=True))
 
     def specs(self) -> list[Any]:
         """The JSON of each leaf of the arguments."""
@@ -210,11 +223,10 @@ class Binding:
     def of(self, leaves: Sequence[Any]) -> dict[str, int]:
         """See Signature.bind."""
         followers: list[tuple[Dim, int, str]] = []
-        described = zip(self.signature.specs(), self.signature.leaf_paths(), leaves, strict=True)
-        for spec, path, value in described:
-            if "value" in spec:
+        for (path, type_), value in zip(self.signature.described, leaves, strict=True):
+            if type_ is None:
                 continue
-            type_, array = tensor_type(spec), value._array
+            array = value._array
             if array.dtype != type_.dtype.numpy or array.ndim != type_.rank:
                 raise ValueError(_mismatch(path, type_, array))
             for i, (size, got) in enumerate(zip(type_.shape, array.shape, strict=True)):
@@ -263,6 +275,11 @@ class Binding:
             raise ValueError(f"{place} is {got}, but the model was exported for {size}, {name!r} "
                              f"being {self.signature.ranges.get(name, Range(2, None))}")
         self._size(name, found, f"{place}, which is {size}, says that {name!r}")
+
+
+def _short(value: Any) -> str:
+    text = repr(value) if isinstance(value, VALUES) else f"a {type(value).__name__}"
+    return text if len(text) < 60 else text[:57] + "..."
 
 
 def tensor_type(spec: Mapping[str, Any]) -> TensorType:

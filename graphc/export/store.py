@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from graphc.frontend.captured import TensorInput
+from graphc.frontend.random_state import default_generator
 from graphc.frontend.tensor import Tensor
 from graphc.ir.memory import on_host
 from graphc.nn.modules.module import Module
@@ -23,6 +24,10 @@ class Store:
         if isinstance(model, Module):
             for name, tensor in (*model.named_parameters(), *model.named_buffers()):
                 self.names.setdefault(id(tensor), name)
+        self.generator = "generator"
+        while self.generator in self.names.values():
+            self.generator += "_"
+        self.names[id(default_generator.state)] = self.generator
 
     def source(self, source: TensorInput) -> str:
         """The name of what an input reads that is no argument."""

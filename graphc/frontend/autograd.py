@@ -53,9 +53,9 @@ def backward(
     grads = _tuple(grad_tensors) if grad_tensors is not None else (None,) * len(outputs)
     wanted = None
     if inputs is not None:
-        wanted = _tuple(inputs)
+        wanted = tuple(inputs.values()) if type(inputs) is dict else _tuple(inputs)
         if not wanted:
-            raise RuntimeError(located("'inputs' argument to backward() cannot be empty."))
+            raise RuntimeError(located("`inputs` argument to `backward()` cannot be empty."))
         for tensor in wanted:
             if isinstance(tensor, Tensor) and requires_grad(current(tensor)):
                 tensor.retain_grad()
@@ -92,6 +92,8 @@ def grad(
     if is_grads_batched:
         raise NotImplementedError("is_grads_batched: call grad once per row instead")
     outs, wanted = _tuple(outputs), _tuple(inputs)
+    if not wanted:
+        raise RuntimeError(located("`inputs` argument to `grad()` cannot be empty."))
     grads = _tuple(grad_outputs) if grad_outputs is not None else (None,) * len(outs)
     if materialize_grads and allow_unused is False:
         raise ValueError(

@@ -74,7 +74,7 @@ def pull(
 ) -> list[Any]:
     """Gradients of `outputs` with regard to `inputs`: None where nothing flows."""
     pairs = [(o, c) for o, c in zip(outputs, cotangents, strict=True) if tracked(o)]
-    if not pairs:
+    if not pairs or not inputs:
         return [None] * len(inputs)
     return list(grad(
         [o for o, _ in pairs], list(inputs), [c for _, c in pairs],

@@ -12,7 +12,7 @@ from graphc.engine.capture.survey import NoGraph
 from graphc.inspect.explain_segments import (
     SegmentsExplanation,
     explain_segments,
-    open_lines,
+    without_graph,
 )
 from graphc.inspect.explanation import Explanation
 from graphc.inspect.footprint import footprint_of
@@ -29,8 +29,9 @@ def explain(
 ) -> Explanation | SegmentsExplanation:
     """What `function(*args, **kwargs)` compiles to. It is compiled if it is not yet, never run.
     Of a function that runs in segments: what its calls so far came to, and every place that is
-    open for these arguments (SegmentsExplanation). To find those, open Python runs once (a file
-    that it writes is written); tensors and all other state stay as they are.
+    open for these arguments (SegmentsExplanation); so of one that fullgraph=True refuses. To find
+    those, open Python runs once (a file that it writes is written); tensors and all other state
+    stay as they are.
 
     `function`: compiled or not, a Module, or an exported program. Without the arguments that it
     needs: the version that was compiled last.
@@ -54,11 +55,7 @@ def explain(
     if version is None:
         version = compiled.look_at(args, kwargs)
     if isinstance(version, NoGraph):
-        if compiled.fullgraph:
-            raise version.error
-        places = version.open
-        lines = open_lines(places) if places else [f"runs in segments: {version.error}"]
-        found = SegmentsExplanation(compiled.name, [], list(lines), places)
+        found = without_graph(compiled.name, version.open, version.error, compiled.fullgraph)
         return _with_history(found, compiled, None)
     made = Explanation(
         compiled.name, _builts(version), version.guards.records,

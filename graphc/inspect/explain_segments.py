@@ -12,22 +12,26 @@ from graphc.inspect.report import short_path
 if TYPE_CHECKING:
     from graphc.engine.capture.survey import OpenPlace
     from graphc.engine.segments.segments import Segments
+    from graphc.frontend.errors import TraceError
 
 
 class SegmentsExplanation(Explained):
-    """What is known of a function's segments. str() is the report."""
+    """What is known of a function that is no one graph: of its segments, or, with `refused`, why
+    fullgraph=True, which wants one, raises that error. str() is the report."""
 
     def __init__(
-        self, name: str, builts: list[Any], lines: list[str], open: list[OpenPlace]
+        self, name: str, builts: list[Any], lines: list[str], open: list[OpenPlace],
+        refused: TraceError | None = None,
     ) -> None:
         super().__init__(name, builts)  # the compiled forward graph of each segment
         self.open = open
         self.lines = lines
+        self.refused = refused
 
     @property
     def headline(self) -> str:
         """What it is, in a line."""
-        return "in segments"
+        return "in segments" if self.refused is None else "refused: no one graph"
 
     @property
     def said(self) -> list[str]:
@@ -36,7 +40,7 @@ class SegmentsExplanation(Explained):
         return [line.strip() for line in self.lines if line not in told]
 
     def __repr__(self) -> str:
-        return "\n".join([f"{self.name}: in segments", *self.lines]) + "\n"
+        return "\n".join([f"{self.name}: {self.headline}", *self.lines]) + "\n"
 
 
 def explain_segments(segments: Segments, places: list[OpenPlace]) -> SegmentsExplanation:
@@ -46,10 +50,22 @@ def explain_segments(segments: Segments, places: list[OpenPlace]) -> SegmentsExp
     return SegmentsExplanation(segments.name, [v.engine.built for v in versions], lines, places)
 
 
-def open_lines(places: list[OpenPlace]) -> Iterator[str]:
-    """The open places of a function, one a line."""
+def without_graph(
+    name: str, places: list[OpenPlace], error: TraceError, fullgraph: bool
+) -> SegmentsExplanation:
+    """Of a function that was looked at, and is no one graph."""
+    if fullgraph:
+        told = f"fullgraph=True refuses it, for {len(places)} places in it are open:"
+        found = [*open_lines(places, told)] or [f"fullgraph=True refuses it: {error}"]
+        return SegmentsExplanation(name, [], found, places, error)
+    found = [*open_lines(places)] or [f"runs in segments: {error}"]
+    return SegmentsExplanation(name, [], found, places)
+
+
+def open_lines(places: list[OpenPlace], told: str = "") -> Iterator[str]:
+    """The open places of a function, one a line, below what is `told` of them."""
     if places:
-        yield f"its Python runs at each call, for {len(places)} places in it are open:"
+        yield told or f"its Python runs at each call, for {len(places)} places in it are open:"
     for place in places:
         where = "" if place.loc is None else f" at {short_path(str(place.loc))}"
         inside = place.loc.function if place.loc is not None else ""

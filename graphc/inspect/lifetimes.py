@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from graphc.ir.dim import Dim, Size, as_dim, product, substitute
-from graphc.ir.kernel import Branch, BufferRef, Launch, Leaf, Program, ProgramStep, Repeat
-from graphc.ir.types import TensorType
+from graphc.inspect.touched import Span, covered, known, touched
+from graphc.ir.dim import Dim, as_dim
+from graphc.ir.kernel import Branch, BufferRef, Leaf, Program, ProgramStep, Repeat
 
 _UNKNOWN = 2  # assumed iterations of a loop whose count only the data knows
 
@@ -47,7 +47,7 @@ def lifetimes(program: Program, dims: Mapping[str, int]) -> list[Lifetime]:
     found: list[Lifetime] = []
     open_: list[Lifetime] = []
     for number, place in enumerate(_places(program.steps, dims)):
-        for (start, stop), access, moves in sorted(_touched(place, dims), key=_reads_first):
+        for (start, stop), access, moves in sorted(_in_arena(place, dims), key=_reads_first):
             if start >= stop:
                 continue
             first, last = place.body if moves and place.body else (number, number)
@@ -74,15 +74,7 @@ def live(found: Sequence[Lifetime], steps: int) -> list[int]:
     for each in found:
         for step in range(each.first, each.last + 1):
             changes[step].append((each.start, each.stop))
-    return [_covered(spans) for spans in changes]
-
-
-def _covered(spans: list[tuple[int, int]]) -> int:
-    total = end = 0
-    for start, stop in sorted(spans):
-        total += max(0, stop - max(start, end))
-        end = max(end, stop)
-    return total
+    return [covered(spans) for spans in changes]
 
 
 def _extends(open_: list[Lifetime], start: int, stop: int, last: int) -> bool:
@@ -94,7 +86,7 @@ def _extends(open_: list[Lifetime], start: int, stop: int, last: int) -> bool:
     return False
 
 
-def _reads_first(touch: tuple[tuple[int, int], str, bool]) -> bool:
+def _reads_first(touch: tuple[Span, str, bool]) -> bool:
     return touch[1] in ("out", "scratch")
 
 
@@ -127,33 +119,21 @@ def _leaves(step: ProgramStep) -> int:
 def _iterations(step: Repeat, dims: Mapping[str, int]) -> int:
     if step.count is None or as_dim(step.count).variables() - dims.keys():
         return _UNKNOWN
-    return max(_known(step.count, dims), 1)
+    return max(known(step.count, dims), 1)
 
 
-def _touched(
+def _in_arena(
     place: _Place, dims: Mapping[str, int]
-) -> Iterator[tuple[tuple[int, int], str, bool]]:
+) -> Iterator[tuple[Span, str, bool]]:
     """The stretches of the arena that a step touches, how, and whether they are others in other
     iterations: then all of them together."""
-    step = place.step
-    if isinstance(step, Launch):
-        env = {n: _known(s, dims) for n, s in zip(step.kernel.dims, step.dims, strict=True)}
-        for ref, parameter in zip(step.buffers, step.kernel.params, strict=True):
-            size = _known(parameter.size, env) * parameter.dtype.itemsize
-            yield from _span(ref, size, parameter.access, place, dims)
-        return
-    for refs, types, access in (
-        (step.inputs, step.input_types, "in"), (step.outputs, step.output_types, "out")
-    ):
-        for ref, type_ in zip(refs, types, strict=True):
-            assert isinstance(type_, TensorType)
-            size = _known(product(type_.shape), dims) * type_.dtype.itemsize
-            yield from _span(ref, size, access, place, dims)
+    for ref, size, access in touched(place.step, dims):
+        yield from _span(ref, size, access, place, dims)
 
 
 def _span(
     ref: BufferRef, size: int, access: str, place: _Place, dims: Mapping[str, int]
-) -> Iterator[tuple[tuple[int, int], str, bool]]:
+) -> Iterator[tuple[Span, str, bool]]:
     if ref.space != "arena" or not size:
         return
     variables = ref.offset.variables() if isinstance(ref.offset, Dim) else frozenset()
@@ -161,16 +141,7 @@ def _span(
     # offsets grow with a loop's number, or are taken in turns: the ends and their neighbours do
     turns = [sorted({0, min(1, count - 1), count - 1}) for _, count in moving]
     starts = [
-        _known(ref.offset, {**dims, **dict(zip((name for name, _ in moving), at, strict=True))})
+        known(ref.offset, {**dims, **dict(zip((name for name, _ in moving), at, strict=True))})
         for at in itertools.product(*turns)
     ]
     yield (min(starts), max(starts) + size), access, len(set(starts)) > 1
-
-
-def _known(size: Size, dims: Mapping[str, int]) -> int:
-    """A size; variables that nobody knows are 0."""
-    if isinstance(size, int):
-        return size
-    found = substitute(size, {name: dims.get(name, 0) for name in size.variables()})
-    assert isinstance(found, int)
-    return found

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from graphc.engine.built import Built
-from graphc.ir.dim import Size, evaluate, product, substitute
-from graphc.ir.kernel import BufferRef, Launch, Leaf, Program, leaves
+from graphc.inspect.touched import Span, covered, known, touched
+from graphc.ir.dim import evaluate, product
+from graphc.ir.kernel import Leaf, Program, leaves
 from graphc.ir.kernel.plan_contraction import scratch_bytes
 from graphc.ir.machine import Machine
 from graphc.ir.types import TensorType
@@ -68,21 +69,21 @@ class Fullest:
 def fullest(program: Program, dims: Mapping[str, int]) -> Fullest:
     """What fills a program's arena. (A loop's steps count once, where its first iteration is.)"""
     steps = list(leaves(program.steps))
-    touched = [tuple(_touched(step, dims)) for step in steps]
-    after = _live_after(touched)
+    spans_of = [tuple(_in_arena(step, dims)) for step in steps]
+    after = _live_after(spans_of)
     most, at = 0, -1
-    for i, spans in enumerate(touched):
-        total = _length([*after[i], *(span for span, _ in spans)])
+    for i, spans in enumerate(spans_of):
+        total = covered([*after[i], *(span for span, _ in spans)])
         if total > most:
             most, at = total, i
     first = next((i for i, step in enumerate(steps) if _is_backward(step)), None)
-    saved = _length(after[first - 1]) if first else 0
+    saved = covered(after[first - 1]) if first else 0
     if at < 0:
         return Fullest(None, (), saved)
     writers: dict[tuple[int, int], int] = {}
-    for i, spans in enumerate(touched[: at + 1]):
+    for i, spans in enumerate(spans_of[: at + 1]):
         writers.update((span, i) for span, access in spans if access != "in")
-    there = {*after[at], *(span for span, _ in touched[at])}
+    there = {*after[at], *(span for span, _ in spans_of[at])}
     values = sorted(
         ((stop - start, steps[writers[start, stop]])
          for start, stop in there if (start, stop) in writers),
@@ -91,14 +92,11 @@ def fullest(program: Program, dims: Mapping[str, int]) -> Fullest:
     return Fullest(steps[at], tuple(values), saved)
 
 
-Span = tuple[int, int]
-
-
-def _live_after(touched: Sequence[Sequence[tuple[Span, str]]]) -> list[set[Span]]:
+def _live_after(spans_of: Sequence[Sequence[tuple[Span, str]]]) -> list[set[Span]]:
     """By step, the stretches of the arena that later steps read before they are written."""
     live: set[Span] = set()
     found: list[set[Span]] = []
-    for spans in reversed(touched):
+    for spans in reversed(spans_of):
         found.append(set(live))
         written = [span for span, access in spans if access in ("out", "scratch")]
         live = {
@@ -110,46 +108,12 @@ def _live_after(touched: Sequence[Sequence[tuple[Span, str]]]) -> list[set[Span]
     return found
 
 
-def _length(spans: Iterable[Span]) -> int:
-    total = end = 0
-    for start, stop in sorted(spans):
-        total += max(0, stop - max(start, end))
-        end = max(end, stop)
-    return total
-
-
-def _touched(step: Leaf, dims: Mapping[str, int]) -> Iterator[tuple[Span, str]]:
+def _in_arena(step: Leaf, dims: Mapping[str, int]) -> Iterator[tuple[Span, str]]:
     """The stretches of the arena that a step touches, and how."""
-    if isinstance(step, Launch):
-        env = {n: _known(s, dims) for n, s in zip(step.kernel.dims, step.dims, strict=True)}
-        for ref, parameter in zip(step.buffers, step.kernel.params, strict=True):
-            size = _known(parameter.size, env) * parameter.dtype.itemsize
-            yield from _span(ref, size, parameter.access, dims)
-        return
-    for refs, types, access in (
-        (step.inputs, step.input_types, "in"), (step.outputs, step.output_types, "out")
-    ):
-        for ref, type_ in zip(refs, types, strict=True):
-            assert isinstance(type_, TensorType)
-            size = _known(product(type_.shape), dims) * type_.dtype.itemsize
-            yield from _span(ref, size, access, dims)
-
-
-def _span(
-    ref: BufferRef, size: int, access: str, dims: Mapping[str, int]
-) -> Iterator[tuple[Span, str]]:
-    if ref.space == "arena" and size:
-        start = _known(ref.offset, dims)
-        yield (start, start + size), access
-
-
-def _known(size: Size, dims: Mapping[str, int]) -> int:
-    """A size; the variables of loops are 0."""
-    if isinstance(size, int):
-        return size
-    found = substitute(size, {name: dims.get(name, 0) for name in size.variables()})
-    assert isinstance(found, int)
-    return found
+    for ref, size, access in touched(step, dims):
+        if ref.space == "arena" and size:
+            start = known(ref.offset, dims)
+            yield (start, start + size), access
 
 
 def _is_backward(step: Leaf) -> bool:

@@ -12,7 +12,7 @@ from graphc.ir.types import TensorType
 FONT = 11
 KINDS = {
     "contraction": "#f2a65a", "window": "#7fc97f", "rows": "#9c8fd4", "loop": "#7fb2e5",
-    "scatter": "#e58a8a", "cumulative": "#d8c84a", "attention": "#e39ad0",
+    "scatter": "#e58a8a", "cumulative": "#d8c84a", "attention": "#e39ad0", "sparse": "#8fd0c4",
 }
 OTHER = "#c8c8c8"  # operators that are steps of their own
 _TYPES = 6  # of inputs that are told

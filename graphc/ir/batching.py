@@ -121,7 +121,7 @@ def apply(batch: Batch, op: Op, inputs: Sequence[BatchValue], attrs: Attrs) -> A
         return _wrap(batch, rule(batch, inputs, attrs | {"op": op}), True)
     if op.decompose is not None:
         return op.decompose(*inputs, **attrs)
-    return _one_by_one(batch, op, inputs, attrs)
+    return one_by_one(batch, op, inputs, attrs)
 
 
 def _wrap(batch: Batch, out: Any, batched: bool) -> Any:
@@ -153,7 +153,7 @@ def _random(batch: Batch, op: Op, inputs: Sequence[BatchValue], attrs: Attrs) ->
     )
 
 
-def _one_by_one(batch: Batch, op: Op, inputs: Sequence[BatchValue], attrs: Attrs) -> Any:
+def one_by_one(batch: Batch, op: Op, inputs: Sequence[BatchValue], attrs: Attrs) -> Any:
     """The operator on each sample by itself, the results stacked."""
     columns: list[list[Any]] = []
     several = False

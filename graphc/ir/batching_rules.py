@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import dtypes
-from .batching import FAMILIES, RULES, Batch, BatchValue, Rule, move_dim
+from .batching import FAMILIES, RULES, Batch, BatchValue, Rule, move_dim, one_by_one
 from .dim import product
 from .op import Attrs
 from .ops._counter import DRAW, chosen_of
 from .ops._rules import ops, reshape
+from .ops.sparse import by_positions
 
 Inputs = Sequence[BatchValue]
 
@@ -139,6 +140,23 @@ def _index_put(batch: Batch, inputs: Inputs, attrs: Attrs) -> Any:
     return move_dim(out, dim, 0)
 
 
+# --- sparse matrices ------------------------------------------------------------------------------
+
+
+def _sparse_product(batch: Batch, inputs: Inputs, attrs: Attrs) -> Any:
+    """Dense matrices of a batch are one with their columns side by side."""
+    values, dense, *places = inputs
+    rows, columns, ends, *_ = places
+    (count,) = ends.type.shape
+    if any(place.batched for place in places):
+        return one_by_one(batch, attrs["op"], inputs, {}).value
+    if values.batched:
+        return batch.full(by_positions(values, dense, rows, columns, count))
+    wide = ops.sparse_product(values.value, _fold(dense.value, 1), *[p.value for p in places])
+    split = reshape(wide, (count, batch.size, dense.type.shape[-1]))
+    return move_dim(split, 1, 0)
+
+
 # --- contractions ------------------------------------------------------------------------------
 
 
@@ -256,7 +274,7 @@ _TABLE: dict[str, Callable[..., Any]] = {
     "softplus": _unary_composite, "layer_norm": _layer_norm, "attention": _attention,
     "attention_grad": _attention,
     "sort": _dims, "topk": _dims, "cumsum": _dims, "cumprod": _dims, "cummax": _dims,
-    "cummin": _dims,
+    "cummin": _dims, "sparse_product": _sparse_product,
 }
 
 _FAMILY_TABLE: dict[str, Rule] = {

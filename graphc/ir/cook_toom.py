@@ -12,19 +12,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from fractions import Fraction
 from functools import cache
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-Matrix: TypeAlias = tuple[tuple[Fraction, ...], ...]
+from .late import late
+
+if TYPE_CHECKING:
+    import fractions
+else:
+    fractions = late("fractions")
+
+Matrix: TypeAlias = "tuple[tuple[fractions.Fraction, ...], ...]"
 
 # By how many finite points there are: zero, and pairs p, -p whose halves of a sum are the same.
 # With 1/p for each p, and powers of two alone, B and A are exact, and errors grow least.
-_HALF = Fraction(1, 2)
-_POINTS: dict[int, tuple[Fraction, ...]] = {
-    3: (Fraction(0), Fraction(1), Fraction(-1)),
-    5: (Fraction(0), Fraction(2), Fraction(-2), _HALF, -_HALF),
-    7: (Fraction(0), Fraction(1), Fraction(-1), Fraction(2), Fraction(-2), _HALF, -_HALF),
+_POINTS: dict[int, tuple[float, ...]] = {
+    3: (0, 1, -1), 5: (0, 2, -2, 0.5, -0.5), 7: (0, 1, -1, 2, -2, 0.5, -0.5),
 }
 
 
@@ -44,10 +47,10 @@ def has_transforms(tile: int, window: int) -> bool:
 @cache
 def transforms(tile: int, window: int) -> Transforms:
     """The matrices of F(tile, window), exact."""
-    points = _POINTS[tile + window - 2]
-    one, none = Fraction(1), Fraction(0)
-    values: list[tuple[Fraction, ...]] = []
-    taps: list[tuple[Fraction, ...]] = []
+    points = [fractions.Fraction(point) for point in _POINTS[tile + window - 2]]
+    one, none = fractions.Fraction(1), fractions.Fraction(0)
+    values: list[tuple[fractions.Fraction, ...]] = []
+    taps: list[tuple[fractions.Fraction, ...]] = []
     for point in points:
         others = [p for p in points if p != point]
         scale = math.prod((point - p for p in others), start=one)
@@ -61,22 +64,23 @@ def transforms(tile: int, window: int) -> Transforms:
     return Transforms(results, tuple(taps), tuple(values))
 
 
-def _polynomial(roots: Sequence[Fraction]) -> tuple[Fraction, ...]:
+def _polynomial(roots: Sequence[fractions.Fraction]) -> tuple[fractions.Fraction, ...]:
     """The coefficients of the product of (x - root), from that of 1 on."""
-    found = [Fraction(1)]
+    found, none = [fractions.Fraction(1)], fractions.Fraction(0)
     for root in roots:
-        shifted = [Fraction(0), *found]
-        found = [a - root * b for a, b in zip(shifted, [*found, Fraction(0)], strict=True)]
+        pairs = zip([none, *found], [*found, none], strict=True)
+        found = [a - root * b for a, b in pairs]
     return tuple(found)
 
 
 @cache
-def growth(tile: int, window: int) -> Fraction:
+def growth(tile: int, window: int) -> fractions.Fraction:
     """How much larger the sum of the terms' magnitudes can be than that of the direct sum's, in
     two dims: the largest, over results and taps, of |A^T| (|G| * |B^T| 1)."""
     a, g, b = transforms(tile, window)
+    none = fractions.Fraction(0)
     each = max(
-        sum((abs(row[i] * g[i][tap]) * sum(map(abs, b[i])) for i in range(len(b))), Fraction(0))
+        sum((abs(row[i] * g[i][tap]) * sum(map(abs, b[i])) for i in range(len(b))), none)
         for row in a for tap in range(window)
     )
     return each**2

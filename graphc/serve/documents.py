@@ -8,10 +8,11 @@ half a millisecond each.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from graphc.serve.errors import malformed, too_large
@@ -21,6 +22,8 @@ _PIECE = 1 << 15
 _REST = 1 << 22  # bytes of a document without its long arrays: what is parsed in one go
 _QUOTES = 40_000  # in one document; a request of a hundred tensors has two thousand
 _RANK = 64
+# what orjson reads as a float, or rounds otherwise, where Python has integers of any size
+_LONG_NUMBER = re.compile(rb"\d{19}")
 _BRACKETS = re.compile(rb"[\[\]{}]")
 _NUMBERS = b"0123456789+-.eE \t\r\n"
 _TO_SPACES = bytes.maketrans(b"[]", b"  ")
@@ -159,8 +162,25 @@ def _end_of_string(body: bytes, quote: int) -> tuple[int, int]:
     return position, passed
 
 
+@functools.cache
+def _quick() -> Callable[[bytes], Any] | None:
+    """orjson's parser, if that is installed: the same values in a fifth of the time."""
+    try:
+        import orjson
+    except ImportError:
+        return None
+    found: Callable[[bytes], Any] = orjson.loads
+    return found
+
+
 def loads(text: bytes) -> Any:
     """Strict JSON, without NaN. Raises Refused."""
+    quick = _quick()
+    if quick is not None and _LONG_NUMBER.search(text) is None:
+        try:
+            return quick(text)
+        except ValueError:  # json says what is wrong, or that nothing is
+            pass
     try:
         return json.loads(text.decode(), parse_constant=_no_constant)
     except UnicodeDecodeError as error:

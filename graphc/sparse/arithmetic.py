@@ -12,7 +12,7 @@ import numpy as np
 from ..frontend import functions as T
 from ..frontend.dispatch import apply
 from ..frontend.errors import located
-from ..frontend.layouts import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr
+from ..frontend.layouts import sparse_coo
 from ..frontend.tensor import Tensor, from_array
 from ..ir import ops
 from ..ir.dtypes import DType
@@ -210,18 +210,10 @@ def permute(x: SparseTensor, dims: tuple[int, ...]) -> Tensor:
     pattern = x._graphc_pattern
     if isinstance(pattern, Pattern) or dims == (0, 1):
         return permuted(x, dims)
-    turned = Compressed(
-        _TURNED[pattern.layout], pattern.starts, pattern.plain, pattern.size[::-1],
-        pattern.block[::-1],
-    )
+    turned = pattern.turned()
     if pattern.layout in BLOCKED:
         return sparse(turned, entries(x).transpose(1, 2))
     return sparse(turned, entries(x))
-
-
-_TURNED = {
-    sparse_csr: sparse_csc, sparse_csc: sparse_csr, sparse_bsr: sparse_bsc, sparse_bsc: sparse_bsr
-}
 
 
 def total(x: SparseTensor, dims: tuple[int, ...], keepdim: bool = False) -> Tensor:

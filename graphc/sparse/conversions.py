@@ -224,6 +224,8 @@ def permuted(x: SparseTensor, dims: tuple[int, ...]) -> SparseTensor:
             "permute: transpositions between sparse and dense dimensions are not allowed. Got "
             f"sparse_dim={n}, dims={list(dims)}"
         ))
+    if n == 2 and tuple(dims) == (1, 0):
+        return sparse(pattern.turned(), entries(x))
     size = tuple([pattern.size[dim] for dim in dims])
     same = list(dims[:n]) == list(range(n))
     places = pattern.array if same else pattern.array[list(dims[:n])]

@@ -29,7 +29,7 @@ from .conversions import coalesced, entries_at, is_sparse
 from .creation import check_place
 from .patterns import Pattern
 from .products import check_same
-from .tensor import SparseTensor, bare, entries, outside, sparse
+from .tensor import SparseTensor, bare, entries, outside, relabelled, sparse, within
 
 Table = dict[str, Callable[..., Any]]
 
@@ -154,9 +154,16 @@ _AS_WRITTEN = {
 }
 
 
+# which end no segment
+GO_ON: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys("matmul mm mv __matmul__ __rmatmul__".split(), within),
+    **dict.fromkeys("permute swapaxes swapdims t transpose".split(), relabelled),
+}
+
+
 def _as_written() -> Table:
     return {
-        name: outside(inspect.unwrap(getattr(module, name)))
+        name: GO_ON.get(name, outside)(inspect.unwrap(getattr(module, name)))
         for module, names in _AS_WRITTEN.items() for name in names.split()
     }
 
@@ -166,7 +173,7 @@ FUNCTIONS: Table = {
     **{
         name: outside(function) for name, function in {
             "clone": clone, "detach": detach, "zeros_like": zeros_like, "empty_like": zeros_like,
-            "addmm": addmm, "spmm": T.mm, "dsmm": T.mm, "saddmm": addmm,
+            "addmm": addmm, "saddmm": addmm,
             "smm": sparse_result("smm"),
             "hspmm": sparse_result("hspmm"), "sspaddmm": sparse_result("sspaddmm"),
             "linear": linear, "norm": norm, "cat": conversions.cat, "concat": conversions.cat,
@@ -185,6 +192,7 @@ FUNCTIONS: Table = {
             "item": item,
         }.items()
     },
+    **dict.fromkeys(("spmm", "dsmm"), within(inspect.unwrap(linalg_basic.mm))),
 }
 
 

@@ -24,9 +24,19 @@ from . import arithmetic, conversions, creation, printing
 from .arithmetic import OPERATORS
 from .conversions import coalesced, entries_at, to_coo
 from .creation import check_place
-from .functions import FUNCTIONS, Table, clone, own_places, refusal, without_entries, zeros_like
+from .functions import (
+    FUNCTIONS,
+    GO_ON,
+    Table,
+    clone,
+    own_places,
+    refusal,
+    without_entries,
+    zeros_like,
+)
 from .patterns import Pattern
-from .tensor import SparseTensor, assign, bare, entries, outside, sparse
+from .products import recorded_dot_general
+from .tensor import SparseTensor, assign, bare, entries, outside, relabelled, sparse
 
 
 def _error(message: str) -> RuntimeError:
@@ -431,7 +441,7 @@ def attach() -> None:
         setattr(SparseTensor, name, outside(getattr(Tensor, name)))
     setattr(SparseTensor, "data", property(outside(METHODS["detach"]), outside(_set_data)))  # noqa: B010
     for name, method in METHODS.items():
-        made = outside(method)
+        made = GO_ON.get(name, outside)(method)
         made.__name__ = name
         setattr(SparseTensor, name, made)
     setattr(SparseTensor, "is_sparse", property(lambda self: self.layout is sparse_coo))  # noqa: B010
@@ -440,7 +450,7 @@ def attach() -> None:
     SparseTensor._graphc_functions = FUNCTIONS
     SparseTensor._graphc_operators = {
         name: outside(rule) for name, rule in OPERATORS.items()
-    }
+    } | {"dot_general": recorded_dot_general, "permute": relabelled(arithmetic.permute)}
     SparseTensor._graphc_refusal = staticmethod(refusal)  # type: ignore[attr-defined]
 
 

@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from ..frontend.context import Suspended
 from ..frontend.errors import located
 from ..frontend.layouts import (
     layout,
     sparse_bsc,
     sparse_bsr,
     sparse_coo,
+    sparse_csc,
     sparse_csr,
 )
 from ..frontend.tensor import Tensor, from_array
@@ -20,6 +22,9 @@ from ..frontend.tensor import Tensor, from_array
 _MOST_PLACES = 2**63
 BY_ROWS = (sparse_csr, sparse_bsr)
 BLOCKED = (sparse_bsr, sparse_bsc)
+_TURNED = {
+    sparse_csr: sparse_csc, sparse_csc: sparse_csr, sparse_bsr: sparse_bsc, sparse_bsc: sparse_bsr
+}
 
 
 class Pattern:
@@ -27,12 +32,14 @@ class Pattern:
     are all different and in row-major order. Nobody changes a pattern: one object means the same
     places in the same order."""
 
-    __slots__ = ("coalesced", "indices", "size")
+    __slots__ = ("_turned", "_walks", "coalesced", "indices", "size")
     layout = sparse_coo
 
     def __init__(self, indices: Tensor, size: tuple[int, ...], coalesced: bool) -> None:
         self.indices, self.size = indices, size
         self.coalesced = coalesced or indices._array.shape[1] < 2
+        self._walks: dict[bool, tuple[Tensor, ...]] = {}
+        self._turned: Pattern | None = None
 
     @classmethod
     def at(cls, indices: np.ndarray, size: tuple[int, ...], coalesced: bool) -> Pattern:
@@ -94,6 +101,45 @@ class Pattern:
         """As COO: itself."""
         return self
 
+    def turned(self) -> Pattern:
+        """The same entries of the transposed matrix."""
+        if self._turned is None:
+            places = self.array[::-1]
+            self._turned = Pattern.at(places, self.size[::-1], False)
+        return self._turned
+
+    def walks(self, turned: bool) -> tuple[Tensor, ...]:
+        """The places of a matrix as its products take them (`ir/ops/sparse.py`): rows and columns
+        of the entries, how rows are walked, and, for who walks it `turned`, columns."""
+        found = self._walks.get(turned)
+        if found is None:
+            with Suspended():  # they outlive a recording
+                if turned:
+                    found = (*self.walks(False), *_walk(self.array[1], self.size[1]))
+                else:
+                    lines = [from_array(line.copy()) for line in self.array]
+                    found = (*lines, *_walk(self.array[0], self.size[0]))
+            self._walks[turned] = found
+        return found
+
+
+def _walk(lines: np.ndarray, count: int) -> tuple[Tensor, Tensor]:
+    """Of each line how many entries there are up to its last one; the entries, line by line."""
+    ends = np.cumsum(np.bincount(lines, minlength=count))
+    return from_array(ends), from_array(_in_order(lines, count))
+
+
+def _in_order(lines: np.ndarray, count: int) -> np.ndarray:
+    """A stable argsort. NumPy counts numbers of 16 bits, and compares wider ones."""
+    if (lines[1:] >= lines[:-1]).all():
+        return np.arange(lines.size)
+    if count > 1 << 32:
+        return lines.argsort(kind="stable")
+    order = lines.astype(np.uint16).argsort(kind="stable")
+    if count > 1 << 16:
+        order = order[(lines >> 16)[order].astype(np.uint16).argsort(kind="stable")]
+    return order
+
 
 def keys_of(places: np.ndarray, size: tuple[int, ...]) -> np.ndarray:
     """Numbers of places [dims, entries] in row-major order."""
@@ -121,7 +167,7 @@ class Compressed:
     """CSR, CSC and their forms in blocks: of each row (column), where its entries begin in the
     list of their columns (rows). Entries are numbers, or blocks [rows, columns]."""
 
-    __slots__ = ("block", "layout", "plain", "size", "starts")
+    __slots__ = ("_coo", "_turned", "block", "layout", "plain", "size", "starts")
     coalesced = True
 
     def __init__(
@@ -130,6 +176,8 @@ class Compressed:
     ) -> None:
         self.layout, self.starts, self.plain, self.size = layout, starts, plain, size
         self.block = block
+        self._coo: Pattern | None = None
+        self._turned: Compressed | None = None
 
     @property
     def count(self) -> int:
@@ -149,8 +197,21 @@ class Compressed:
         starts = self.starts._array.astype(np.int64)
         return np.repeat(np.arange(starts.size - 1), np.diff(starts))
 
+    def turned(self) -> Compressed:
+        """The same entries of the transposed matrix, whose blocks are transposed, too."""
+        if self._turned is None:
+            self._turned = Compressed(
+                _TURNED[self.layout], self.starts, self.plain, self.size[::-1], self.block[::-1]
+            )
+        return self._turned
+
     def coo(self) -> Pattern:
         """The same places, number by number, in the order of the entries."""
+        if self._coo is None:
+            self._coo = self._as_coo()
+        return self._coo
+
+    def _as_coo(self) -> Pattern:
         lines, plain = self.lines(), self.plain._array.astype(np.int64)
         rows, columns = (lines, plain) if self.layout in BY_ROWS else (plain, lines)
         if self.layout in BLOCKED:

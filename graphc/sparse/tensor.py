@@ -8,7 +8,7 @@ tensor's own: `entries(x)` has it, and `sparse(pattern, values)` gives it back.
 A gradient of a sparse tensor is a sparse tensor. What knows dense memory alone asks for `_array`,
 which raises NotDense: eager mode's operators (`frontend/eager.py`) and public functions
 (`frontend/tensors_only.py`) then come to the tables in `methods.py`. Under a trace all of it ends a
-segment and happens eagerly.
+segment and happens eagerly, but for products with dense matrices, which segments record.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
-from ..frontend.context import local
+from ..frontend.context import Suspended, local
 from ..frontend.device import CPU
 from ..frontend.device import device as device_type
 from ..frontend.errors import located
@@ -26,6 +26,8 @@ from ..frontend.history import requires_grad
 from ..frontend.layouts import NotDense
 from ..frontend.numbers import Size
 from ..frontend.overriding import disabled
+from ..frontend.segment_trace import SegmentTrace
+from ..frontend.subtrace import SubTrace
 from ..frontend.tensor import Tensor, alias
 from ..frontend.tree import LEAVES
 from ..ir.dtypes import DType, from_numpy
@@ -56,8 +58,48 @@ def outside(function: F) -> F:
 def met() -> None:
     """A sparse tensor's state was asked for, which no guard looks at: not in one graph."""
     trace = local.trace
-    if trace is not None and trace.whole:
+    if isinstance(trace, SegmentTrace) and trace.whole:
         trace.end_segment(_WHAT, _CURE)
+
+
+def within(function: F) -> F:
+    """A function that segments record, whose Python runs at each call; not in one graph."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        met()
+        return function(*args, **kwargs)
+
+    return call  # type: ignore[return-value]
+
+
+def relabelled(function: F) -> F:
+    """A function of a sparse tensor that says anew where entries are, and reads none of them: no
+    segment is over for it."""
+    otherwise = outside(function)
+
+    @functools.wraps(function)
+    def call(x: SparseTensor, *args: Any, **kwargs: Any) -> Any:
+        met()
+        if local.trace is None or not records(x):
+            return otherwise(x, *args, **kwargs)
+        with Suspended():
+            return function(x, *args, **kwargs)
+
+    return call  # type: ignore[return-value]
+
+
+def records(x: SparseTensor) -> bool:
+    """Whether what is done to the entries of `x` may be recorded: in a segment, or in a part (of
+    vmap) outside of whole graphs, where nobody has to guard what `x` is."""
+    if local.grad and (x._node is not None or x._requires_grad):
+        return False
+    trace = local.trace
+    while isinstance(trace, SubTrace):
+        trace = trace.parent
+    if trace is None:
+        return True
+    return isinstance(trace, SegmentTrace) and not trace.whole and not trace.place
 
 
 class SparseTensor(Tensor):

@@ -63,7 +63,8 @@ def test_each_level(names: list[str], tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(backends, "_loaded", dict(backends._loaded))
     for level in (*names, None):
         model = client.Model(path, "m", level)
-        assert (chosen := model.cpu) == (level or names[-1])
+        chosen = model.cpu
+        assert chosen == (level or names[-1])
         backend = LlvmBackend(levels.target_named(chosen))
         backends.register(f"only {level}", lambda backend=backend: backend)
         monkeypatch.setattr(program_module, "DEFAULT", f"only {level}")

@@ -13,7 +13,11 @@ import pytest
 import graphc as torch
 import graphc.export
 import graphc.nn as nn
+from graphc import backends
+from graphc.backends.llvm.freestanding.levels import target_named
+from graphc.export import program as program_module
 from graphc.export.aot.linking import linkers
+from tests.backends.llvm.emulated import EmulatedBackend
 from tests.export.client_examples import example
 from tests.export.emulated_library import EmulatedLibrary, refuses_wide_code
 
@@ -70,14 +74,22 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 }
 
 
-def made(folder: Path, model: str, targets: Sequence[str]) -> tuple[Path, np.ndarray, np.ndarray]:
-    """The library of a model, an input, and what this machine makes of it."""
+def exported(model: str, most: int | None = None) -> graphc.export.ExportedProgram:
+    """`most`: of batches; one size for all where it is left out."""
     make, shape = MODELS[model]
     torch.manual_seed(1)
     x = torch.randn(*shape)
-    free = {"input": {0: graphc.export.Dim("batch", min=1, max=8)}}
-    program = graphc.export.export(make().eval(), (x,), dynamic_shapes=free)
-    graphc.export.aot(program, folder, name="m", targets=[*targets])
+    free = {"input": {0: graphc.export.Dim("batch", min=1, max=most)}} if most else None
+    return graphc.export.export(make().eval(), (x,), dynamic_shapes=free)
+
+
+def made(
+    folder: Path, model: str, targets: Sequence[str], most: int | None = None
+) -> tuple[Path, np.ndarray, np.ndarray]:
+    """The library of a model, an input, and what this machine makes of it."""
+    program = exported(model, most)
+    graphc.export.aot(program, folder, name="m", targets=[*targets], freeze=False)
+    x = torch.randn(*MODELS[model][1])
     return folder / "libm.so", x.numpy(), program(x).numpy()
 
 
@@ -107,12 +119,18 @@ def test_a_cpu_below_all_levels_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_arm(tmp_path: Path, model: str) -> None:
-    """NEON: other lanes, so other sums."""
-    path, x, expected = made(tmp_path, model, ["aarch64"])
+def test_arm(tmp_path: Path, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NEON: other lanes, so other sums than this machine's; those of code for the same target."""
+    path, x, expected = made(tmp_path, model, ["aarch64"], most=8)
     emulated = Emulated(path)
     assert (emulated.code, emulated.message, emulated.level) == (0, "", "aarch64")
+    monkeypatch.setattr(backends, "_entries", dict(backends._entries))
+    monkeypatch.setattr(backends, "_loaded", dict(backends._loaded))
+    backends.register("arm", lambda: EmulatedBackend(target_named("aarch64")))
+    monkeypatch.setattr(program_module, "DEFAULT", "arm")
+    program = exported(model, 8)
     for rows in (len(x), 1):
         found = emulated.run(x[:rows].copy(), (rows, *expected.shape[1:]))
         np.testing.assert_allclose(found, expected[:rows], rtol=1e-5, atol=1e-6)
+        assert found.tobytes() == program(torch.from_numpy(x[:rows])).numpy().tobytes()
     emulated.close()

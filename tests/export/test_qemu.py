@@ -39,7 +39,7 @@ def test_x86(client: tuple[Path, Path], cpu: str, level: str) -> None:
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    assert f"code for {level}\n" in done.stdout
+    assert f"code for {level}, " in done.stdout
 
 
 def test_x86_below_all_levels(client: tuple[Path, Path]) -> None:
@@ -61,8 +61,9 @@ def test_arm(tmp_path: Path, targets: tuple[str, ...]) -> None:
     run(sys.executable, "-m", "ziglang", "cc", "-target", "aarch64-linux-musl", "-static",
         *WARNINGS, CLIENTS / "c" / "client.c", f"-I{tmp_path}", tmp_path / "libdigits.a", "-lm",
         "-o", made)
-    said = run(qemu, made, tmp_path / "golden")
-    assert f"code for {targets[-1]}\n" in said
+    for threads in ("1", "3"):
+        said = run(qemu, made, tmp_path / "golden", "-", threads)
+        assert f"code for {targets[-1]}, threads: {threads}\n" in said
     assert "GRAPHC_CPU" in subprocess.run(
         [qemu, made, tmp_path / "golden", "x86-64"], capture_output=True, text=True
     ).stderr

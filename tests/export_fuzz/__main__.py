@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.export_fuzz.check import Outcome, attempt, bound
 from tests.export_fuzz.files import good_files
-from tests.export_fuzz.mutate import mutated
+from tests.export_fuzz.mutate import kind_of, mutated
 from tests.fuzz import isolate
 
 _BATCH = 200
@@ -33,7 +33,7 @@ def fuzz(first: int, count: int, folder: Path) -> tuple[Counter[tuple[str, str]]
             bound()
             work.bound = True  # type: ignore[attr-defined]
         path = folder / f"mutated{seed}.gcx"
-        path.write_bytes(mutated(seed, files)[1])
+        path.write_bytes(mutated(seed, files))
         try:
             return attempt(path)
         finally:
@@ -42,12 +42,11 @@ def fuzz(first: int, count: int, folder: Path) -> tuple[Counter[tuple[str, str]]
     work.bound = False  # type: ignore[attr-defined]
 
     def take(seed: int, outcome: Any) -> None:
-        what = mutated(seed, files)[0].partition(": ")[2]
         kind = outcome.kind
-        ended[what, kind] += 1
+        ended[kind_of(seed), kind] += 1
         if kind in ("crash", "hang", "escaped"):
             said = outcome.detail if isinstance(outcome, isolate.Ended) else outcome.said
-            bad.append(f"seed {seed}, {mutated(seed, files)[0]}: {kind}: {said}")
+            bad.append(f"seed {seed}, {kind_of(seed)}: {kind}: {said}")
 
     for start in range(first, first + count, _BATCH):
         isolate.run(range(start, min(start + _BATCH, first + count)), work, take)

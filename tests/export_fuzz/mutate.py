@@ -25,13 +25,15 @@ WORDS = ["nan", "inf", "f64", "i64", "bool", "n", "%0", "%1", "%999", "(", ")", 
          "graph", "return", "dims", "guard", '"', "b64\"AAAA\"", "-", "//", "*", "0", "1", "\n"]
 
 
-def mutated(seed: int, files: list[Path]) -> tuple[str, bytes]:
-    """(what was done, the bytes)."""
+def kind_of(seed: int) -> str:
+    """What is done by a seed."""
+    return list(KINDS)[seed % len(KINDS)]
+
+
+def mutated(seed: int, files: list[Path]) -> bytes:
+    """The bytes of a file that a seed has changed."""
     chance = random.Random(seed)
-    path = chance.choice(files)
-    kinds = list(KINDS)
-    name = kinds[seed % len(kinds)]
-    return f"{path.stem}: {name}", KINDS[name](chance, path.read_bytes())
+    return KINDS[kind_of(seed)](chance, chance.choice(files).read_bytes())
 
 
 # --- bytes ---------------------------------------------------------------------------------------
@@ -159,12 +161,11 @@ def _graph(chance: random.Random, data: bytes) -> bytes:
         if target is None:
             break
         try:
-            graph = _rebuilt(chance, graph, target)
-            break
+            return print_graph(_rebuilt(chance, graph, target)).encode()
         except (OpError, ValueError, TypeError, KeyError, IndexError, AttributeError,
                 ArithmeticError, AssertionError):
             continue
-    return print_graph(graph).encode()
+    return data
 
 
 def _rebuilt(chance: random.Random, graph: Graph, target: Node) -> Graph:

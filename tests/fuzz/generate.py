@@ -10,7 +10,12 @@ from graphc.ir.autodiff import joint_graph
 from graphc.ir.dim import Dim
 from graphc.ir.graph import Graph
 from graphc.ir.op import REGISTRY, OpError
-from tests.fuzz import recipes_boxes, recipes_model, recipes_routine  # noqa: F401  (fill RECIPES)
+from tests.fuzz import (  # noqa: F401  (they fill RECIPES)
+    recipes_boxes,
+    recipes_model,
+    recipes_routine,
+    recipes_sparse,
+)
 from tests.fuzz.maker import Maker, Refused, Traits
 from tests.fuzz.recipes import RECIPES
 from tests.ir.unrolled_graphs import Unrolled
@@ -23,6 +28,7 @@ _HELPERS = ("full", "iota", "const", "where", "lt", "index", "rng_uniform")  # a
 # operators that may raise at run time
 _FALLIBLE = (
     "index", "index_put", "gather", "scatter", "cross_entropy", "nll_loss", "max_pool_grad",
+    "sparse_product", "sparse_sampled",
     *(op.name for op in REGISTRY.values() if op.divides),
 )
 

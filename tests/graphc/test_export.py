@@ -243,9 +243,6 @@ class _Counter(nn.Module):
 
 
 BAD: dict[str, tuple[Callable[[], Any], str]] = {
-    "train mode": (lambda: export(ConvNet(), (torch.ones(2, 1, 8, 8),)),
-                   r"'norm\.num_batches_tracked'.*model\.eval\(\)"),
-    "dropout": (lambda: export(lambda x: F.dropout(x, 0.5), (torch.ones(4),)), "random generator"),
     "argument": (lambda: export(lambda x: x.add_(1), (torch.ones(4),)), "argument number 0.*clone"),
     "data": (lambda: export(_Counter(), (torch.ones(2),)), r"sets `\.data` of weight"),
     "shared": (lambda: export(torch.add, (X, X)), r"share memory.*clone\(\)"),

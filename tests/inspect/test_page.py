@@ -187,6 +187,23 @@ def test_what_was_never_one_graph(tmp_path: Path) -> None:
     assert found.open and found.open[0].cure in page.text
 
 
+def test_what_fullgraph_refuses(tmp_path: Path) -> None:
+    def refused(x: Any) -> Any:
+        y = x * x.sum().item()
+        return y if y[0] > 0 else -y
+
+    compiled = torch.compile(refused, fullgraph=True)
+    found = torch.explain(compiled, torch.ones(2))
+    _, page = saved(found, tmp_path)
+    assert "part-0" not in page.ids and "refused: no one graph" in page.text
+    assert len(found.open) == 2 and "2 places in it are open" in str(found)
+    for place in found.open:
+        assert place.what in page.text and place.cure in page.text
+    assert "return y if y[0] > 0 else -y" in page.text
+    with pytest.raises(type(found.refused), match="item"):
+        compiled(torch.ones(2))
+
+
 def test_a_loop_and_its_memory(tmp_path: Path) -> None:
     rnn = nn.LSTM(6, 6)
     with torch.no_grad():

@@ -8,9 +8,23 @@ import numpy as np
 import pytest
 
 from graphc.ir import dtypes
+from graphc.serve import documents
 from graphc.serve.documents import LONG, Numbers, parse
 from graphc.serve.errors import Refused
 from graphc.serve.tensors import flat_text, from_json, nested_text, shape_of
+
+try:
+    import orjson
+except ImportError:
+    orjson = None
+
+PARSERS = [None, orjson.loads] if orjson else [None]
+
+
+@pytest.fixture(autouse=True, params=PARSERS, ids=["json", "orjson"][: len(PARSERS)])
+def parser(request: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(documents, "_quick", lambda: request.param)
+    return request.param
 
 
 def whole(value: Any) -> Any:
@@ -127,6 +141,35 @@ def test_random_damage_never_changes_a_number() -> None:
             continue
         want = json.loads(bytes(damaged))
         np.testing.assert_array_equal(have, np.reshape(want["data"], (60, 200)))
+
+
+TEXTS = r"""
+1 -1 0 -0 0.0 -0.0 1e400 -1e400 1e-400 1e5 1E+5 1.0e0 0.1 5e-324 2.2250738585072011e-308
+1.7976931348623157e308 123456789012345678 9223372036854775807 9223372036854775808
+18446744073709551615 18446744073709551616 -9223372036854775809 12345678901234567890123
+0.1234567890123456789012345 123456789012345678.5 1e22 1e23 9007199254740993 true false null
+"" "a" "\u00e9" "\ud800" "\ud83d\ude00" "\u0000" "\/" {} [] [[]] {"a":1,"a":2} [1,2.5,"x"]
+NaN Infinity -Infinity nan 01 1. .5 +1 1_0 0x1 1e 1e+ - "\t" "\x" [1,] {"a":1,} {"a"} {1:2} 'a'
+tru 1,2 [1[2 "a 1]
+""".split()
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_what_is_read_is_what_json_says(text: str) -> None:
+    for spelled in (text, f" {text}\n", f"[{text}]", "[" * 900 + text + "]" * 900):
+        try:
+            want = json.loads(spelled, parse_constant=lambda name: 1 / 0)
+        except (ValueError, ZeroDivisionError):
+            with pytest.raises(Refused):
+                documents.loads(spelled.encode())
+        else:
+            assert repr(documents.loads(spelled.encode())) == repr(want)
+
+
+@pytest.mark.parametrize("text", [b"\xff", b'"\xed\xa0\x80"', b"\xef\xbb\xbf1", b"", b" ", b"\x00"])
+def test_what_is_no_text_is_refused(text: bytes) -> None:
+    with pytest.raises(Refused):
+        documents.loads(text)
 
 
 def test_answers_in_pieces() -> None:

@@ -131,6 +131,74 @@ def test_a_training_step() -> None:
     np.testing.assert_allclose(train(True), train(False), rtol=1e-5)
 
 
+def counted(run: Any, *args: Any) -> tuple[Any, int, int]:
+    """What a call gives, and how many segments it ran and ended."""
+    segments = run.segments
+    ended = sum(segments.ends.values())
+    before = sum(v.calls for known in segments.versions.values() for v in known)
+    result = run(*args)
+    after = sum(v.calls for known in segments.versions.values() for v in known)
+    return result, after - before, sum(segments.ends.values()) - ended
+
+
+@pytest.mark.filterwarnings("ignore::graphc.PerformanceWarning")
+@pytest.mark.parametrize("layout", ["coo", "csr"])
+def test_a_training_step_is_one_segment(layout: str) -> None:
+    """Graphs of several sizes, too: entries and places are inputs."""
+    rng = np.random.default_rng(2)
+
+    def matrix(nodes: int, edges: int) -> Any:
+        places = graphc.from_numpy(rng.integers(0, nodes, (2, edges)))
+        weights = graphc.from_numpy(rng.standard_normal(edges).astype(np.float32))
+        x = graphc.sparse_coo_tensor(places, weights, (nodes, nodes)).coalesce()
+        return x.to_sparse_csr() if layout == "csr" else x
+
+    layers = [graphc.nn.Linear(16, 32), graphc.nn.Linear(32, 8)]
+    optimizer = graphc.optim.SGD([p for m in layers for p in m.parameters()], lr=0.01)
+
+    def step(adj: Any, x: Any) -> Any:
+        optimizer.zero_grad()
+        loss = (graphc.spmm(adj, layers[1]((adj @ layers[0](x)).relu()))).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    run = graphc.compile(step)
+    run.always_compiled = True
+    sizes = [(700, 4000), (700, 4000), (700, 4000), (700, 5000), (800, 5000), (700, 5100)]
+    graphs = [(matrix(*n), graphc.from_numpy(rng.standard_normal((n[0], 16)).astype(np.float32)))
+              for n in sizes]
+    state = [p.detach().clone() for m in layers for p in m.parameters()]
+    losses = [step(*given).item() for given in graphs for _ in range(2)]
+    with graphc.no_grad():
+        for p, kept in zip((p for m in layers for p in m.parameters()), state, strict=True):
+            p.copy_(kept)
+    found = []
+    for given in graphs:
+        for _ in range(2):
+            if run.segments is None:
+                found.append((run(*given), 1, 0))
+            else:
+                found.append(counted(run, *given))
+    np.testing.assert_allclose([loss.item() for loss, _, _ in found], losses, rtol=1e-4)
+    assert [ends for _, _, ends in found[1:]] == [0] * (len(found) - 1)
+    assert [n for _, n, _ in found[1:]] == [1] * (len(found) - 1)
+    assert run.segments.compile_count < len(sizes)
+
+
+def test_vmap_over_dense_operands() -> None:
+    x = coo(graphc)
+    dense_x, batch = x.to_dense(), dense(graphc, 6, 5, 3)
+    for function in (lambda t: x @ t, lambda t: t.T @ x.t(), lambda t: graphc.mv(x, t[:, 0])):
+        whole = graphc.vmap(function)(batch)
+        for row, found in zip(batch, whole, strict=True):
+            np.testing.assert_allclose(found.numpy(), function(row).numpy(), rtol=1e-5)
+    grads = graphc.func.vmap(graphc.func.grad(lambda t: (x @ t).square().sum()))(batch)
+    for row, found in zip(batch, grads, strict=True):
+        expected = 2 * dense_x.T @ (dense_x @ row)
+        np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-4, atol=1e-4)
+
+
 def test_a_compiled_module() -> None:
     layer, x = Layer(), dense(graphc, 5, 3).requires_grad_()
     compiled = graphc.compile(layer)

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import graphc
+from graphc.engine.eager_form import LARGE
+from graphc.sparse.patterns import _in_order
 from tests.sparse.compared import Function, compare, coo, csr, dense, hybrid
 
 INDICES = [[0, 1, 1, 3], [2, 0, 4, 1]]
@@ -218,29 +220,22 @@ def test_a_function_that_saves_sparse_tensors() -> None:
                                    "complex64"])
 @pytest.mark.parametrize("ordered", [True, False])
 def test_products_large_and_small(dtype: str, ordered: bool) -> None:
-    """The compiled product, NumPy's and a dense one."""
-    from graphc.sparse import products
-
+    """By compiled code, from so many products on, and by NumPy."""
     rng = np.random.default_rng(3)
-    n, count, width = 60, 1500, 40
-    rows, columns = rng.integers(0, n, count), rng.integers(0, n, count)
-    if ordered:
-        rows = np.sort(rows)
-    kind = getattr(graphc, dtype)
-    values = graphc.from_numpy(rng.integers(-3, 4, count)).to(kind)
-    b = graphc.from_numpy(rng.integers(-3, 4, (n, width))).to(kind)
-    x = graphc.sparse_coo_tensor(graphc.from_numpy(np.stack([rows, columns])), values, (n, n))
-    expected = np.zeros((n, n), np.complex128)
-    np.add.at(expected, (rows, columns), values.to(graphc.complex128).numpy())
-    expected = expected @ b.to(graphc.complex128).numpy()
-    assert count * width > products._MANY
-    found = (x @ b).to(graphc.complex128).numpy()
-    np.testing.assert_allclose(found, expected, rtol=1e-6 if "16" not in dtype else 1e-2)
-    small = products._product(
-        values.numpy()[:400] if dtype != "bfloat16" else values.float().numpy()[:400],
-        b.numpy() if dtype != "bfloat16" else b.float().numpy(), rows[:400], columns[:400], n,
-    )
-    assert small.shape == (n, width)
+    n, width, kind = 60, 40, getattr(graphc, dtype)
+    for count in (300, 1800):
+        rows, columns = rng.integers(0, n, count), rng.integers(0, n, count)
+        if ordered:
+            rows = np.sort(rows)
+        values = graphc.from_numpy(rng.integers(-3, 4, count)).to(kind)
+        b = graphc.from_numpy(rng.integers(-3, 4, (n, width))).to(kind)
+        assert (count * width >= LARGE) == (count == 1800)
+        x = graphc.sparse_coo_tensor(graphc.from_numpy(np.stack([rows, columns])), values, (n, n))
+        expected = np.zeros((n, n), np.complex128)
+        np.add.at(expected, (rows, columns), values.to(graphc.complex128).numpy())
+        expected = expected @ b.to(graphc.complex128).numpy()
+        found = (x @ b).to(graphc.complex128).numpy()
+        np.testing.assert_allclose(found, expected, rtol=1e-6 if "16" not in dtype else 1e-2)
 
 
 def test_no_rows_no_columns_no_entries() -> None:
@@ -251,15 +246,29 @@ def test_no_rows_no_columns_no_entries() -> None:
         assert tuple(found.shape) == (size[0], width) and not found.any()
 
 
-def test_products_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is gathered at a time makes no sum another one, but for the order."""
-    from graphc.sparse import kernels
-
+@pytest.mark.parametrize("count", [1, 9, 1 << 16, (1 << 16) + 1, 1 << 20, (1 << 33) + 5])
+def test_lines_are_walked_in_order(count: int) -> None:
     rng = np.random.default_rng(4)
-    places, b = rng.integers(0, 30, (2, 2000)), graphc.from_numpy(rng.standard_normal((30, 20)))
-    values = graphc.from_numpy(rng.standard_normal(2000))
-    x = graphc.sparse_coo_tensor(places, values, (30, 30))
-    whole = x @ b
-    monkeypatch.setattr(kernels, "_GATHERED", 20 * 333)
-    np.testing.assert_allclose((x @ b).numpy(), whole.numpy(), rtol=1e-12)
-    np.testing.assert_allclose((x.to_dense() @ b).numpy(), whole.numpy(), rtol=1e-9, atol=1e-12)
+    lines = rng.integers(0, count, 3000)
+    for given in (lines, np.sort(lines), lines % 7):
+        np.testing.assert_array_equal(_in_order(given, count), np.argsort(given, kind="stable"))
+
+
+def test_a_product_and_its_gradients_are_the_dense_ones_on_many_numbers() -> None:
+    rng = np.random.default_rng(5)
+    places = rng.integers(0, 50, (2, 3000))
+    values, b, slope = (rng.standard_normal(n) for n in (3000, (50, 30), (70, 30)))
+    found = []
+    for sparse in (True, False):
+        v, d = (graphc.from_numpy(a.copy()).requires_grad_() for a in (values, b))
+        if sparse:
+            y = graphc.sparse_coo_tensor(places, v, (70, 50)) @ d
+        else:
+            at = tuple(graphc.from_numpy(places))
+            y = graphc.zeros(70, 50, dtype=graphc.float64).index_put(at, v, accumulate=True) @ d
+        grads = graphc.autograd.grad(y, (v, d), graphc.from_numpy(slope), create_graph=True)
+        again = graphc.autograd.grad(sum((g * g).sum() for g in grads), (v, d))
+        found.append([y, *grads, *again])
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(ours.detach().numpy(), theirs.detach().numpy(), rtol=1e-9,
+                                   atol=1e-9)

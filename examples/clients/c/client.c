@@ -2,7 +2,9 @@
  * what graphc said when the library was made.
  *
  *     cc -O2 -Wall client.c -I../out -L../out -ldigits -lm -Wl,-rpath,'$ORIGIN/../out' -o client
- *     ./client ../out/golden [x86-64-v3]
+ *     ./client ../out/golden [x86-64-v3 [2]]
+ *
+ * The level of instructions and the number of threads may be given; "-" is the best level.
  */
 #include <math.h>
 #include <stdio.h>
@@ -103,7 +105,7 @@ static double difference(const graphc_tensor *found, const graphc_tensor *record
 int main(int argc, char **argv)
 {
     if (argc < 2)
-        fail("usage", "client FOLDER [LEVEL]");
+        fail("usage", "client FOLDER [LEVEL [THREADS]]");
     if (digits_abi() != GRAPHC_ABI)
         fail("libdigits", "is of another ABI than digits.h");
     int32_t inputs = digits_inputs(), outputs = digits_outputs();
@@ -123,14 +125,15 @@ int main(int argc, char **argv)
     graphc_options options;
     memset(&options, 0, sizeof options);
     options.abi = GRAPHC_ABI;
-    options.cpu = argc > 2 ? argv[2] : NULL;
+    options.cpu = argc > 2 && strcmp(argv[2], "-") != 0 ? argv[2] : NULL;
+    options.threads = argc > 3 ? atoi(argv[3]) : 1;
     options.message = message;
     options.message_bytes = sizeof message;
     digits_context *context = NULL;
     int32_t code = digits_create(&options, &context);
     if (code != GRAPHC_OK)
         fail(digits_text(code), message);
-    printf("code for %s\n", digits_cpu(context));
+    printf("code for %s, threads: %d\n", digits_cpu(context), (int)options.threads);
 
     int64_t shapes[2][MOST_TENSORS][MOST_DIMS], recorded_shape[MOST_DIMS];
     graphc_tensor given[MOST_TENSORS], made[MOST_TENSORS];

@@ -63,8 +63,12 @@ class LlvmBackend:
         return self.target.machine
 
     def claims(self, node: Node, machine: Machine) -> bool:
-        """Nothing: what is no kernel runs on the host."""
-        return False
+        """Draws from torch's generator; what else is no kernel runs on the host."""
+        if node.op.family != "random":
+            return False
+        from graphc.backends.llvm.draw import draw_of
+
+        return draw_of(node.op.name, node.attrs) is not None
 
     def computes(self, node: Node) -> bool:
         """Every operator that fusion takes."""

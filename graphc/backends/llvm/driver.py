@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from graphc.backends.llvm.draw_call import emit_draw
 from graphc.backends.llvm.emit_index import Indices
 from graphc.backends.llvm.target import Target
 from graphc.backends.llvm.text import Function, Module
@@ -48,6 +49,7 @@ from graphc.ir.kernel import (
     Program,
     ProgramStep,
     Repeat,
+    Routine,
     leaves,
 )
 
@@ -141,8 +143,9 @@ def emit_driver(
 ) -> tuple[str, Layout]:
     """The driver's text and the block's layout.
 
-    `symbols`: per leaf the kernel's name, or "" for a Routine; `checks`: may the leaf fail;
-    `alone`: there is no Python around it, whose signals a loop would look at.
+    `symbols`: per leaf the kernel's name, or "" for a Routine (of a draw, which is claimed, the
+    module has the call); `checks`: may the leaf fail; `alone`: there is no Python around it, whose
+    signals a loop would look at.
     Defines i64 @graphc_run_program(ptr block) and, for one leaf at a time, void
     @graphc_sizes(ptr block) and i64 @graphc_run_steps(ptr block, i64 first, i64 last). The result
     is 0, or the number of the leaf that failed plus one. Of some programs (has_rows), i64
@@ -152,9 +155,13 @@ def emit_driver(
     steps: list[str] = []
     operands: list[str] = []
     most = 1
-    for words, symbol, checked in zip(block.table, symbols, checks, strict=True):
+    for leaf, words, symbol, checked in zip(
+        block.leaves, block.table, symbols, checks, strict=True
+    ):
         most = max(most, len(words))
         kernel = f"@{symbol}" if symbol else "null"
+        if isinstance(leaf, Routine) and leaf.claimed:
+            kernel = f"@{emit_draw(module, target, leaf, program.dims)}"
         if symbol:
             module.declare(f"declare void @{symbol}(ptr, ptr)")
         flag = int(checked)

@@ -74,30 +74,30 @@ def _neg(x: Array) -> Any:
 # --- division ------------------------------------------------------------------------------
 
 
-def _check_divisor(b: Array) -> None:
-    if b.dtype.kind in "iu" and not np.all(b):
+def _check_divisor(a: Array, b: Array) -> None:
+    if b.dtype.kind in "iu" and a.size and not np.all(b):
         raise RuntimeError("ZeroDivisionError")
 
 
 def _floor_divide(a: Array, b: Array) -> Any:
-    _check_divisor(b)
+    _check_divisor(a, b)
     return np.floor_divide(a, b)
 
 
 def _remainder(a: Array, b: Array) -> Any:
-    _check_divisor(b)
+    _check_divisor(a, b)
     return np.remainder(a, b)
 
 
 def _fmod(a: Array, b: Array) -> Any:
-    _check_divisor(b)
+    _check_divisor(a, b)
     return np.fmod(a, b)
 
 
 def _trunc_divide(a: Array, b: Array) -> Any:
     if a.dtype.kind == "f":
         return np.trunc(a / b)
-    _check_divisor(b)
+    _check_divisor(a, b)
     quotient = np.floor_divide(a, b)
     if a.dtype.kind == "u":
         return quotient

@@ -21,6 +21,7 @@ from . import (
     movement,
     random,
     random_sampled,
+    sparse,
     special_functions,
     winograd,
 )
@@ -42,6 +43,7 @@ TABLE: dict[str, Function] = {
     **special_functions.TABLE,
     **winograd.TABLE,
     **boxes.TABLE,
+    **sparse.TABLE,
 }
 
 

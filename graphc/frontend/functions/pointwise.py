@@ -11,11 +11,14 @@ from graphc.ir import dtypes, ops
 from graphc.ir.op import Op
 
 from .. import promote
+from ..context import local
 from ..dispatch import apply, filled_beside
 from ..errors import kind_name, located
+from ..function import Function
+from ..history import requires_grad
 from ..promote import binary, is_number
 from ..replayed import replayed
-from ..tensor import Tensor
+from ..tensor import Tensor, alias
 from .arguments import fitting, named, recorded_as, with_out
 from .dtype_names import iinfo
 from .positions import nonzero
@@ -294,6 +297,30 @@ def _binary(name: str, doc: str, to_float: bool = False) -> Callable[..., Tensor
     return with_out(function)
 
 
+class FloorDivide(Function):
+    """What floor_divide() gives: torch has no gradient of it, unlike of div(x, y,
+    rounding_mode="floor"), whose gradient is 0."""
+
+    @staticmethod
+    def forward(ctx: Any, result: Tensor) -> Tensor:
+        return alias(result)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        raise RuntimeError(located(
+            "derivative for aten::floor_divide is not implemented. Cure: "
+            "torch.div(x, y, rounding_mode='floor'), whose gradient is 0"
+        ))
+
+
+def floor_divide(input: Any, other: Any) -> Tensor:
+    """floor(input / other)."""
+    result: Tensor = _floor_divide(input, other)
+    if local.grad and requires_grad(result):
+        return FloorDivide.apply(result)  # type: ignore[no-any-return]
+    return result
+
+
 def _extreme(name: str, of_bools: Any, doc: str) -> Callable[..., Tensor]:
     record = getattr(ops, name)
 
@@ -306,7 +333,8 @@ def _extreme(name: str, of_bools: Any, doc: str) -> Callable[..., Tensor]:
     return with_out(function)
 
 
-floor_divide = _binary("floor_divide", "floor(input / other).")
+_floor_divide = _binary("floor_divide", "floor(input / other).")
+floor_divide = with_out(floor_divide)
 remainder = _binary("remainder", "Remainder with the sign of the divisor.")
 fmod = _binary("fmod", "Remainder with the sign of the dividend.")
 atan2 = _binary("atan2", "Angle of (other, input).", to_float=True)

@@ -83,11 +83,25 @@ def topk(
     size = shape(input)[along]
     if isinstance(k, Tensor):
         k = int(k.item())
+    if input.dtype is dtypes.bool_:
+        raise RuntimeError(located(
+            "topk does not support bool dtypes on CPU. Cure: input.to(torch.uint8)"
+        ))
     if k < 0 or not environment().at_most(k, size):
         raise RuntimeError(located(
             f"selected index k out of range: k is {k}, dimension {dim} has size {size}"
         ))
     return return_types.topk(apply(ops.topk, input, k=int(k), dim=along, largest=bool(largest)))
+
+
+def _some(name: str, x: Tensor, dim: int) -> Any:
+    """The size of a dim. Raises IndexError where that is 0."""
+    size = shape(x)[dim]
+    if isinstance(size, int) and size == 0:
+        raise IndexError(located(
+            f"{name}(): Expected reduction dim {dim} to have non-zero size."
+        ))
+    return size
 
 
 @with_out
@@ -101,7 +115,11 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any
     if input.ndim == 0:
         zero = filled_beside(input, (), 0, dtypes.i64)
         return return_types.kthvalue(input.clone(), zero)
-    size = shape(input)[along]
+    size = _some("kthvalue", input, along)
+    if input.dtype is dtypes.bool_:
+        raise NotImplementedError(located(
+            "\"kthvalue_cpu\" not implemented for 'Bool'. Cure: input.to(torch.uint8)"
+        ))
     if k < 1 or not environment().at_most(k, size):
         raise RuntimeError(located(
             f"kthvalue(): selected number k out of range for dimension {dim}"
@@ -172,6 +190,7 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     array = concrete_or_zeros(input, "mode()", "call it outside the compiled function")
     if array.ndim == 0:
         return return_types.mode(input.clone(), constant(np.zeros((), np.int64)))
+    _some("mode", input, along)
     moved = np.moveaxis(array, along, -1)
     rows = moved.reshape(-1, moved.shape[-1])
     found = np.empty(len(rows), np.int64)

@@ -32,6 +32,7 @@ from . import (
     random_sampled,
     reduce,
     sorting,
+    sparse,
     special_functions,
     window,
     winograd,

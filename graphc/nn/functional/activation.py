@@ -85,7 +85,15 @@ def hardtanh(
 @recorded_as("LeakyReluBackward0")
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """x where x > 0, else negative_slope * x."""
+    _require_float("leaky_relu_cpu", input)
     return _in_place(lambda x: _bent(x, negative_slope), input, inplace)
+
+
+def _require_float(name: str, x: Tensor) -> None:
+    if not x.dtype.is_floating_point:
+        raise NotImplementedError(located(
+            f"\"{name}\" not implemented for '{promote._name(x.dtype)}'. Cure: input.float()"
+        ))
 
 
 @listed
@@ -120,17 +128,12 @@ def _bent(x: Tensor, slope: Any) -> Tensor:
     return T.where(x > 0, x, x * slope)
 
 
-def _require_float(name: str, x: Tensor) -> None:
-    if not x.dtype.is_floating_point:
-        raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{promote._name(x.dtype)}'")
-
-
 @listed
 @recorded_as("EluBackward0")
 @replayed
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x where x > 0, else alpha * (exp(x) - 1)."""
-    _require_float("elu", input)
+    _require_float("elu_cpu", input)
     return _in_place(lambda x: T.where(x > 0, x, T.expm1(_negative(x)) * alpha), input, inplace)
 
 
@@ -144,7 +147,7 @@ def _negative(x: Tensor) -> Tensor:
 @replayed
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """Self-normalising elu (Klambauer et al. 2017)."""
-    _require_float("elu", input)
+    _require_float("elu_cpu", input)
     alpha, scale = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
     return _in_place(
         lambda x: T.where(x > 0, x * scale, T.expm1(_negative(x)) * (alpha * scale)),
@@ -159,7 +162,7 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
     if alpha == 0:
         raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
-    _require_float("elu", input)
+    _require_float("elu_cpu", input)
     return _in_place(
         lambda x: T.where(x > 0, x, T.expm1(_negative(x) / alpha) * alpha), input, inplace
     )
@@ -185,6 +188,7 @@ def silu(input: Tensor, inplace: bool = False) -> Tensor:
 @replayed
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """x * tanh(softplus(x))."""
+    _require_float("mish_cpu", input)
     return _in_place(lambda x: x * T.tanh(softplus(x)), input, inplace)
 
 
@@ -203,6 +207,7 @@ def tanh(input: Tensor) -> Tensor:
 @replayed
 def logsigmoid(input: Tensor) -> Tensor:
     """log(sigmoid(x)), stable."""
+    _require_float("log_sigmoid_cpu", input)
     return T.minimum(input, T.zeros_like(input)) - T.log1p(T.exp(-T.abs(input)))
 
 
@@ -210,6 +215,7 @@ def logsigmoid(input: Tensor) -> Tensor:
 @replayed
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """relu6(x + 3) / 6."""
+    _require_float("hardsigmoid_cpu", input)
     return _in_place(lambda x: relu6(x + 3) / 6, input, inplace)
 
 
@@ -217,6 +223,7 @@ def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
 @replayed
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """x * relu6(x + 3) / 6; the gradient is 0 at -3 and 1 at 3, as torch's."""
+    _require_float("hardswish_cpu", input)
 
     def swish(x: Tensor) -> Tensor:
         low, high = x <= -3, x >= 3
@@ -249,6 +256,7 @@ def tanhshrink(input: Tensor) -> Tensor:
 @replayed
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x shrunk towards 0 by lambd."""
+    _require_float("softshrink_check", input)
     if lambd < 0:
         raise RuntimeError(
             f"lambda must be in range [0, {T.finfo(input.dtype).max:g}] for input dtype "
@@ -262,6 +270,7 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 @replayed
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x where |x| > lambd, else 0."""
+    _require_float("hardshrink_cpu", input)
     return T.where(T.abs(input) <= lambd, T.zeros_like(input), input)
 
 
@@ -283,8 +292,14 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
         raise RuntimeError(
             f"Halving dimension must be even, but dimension {dim} is size {input.shape[dim]}"
         )
+    _require_float("glu_cpu", input)
     first, second = input.chunk(2, dim)
     return first * T.sigmoid(second)
+
+
+def _has_nothing(x: Tensor) -> bool:
+    """Whether there is nothing to look at, which torch gives back whatever its dtype is."""
+    return not x.dtype.is_floating_point and x.numel() == 0
 
 
 @listed
@@ -299,6 +314,8 @@ def softmax(
     if input.dim() == 0:
         _dim(dim, 0)
         return softmax(input.reshape(1), 0).reshape(())
+    if _has_nothing(input):
+        return input.clone()
     return apply(ops.softmax, input, dim=_dim(dim, input.dim()))
 
 
@@ -321,6 +338,8 @@ def log_softmax(
     if input.dim() == 0:
         _dim(dim, 0)
         return log_softmax(input.reshape(1), 0).reshape(())
+    if _has_nothing(input):
+        return input.clone()
     return apply(ops.log_softmax, input, dim=_dim(dim, input.dim()))
 
 

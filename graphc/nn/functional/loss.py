@@ -53,12 +53,18 @@ def _broadcast(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     return input, target
 
 
-def _require_floats(name: str, input: Tensor, target: Tensor) -> None:
+def _floats(name: str, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Both, of which one is floats; what is beside it may be bool. Raises NotImplementedError."""
     if not (input.dtype.differentiable or target.dtype.differentiable):
         raise NotImplementedError(located(
-            f"\"{name}_cpu\" not implemented for '{promote._name(input.dtype)}'. "
+            f"\"{name}\" not implemented for '{promote._name(input.dtype)}'. "
             "Cure: input.float()"
         ))
+    if target.dtype is T.bool:
+        target = target.to(input.dtype)
+    elif input.dtype is T.bool:
+        input = input.to(target.dtype)
+    return input, target
 
 
 def _same_weights(input: Tensor, weight: Tensor) -> None:
@@ -209,7 +215,7 @@ def mse_loss(
 ) -> Tensor:
     """(input - target)^2; a weighted mean is divided by the sum of the weights."""
     input, target = _broadcast(input, target)
-    _require_floats("mse", input, target)
+    input, target = _floats("mse_cpu", input, target)
     loss = (input - target).square()
     return _weighted(loss, input, weight, _legacy(size_average, reduce, reduction))
 
@@ -241,7 +247,7 @@ def smooth_l1_loss(
     if beta == 0:
         return l1_loss(input, target, size_average, reduce, reduction)
     input, target = _broadcast(input, target)
-    _require_floats("smooth_l1", input, target)
+    input, target = _floats("smooth_l1_cpu", input, target)
     return _reduce(_rounded(input, target, beta), _legacy(size_average, reduce, reduction))
 
 
@@ -279,8 +285,16 @@ def huber_loss(
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     reduction = _legacy(None, None, reduction)
-    _require_floats("huber", input, target)
+    result = input.dtype
+    if not result.differentiable and target.dtype.differentiable:
+        raise RuntimeError(located(
+            f"result type {promote._name(target.dtype)} can't be cast to the desired output type "
+            f"{promote._name(result)}. Cure: input.float()"
+        ))
+    input, target = _floats("huber_cpu", input, target)
     loss = _bent(input, target, delta)
+    if loss.dtype is not result:
+        loss = loss.to(result)
     if weight is not None:
         _same_weights(input, weight)
         loss = loss * weight
@@ -304,6 +318,7 @@ def binary_cross_entropy(
             f"Found dtype {promote._name(target.dtype)} but expected {promote._name(input.dtype)}. "
             "Cure: target.to(input.dtype)"
         ))
+    _floats("binary_cross_entropy", input, target)
     if input.numel():
         known = ((input >= 0) & (input <= 1)).all()
         if local.trace is not None:
@@ -362,6 +377,10 @@ def kl_div(
     reduction: str = "mean", log_target: bool = False,
 ) -> Tensor:
     """target * (log target - input); input holds log-probabilities."""
+    if not (input.dtype.differentiable and target.dtype.differentiable):
+        raise RuntimeError(located(
+            "kl_div: Integral inputs not supported. Cure: input.float(), target.float()"
+        ))
     if log_target:
         loss = T.exp(target) * (target - input)
     else:

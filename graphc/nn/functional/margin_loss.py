@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...frontend import functions as T
+from ...frontend import promote
 from ...frontend.autocast import listed
 from ...frontend.functions.arguments import recorded_as
 from ...frontend.tensor import Tensor
@@ -33,7 +34,7 @@ def margin_ranking_loss(
     reduce: Any = None, reduction: str = "mean",
 ) -> Tensor:
     """max(0, -target * (x1 - x2) + margin)."""
-    loss = (-target * (input1 - input2) + margin).clamp_min(0)
+    loss = (-target * (input1 - input2) + float(margin)).clamp_min(0)
     return _reduce(loss, _legacy(size_average, reduce, reduction))
 
 
@@ -44,7 +45,11 @@ def soft_margin_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """log(1 + exp(-target * x))."""
+    if target.dtype is T.bool and input.dtype is not T.bool:
+        target = target.to(input.dtype)
     loss = T.log1p(T.exp(-target * input))
+    if loss.dtype is not input.dtype:
+        loss = promote.check_inplace(input, loss).to(input.dtype)
     return _reduce(loss, _legacy(size_average, reduce, reduction))
 
 

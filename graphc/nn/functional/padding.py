@@ -6,6 +6,7 @@ from typing import Any
 
 import graphc.frontend.functions as T
 
+from ...frontend import promote
 from ...frontend.autocast import listed
 from ...frontend.autocast_lists import NAMES
 from ...frontend.dispatch import apply
@@ -142,6 +143,14 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """x1 . x2 / (max(|x1|, eps) max(|x2|, eps)) along dim."""
     x1, x2 = T.broadcast_tensors(x1, x2)
+    if x1.dtype is not x2.dtype or not x1.dtype.differentiable:
+        common = T.result_type(x1, x2)
+        if not common.differentiable:
+            raise RuntimeError(located(
+                "expected common dtype to be floating point, yet common dtype is "
+                f"{promote._name(common)}. Cure: x1.float()"
+            ))
+        x1, x2 = x1.to(common), x2.to(common)
     first = x1 / x1.norm(2, dim, keepdim=True).clamp_min(eps)
     second = x2 / x2.norm(2, dim, keepdim=True).clamp_min(eps)
     return (first * second).sum(dim)

@@ -62,8 +62,10 @@ def test_c(
     client = compile_c(
         out, CLIENTS / "c" / "client.c", tmp_path / "client", tool(*compiler), *options
     )
-    holds(run(client, out / "golden"))
+    for threads in ("1", "2"):
+        holds(run(client, out / "golden", "-", threads))
     assert "GRAPHC_CPU: " in refused(client, out / "golden", "x86-64-v9")
+    assert "GRAPHC_THREADS: " in refused(client, out / "golden", "-", "-1")
     refused(client, damaged(out, tmp_path))
 
 

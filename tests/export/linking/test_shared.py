@@ -6,7 +6,9 @@ import ctypes
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,6 +73,21 @@ def tell(path: Path, *options: str) -> str:
     ).stdout
 
 
+@pytest.fixture(params=["of the system", "of ziglang"])
+def each_linker(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    ours = [
+        command for command in linkers._candidates("x86_64")
+        if ("ziglang" in command) == (request.param == "of ziglang")
+    ]
+    if not ours:
+        pytest.skip(f"there is no linker {request.param} here")
+    monkeypatch.setattr(linkers, "_candidates", lambda arch: ours)
+    linkers.linker.cache_clear()
+    yield
+    linkers.linker.cache_clear()
+
+
+@pytest.mark.usefixtures("each_linker")
 def test_it_runs(tmp_path: Path) -> None:
     path = tmp_path / "libmodel.so"
     path.write_bytes(link_shared(objects(), EXPORTS, X86.triple, path.name))
@@ -91,6 +108,7 @@ def test_what_shows(tmp_path: Path) -> None:
         ctypes.CDLL(str(path)).hidden_add  # noqa: B018
 
 
+@pytest.mark.usefixtures("each_linker")
 def test_what_it_needs(tmp_path: Path) -> None:
     path = tmp_path / "libmodel.so"
     path.write_bytes(link_shared(objects(), EXPORTS, X86.triple, path.name))

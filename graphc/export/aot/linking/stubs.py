@@ -16,14 +16,15 @@ from graphc.export.aot.linking.errors import LinkError
 # What generated code may call: instructions that a CPU lacks, functions that the vector maths
 # leaves to libm, and what the entry points and the threads of a library need of the system.
 _MATHS = """
-acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs
-floor fma fmax fmin fmod frexp hypot ldexp lgamma log log10 log1p log2 lrint llrint modf nearbyint
-pow remainder rint round roundeven scalbn sin sinh sqrt tan tanh tgamma trunc
+acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp10 exp2 expm1
+fabs floor fma fmax fmin fmod frexp hypot ldexp lgamma llrint llround log log10 log1p log2 lrint
+lround modf nearbyint nextafter pow remainder rint round roundeven scalbn sin sincos sinh sqrt tan
+tanh tgamma trunc
 """.split()
 _SYSTEM = """
-__errno_location _exit abort access aligned_alloc calloc clock_gettime close exit fclose fopen fputs
-fread free fseek fstat ftell fwrite getauxval getpid lseek madvise malloc memcmp memcpy memmove
-memset mmap munmap open posix_memalign pread read sched_getaffinity sched_getcpu sched_yield
+__errno_location _exit abort access aligned_alloc bcmp calloc clock_gettime close exit fclose fopen
+fputs fread free fseek fstat ftell fwrite getauxval getpid lseek madvise malloc memcmp memcpy
+memmove memset mmap munmap open posix_memalign pread read sched_getaffinity sched_getcpu sched_yield
 sigfillset snprintf strcmp strlen strncmp strnlen syscall usleep write
 """.split()
 _THREADS = """

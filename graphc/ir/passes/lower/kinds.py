@@ -19,6 +19,7 @@ from .loops import lower_loop
 from .merge_sort import lower_sort
 from .rows import lower_rows
 from .scatter import lower_scatter
+from .sparse import lower_sparse_product
 from .windows import lower_window
 from .winograd import lower_winograd
 
@@ -77,6 +78,7 @@ SCATTER_UNCHECKED = Kind(
 CUMULATIVE = Kind(
     "cumulative", frozenset({"cumsum", "cumprod", "cummax", "cummin"}), lower_cumulative, fed=True
 )
+SPARSE = Kind("sparse", frozenset({"sparse_product"}), lower_sparse_product)
 SORT = Kind("sort", frozenset({"sort", "topk"}), lower_sort)  # if a machine does so
 ROUTINE = Kind("routine", _NONE)  # a step of its own
 ALIAS = Kind("alias", _NONE)  # a reshape that is another name for a buffer
@@ -84,13 +86,14 @@ ALIAS = Kind("alias", _NONE)  # a reshape that is another name for a buffer
 KERNELS = {
     kind.name: kind for kind in (
         LOOP, ROWS, CONTRACTION, ATTENTION, WINDOW, WINOGRAD, WINOGRAD_OUTPUT, SCATTER,
-        SCATTER_UNCHECKED, CUMULATIVE, SORT,
+        SCATTER_UNCHECKED, CUMULATIVE, SPARSE, SORT,
     )
 }
 # operator -> the kind that it heads
 HEADS = {
     name: kind for kind in (
-        CONTRACTION, ATTENTION, WINDOW, WINOGRAD, WINOGRAD_OUTPUT, SCATTER, CUMULATIVE, SORT
+        CONTRACTION, ATTENTION, WINDOW, WINOGRAD, WINOGRAD_OUTPUT, SCATTER, CUMULATIVE, SPARSE,
+        SORT,
     )
     for name in kind.heads
 }

@@ -1,0 +1,94 @@
+"""What PyTorch refuses, or gives for nothing, beside its usual kinds of numbers: the same here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import graphc
+
+torch = pytest.importorskip("torch")
+
+
+def leaf(t: Any) -> Any:
+    return t.tensor([5.0, 7.0], requires_grad=True)
+
+
+def slope(t: Any, function: Callable[[Any], Any]) -> Any:
+    x = leaf(t)
+    function(x).sum().backward()
+    return x.grad
+
+
+FLOAT_ONLY = """
+    leaky_relu hardswish hardsigmoid mish logsigmoid hardshrink softshrink glu elu
+    gelu silu softplus
+""".split()
+DIVISIONS = "fmod fmod_ remainder remainder_ floor_divide floor_divide_".split()
+CASES: dict[str, Callable[[Any], Any]] = {
+    "floor_divide": lambda t: slope(t, lambda x: x // 2),
+    "floor_divide's divisor": lambda t: slope(t, lambda x: 9 // x),
+    "floor_divide_": lambda t: slope(t, lambda x: (x * 1).floor_divide_(2)),
+    "floor_divide beside": lambda t: slope(t, lambda x: x // 2 + x),
+    "floor_divide unused": lambda t: slope(t, lambda x: x * (x.detach() // 2)),
+    "div floor": lambda t: slope(t, lambda x: t.div(x, 2, rounding_mode="floor")),
+    "remainder twice": lambda t: slope(t, lambda x: t.autograd.grad(
+        (x % leaf(t)).sum(), x, create_graph=True)[0] * x),
+    "grad of nothing": lambda t: t.autograd.grad(leaf(t).sum(), []),
+    "backward to nothing": lambda t: leaf(t).sum().backward(inputs=[]),
+    "grad of a dict": lambda t: (lambda x: t.autograd.grad(x.sum(), {"x": x}))(leaf(t)),
+    **{f"{name} of ints": lambda t, name=name: getattr(t.nn.functional, name)(t.tensor([1, 2]))
+       for name in FLOAT_ONLY},
+    **{f"{name} of nothing": lambda t, name=name: getattr(t.nn.functional, name)(
+        t.ones(0, 3, dtype=t.int64), dim=1) for name in ("softmax", "log_softmax", "softmin")},
+    **{f"{name} of nothing": lambda t, name=name: getattr(t.ones(0, dtype=t.int64), name)(0)
+       for name in DIVISIONS},
+    **{f"{name} by 0": lambda t, name=name: getattr(t.ones(2, dtype=t.int64), name)(0)
+       for name in DIVISIONS},
+    "topk of bools": lambda t: t.tensor([True, False]).topk(1),
+    "kthvalue of bools": lambda t: t.tensor([True, False]).kthvalue(1),
+    "kthvalue of nothing": lambda t: t.ones(3, 0).kthvalue(1),
+    "mode of nothing": lambda t: t.ones(0).mode(),
+}
+for _a, _b in (("int64", "int64"), ("int64", "float32"), ("float32", "int64"), ("bool", "float32"),
+               ("float32", "bool"), ("float32", "float64"), ("float64", "float32")):
+    for _name in """
+        kl_div mse_loss smooth_l1_loss huber_loss binary_cross_entropy soft_margin_loss
+        cosine_similarity
+    """.split():
+        def _of_kinds(t: Any, name: str = _name, a: str = _a, b: str = _b) -> Any:
+            x, y = (t.tensor([1, 0], dtype=getattr(t, kind)) for kind in (a, b))
+            more = {"dim": 0} if name == "cosine_similarity" else {"reduction": "sum"}
+            return getattr(t.nn.functional, name)(x, y, **more)
+
+        CASES[f"{_name} of {_a} and {_b}"] = _of_kinds
+
+
+def seen(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: seen(each) for key, each in value.items()}
+    return str(value.dtype), tuple(value.shape), [round(x, 5) for x in value.reshape(-1).tolist()]
+
+
+def outcome(t: Any, function: Callable[[Any], Any]) -> Any:
+    try:
+        return seen(function(t))
+    except (RuntimeError, IndexError, TypeError) as error:
+        first = str(error).split("\n")[0].split(". Cure")[0].split(" (it")[0]
+        return type(error).__name__, first.rstrip(".")
+
+
+# their words name a function within PyTorch
+_OTHER_WORDS = {f"{name} of ints" for name in ("gelu", "silu", "softplus")} | {
+    "floor_divide_", "soft_margin_loss of bool and float32",
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_as_torch(name: str) -> None:
+    ours, theirs = outcome(graphc, CASES[name]), outcome(torch, CASES[name])
+    if name in _OTHER_WORDS:
+        ours, theirs = ours[0], theirs[0]
+    assert ours == theirs
