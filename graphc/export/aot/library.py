@@ -47,7 +47,7 @@ class Library(NamedTuple):
 
 
 def aot(
-    program: ExportedProgram,
+    program: ExportedProgram | Any,
     out: str | os.PathLike[str],
     *,
     name: str | None = None,
@@ -69,6 +69,11 @@ def aot(
     """
     if weights not in ("embedded", "file"):
         raise ValueError(f'weights must be "embedded" or "file", got {weights!r}')
+    if not isinstance(program, ExportedProgram):
+        raise ExportError(
+            f"a library is made of an exported program, not of {type(program).__name__}. Cure: "
+            "graphc.export.export(model, args)"
+        )
     called = _checked_name(name, program)
     _refuse_writes(program)
     backend: Any = backends.get(backends.DEFAULT)
