@@ -1,10 +1,11 @@
-"""torch.onnx: not written yet."""
+"""torch.onnx: load() reads models. It needs the extra `onnx`."""
 
 from __future__ import annotations
 
 import enum
 
 from .. import unsupported
+from .reading import OnnxError, OnnxModule, load
 
 _CURE = "torch.export.export() and torch.export.save() write a compiled graph"
 

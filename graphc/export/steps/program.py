@@ -58,6 +58,7 @@ class ExportedStep:
     def __init__(
         self, contents: Contents, place: Place | None = None, bounds: Limits = DEFAULT_LIMITS
     ) -> None:
+        """The arrays of `contents` become the state."""
         if contents.kind != "step" or contents.step is None:
             raise ExportError(f"this is a {contents.kind}, not a training step")
         self.contents = contents
@@ -71,7 +72,7 @@ class ExportedStep:
         )
         self._place, self._allowed = place, Allowed(bounds)
         self._weights = {
-            name: from_array(array.copy() if place is None else place.put(array))
+            name: from_array(array if place is None else place.put(array))
             for name, array in contents.weights.arrays.items()
         }
         self._own: dict[str, Any] = {**self._step["settings"], **self._step["counters"]}
