@@ -1,6 +1,8 @@
 """Format 2: what a file holds, hashes, recorded calls, `graphc verify`, limits."""
 
+import copy
 import hashlib
+import io
 import json
 import zipfile
 from collections.abc import Callable
@@ -13,7 +15,7 @@ import pytest
 import graphc as torch
 import graphc.nn as nn
 from graphc.__main__ import main
-from graphc.export import Dim, ExportedProgram, ExportError, Limits, export, lifted, load
+from graphc.export import Dim, ExportedProgram, ExportError, Limits, export, lifted, load, save
 from graphc.export import limits as limits_module
 from graphc.export.archive import FORMAT
 from graphc.export.contents import Contents, Golden, Variant
@@ -68,6 +70,22 @@ def test_a_file_holds_what_the_specification_says(small: Path) -> None:
 def test_a_loaded_file_is_saved_as_it_was(small: Path, tmp_path: Path) -> None:
     load(small).save(tmp_path / "again.gcx")
     assert (tmp_path / "again.gcx").read_bytes() == small.read_bytes()
+
+
+def test_open_files_and_copies(small: Path) -> None:
+    file = io.BytesIO()
+    program = load(small)
+    save(program, file)
+    assert file.getvalue() == small.read_bytes()
+    x = torch.rand(3, 2)
+    other = copy.deepcopy(load(file))
+    module = copy.deepcopy(program.module())
+    assert torch.equal(other(x), program(x)) and torch.equal(module(x), program(x))
+    with torch.no_grad():
+        other.state_dict["linear.bias"].zero_()
+    assert not torch.equal(other(x), program(x))
+    with pytest.raises(ExportError, match="the file cannot be loaded: File is not a zip file"):
+        load(io.BytesIO(b"junk"))
 
 
 def changed(path: Path, part: str, change: Callable[[bytes], bytes], hashes: bool = True) -> Path:

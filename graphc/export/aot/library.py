@@ -72,6 +72,7 @@ def aot(
         raise ValueError(f'weights must be "embedded" or "file", got {weights!r}')
     program = _checked_kind(program)
     called = _checked_name(name, program)
+    _refuse_writes(program)
     backend: Any = backends.get(backends.DEFAULT)
     made = _Made(program, dict(sizes or {}), weights == "file")
     interface, levels, file = _contents(program, made, called, backend, targets, freeze)
@@ -119,15 +120,13 @@ def _contents(
     graph, about = program.graph, made.about
     levels = [
         Level(level, tuple(
-            code(graph, program.signature, made.arrays, about, ones, backend.at(level), current(),
+            code(program, made.arrays, about, ones, backend.at(level), current(),
                  freeze, made.stored, made.data)
             for ones in ones_of(graph, about)
         ))
         for level in backend.levels(targets)
     ]
-    interface = Interface(
-        name, about.inputs, about.outputs, about.results, about.sizes, tuple(graph.env.guards)
-    )
+    interface = Interface(name, about.inputs, about.outputs, about.results, about.sizes)
     file = made.file()
     if file is None:
         return interface, levels, None
@@ -153,6 +152,16 @@ def _checked_name(name: str | None, program: ExportedProgram) -> str:
             "digits and underscores, a letter first, no word of C or C++, not graphc"
         )
     return name
+
+
+def _refuse_writes(program: ExportedProgram) -> None:
+    for variant in program.variants:
+        for write in variant.signature.writes:
+            what = write.get("weight", "an argument")
+            raise ExportError(
+                f"the program writes to {what}, which a library's calls do not. Cure: model.eval() "
+                "before export"
+            )
 
 
 class _Made:

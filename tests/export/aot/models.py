@@ -119,8 +119,8 @@ CASES = {
     ),
     "block": Case(
         Block, lambda: _block(3, 7),
-        {"x": {0: Dim("batch", max=5), 1: Dim("length", min=2, max=24)}},
-        lambda: [_block(1, 7), _block(1, 2), _block(5, 24)],
+        {"x": {0: Dim("batch", max=5), 1: Dim("length", max=24)}},
+        lambda: [_block(1, 7), _block(1, 1), _block(2, 1), _block(5, 24)],
     ),
     "kinds": Case(Kinds, lambda: (
         torch.tensor(2.5), torch.tensor([True, False, True, True]),
