@@ -173,3 +173,20 @@ def test_layers(name: str) -> None:
     model = make().eval()
     compare(export(model, (torch.randn(shape),), dynamic_shapes=({0: "batch"},)), model,
             torch.randn(5, *shape[1:]))
+
+
+def test_what_is_written_can_be_read(tmp_path: Any) -> None:
+    """Sizes stay free, weights keep their names, and the file is written again from what was read."""
+    torch.manual_seed(0)
+    model = zoo.encoder(models.load("graphc"), 16, 2, 1).eval()
+    first = torch.randn(3, 7, 16)
+    export(model, (first,), f=tmp_path / "m.onnx", dynamic_shapes=({0: "batch", 1: "length"},))
+    read = torch.onnx.load(tmp_path / "m.onnx").eval()
+    again = export(read, (first,), dynamic_shapes=({0: "batch", 1: "length"},))
+    for shape in ((2, 4, 16), (5, 7, 16)):
+        x = torch.randn(shape)
+        found = read(x)
+        found = found if isinstance(found, torch.Tensor) else found[0]
+        np.testing.assert_allclose(found.detach(), model(x).detach(), atol=1e-5)
+        compare(again, model, x)
+    assert any("linear1.weight" in name for name, _ in read.named_parameters())
