@@ -13,13 +13,14 @@ comma  := ,
 EXTRAS := dev,demo$(if $(filter 1,$(PARITY)),$(comma)parity)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo docs test test-slow test-gpu gpu-bundle test-tools lint types clean
+.PHONY: help venv demo docs test test-slow test-gpu gpu-bundle test-tools test-cpus lint types clean
 
 help:
 	@echo "make demo        train on real digits, compiled (2 minutes on 2 cores)"
 	@echo "make test        the test suite; make test-slow for the slow part"
 	@echo "make test-gpu    on a machine with an NVIDIA GPU"
 	@echo "make test-tools  the tests of capture under a debugger, a profiler and coverage"
+	@echo "make test-cpus   libraries for other CPUs, emulated"
 	@echo "make lint types  ruff, mypy"
 	@echo "make docs        the documentation's site, in build/site"
 	@echo "make venv        only install"
@@ -62,6 +63,11 @@ gpu-bundle: venv
 test-tools: venv
 	$(PIP) 'coverage>=7.7'
 	$(PY) -m tests.under all --quiet
+
+# libraries for other CPUs; qemu-user, if it is installed, runs whole programs
+test-cpus: venv
+	$(PIP) --editable '.[aot]'
+	$(PY) -m pytest -m "slow or not slow" tests/export
 
 # the documentation's site, into build/site
 docs: venv

@@ -60,7 +60,7 @@ def main(out: Path | None = None, steps: int = 400) -> float:
 
     with tempfile.TemporaryDirectory() as folder:
         path = out or Path(folder) / "spiral.gcx"
-        free = {"x": {0: graphc.export.Dim("batch", min=2, max=4096)}}
+        free = {"x": {0: graphc.export.Dim("batch", min=1, max=4096)}}
         x, y = arms(500)
         graphc.export.export(model.eval(), (x[:4],), dynamic_shapes=free).save(path)
         print(f"{path.name}: {path.stat().st_size:,} bytes")

@@ -1,4 +1,4 @@
-"""`python -m graphc COMMAND`: run, explain, shim, demo, predict, serve, config, cache, doctor."""
+"""`python -m graphc COMMAND`: run, explain, shim, demo, predict, verify, aot, serve, config..."""
 
 import argparse
 import importlib
@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from graphc import cache_command, config, demo, doctor, empty, explain_command, predict
+from graphc.export import verifying
+from graphc.export.aot import command as aot_command
 from graphc.serve import command as serve_command
 
 _RUN_USAGE = "python -m graphc run [--eager | --compile] [-m] SCRIPT [ARGUMENTS ...]"
@@ -70,6 +72,12 @@ def parser() -> argparse.ArgumentParser:
     )
     run.set_defaults(run=lambda args: predict.main(args.model, args.inputs, args.out))
 
+    check = commands.add_parser("verify", help="run an exported model's recorded calls, by the "
+                                "reference interpreter and by code compiled here")
+    check.add_argument("model", type=Path, help="a .gcx file")
+    check.set_defaults(run=lambda args: verifying.main(args.model))
+
+    aot_command.add(commands)
     serve_command.add(commands)
 
     switches = commands.add_parser("config", help="the GRAPHC_* switches and their values")

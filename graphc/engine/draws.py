@@ -97,10 +97,6 @@ class Drawn:
             table = TABLE
         return table[name](state, **attrs)
 
-    def into(self, attrs: Mapping[str, Any]) -> Callable[[Any, Any], Any] | None:
-        """See Native.drawer."""
-        return self._native.drawer(self._name, attrs)
-
 
 def functions(native: Native) -> dict[str, Callable[..., Any]]:
     """By operator; see backends.numpy.use."""

@@ -1,63 +1,71 @@
-"""The .gcx file: a zip of manifest.json, graph.txt and weights.safetensors, stored uncompressed.
+"""The .gcx file: a zip of a JSON manifest, graphs as text, weights and recorded calls, all stored
+uncompressed. docs/reference/gcx.md is its specification.
 
-Equal programs give equal bytes. Reading believes nothing: names, sizes, checksums, the graph's
-types and how the parts fit are checked before anything is used.
+Equal programs give equal bytes. Reading believes nothing: names, sizes, checksums, the graphs'
+types, what they ask of the machine, and how the parts fit are checked before anything is used.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
-import json
+import hashlib
 import os
+import re
 import struct
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, TypeVar
 
-import numpy as np
-
-from graphc.export import safetensors, signature
+from graphc.export import limits, manifest, safetensors
+from graphc.export.contents import Contents, Golden, Variant
 from graphc.export.errors import ExportError
-from graphc.export.signature import Signature, Weights
+from graphc.export.limits import DEFAULT, Limits
+from graphc.export.manifest import FORMAT, MANIFEST, WEIGHTS
 from graphc.ir.graph import Graph
 from graphc.ir.op import OpError
 from graphc.ir.text import ParseError, parse_graph, print_graph
 from graphc.ir.verify import VerifyError, verify
 
-FORMAT = 1
-MANIFEST, GRAPH, WEIGHTS = "manifest.json", "graph.txt", "weights.safetensors"
-_MOST = {MANIFEST: 1 << 24, GRAPH: 1 << 28, WEIGHTS: 1 << 40}  # bytes
+__all__ = ["FORMAT", "Contents", "Golden", "Variant", "read", "write"]
+
+_LARGEST = {MANIFEST: 1 << 24, WEIGHTS: 1 << 40}  # bytes
+_GOLDEN = 1 << 26
+_ENTRIES = 1000
+_PART = re.compile(
+    r"manifest\.json|graph\.txt|graphs/\d+\.txt|weights\.safetensors|golden/\d+\.safetensors"
+    r"|native/[\w.-]+/[\w.-]+", re.ASCII,
+)
 _DATE = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can hold
+# what reading a file that is wrong can raise
+_WRONG = (
+    zipfile.BadZipFile, struct.error, EOFError, NotImplementedError, MemoryError, OSError,
+    ExportError, safetensors.SafetensorsError, UnicodeDecodeError, ValueError, TypeError, KeyError,
+    OverflowError, RuntimeError, AttributeError, IndexError, SyntaxError, ArithmeticError,
+    AssertionError,
+)
 
 
-class Contents(NamedTuple):
-    """What a file holds."""
-
-    graph: Graph
-    signature: Signature
-    weights: Weights
+Made = TypeVar("Made")
 
 
 # --- writing ---------------------------------------------------------------------------------
 
 
-def write(
-    path: str | os.PathLike[str], graph: Graph, described: Signature, weights: Weights
-) -> None:
-    """Write a file beside `path` and move it there: readers see all of it or the old one."""
+def write(path: str | os.PathLike[str] | BinaryIO, contents: Contents) -> None:
+    """Write a file beside `path` and move it there: readers see all of it or the old one. An open
+    file is written to as it is."""
+    parts = _parts(contents)
+    described = {
+        name: {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+        for name, data in parts.items()
+    }
+    parts = {MANIFEST: manifest.dumps(contents, described), **parts}
+    if not isinstance(path, (str, os.PathLike)):
+        _write_zip(path, parts)
+        return
     target = Path(path)
-    manifest = {
-        "format": FORMAT, "graphc": _version(), "name": graph.name, **described.to_json(),
-        **weights.to_json(), "guards": [guard.text() for guard in graph.env.guards],
-    }
-    parts = {
-        MANIFEST: json.dumps(manifest, indent=1).encode(),
-        GRAPH: print_graph(graph).encode(),
-        WEIGHTS: safetensors.dumps(weights.arrays),
-    }
     descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name}-", dir=target.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -70,6 +78,18 @@ def write(
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+def _parts(contents: Contents) -> dict[str, bytes]:
+    """All but the manifest."""
+    parts = {
+        manifest.graph_file(number): print_graph(variant.graph).encode()
+        for number, variant in enumerate(contents.variants)
+    }
+    parts[WEIGHTS] = safetensors.dumps(contents.weights.arrays)
+    for number, golden in enumerate(contents.goldens):
+        parts[manifest.golden_file(number)] = safetensors.dumps(golden.arrays())
+    return parts
 
 
 def _write_zip(file: Any, parts: Mapping[str, bytes]) -> None:
@@ -88,92 +108,123 @@ def _mode() -> int:
     return 0o666 & ~mask
 
 
-def _version() -> str:
-    try:
-        return importlib.metadata.version("graphc-compiler")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"
-
-
 # --- reading ---------------------------------------------------------------------------------
 
 
-def read(path: str | os.PathLike[str]) -> Contents:
-    """The contents of a file. Raises ExportError for whatever is wrong with it, OSError for a
-    file that cannot be opened."""
+def read(path: str | os.PathLike[str] | BinaryIO, bounds: Limits = DEFAULT) -> Contents:
+    """The contents of a file. Raises what `opened` does."""
+    return opened(path, bounds, lambda contents: contents)
+
+
+def opened(
+    path: str | os.PathLike[str] | BinaryIO, bounds: Limits, make: Callable[[Contents], Made]
+) -> Made:
+    """What `make` gives of the contents of a file, by its path or open. Raises ExportError for
+    whatever is wrong with it, OSError for a file that cannot be opened."""
+    if not isinstance(path, (str, os.PathLike)):
+        return _made(path, "the file", bounds, make)
     with open(path, "rb") as file:
-        try:
-            parts = _read_zip(file)
-            manifest = _manifest(parts[MANIFEST])
-            state, _ = safetensors.loads(parts[WEIGHTS])
-            graph = _graph(parts[GRAPH])
-            return _fit(manifest, graph, state)
-        except (zipfile.BadZipFile, struct.error, EOFError, NotImplementedError, MemoryError,
-                OSError, ExportError, safetensors.SafetensorsError, UnicodeDecodeError,
-                ValueError, OverflowError, RuntimeError) as error:
-            raise ExportError(
-                f"{os.fspath(path)} cannot be loaded: {error}. Cure: export the model again, or "
-                "fetch the file again if it was copied"
-            ) from None
+        return _made(file, os.fspath(path), bounds, make)
 
 
-def _read_zip(file: Any) -> dict[str, bytes]:
-    size = os.fstat(file.fileno()).st_size
-    with zipfile.ZipFile(file) as archive:
-        entries = archive.infolist()
-        names = [entry.filename for entry in entries]
-        if sorted(names) != sorted(_MOST):
-            raise ExportError(f"it holds {names} instead of {list(_MOST)}")
-        for entry in entries:
-            if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1:
-                raise ExportError(f"{entry.filename} is compressed or encrypted")
-            if entry.file_size != entry.compress_size or not (
-                0 <= entry.file_size <= min(size, _MOST[entry.filename])
-            ):
-                raise ExportError(f"{entry.filename} has the wrong size {entry.file_size}")
-        return {entry.filename: archive.read(entry) for entry in entries}  # checks the CRC
-
-
-def _manifest(data: bytes) -> dict[str, Any]:
+def _made(
+    file: BinaryIO, name: str, bounds: Limits, make: Callable[[Contents], Made]
+) -> Made:
     try:
-        manifest = json.loads(data.decode())
-    except (ValueError, RecursionError) as error:
-        raise ExportError(f"{MANIFEST} is not JSON: {error}") from None
-    if not isinstance(manifest, dict) or type(manifest.get("format")) is not int:
-        raise ExportError(f"{MANIFEST} does not say the format of the file")
-    if manifest["format"] > FORMAT:
+        return make(_read(file, bounds))
+    except _WRONG as error:
+        said = str(error) or type(error).__name__
         raise ExportError(
-            f"it has format {manifest['format']}, written by graphc {manifest.get('graphc')}; "
-            f"this graphc reads formats up to {FORMAT}: upgrade graphc"
-        )
-    if manifest["format"] < 1:
-        raise ExportError(f"there is no format {manifest['format']}")
-    return manifest
+            f"{name} cannot be loaded: {said}. Cure: export the model again, or fetch the file "
+            "again if it was copied"
+        ) from None
 
 
-def _graph(data: bytes) -> Graph:
+def _read(file: BinaryIO, bounds: Limits) -> Contents:
+    size = file.seek(0, os.SEEK_END)
+    with zipfile.ZipFile(file) as archive:
+        entries = {entry.filename: entry for entry in archive.infolist()}
+        _check_entries(archive.infolist(), size, bounds)
+        if MANIFEST not in entries:
+            raise ExportError(f"it holds no {MANIFEST}")
+        described = manifest.loads(archive.read(entries.pop(MANIFEST)))
+        _check_listed(described, entries)
+        parts = {
+            name: _part(archive, entry, described)
+            for name, entry in entries.items() if not name.startswith("native/")
+        }
+    graphs = {
+        name: _graph(data, name, bounds) for name, data in parts.items() if name.endswith(".txt")
+    }
+    arrays = {
+        name: safetensors.loads(data)[0]
+        for name, data in parts.items() if name.endswith(".safetensors")
+    }
+    contents = manifest.contents(described, graphs, arrays)
+    for variant in contents.variants:
+        for dims in (contents.smallest(variant), variant.graph.env.hints):
+            limits.check_sizes(variant.graph, dims, bounds, f"graph {variant.graph.name}")
+    return contents
+
+
+def _check_entries(entries: list[zipfile.ZipInfo], size: int, bounds: Limits) -> None:
+    names = [entry.filename for entry in entries]
+    if len(names) > _ENTRIES or len(set(names)) != len(names):
+        raise ExportError(f"it holds {len(names)} parts, some of them twice or too many")
+    for entry in entries:
+        if not _PART.fullmatch(entry.filename):
+            raise ExportError(
+                f"it holds {entry.filename!r}, a part that format {FORMAT} does not know"
+            )
+        if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1:
+            raise ExportError(f"{entry.filename} is compressed or encrypted")
+        if entry.file_size != entry.compress_size or not (
+            0 <= entry.file_size <= min(size, _largest(entry.filename, bounds))
+        ):
+            raise ExportError(f"{entry.filename} has the wrong size {entry.file_size}")
+    if sum(entry.file_size for entry in entries) > size:
+        raise ExportError("its parts overlap")
+
+
+def _largest(name: str, bounds: Limits) -> int:
+    if name.endswith(".txt"):
+        return bounds.text
+    return _LARGEST.get(name, _GOLDEN if name.startswith("golden/") else 1 << 40)
+
+
+def _check_listed(described: Mapping[str, Any], entries: Mapping[str, Any]) -> None:
+    """The manifest names every part, and no other."""
+    listed = described["parts"] if described["format"] > 1 else manifest.PARTS_1
+    if set(listed) != set(entries):
+        raise ExportError(f"it holds {sorted(entries)} instead of {sorted(listed)}")
+
+
+def _part(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, described: Mapping[str, Any]) -> bytes:
+    """The bytes of a part, read once: what is hashed is what is used."""
+    data = archive.read(entry)  # checks the CRC
+    if described["format"] > 1:
+        wanted = described["parts"][entry.filename]
+        found = hashlib.sha256(data).hexdigest()
+        if wanted["sha256"] != found or wanted["bytes"] != len(data):
+            raise ExportError(f"{entry.filename} is not what the manifest says: its sha256 is "
+                              f"{found}")
+    return data
+
+
+def _graph(data: bytes, name: str, bounds: Limits) -> Graph:
     """The verified graph. A file may hold any operator but those that passes make."""
+    if data.count(b"\n") > bounds.nodes * 2:
+        raise ExportError(f"{name} has more than {2 * bounds.nodes} lines")
     try:
         graph = parse_graph(data.decode())
+        limits.check_form(graph, bounds, name)
         verify(graph)
     except ParseError as error:
-        raise ExportError(f"{GRAPH}, {error}") from None
+        raise ExportError(f"{name}, {error}") from None
     except (VerifyError, OpError, ValueError, TypeError, KeyError, IndexError, AttributeError,
             ArithmeticError, RecursionError, AssertionError) as error:
-        raise ExportError(f"{GRAPH} is malformed: {error}") from None
-    small = [name for name, hint in graph.env.hints.items() if hint < 2]
+        raise ExportError(f"{name} is malformed: {error}") from None
+    small = [each for each, hint in graph.env.hints.items() if hint < 2]
     if small:
-        raise ExportError(f"{GRAPH} has the free size {small[0]!r} below 2")
-    stack = [graph]
-    while stack:
-        for node in stack.pop().nodes:
-            if node.op.name == "fusion":
-                raise ExportError(f"{GRAPH} holds the operator fusion, which only passes make")
-            stack.extend(node.graphs)
+        raise ExportError(f"{name} has the free size {small[0]!r} below 2")
     return graph
-
-
-def _fit(manifest: dict[str, Any], graph: Graph, arrays: dict[str, np.ndarray]) -> Contents:
-    described = signature.from_json(manifest)
-    described.check(graph, arrays)
-    return Contents(graph, described, signature.weights_from_json(manifest, arrays))

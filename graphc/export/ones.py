@@ -1,20 +1,21 @@
 """Size 1 of a free dim: whether a program that was recorded with another size stands for it.
 
 Inside a graph a named dim is at least 2: 1 is another thing to broadcasting, to squeeze() and to
-Python's `if`. So the model is recorded with size 1, too, and both graphs are compared; a program
-runs code of its own where a size is 1 (program.py).
+Python's `if`. So the model is recorded with size 1, too, and both graphs are compared. Where they
+are the same, the program runs code of its own there (program.py); where they are not, the second
+graph is part of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from itertools import chain, combinations
 from typing import Any
 
 from graphc.export import containers
-from graphc.export.dynamic import DynamicShapes, Range
+from graphc.export.dynamic import DynamicShapes
 from graphc.export.errors import ExportError
-from graphc.frontend.functions.joining import cat
+from graphc.export.lifted import Lifted
 from graphc.ir import dim
 from graphc.ir.dim import DimEnv
 from graphc.ir.graph import Graph
@@ -24,80 +25,112 @@ from graphc.ir.text import print_graph
 
 _simplify = late("graphc.ir.passes.simplify")  # passes: what loads a program runs without them
 _specialise = late("graphc.ir.passes.specialise")
-_TRIED = 2  # free dims: with three there were seven recordings more
-Recorded = tuple[Graph, Any]  # and the JSON of the results
+_TRIED = 2  # free dims whose `min` nobody gave: with three there were seven recordings more
+_MOST = 4  # free dims with min=1: fifteen recordings
 
-
-def several(leaves: Sequence[Any], free: Mapping[int, Mapping[int, str]]) -> list[Any]:
-    """The leaves, where free dims of size 1 are of size 2: all of it twice."""
-    found = list(leaves)
-    for number, dims in free.items():
-        for each in dims:
-            if found[number].shape[each] == 1:
-                found[number] = cat([found[number].detach()] * 2, each)
-    return found
+# the recording at sizes of 1 of these names
+Record = Callable[[Collection[str]], Lifted]
 
 
 def settle(
-    shapes: DynamicShapes, leaves: Sequence[Any], program: Recorded,
-    record: Callable[[list[Any], DynamicShapes], Recorded],
-) -> None:
-    """Let ranges begin with 1 where the program stands for that, and with 2 elsewhere.
+    shapes: DynamicShapes, program: Lifted, record: Record
+) -> dict[frozenset[str], Lifted]:
+    """The recordings at sizes of 1 for which `program` does not stand.
 
-    `record` gives the program of other leaves. Raises ExportError where the example has size 1, and
-    the program does not stand for it.
+    The range of a name that the model cannot take at size 1 begins with 2 from then on. Raises
+    ExportError where `min=1` was asked for, or the example has size 1.
     """
-    open_names = [name for name, bounds in shapes.ranges.items() if bounds.least < 2]
+    found: dict[frozenset[str], Lifted] = {}
     kept: list[str] = []
-    for name in open_names:
+    for name in _candidates(shapes):
         tried = chain.from_iterable(combinations(kept, n) for n in range(len(kept) + 1))
-        if len(open_names) <= _TRIED and all(
-            _stands(program, {name, *others}, shapes, leaves, record) for others in tried
-        ):
+        others = _others(program, [frozenset({name, *more}) for more in tried], record)
+        if isinstance(others, str):
+            shapes.raised(name, 2, others)
+            _check_example(shapes, name)
+        else:
             kept.append(name)
-            continue
-        shapes.ranges[name] = Range(2, shapes.ranges[name].most)
-        for number, dims in shapes.names.items():
-            if any(leaves[number].shape[d] == 1 for d, found in dims.items() if found == name):
-                raise ExportError(
-                    f"{name!r} is to be free, but has size 1 in the example, for which the model "
-                    "computes something else than for other sizes. Cure: give an example of size "
-                    "2 or more"
-                )
+            found |= others
+    return found
 
 
-def _stands(
-    program: Recorded, names: Collection[str], shapes: DynamicShapes, leaves: Sequence[Any],
-    record: Callable[[list[Any], DynamicShapes], Recorded],
-) -> bool:
-    """Whether the program computes what the model does where these dims are of size 1."""
-    ones = list(leaves)
-    free: dict[int, dict[int, str]] = {}
-    for number, dims in shapes.names.items():
-        for each, name in dims.items():
-            if name in names:
-                ones[number] = ones[number].detach().narrow(each, 0, 1).clone()
-            else:
-                free.setdefault(number, {})[each] = name
-    ranges = {name: bounds for name, bounds in shapes.ranges.items() if name not in names}
-    try:
-        other = record(several(ones, free), DynamicShapes(free, ranges))
-    except Exception:  # the model's own, too: it has no size 1
-        return False
-    return _same(program, other, dict.fromkeys(names, 1))
+def _candidates(shapes: DynamicShapes) -> list[str]:
+    """The names that may be 1, those first whose range is asked for. The ranges of other names
+    begin with 2 where there are more than a few."""
+    names = [name for name, bounds in shapes.ranges.items() if bounds.least < 2]
+    asked = [name for name in names if name in shapes.asked]
+    if len(asked) > _MOST:
+        raise ExportError(
+            f"{len(asked)} free sizes have min=1, and each set of them would need a recording; the "
+            f"most is {_MOST}. Cure: min=2 for those that are never 1"
+        )
+    rest = [name for name in names if name not in asked]
+    room = max(0, _TRIED - len(asked)) if len(names) > _TRIED else len(rest)
+    for name in rest[room:]:
+        shapes.raised(name, 2, "size 1 was not tried, as many sizes are free (Dim(..., min=1) asks "
+                      "for it)")
+        _check_example(shapes, name)
+    return asked + rest[:room]
 
 
-def _same(program: Recorded, other: Recorded, dims: Mapping[str, int]) -> bool:
-    (graph, results), (one, one_results) = program, other
+def _check_example(shapes: DynamicShapes, name: str) -> None:
+    if shapes.example[name] == 1:
+        raise ExportError(
+            f"{name!r} is to be free, but has size 1 in the example, and "
+            f"{shapes.narrowed[name]}. Cure: give an example of size 2 or more"
+        )
+
+
+def _others(
+    program: Lifted, sets: list[frozenset[str]], record: Record
+) -> dict[frozenset[str], Lifted] | str:
+    """The recordings that differ from the program; why there is one that fails."""
+    found: dict[frozenset[str], Lifted] = {}
+    for names in sets:
+        try:
+            other = record(names)
+        except Exception as error:  # the model's own, too: it has no size 1
+            first = (str(error).strip() or type(error).__name__).splitlines()[0]
+            where = " and ".join(f"{name} = 1" for name in sorted(names))
+            return f"at {where} the model raises {type(error).__name__}: {first[:200]}"
+        if not _same(program, other, dict.fromkeys(names, 1)):
+            found[names] = other
+    return found
+
+
+def _same(program: Lifted, one: Lifted, dims: Mapping[str, int]) -> bool:
+    """Whether the program computes what the recording does where these dims are of size 1, and
+    its guards let them be."""
     guards = {
         (g.relation, dim.substitute(g.left, dims), dim.substitute(g.right, dims), g.holds)
-        for g in graph.env.guards
+        for g in program.graph.env.guards
     }
     return (
-        all((g.relation, g.left, g.right, g.holds) in guards for g in one.env.guards)
-        and _at(results, dims) == _at(one_results, {})
-        and _text(_specialise.at_sizes(graph, dims)) == _text(one)
+        all((g.relation, g.left, g.right, g.holds) in guards for g in one.graph.env.guards)
+        and all(_holds(guard) for guard in guards)
+        and program.inputs == one.inputs
+        and same_numbers((program.graph, program.results), (one.graph, one.results), dims)
     )
+
+
+def same_numbers(
+    program: tuple[Graph, Any], one: tuple[Graph, Any], dims: Mapping[str, int]
+) -> bool:
+    """Whether a graph, with the JSON of its results, computes what another does, where these dims
+    are of size 1."""
+    (graph, results), (other, other_results) = program, one
+    return (
+        _at(results, dims) == _at(other_results, {})
+        and _text(_specialise.at_sizes(graph, dims)) == _text(other)
+    )
+
+
+def _holds(guard: tuple[str, Any, Any, bool]) -> bool:
+    """Whether a guard that these sizes decide lets them be."""
+    relation, left, right, holds = guard
+    if not isinstance(left, int) or not isinstance(right, int):
+        return True
+    return dim.Guard(relation, left, right, holds).check({})
 
 
 def _at(results: Any, dims: Mapping[str, int]) -> Any:

@@ -1,4 +1,4 @@
-"""An exported model: a Graph, its weights, and what it takes and gives."""
+"""An exported model: its graphs, its weights, and what it takes and gives."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -15,38 +15,49 @@ from graphc.backends import DEFAULT
 from graphc.engine import pipeline
 from graphc.engine.built import Engine, Engines
 from graphc.engine.devices import backend_at
-from graphc.export import archive, containers
-from graphc.export.errors import ExportError
+from graphc.export import archive, containers, decompositions, limits
+from graphc.export.contents import Contents, Variant
+from graphc.export.dynamic_shapes import Range
+from graphc.export.graph_signature import ExportGraphSignature, described
+from graphc.export.limits import DEFAULT as DEFAULT_LIMITS
+from graphc.export.limits import Limits
+from graphc.export.module import ExportedModule
 from graphc.export.signature import Signature, Weights
 from graphc.frontend.context import local
 from graphc.frontend.errors import TraceError, located
+from graphc.frontend.grad_mode import no_grad
 from graphc.frontend.history import requires_grad
 from graphc.frontend.placement import Place, one_place
-from graphc.frontend.tensor import Parameter, Tensor, from_array
+from graphc.frontend.random_state import generator_at
+from graphc.frontend.tensor import Tensor, from_array
 from graphc.ir import dim
 from graphc.ir.graph import Graph
 from graphc.ir.late import late
 from graphc.ir.memory import on_host
-from graphc.nn.modules.module import Module
+from graphc.ir.verify import verify
 
 _specialise = late("graphc.ir.passes.specialise")  # a pass, which most programs run without
+_graph_module = late("graphc.export.graph_module")  # to be looked at
 
 
 class ExportedProgram:
     """A recorded model. Calls run compiled code, made at the first one; there is no autograd.
 
-    `graph` takes the weights and the arguments, in the order of `signature.weights`.
-    `state_dict` holds parameters and buffers by the model's names (`parameters` says which are
-    parameters), `constants` the other tensors that the model read. All of them lie on `place`
-    (None: on the CPU, as those of a file do).
+    `graph` takes the weights and the arguments, in the order of `signature.inputs`; it is for free
+    sizes of 2 and more. `variants` are all graphs, with those for sizes of 1 at which the model
+    computes something else. `state_dict` holds parameters and buffers by the model's names,
+    `constants` the other tensors that the model read. All of them lie on `place` (None: on the
+    CPU, as those of a file do).
     """
 
     def __init__(
-        self, graph: Graph, signature: Signature, weights: Weights, place: Place | None = None
+        self, contents: Contents, place: Place | None = None, bounds: Limits = DEFAULT_LIMITS
     ) -> None:
-        self.graph = graph
-        self.signature = signature
-        self.parameters = weights.parameters
+        weights = contents.weights
+        self.contents = contents
+        self.variants = contents.variants
+        self.graph: Graph = contents.main.graph
+        self.signature: Signature = contents.main.signature
         self.tied = weights.tied
         tensors = {
             name: from_array(array if place is None else place.put(array))
@@ -57,93 +68,204 @@ class ExportedProgram:
             (name, tensors[weights.tied.get(name, name)]) for name in weights.state
         )
         self.constants = {k: v for k, v in tensors.items() if k not in self.state_dict}
-        self._place = place
+        self._place, self._bounds = place, bounds
+        self._allowed = limits.Allowed(bounds)
+        self._versions = {name: tensor._storage.version for name, tensor in tensors.items()}
+        self._by_ones = {variant.ones: variant for variant in contents.variants}
         # by backend and the free dims of size 1
         self._engines: dict[tuple[str, frozenset[str]], Engines] = {}
         self._lock = threading.Lock()
-        self._leaf_of_input = signature.argument_inputs()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The model's results. Raises TypeError or ValueError for arguments unlike the example."""
-        return self._run(self._weights, args, kwargs)
+        return self.live(self._weights, args, kwargs)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ExportedProgram:
+        """One with a state of its own."""
+        graphs = [variant.graph for variant in self.variants]
+        return ExportedProgram(self._contents(graphs), self._place, self._bounds)
 
     def __repr__(self) -> str:
         return f"ExportedProgram({', '.join(self.signature.leaf_paths())}):\n{self.graph}"
 
-    def module(self) -> Module:
-        """A Module with this state and this forward; load_state_dict changes what it computes."""
+    # --- torch's names -------------------------------------------------------------------------
+
+    @property
+    def graph_signature(self) -> ExportGraphSignature:
+        """What each input and output of the graph is to the model, in torch.export's words."""
+        return described(self.contents.main, self.contents.weights)
+
+    @property
+    def graph_module(self) -> Any:
+        """The main graph as a torch.fx GraphModule, whose functions are the IR's operators."""
+        found: Any = _graph_module.graph_module(self.contents.main, self.contents.weights)
+        return found
+
+    @property
+    def range_constraints(self) -> dict[str, Range]:
+        """The sizes that each free dim may have."""
+        return dict(self.signature.ranges)
+
+    @property
+    def example_inputs(self) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """(args, kwargs) of the recorded call; None where it was too large to be kept."""
+        if not self.contents.goldens:
+            return None
+        arrays = self.contents.goldens[0].inputs
+        numbered = iter(range(len(self.signature.specs())))
+
+        def leaf(spec: Any) -> Any:
+            number = next(numbered)
+            return spec["value"] if "value" in spec else from_array(arrays[number].copy())
+
+        args, kwargs = containers.build(self.signature.arguments, leaf)
+        return args, kwargs
+
+    def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
+        """(name, parameter) of those that the model had."""
+        for name in self.contents.weights.parameters:
+            yield name, self.state_dict[name]
+
+    def parameters(self) -> Iterator[Tensor]:
+        """The parameters."""
+        for _, tensor in self.named_parameters():
+            yield tensor
+
+    def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
+        """(name, buffer) of those that the model had, as far as the file keeps them."""
+        weights = self.contents.weights
+        for name in weights.state:
+            if name not in weights.parameters and name not in weights.tied:
+                yield name, self.state_dict[name]
+        for name in weights.buffers:
+            yield name, self.constants[name]
+
+    def buffers(self) -> Iterator[Tensor]:
+        """The buffers."""
+        for _, tensor in self.named_buffers():
+            yield tensor
+
+    def module(self, check_guards: bool = True) -> ExportedModule:
+        """A Module with this state and this forward; load_state_dict changes what it computes.
+        Guards are checked whatever `check_guards` says."""
         return ExportedModule(self)
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write a .gcx file, whole or not at all."""
+    def run_decompositions(self, decomp_table: Mapping[str, Any] | None = None) -> ExportedProgram:
+        """The program with composite operators in primitives: all of them, or those that
+        `decomp_table` names, which is default_decompositions() with entries left out."""
+        graphs = [decompositions.run(v.graph, decomp_table) for v in self.variants]
+        return ExportedProgram(self._contents(graphs), self._place, self._bounds)
+
+    def validate(self) -> None:
+        """Raise VerifyError unless the graphs are well formed."""
+        for variant in self.variants:
+            verify(variant.graph)
+
+    def save(self, path: str | PathLike[str] | BinaryIO) -> None:
+        """Write a .gcx file, whole or not at all (one that is open: as far as it goes)."""
+        archive.write(path, self._contents([variant.graph for variant in self.variants]))
+
+    def _contents(self, graphs: Sequence[Graph]) -> Contents:
+        """What a file holds of the program as it is now."""
+        old = self.contents
         arrays = {
-            name: np.ascontiguousarray(on_host(t._array)) for name, t in self._weights.items()
+            name: np.array(on_host(t._array), order="C") for name, t in self._weights.items()
         }
-        weights = Weights(arrays, tuple(self.state_dict), self.tied, self.parameters)
-        archive.write(path, self.graph, self.signature, weights)
+        # recorded calls are those of the state that was recorded
+        changed = any(t._storage.version != self._versions[n] for n, t in self._weights.items())
+        was = old.weights
+        weights = Weights(arrays, was.state, was.tied, was.parameters, was.buffers, was.kinds)
+        variants = tuple(
+            Variant(variant.ones, graph, variant.signature)
+            for variant, graph in zip(old.variants, graphs, strict=True)
+        )
+        return Contents(
+            variants, weights, () if changed else old.goldens, old.checked, old.kind, old.numbers,
+            old.generator, (), old.writer, old.step,
+        )
+
+    # --- code ----------------------------------------------------------------------------------
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """The pipeline's Built, compiled now if it is not yet; the arguments do not matter."""
         return self._engine(self._place, self.graph.env.hints).built
 
+    def variant_at(self, dims: Mapping[str, int]) -> Variant:
+        """The graph that stands for these sizes."""
+        ones = frozenset(each for each, size in dims.items() if size == 1)
+        return self._by_ones.get(ones, self.contents.main)
+
     def _engine(self, place: Place | None, dims: Mapping[str, int]) -> Engine:
         """Code for these sizes: for all but 1, and of its own for each set of dims that are 1."""
-        name = backend_at(place, DEFAULT)
+        name, settings = backend_at(place, DEFAULT), config.current()
+        if self.contents.generator is not None:
+            drawn = self.contents.generator["algorithm"]
+            settings = settings._replace(random="counter" if drawn == "counter" else "torch")
         ones = frozenset(each for each, size in dims.items() if size == 1)
         with self._lock:
             engines = self._engines.get((name, ones))
             if engines is None:
-                graph = self.graph
-                if ones:
+                variant = self.variant_at(dims)
+                graph = variant.graph
+                if ones - variant.ones:
                     graph = _specialise.at_sizes(graph, dict.fromkeys(ones, 1))
                 engines = self._engines[name, ones] = Engines(graph, lambda graph: Engine.of(
-                    pipeline.build(graph, config=config.current(), name=graph.name, backend=name)
+                    pipeline.build(graph, config=settings, name=graph.name, backend=name)
                 ))
             return engines.at(dims)
 
     # --- a call --------------------------------------------------------------------------------
 
+    def live(
+        self, weights: Mapping[str, Tensor], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Any:
+        """A call with these weights; it draws from the process's own stream, as in eager mode."""
+        generator = self.contents.generator
+        if generator is None:
+            return self._run(weights, args, kwargs)
+        owner = generator_at(self._place)
+        with owner.turn:
+            return self._run({**weights, generator["weight"]: owner.state}, args, kwargs)
+
     def _run(
         self, weights: Mapping[str, Tensor], args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Any:
         leaves = self.signature.leaves(args, kwargs)
-        self._refuse(leaves)
+        refuse(leaves)
         dims = self.signature.bind(leaves)
-        for guard in self.graph.env.guards:
-            if not guard.check(dims):
-                sizes = ", ".join(f"{k} = {v}" for k, v in dims.items())
-                raise ValueError(
-                    f"the exported model holds only where {guard.text()}; here {sizes}. Cure: "
-                    "export it again with an example of these sizes"
-                )
-        tensors = list(self._inputs(weights, leaves))
+        variant = self.variant_at(dims)
+        if dims:
+            self._allowed.check(variant, dims)
+        signature = variant.signature
+        tensors = list(self._inputs(signature, weights, leaves))
         engine = self._engine(one_place(tensors), dims)
         _, outputs = engine.call([tensor._array for tensor in tensors], dims)
         results = [from_array(array) for array in outputs]
-        return self._results(results, leaves, weights, dims)
+        if signature.writes:
+            self._write(signature, results, weights, leaves)
+        return self._results(signature, results, leaves, weights, dims)
 
-    def _refuse(self, leaves: Sequence[Any]) -> None:
-        for leaf in leaves:
-            if not isinstance(leaf, Tensor):
-                continue
-            if local.trace is not None or leaf._trace is not None:
-                raise TraceError(located(
-                    "an exported program is called inside a compiled function. Cure: call it "
-                    "outside; it is compiled already"
-                ))
-            if local.grad and requires_grad(leaf):
-                raise RuntimeError(located(
-                    "an exported program has no autograd, and an argument requires a gradient. "
-                    "Cure: call it under no_grad(), or detach() the argument"
-                ))
+    def _inputs(
+        self, signature: Signature, weights: Mapping[str, Tensor], leaves: Sequence[Any]
+    ) -> Iterator[Tensor]:
+        for source in signature.inputs:
+            ((kind, value),) = source.items()
+            yield leaves[value] if kind == "argument" else weights[value]
 
-    def _inputs(self, weights: Mapping[str, Tensor], leaves: Sequence[Any]) -> Iterator[Tensor]:
-        for i, name in enumerate(self.signature.weights):
-            yield leaves[self._leaf_of_input[i]] if name is None else weights[name]
+    def _write(
+        self, signature: Signature, results: Sequence[Tensor], weights: Mapping[str, Tensor],
+        leaves: Sequence[Any],
+    ) -> None:
+        with no_grad():
+            for write in signature.writes:
+                target = weights[write["weight"]] if "weight" in write else (
+                    leaves[write["argument"]]
+                )
+                target.copy_(results[write["output"]])
 
     def _results(
-        self, outputs: Sequence[Tensor], leaves: Sequence[Any], weights: Mapping[str, Tensor],
-        dims: Mapping[str, int],
+        self, signature: Signature, outputs: Sequence[Tensor], leaves: Sequence[Any],
+        weights: Mapping[str, Tensor], dims: Mapping[str, int],
     ) -> Any:
         def leaf(spec: Any) -> Any:
             ((kind, value),) = spec.items()
@@ -155,66 +277,21 @@ class ExportedProgram:
                 return weights[value]
             return dim.evaluate(dim.parse(value), dims) if kind == "size" else value
 
-        return containers.build(self.signature.results, leaf)
+        return containers.build(signature.results, leaf)
 
 
-class ExportedModule(Module):
-    """An exported program as a Module: its parameters and buffers have the model's names."""
-
-    def __init__(self, program: ExportedProgram) -> None:
-        super().__init__()
-        self._program = [program]  # in a list: not one of the Module's own fields to copy
-        for name, tensor in program.state_dict.items():
-            if name in program.tied:
-                owner, attribute = self._owner(name)
-                setattr(owner, attribute, self._find(program.tied[name]))
-            else:
-                self._place(name, tensor, "parameter" if name in program.parameters else "buffer")
-        for name, tensor in program.constants.items():
-            self._place(name, tensor, "constant")
-
-    def _owner(self, name: str) -> tuple[Module, str]:
-        """The module that holds a dotted name; made where it is missing."""
-        *folders, attribute = name.split(".")
-        owner: Module = self
-        for folder in folders:
-            child = owner._modules.get(folder)
-            if child is None:
-                child = Module()
-                owner.add_module(folder, child)
-            owner = child
-        return owner, attribute
-
-    def _place(self, name: str, tensor: Tensor, kind: str) -> None:
-        owner, attribute = self._owner(name)
-        value = tensor.detach().clone()
-        try:
-            if kind == "parameter":
-                owner.register_parameter(attribute, Parameter(value, requires_grad=False))
-            else:
-                owner.register_buffer(attribute, value, persistent=kind == "buffer")
-        except (KeyError, TypeError) as error:
-            raise ExportError(f"the weight {name!r} cannot be part of a Module: {error}") from None
-
-    def _find(self, name: str) -> Tensor:
-        owner, attribute = self._owner(name)
-        found: Tensor = getattr(owner, attribute)
-        return found
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """The exported model's results with this Module's state."""
-        program = self._program[0]
-        names = {name for name in program.signature.weights if name is not None}
-        names |= {
-            leaf["weight"] for leaf in containers.leaves_of(program.signature.results)
-            if "weight" in leaf
-        }
-        weights = {name: self._find(name) for name in names}
-        for name, tensor in weights.items():
-            wanted = program._weights[name]
-            if tensor._array.shape != wanted._array.shape or tensor.dtype is not wanted.dtype:
-                raise ValueError(
-                    f"the weight {name!r} must be {wanted.dtype.name}{list(wanted._array.shape)}, "
-                    f"is {tensor.dtype.name}{list(tensor._array.shape)}"
-                )
-        return program._run(weights, args, kwargs)
+def refuse(leaves: Sequence[Any]) -> None:
+    """Raise for arguments of a call inside a compiled function, or that require a gradient."""
+    for leaf in leaves:
+        if not isinstance(leaf, Tensor):
+            continue
+        if local.trace is not None or leaf._trace is not None:
+            raise TraceError(located(
+                "an exported program is called inside a compiled function. Cure: call it "
+                "outside; it is compiled already"
+            ))
+        if local.grad and requires_grad(leaf):
+            raise RuntimeError(located(
+                "an exported program has no autograd, and an argument requires a gradient. "
+                "Cure: call it under no_grad(), or detach() the argument"
+            ))

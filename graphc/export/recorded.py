@@ -15,6 +15,7 @@ from graphc.frontend.grad_mode import no_grad
 from graphc.frontend.tensor import Tensor
 from graphc.frontend.trace import Trace
 from graphc.frontend.tree import flatten
+from graphc.ir.dim import Dim
 from graphc.nn.modules.module import Module
 
 
@@ -26,12 +27,12 @@ def name_of(model: Callable[..., Any]) -> str:
 
 def recorded(
     model: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any],
-    paths: Sequence[str] = (), free: Mapping[int, dict[int, str]] | None = None,
+    paths: Sequence[str] = (), free: Mapping[int, Mapping[int, str | Dim]] | None = None,
     whole: bool = True,
 ) -> tuple[TracedGraph, Trace]:
     """Trace `model(*args, **kwargs)`; what the model does to itself, and to tensors, is taken back.
 
-    `paths`: names of the arguments' leaves; `free`: names of their free dims, by leaf and dim.
+    `paths`: names of the arguments' leaves; `free`: their free sizes, by leaf and dim.
     Python that one graph cannot stand for raises TraceError; unless `whole`: then it runs, on the
     values that it asks for.
     """

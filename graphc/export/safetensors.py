@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from ..ir import dtypes
 
 _NAMES = {
     "bool": "BOOL", "u8": "U8", "i8": "I8", "i16": "I16", "i32": "I32", "i64": "I64",
-    "f16": "F16", "bf16": "BF16", "f32": "F32", "f64": "F64",
+    "f16": "F16", "bf16": "BF16", "f32": "F32", "f64": "F64", "c64": "C64",
 }
 _DTYPES = {spelling: dtypes.by_name(name) for name, spelling in _NAMES.items()}
 _MAX_HEADER = 100_000_000
@@ -27,11 +27,19 @@ class SafetensorsError(ValueError):
     """The bytes are not a safetensors file."""
 
 
+def holds(arrays: Iterable[np.ndarray]) -> bool:
+    """Whether the format has a word for the dtype of each array."""
+    return all(dtypes.from_numpy(array.dtype).name in _NAMES for array in arrays)
+
+
 def dumps(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None) -> bytes:
     """Serialise arrays by name. Raises TypeError for a dtype that the format lacks."""
     header: dict[str, object] = {}
     if metadata:
         header["__metadata__"] = dict(metadata)
+    if not holds(arrays.values()):
+        wrong = next(name for name, array in arrays.items() if not holds([array]))
+        raise TypeError(f"safetensors has no word for the {arrays[wrong].dtype} of {wrong!r}")
     chunks: list[bytes] = []
     offset = 0
     for name, array in arrays.items():

@@ -1,25 +1,27 @@
 """What an exported model takes and gives, apart from its code: the manifest of a file.
 
-A leaf of the arguments is {"tensor": input number or null, "dtype", "shape"} or {"value": v}, which
-a call must repeat. A leaf of the results is {"output": i}, {"argument": leaf number},
-{"weight": name}, {"size": text of a Dim} or {"value": v}.
+A leaf of the arguments is {"dtype", "shape"}, whose sizes are ints or texts of Dims, or
+{"value": v}, which a call must repeat. Where a graph's input comes from is {"argument": leaf
+number}, {"weight": name} or {"number": name}. A leaf of the results is {"output": i}, {"argument":
+leaf number}, {"weight": name}, {"size": text of a Dim} or {"value": v}. A write is {"output": i}
+with the weight or the argument that becomes it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from graphc.export import containers
-from graphc.export.dynamic import Range
+from graphc.export.dynamic_shapes import Range
 from graphc.export.errors import ExportError
 from graphc.frontend.tensor import Tensor
 from graphc.ir import dim, dtypes
-from graphc.ir.dim import Size
-from graphc.ir.graph import Graph
+from graphc.ir.dim import Dim, is_variable
 from graphc.ir.types import TensorType
 
 VALUES = (str, int, float, bool, type(None))
@@ -30,31 +32,45 @@ class Weights:
     """The data of an exported model: `arrays` by name.
 
     `state` are the names of the model's state_dict in order, `tied` those of them that are second
-    names of an array, `parameters` those that are parameters. Other arrays are constants.
+    names of an array, `parameters` those that are parameters; `buffers` are buffers which are not
+    in the state_dict. `kinds` says what other arrays are: "optimizer", "generator", "number",
+    "gradient"; what has none is a constant.
     """
 
     arrays: Mapping[str, np.ndarray]
     state: tuple[str, ...] = ()
     tied: Mapping[str, str] = field(default_factory=dict)
     parameters: tuple[str, ...] = ()
+    buffers: tuple[str, ...] = ()
+    kinds: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The manifest's part."""
         return {
-            "state": list(self.state), "tied": dict(self.tied), "parameters": list(self.parameters)
+            "state": list(self.state), "tied": dict(self.tied), "parameters": list(self.parameters),
+            "buffers": list(self.buffers), "kinds": dict(self.kinds),
         }
+
+
+KINDS = ("optimizer", "generator", "number", "gradient")
 
 
 def weights_from_json(data: Any, arrays: Mapping[str, np.ndarray]) -> Weights:
     """The names of a manifest with their data. Raises ExportError where they do not fit."""
     try:
-        found = Weights(arrays, _strings(data["state"]), dict(data["tied"]),
-                        _strings(data["parameters"]))
+        found = Weights(
+            arrays, strings(data["state"]), dict(data["tied"]), strings(data["parameters"]),
+            strings(data.get("buffers", [])), dict(data.get("kinds", {})),
+        )
         for name, first in found.tied.items():
-            assert first in arrays and name not in arrays and name in found.state, name
+            _hold(first in arrays and name not in arrays and name in found.state, name)
         for name in (*found.state, *found.parameters):
-            assert name in arrays or name in found.tied, name
-    except (AssertionError, KeyError, TypeError, ValueError) as error:
+            _hold(name in arrays or name in found.tied, name)
+        for name in found.buffers:
+            _hold(name in arrays and name not in found.state, name)
+        for name, kind in found.kinds.items():
+            _hold(name in arrays and kind in KINDS, name)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ExportError(f"the manifest's names of weights are malformed: {error!r}") from None
     return found
 
@@ -63,16 +79,24 @@ def weights_from_json(data: Any, arrays: Mapping[str, np.ndarray]) -> Weights:
 class Signature:
     """The arguments and results of an exported model.
 
-    `weights[i]` is the name of graph input i's weight, None where it is an argument. `positional`
-    are the arguments' names in order, `keywords` those given by name in the example.
+    `positional` are the arguments' names in order, `keywords` those given by name in the example.
+    `inputs[i]` says where graph input i comes from. `narrowed` says of a name why its range does
+    not begin with 1.
     """
 
     positional: tuple[str, ...]
     keywords: tuple[str, ...]
     arguments: Any  # JSON: a tuple of (tuple of positional, dict of keywords)
     results: Any  # JSON
-    weights: tuple[str | None, ...]
+    inputs: tuple[Mapping[str, Any], ...]
     ranges: Mapping[str, Range]
+    writes: tuple[Mapping[str, Any], ...] = ()
+    narrowed: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def weights(self) -> tuple[str | None, ...]:
+        """Per graph input: the weight's name, None where it is none."""
+        return tuple(source.get("weight") for source in self.inputs)
 
     # --- calls -------------------------------------------------------------------------------
 
@@ -117,9 +141,15 @@ class Signature:
         return [self._leaf(*found) for found in containers.match(spec, value, path)]
 
     def _leaf(self, spec: Any, value: Any, path: str) -> Any:
+        if "number" in spec:  # of a training step: each call gives it
+            kind = type(spec["value"])
+            if type(value) is not kind and (kind, type(value)) != (float, int):
+                raise TypeError(f"{path} must be a {kind.__name__}, got {_short(value)}")
+            return kind(value)
         if "value" in spec:
             wanted = spec["value"]
-            if type(value) is not type(wanted) or value != wanted:
+            same = value == wanted or (value != value and wanted != wanted)  # NaN
+            if type(value) is not type(wanted) or not same:
                 raise ValueError(
                     f"{path} is {value!r}, but the model was exported with {wanted!r}, which is "
                     "part of its code. Cure: export it again with the other value"
@@ -132,43 +162,16 @@ class Signature:
 
     def bind(self, leaves: Sequence[Any]) -> dict[str, int]:
         """The values of the free sizes. Raises ValueError for a wrong dtype, rank or size."""
-        dims: dict[str, int] = {}
-        where: dict[str, str] = {}
-        for spec, path, value in zip(self._specs(), self.leaf_paths(), leaves, strict=True):
-            if "value" in spec:
-                continue
-            type_ = tensor_type(spec)
-            array = value._array
-            if array.dtype != type_.dtype.numpy or array.ndim != type_.rank:
-                raise ValueError(_mismatch(path, type_, array))
-            for i, (size, got) in enumerate(zip(type_.shape, array.shape, strict=True)):
-                if isinstance(size, int):
-                    if size != got:
-                        raise ValueError(
-                            _mismatch(path, type_, array)
-                            + f". Cure: export it with dynamic_shapes={{{path!r}: {{{i}: ...}}}}"
-                        )
-                    continue
-                self._size(str(size), got, f"dim {i} of {path}", dims, where)
-        return dims
+        return Binding(self).of(leaves)
 
-    def _size(
-        self, name: str, got: int, place: str, dims: dict[str, int], where: dict[str, str]
-    ) -> None:
-        if dims.setdefault(name, got) != got:
-            raise ValueError(
-                f"{place} is {got}, but {where[name]} is {dims[name]}: both are {name!r}"
-            )
-        where.setdefault(name, place)
-        bounds = self.ranges.get(name, Range(2, None))
-        if got < bounds.least or (bounds.most is not None and got > bounds.most):
-            most = "any size" if bounds.most is None else bounds.most
-            raise ValueError(
-                f"{place} is {got}, but {name!r} was exported for {bounds.least} to {most}. "
-                f"Cure: export again with an example of size {got}"
-            )
+    @cached_property
+    def described(self) -> tuple[tuple[str, TensorType | None], ...]:
+        """The name of each leaf of the arguments, and its type; None for a number or a text."""
+        types = [None if "value" in spec else tensor_type(spec) for spec in self.specs()]
+        return tuple(zip(self.leaf_paths(), types, strict=True))
 
-    def _specs(self) -> list[Any]:
+    def specs(self) -> list[Any]:
+        """The JSON of each leaf of the arguments."""
         return list(containers.leaves_of(self.arguments))
 
     def leaf_paths(self) -> list[str]:
@@ -185,80 +188,98 @@ class Signature:
     def argument_inputs(self) -> dict[int, int]:
         """Which leaf each of the graph's argument inputs is."""
         return {
-            spec["tensor"]: leaf
-            for leaf, spec in enumerate(self._specs())
-            if spec.get("tensor") is not None
+            number: source["argument"]
+            for number, source in enumerate(self.inputs) if "argument" in source
         }
 
     # --- files -------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, Any]:
-        """The manifest's part."""
+        """The manifest's part that all graphs have together."""
         return {
             "positional": list(self.positional),
             "keywords": list(self.keywords),
             "arguments": self.arguments,
-            "results": self.results,
-            "weights": list(self.weights),
             "dims": {name: [r.least, r.most] for name, r in sorted(self.ranges.items())},
+            "narrowed": dict(sorted(self.narrowed.items())),
         }
 
-    def check(self, graph: Graph, state: Mapping[str, np.ndarray]) -> None:
-        """Raise ExportError unless graph, weights and this signature fit each other."""
-        if len(self.weights) != len(graph.inputs):
-            raise ExportError(
-                f"the graph has {len(graph.inputs)} inputs, the manifest {len(self.weights)}"
+    def of_graph(self) -> dict[str, Any]:
+        """The part that is one graph's."""
+        return {
+            "inputs": [dict(source) for source in self.inputs], "results": self.results,
+            "writes": [dict(write) for write in self.writes],
+        }
+
+
+class Binding:
+    """The free sizes of one call, found name by name."""
+
+    def __init__(self, signature: Signature) -> None:
+        self.signature = signature
+        self.dims: dict[str, int] = {}
+        self.where: dict[str, str] = {}
+
+    def of(self, leaves: Sequence[Any]) -> dict[str, int]:
+        """See Signature.bind."""
+        followers: list[tuple[Dim, int, str]] = []
+        for (path, type_), value in zip(self.signature.described, leaves, strict=True):
+            if type_ is None:
+                continue
+            array = value._array
+            if array.dtype != type_.dtype.numpy or array.ndim != type_.rank:
+                raise ValueError(_mismatch(path, type_, array))
+            for i, (size, got) in enumerate(zip(type_.shape, array.shape, strict=True)):
+                if isinstance(size, int):
+                    if size != got:
+                        raise ValueError(
+                            _mismatch(path, type_, array)
+                            + f". Cure: export it with dynamic_shapes={{{path!r}: {{{i}: ...}}}}"
+                        )
+                elif is_variable(size):
+                    self._size(str(size), got, f"dim {i} of {path}")
+                else:
+                    followers.append((size, got, f"dim {i} of {path}"))
+        for follower in followers:
+            self._follower(*follower)
+        return self.dims
+
+    def _size(self, name: str, got: int, place: str) -> None:
+        if self.dims.setdefault(name, got) != got:
+            raise ValueError(
+                f"{place} is {got}, but {self.where[name]} is {self.dims[name]}: both are {name!r}"
             )
-        arguments = self.argument_inputs()
-        specs = self._specs()
-        for i, (name, node) in enumerate(zip(self.weights, graph.inputs, strict=True)):
-            if name is not None:
-                if name not in state:
-                    raise ExportError(f"the weight {name!r} is missing")
-                array = state[name]
-                found = TensorType(dtypes.from_numpy(array.dtype), tuple(array.shape))
-            elif i in arguments:
-                found = tensor_type(specs[arguments[i]])
-            else:
-                raise ExportError(f"nothing says where input {i} of the graph comes from")
-            if found != node.type:
-                raise ExportError(f"input {i} of the graph is {node.type}, but its data is {found}")
-        named = set(graph.env.hints)
-        for spec in specs:
-            if "value" not in spec:
-                named -= {str(size) for size in tensor_type(spec).shape}
-        if named:
-            raise ExportError(f"no argument gives the free sizes {sorted(named)}")
-        for leaf in containers.leaves_of(self.results):
-            self._check_result(leaf, graph, state, len(specs))
+        self.where.setdefault(name, place)
+        bounds = self.signature.ranges.get(name, Range(2, None))
+        if got not in bounds:
+            reason = self.signature.narrowed.get(name)
+            why = f": {reason}" if reason and got < bounds.least else ""
+            raise ValueError(
+                f"{place} is {got}, but {name!r} was exported for {bounds}{why}. "
+                f"Cure: export again with an example of size {got}"
+            )
 
-    def _check_result(
-        self, leaf: Any, graph: Graph, state: Mapping[str, np.ndarray], arguments: int
-    ) -> None:
-        kind, value = _one_item(leaf)
-        fits = {
-            "output": lambda: value in range(len(graph.outputs)),
-            "argument": lambda: value in range(arguments) and "value" not in self._specs()[value],
-            "weight": lambda: value in state,
-            "size": lambda: _names(dim.parse(value)) <= set(graph.env.hints),
-            "value": lambda: isinstance(value, VALUES),
-        }
-        try:
-            good = kind in fits and fits[kind]()
-        except (TypeError, ValueError, SyntaxError, KeyError, RecursionError):
-            good = False
-        if not good:
-            raise ExportError(f"the manifest has the result {leaf!r}")
+    def _follower(self, size: Dim, got: int, place: str) -> None:
+        """A size a*name + b, which says what `name` is where no other dim does."""
+        (name,) = size.variables()
+        known = self.dims.get(name)
+        if known is not None:
+            wanted = dim.evaluate(size, {name: known})
+            if wanted != got:
+                raise ValueError(f"{place} is {got}, but {size} is {wanted}, as {self.where[name]} "
+                                 f"is {known}, which is {name!r}")
+            return
+        zero, one = (dim.evaluate(size, {name: value}) for value in (0, 1))
+        found, rest = divmod(got - zero, one - zero)
+        if rest:
+            raise ValueError(f"{place} is {got}, but the model was exported for {size}, {name!r} "
+                             f"being {self.signature.ranges.get(name, Range(2, None))}")
+        self._size(name, found, f"{place}, which is {size}, says that {name!r}")
 
 
-def _names(size: Size) -> set[str]:
-    return set() if isinstance(size, int) else set(size.variables())
-
-
-def _one_item(leaf: Any) -> tuple[str, Any]:
-    if not isinstance(leaf, dict) or len(leaf) != 1:
-        raise ExportError(f"the manifest has the result {leaf!r}")
-    return next(iter(leaf.items()))
+def _short(value: Any) -> str:
+    text = repr(value) if isinstance(value, VALUES) else f"a {type(value).__name__}"
+    return text if len(text) < 60 else text[:57] + "..."
 
 
 def tensor_type(spec: Mapping[str, Any]) -> TensorType:
@@ -267,48 +288,106 @@ def tensor_type(spec: Mapping[str, Any]) -> TensorType:
     return TensorType(dtypes.by_name(spec["dtype"]), shape)
 
 
-def _mismatch(path: str, type_: TensorType, array: np.ndarray) -> str:
+def type_text(array: Any) -> str:
+    """An array's type as the IR spells it, for messages."""
     try:
         dtype = dtypes.from_numpy(array.dtype).name
     except (KeyError, ValueError):
         dtype = str(array.dtype)
-    sizes = ",".join(map(str, array.shape))
+    return f"{dtype}[{','.join(map(str, array.shape))}]"
+
+
+def _mismatch(path: str, type_: TensorType, array: Any) -> str:
     cast = "" if array.dtype == type_.dtype.numpy else f". Cure: convert it to {type_.dtype}"
-    return f"{path} must be {type_}, got {dtype}[{sizes}]{cast}"
+    return f"{path} must be {type_}, got {type_text(array)}{cast}"
 
 
-def from_json(data: Any) -> Signature:
-    """The signature of a manifest. Raises ExportError where it is malformed."""
+def json_with(spec: Any, leaf: Any) -> Any:
+    """The JSON of containers with other leaves."""
+    if not containers.is_container(spec):
+        return leaf(spec)
+    found = dict(spec)
+    for kind in ("list", "tuple", "items"):
+        if kind in found:
+            found[kind] = [json_with(item, leaf) for item in found[kind]]
+    for kind in ("dict", "ordered_dict"):
+        if kind in found:
+            found[kind] = [[key, json_with(item, leaf)] for key, item in found[kind]]
+    return found
+
+
+# --- reading -----------------------------------------------------------------------------------
+
+
+def strings(values: Any) -> tuple[str, ...]:
+    """A list of strings. Raises ValueError for anything else."""
+    _hold(isinstance(values, list) and all(isinstance(v, str) for v in values), "a list of names")
+    return tuple(values)
+
+
+def _hold(fits: bool, what: Any) -> None:
+    if not fits:
+        raise ValueError(f"{what!r} does not fit")
+
+
+def from_json(data: Any, graph: Any) -> Signature:
+    """The signature of a manifest and of one of its graphs. Raises ExportError where it is
+    malformed."""
     try:
-        ranges = {
-            str(name): Range(int(least), None if most is None else int(most))
-            for name, (least, most) in data["dims"].items()
-        }
+        ranges = {str(name): _range(*pair) for name, pair in data["dims"].items()}
+        narrowed = {str(k): str(v) for k, v in data.get("narrowed", {}).items()}
         signature = Signature(
-            _strings(data["positional"]), _strings(data["keywords"]), data["arguments"],
-            data["results"], tuple(None if w is None else str(w) for w in data["weights"]), ranges,
+            strings(data["positional"]), strings(data["keywords"]), data["arguments"],
+            graph["results"], tuple(_source(source) for source in graph["inputs"]), ranges,
+            tuple(_write(write) for write in graph["writes"]), narrowed,
         )
         _check_arguments(signature)
-    except (AssertionError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, SyntaxError) as error:
         raise ExportError(f"the manifest is malformed: {error!r}") from None
     return signature
 
 
-def _strings(values: Any) -> tuple[str, ...]:
-    assert isinstance(values, list) and all(isinstance(v, str) for v in values)
-    return tuple(values)
+def _range(least: Any, most: Any) -> Range:
+    _hold(type(least) is int and least >= 1, least)
+    _hold(most is None or (type(most) is int and most >= least), most)
+    return Range(least, most)
+
+
+def _source(source: Any) -> dict[str, Any]:
+    ((kind, value),) = source.items()
+    wanted: Any = {"argument": int, "weight": str, "number": str}[kind]
+    _hold(type(value) is wanted, source)
+    return {kind: value}
+
+
+def _write(write: Any) -> dict[str, Any]:
+    output, (kind, target) = write["output"], next(i for i in write.items() if i[0] != "output")
+    _hold(len(write) == 2 and type(output) is int, write)
+    _hold(type(target) is {"weight": str, "argument": int}[kind], write)
+    return {"output": output, kind: target}
 
 
 def _check_arguments(signature: Signature) -> None:
     args, kwargs = signature.arguments["tuple"]
-    assert len(args["tuple"]) == len(signature.positional)
-    assert [pair[0] for pair in kwargs["dict"]] == list(signature.keywords)
+    _hold(len(args["tuple"]) == len(signature.positional), "the number of arguments")
+    _hold([pair[0] for pair in kwargs["dict"]] == list(signature.keywords), "keywords")
     for spec in containers.leaves_of(signature.arguments):
-        assert isinstance(spec, dict)
+        _hold(isinstance(spec, dict), spec)
         if "value" in spec:
-            assert isinstance(spec["value"], VALUES)
+            _hold(isinstance(spec["value"], VALUES), spec)
             continue
-        assert spec["tensor"] is None or type(spec["tensor"]) is int
         for size in tensor_type(spec).shape:
-            # a free size is a plain name: it must be readable off a shape
-            assert (size >= 0) if isinstance(size, int) else str(size).isidentifier()
+            _hold(size >= 0 if isinstance(size, int) else follows(size), spec)
+
+
+def follows(size: Dim) -> bool:
+    """Whether a size is a*name + b with positive a: it can be read off a shape."""
+    if len(size.variables()) != 1:
+        return False
+    return all(
+        not monomial or (
+            len(monomial) == 1 and monomial[0][0].kind == "var" and monomial[0][1] == 1
+            and factor > 0
+        )
+        for monomial, factor in size.terms
+    )

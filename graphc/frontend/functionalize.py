@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from graphc.ir.dim import Dim, DimEnv, is_static
+from graphc.ir.dim import Dim, DimEnv, evaluate, is_static
 from graphc.ir.dim import Size as DimSize
 from graphc.ir.graph import Builder, Expr, Node
 from graphc.ir.op import get as get_op
@@ -176,6 +176,20 @@ def is_contiguous(shape: Shape, strides: Shape) -> bool:
         n == 1 or have == want
         for n, have, want in zip(shape, strides, contiguous_strides(shape), strict=True)
     )
+
+
+def named_size(env: DimEnv, name: str | Dim, size: int) -> Dim:
+    """A size of an input that is to be symbolic: a name, or a size a*name + b that follows."""
+    wanted = Dim.var(name) if isinstance(name, str) else name
+    (root,) = wanted.variables()
+    known = env.hints.get(root)
+    if known is None:
+        zero, one = (evaluate(wanted, {root: value}) for value in (0, 1))
+        known = (size - zero) // (one - zero)
+        env.new(root, known)
+    if evaluate(wanted, {root: known}) != size:
+        raise TraceError(f"dim {name} is both {evaluate(wanted, {root: known})} and {size}")
+    return wanted
 
 
 def symbolic_strides(array: np.ndarray, shape: Shape, gap: Callable[[int], DimSize]) -> Shape:

@@ -130,14 +130,15 @@ class Late:
     def _after(self, holder: dict[str, Any]) -> dict[str, Any]:
         """What the steps leave in one of the holders."""
         if self._tried[0] != len(self.steps):
-            with self._taken_back():
+            with self.taken_back():
                 for step in self.steps:
                     step()
                 self._tried = len(self.steps), {i: dict(h) for i, h in self.holders.items()}
         return self._tried[1][id(holder)]
 
     @contextmanager
-    def _taken_back(self) -> Iterator[None]:
+    def taken_back(self) -> Iterator[None]:
+        """Inside, the steps may be made outside of the trace: what they change is put back."""
         kept = {i: dict(holder) for i, holder in self.holders.items()}
         try:
             with self._trace.suspended(), stepped.all_of(self._optimizers), self.trying():

@@ -15,7 +15,7 @@ changed meanwhile (state made in `suspended()`) registers its undoing with `on_r
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -33,12 +33,13 @@ from . import views
 from .captured import UNREAD, Input, TensorInput, TracedGraph
 from .context import Suspended, local
 from .eager import join_view, otherwise
-from .errors import EscapedTensorError, TraceError, located, raise_op_error, user_location
+from .errors import EscapedTensorError, located, raise_op_error, user_location
 from .finish import finish
 from .functionalize import (
     Memory,
     TracedState,
     TracedStorage,
+    named_size,
     result_strides,
     saved_value,
     symbolic_strides,
@@ -67,7 +68,7 @@ class Trace(OneDevice, Scoped):
         self.name = name
         self.open = True
         self.numbers = NumberTable()
-        self._arguments: dict[int, tuple[int, dict[int, str]]] = {}
+        self._arguments: dict[int, tuple[int, Mapping[int, str | Dim]]] = {}
         self._argument_tensors: list[Tensor] = []  # keeps their ids taken
         self.renewed: dict[int, dict[int, str]] = {}  # symbolic dims of captured tensors, by id
         self._backwards = 0
@@ -169,7 +170,7 @@ class Trace(OneDevice, Scoped):
     # --- inputs ----------------------------------------------------------------------------
 
     def add_argument(
-        self, tensor: Tensor, index: int, symbolic: dict[int, str] | None = None
+        self, tensor: Tensor, index: int, symbolic: Mapping[int, str | Dim] | None = None
     ) -> None:
         """Declare argument `index`. `symbolic` names the dims that are to be symbolic."""
         self._arguments.setdefault(id(tensor), (index, symbolic or {}))
@@ -224,10 +225,7 @@ class Trace(OneDevice, Scoped):
         shape: list[DimSize] = list(array.shape)
         for dim, name in symbolic.items():
             if shape[dim] not in (0, 1):
-                known = self.env.hints.get(name)
-                if known is not None and known != shape[dim]:
-                    raise TraceError(f"dim {name} is both {known} and {shape[dim]}")
-                shape[dim] = Dim.var(name) if known else self.env.new(name, array.shape[dim])
+                shape[dim] = named_size(self.env, name, array.shape[dim])
         strides = symbolic_strides(array, tuple(shape), self._gap)
         owner = self._grad_owners.get(id(tensor))
         kind = "argument" if index >= 0 else "tensor" if owner is None else "grad"

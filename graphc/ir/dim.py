@@ -7,13 +7,15 @@ equality is structural. It spells tensors' symbolic sizes and kernels' indices o
 
 from __future__ import annotations
 
-import ast
 import math
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
+from .late import late
 from .record import record
+
+_text = late("graphc.ir.dim_text")  # which reads what this file prints
 
 
 @record
@@ -297,7 +299,7 @@ def substitute(value: Size, env: Mapping[str, Size]) -> Size:
     return total
 
 
-_COMBINE: dict[str, Callable[[Size, Size], Size]] = {
+COMBINE: dict[str, Callable[[Size, Size], Size]] = {
     "floordiv": floordiv,
     "mod": mod,
     "min": minimum,
@@ -308,7 +310,7 @@ _COMBINE: dict[str, Callable[[Size, Size], Size]] = {
 def _substitute_atom(atom: Atom, env: Mapping[str, Size]) -> Size:
     if atom.kind == "var":
         return env.get(atom.name, Dim.var(atom.name))
-    return _COMBINE[atom.kind](*(substitute(a, env) for a in atom.args))
+    return COMBINE[atom.kind](*(substitute(a, env) for a in atom.args))
 
 
 def evaluate(value: Size, env: Mapping[str, int]) -> int:
@@ -320,33 +322,9 @@ def evaluate(value: Size, env: Mapping[str, int]) -> int:
 
 
 def parse(text: str) -> Size:
-    """Read back `str(dim)`."""
-    return unwrap(_parse_node(ast.parse(text.strip(), mode="eval").body))
-
-
-def _parse_node(node: ast.AST) -> Size:
-    if isinstance(node, ast.Constant) and isinstance(node.value, int):
-        return node.value
-    if isinstance(node, ast.Name):
-        return Dim.var(node.id)
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return _parse_node(node.operand) * -1
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        return _COMBINE[node.func.id](*(_parse_node(a) for a in node.args))
-    if isinstance(node, ast.BinOp):
-        left, right = _parse_node(node.left), _parse_node(node.right)
-        match node.op:
-            case ast.Add():
-                return left + right
-            case ast.Sub():
-                return left - right
-            case ast.Mult():
-                return left * right
-            case ast.FloorDiv():
-                return floordiv(left, right)
-            case ast.Mod():
-                return mod(left, right)
-    raise ValueError(f"not a size expression: {node!r}")
+    """Read back `str(dim)`. Raises ValueError, SyntaxError or KeyError for other texts."""
+    found: Size = _text.parse(text)
+    return found
 
 
 @record

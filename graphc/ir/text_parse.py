@@ -286,7 +286,7 @@ class _Parser:
         text = " ".join(parts)
         try:
             return _parse_size(text)
-        except (ValueError, SyntaxError, KeyError):
+        except (ValueError, SyntaxError, KeyError, RecursionError, MemoryError):
             self.fail(f"not a size expression: {text!r}")
 
     def value(self) -> Any:

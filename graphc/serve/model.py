@@ -78,7 +78,16 @@ class Model:
                 f"{path.name} cannot be served: {_OTHERS[path.suffix]}. Cure: "
                 'graphc.export.export(model.eval(), (x,)).save("model.gcx")'
             )
-        return cls(load(path), name, version, path.name)
+        program = load(path)
+        what = "a training step" if not isinstance(program, ExportedProgram) else (
+            "a model that was exported in train mode" if program.signature.writes else ""
+        )
+        if not isinstance(program, ExportedProgram) or what:
+            raise ExportError(
+                f"{path.name} cannot be served: it holds {what}, each call of which changes its "
+                'state. Cure: graphc.export.export(model.eval(), (x,)).save("model.gcx")'
+            )
+        return cls(program, name, version, path.name)
 
     # --- requests ------------------------------------------------------------------------------
 

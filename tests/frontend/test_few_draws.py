@@ -13,6 +13,7 @@ import graphc as torch
 from graphc import _native
 from graphc.frontend.random_state import default_generator
 from graphc.frontend.values import Eager
+from graphc.ir.kernel.routine import HostRoutine
 from graphc.nn import functional as F
 
 _ENOUGH = 80  # draws, after which native code is at hand
@@ -120,13 +121,13 @@ def test_exponential_numbers_are_drawn_in_native_code() -> None:
     assert _native.drawer("rng_exponential", {"shape": (513,), "dtype": torch.float32}) is None
 
 
-def test_compiled_code_draws_few_numbers_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawers: list[str] = []
-    right = _native.drawer
+def test_compiled_code_draws_few_numbers_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts: list[str] = []
+    called = HostRoutine.run
 
-    def noting(name: str, attrs: Any) -> Any:
-        drawers.append(name)
-        return right(name, attrs)
+    def noting(routine: Any, *args: Any) -> None:
+        hosts.append(routine._op)
+        called(routine, *args)
 
     def all_of_them(x: Any) -> list[Any]:
         return [
@@ -141,12 +142,12 @@ def test_compiled_code_draws_few_numbers_in_place(monkeypatch: pytest.MonkeyPatc
     want = [part for _ in range(40) for part in all_of_them(x)]
     state = default_generator.get_state()
     torch.manual_seed(7)
-    monkeypatch.setattr(_native, "drawer", noting)
+    monkeypatch.setattr(HostRoutine, "run", noting)
     have = [part for _ in range(40) for part in compiled(x)]
     assert torch.equal(default_generator.get_state(), state)
     for one, other in zip(have, want, strict=True):
         assert one.dtype == other.dtype and one.tolist() == other.tolist()
-    assert {"rng_bernoulli", "rng_uniform", "rng_normal", "rng_exponential"} <= set(drawers)
+    assert set(hosts) <= {"rng_uniform"} and len(hosts) == 40  # of halves
 
 
 def test_few_numbers_while_a_compiled_backward_waits(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,15 +61,34 @@ def test_one_is_a_size(name: str, example: int, tmp_path: Path) -> None:
                 np.testing.assert_allclose(a.numpy(), b.numpy(), atol=2e-6)
 
 
-@pytest.mark.parametrize("name", OTHER)
-def test_one_is_another_thing(name: str) -> None:
+@pytest.mark.parametrize("example", [1, 4])
+@pytest.mark.parametrize("name", [name for name in OTHER if name != "error"])
+def test_one_is_another_thing(name: str, example: int, tmp_path: Path) -> None:
     model = OTHER[name]
-    with pytest.raises(ExportError, match="has size 1 in the example"):
-        export(model, (torch.ones(1, 3),), dynamic_shapes=({0: "n"},))
-    program = export(model, (torch.ones(4, 3),), dynamic_shapes=({0: Dim("n", max=9)},))
-    with pytest.raises(ValueError, match="was exported for 2 to 9"):
+    made = export(model, (torch.randn(example, 3),), dynamic_shapes=({0: Dim("n", min=1, max=9)},))
+    made.save(tmp_path / "m.gcx")
+    assert [variant.ones for variant in made.variants] == [frozenset(), {"n"}]
+    for program in (made, load(tmp_path / "m.gcx"), made.module()):
+        for rows in (1, 2, 3, 9, 1):
+            x = torch.randn(rows, 3)
+            (found,), (wanted,) = flat(program(x)), flat(model(x))
+            if isinstance(wanted, torch.Tensor):
+                assert found.shape == wanted.shape and torch.allclose(found, wanted)
+            else:
+                assert found == wanted and type(found) is type(wanted)
+
+
+def test_a_range_is_not_narrowed_in_silence() -> None:
+    model, x = OTHER["error"], torch.ones(4, 3)
+    with pytest.raises(ExportError, match=r"'n' is to be 1 to 9, but at n = 1 the model raises "
+                                          r"(?s:.*)Cure: Dim\('n', min=2\)"):
+        export(model, (x,), dynamic_shapes=({0: Dim("n", min=1, max=9)},))
+    with pytest.raises(ExportError, match="has size 1 in the example, and at n = 1 the model"):
+        export(model, (x[:1],), dynamic_shapes=({0: "n"},))
+    program = export(model, (x,), dynamic_shapes=({0: Dim("n", max=9)},))
+    assert program.range_constraints["n"].least == 2
+    with pytest.raises(ValueError, match="exported for 2 to 9: at n = 1 the model raises"):
         program(torch.ones(1, 3))
-    assert program.signature.ranges["n"].least == 2
 
 
 def test_two_free_dims() -> None:
@@ -85,13 +104,27 @@ def test_two_free_dims() -> None:
     with pytest.raises(ValueError, match="exported for 2"):
         program(torch.ones(1, 1), torch.ones(1, 1))
 
-    def mixed(x: Any, y: Any) -> Any:  # of which only one may be 1
+    def mixed(x: Any, y: Any) -> Any:  # of which one is another thing at 1
         return x.sum() + y.squeeze().sum(-1)
 
-    mixed_program = export(
-        mixed, (torch.ones(2, 3), torch.ones(2, 3)), dynamic_shapes=({0: "n"}, {0: "m"})
-    )
-    assert {k: r.least for k, r in mixed_program.signature.ranges.items()} == {"n": 1, "m": 2}
+    made = export(mixed, (torch.ones(2, 3), torch.ones(2, 3)), dynamic_shapes=({0: "n"}, {0: "m"}))
+    assert {k: r.least for k, r in made.range_constraints.items()} == {"n": 1, "m": 1}
+    for n, m in ((1, 1), (1, 4), (4, 1), (3, 2)):
+        x, y = torch.randn(n, 3), torch.randn(m, 3)
+        assert torch.allclose(made(x, y), mixed(x, y), atol=1e-5)
+
+
+def test_many_free_dims() -> None:
+    def model(*xs: Any) -> Any:
+        return sum(x.sum() for x in xs)
+
+    xs = tuple(torch.rand(3) for _ in range(5))
+    default = export(model, xs, dynamic_shapes=tuple({0: f"n{i}"} for i in range(5)))
+    assert [r.least for r in default.range_constraints.values()] == [1, 1, 2, 2, 2]
+    with pytest.raises(ValueError, match="size 1 was not tried, as many sizes are free"):
+        default(*xs[:4], torch.rand(1))
+    with pytest.raises(ExportError, match="5 free sizes have min=1"):
+        export(model, xs, dynamic_shapes=tuple({0: Dim(f"n{i}", min=1)} for i in range(5)))
 
 
 def test_what_a_model_does_to_itself_is_taken_back() -> None:

@@ -259,8 +259,10 @@ def test_dropout_fuses_and_no_numpy_is_left() -> None:
     assert not report.callbacks
     # dropout with its neighbours; the state's word; the state's copy into its place
     assert len(report.steps) == 3
-    with config.override(random="torch"):
-        assert explain(graphc.compile(f), graphc.ones(64, 64)).callbacks
+    with config.override(random="torch"):  # native, too, but by itself
+        of_stream = explain(graphc.compile(f), graphc.ones(64, 64))
+    assert not of_stream.callbacks
+    assert [step.kind for step in of_stream.steps].count("routine") == 1
 
 
 @pytest.mark.usefixtures("counter")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from graphc.backends import Backend, Finding, Host
+    from graphc.backends.host.interface import Interface, Level, LibraryObjects
     from graphc.backends.llvm.cache import ObjectCache
     from graphc.backends.llvm.ceilings import Ceilings
     from graphc.backends.llvm.executable import Executable
@@ -62,8 +63,12 @@ class LlvmBackend:
         return self.target.machine
 
     def claims(self, node: Node, machine: Machine) -> bool:
-        """Nothing: what is no kernel runs on the host."""
-        return False
+        """Draws from torch's generator; what else is no kernel runs on the host."""
+        if node.op.family != "random":
+            return False
+        from graphc.backends.llvm.draw import draw_of
+
+        return draw_of(node.op.name, node.attrs) is not None
 
     def computes(self, node: Node) -> bool:
         """Every operator that fusion takes."""
@@ -113,6 +118,29 @@ class LlvmBackend:
             program, pool=self.pool(host), target=self._target, cache=self.cache(host),
             memory=self.memory, table=host.table,
         )
+
+    # --- freestanding libraries (export/aot) ---
+
+    def levels(self, names: Sequence[str]) -> tuple[str, ...]:
+        """The kinds of CPU of these names, the lowest first. Raises ValueError for unknown ones,
+        and those of two architectures."""
+        from graphc.backends.llvm.freestanding.levels import level_name, ordered
+
+        return tuple(map(level_name, ordered(names)))
+
+    def at(self, level: str) -> LlvmBackend:
+        """The backend for a kind of CPU, which need not be this one."""
+        from graphc.backends.llvm.freestanding.levels import target_named
+
+        return LlvmBackend(target_named(level))
+
+    def library_objects(
+        self, interface: Interface, levels: Sequence[Level], host: Host
+    ) -> LibraryObjects:
+        """The code of a library."""
+        from graphc.backends.llvm.freestanding.objects import library_objects
+
+        return library_objects(interface, levels, self.cache(host))
 
     def keeper(self, host: Host) -> Kept | None:
         """Programs of earlier processes; None where none are kept."""

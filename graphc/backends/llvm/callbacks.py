@@ -26,7 +26,7 @@ class Callbacks:
         self._names, self._memory = program.dims, memory
         self._steps = {
             number: step for number, step in enumerate(leaves(program.steps))
-            if isinstance(step, Routine)
+            if isinstance(step, Routine) and not step.claimed
         }
         self._routines = {
             number: HostRoutine(step, table) for number, step in self._steps.items()
@@ -35,11 +35,6 @@ class Callbacks:
         self._known = {
             number: (ctypes.c_int64 * len(types), types) for number, step in self._steps.items()
             if (types := _of_known_sizes((*step.input_types, *step.output_types))) is not None
-        }
-        # of those, draws: what says how few numbers are drawn into memory (engine/draws.py)
-        self._draws = {
-            number: (into, dict(self._steps[number].attrs)) for number in self._known
-            if (into := getattr(table.get(self._steps[number].op), "into", None)) is not None
         }
         self._failures: dict[int, BaseException] = {}  # by thread: calls may run side by side
         self._native = _Native(self._call) if self._routines else None
@@ -71,25 +66,15 @@ class Callbacks:
                 self._memory.at(at, shape, dtype)
                 for at, (shape, dtype) in zip(kind.from_address(args), types, strict=True)
             ]
-            if number in self._draws and self._drawn(number, *buffers):
-                return None
             first = len(step.inputs)
-            return self._routines[number].run(self._memory, buffers[:first], buffers[first:], {})
+            self._routines[number].run(self._memory, buffers[:first], buffers[first:], {})
+            return
         first, count = len(step.inputs), len(step.inputs) + len(step.outputs)
         words = (ctypes.c_int64 * (count + len(names))).from_address(args)
         dims = dict(zip(names, words[count:], strict=True))
         every = (*step.input_types, *step.output_types)
         buffers = [self._buffer(at, t, dims) for at, t in zip(words[:count], every, strict=True)]
         self._routines[number].run(self._memory, buffers[:first], buffers[first:], dims)
-
-    def _drawn(self, number: int, state: Buffer, values: Buffer, after: Buffer) -> bool:
-        """Draw as Python does for eager code, where that is few numbers; whether it was done."""
-        into, attrs = self._draws[number]
-        fill = into(attrs)
-        if fill is None:
-            return False
-        self._memory.write(after, state)
-        return fill(after, values) is not None
 
     def _buffer(self, address: int, type_: object, dims: Mapping[str, int]) -> Buffer:
         """What lies at an address during the call."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from graphc.backends.llvm.build_stats import BuildStats, KernelStats
 from graphc.backends.llvm.cache import ObjectCache
+from graphc.backends.llvm.draw import draw_of, draw_text
 from graphc.backends.llvm.driver import emit_driver, ends_by_flag
 from graphc.backends.llvm.emit import emit, kernel_checks
 from graphc.backends.llvm.executable import outside
@@ -50,15 +51,16 @@ def compile_program(
 
 
 def program_objects(
-    program: Program, target: Target, cache: ObjectCache
+    program: Program, target: Target, cache: ObjectCache, alone: bool = False
 ) -> tuple[Frame, list[bytes], BuildStats]:
-    """The objects of a program, the driver's last, which need not run on this machine."""
+    """The objects of a program, the driver's last, which need not run on this machine. `alone`:
+    nor where Python is."""
     stats = BuildStats()
     steps = list(leaves(program.steps))
     kernels = [step.kernel for step in steps if isinstance(step, Launch)]
-    compiler = _Compiler(kernels, target, cache, stats)
+    compiler = _Compiler(kernels, _draws(steps), target, cache, stats)
     start = time.perf_counter()
-    text, layout, told = _driver(program, target, compiler.symbols)
+    text, layout, told = _driver(program, target, compiler.symbols, alone)
     driver = cache.compile(text, target, opt_level=0)
     stats.driver = time.perf_counter() - start
     return _frame(program, layout, steps, target, told), [*compiler.objects, driver], stats
@@ -74,7 +76,7 @@ def told_of(program: Program, target: Target) -> str:
 
 
 def _driver(
-    program: Program, target: Target, symbols: Mapping[int, str]
+    program: Program, target: Target, symbols: Mapping[int, str], alone: bool = False
 ) -> tuple[str, Layout, str]:
     """The driver's text, its block's layout, and a digest of the program: kernels are in it by
     their texts' digests. `symbols`: the kernels', by identity."""
@@ -84,14 +86,14 @@ def _driver(
     for step in leaves(program.steps):
         if isinstance(step, Routine):
             names.append("")
-            checks.append(True)
+            checks.append(not step.claimed)
             continue
         number = id(step.kernel)
         if number not in checked:
             checked[number] = bool(kernel_checks(step.kernel))
         names.append(symbols[number])
         checks.append(checked[number])
-    text, layout = emit_driver(program, names, checks, target)
+    text, layout = emit_driver(program, names, checks, target, alone)
     digest = hashlib.sha256(text.encode())
     for constant in program.constants:
         assert isinstance(constant, np.ndarray)
@@ -106,16 +108,31 @@ def _frame(
         program.name, len(program.input_types), len(program.output_types), program.dims,
         program.arena_bytes, _scratch(steps, target), layout,
         tuple(np.ascontiguousarray(c) for c in program.constants), ends_by_flag(program),
-        any(isinstance(step, Routine) for step in steps), is_short(program), told,
-        _early_outputs(program),
+        any(isinstance(step, Routine) and not step.claimed for step in steps),
+        is_short(program), told, _early_outputs(program),
     )
+
+
+def _draws(steps: Iterable[Leaf]) -> list[str]:
+    """The kinds of the draws among the steps: what the backend claims."""
+    found = [
+        draw_of(step.op, dict(step.attrs)) for step in steps
+        if isinstance(step, Routine) and step.claimed
+    ]
+    return list(dict.fromkeys(draw.kind for draw in found if draw is not None))
+
+
+def _can_fail(leaf: Leaf) -> bool:
+    if isinstance(leaf, Routine):
+        return not leaf.claimed
+    return bool(kernel_checks(leaf.kernel))
 
 
 def _early_outputs(program: Program) -> frozenset[int]:
     """See Frame."""
     behind = 0
     for number, step in enumerate(program.steps, 1):
-        if any(isinstance(leaf, Routine) or kernel_checks(leaf.kernel) for leaf in leaves([step])):
+        if any(_can_fail(leaf) for leaf in leaves([step])):
             behind = number
     return frozenset(
         buffer.index for leaf in leaves(program.steps[:behind])
@@ -149,10 +166,12 @@ def _how_long(kernel: Kernel | None) -> int:
 
 
 class _Compiler:
-    """Objects of a program's kernels, by symbol, and of the libraries they need, by name."""
+    """Objects of a program's kernels, by symbol, of the libraries they need, by name, and of its
+    draws, by kind."""
 
     def __init__(
-        self, kernels: Iterable[Kernel], target: Target, cache: ObjectCache, stats: BuildStats
+        self, kernels: Iterable[Kernel], draws: Iterable[str], target: Target, cache: ObjectCache,
+        stats: BuildStats,
     ) -> None:
         self.target, self.cache, self.stats = target, cache, stats
         self.symbols: dict[int, str] = {}  # by identity: launches often share a kernel
@@ -166,6 +185,7 @@ class _Compiler:
                     libraries.update(dict.fromkeys(template_libraries(kernel, target)))
         jobs = {name: partial(self._compile, kernel, name) for name, kernel in distinct.items()}
         jobs |= {name: partial(self._library, name) for name in libraries}
+        jobs |= {kind: partial(self._draw, kind) for kind in draws}
         # what takes longest first, and no core is to wait for the last one
         order = sorted(jobs, key=lambda name: _how_long(distinct.get(name)), reverse=True)
         start = time.perf_counter()
@@ -189,6 +209,9 @@ class _Compiler:
 
     def _library(self, name: str) -> _Made:
         return self._made(f"library {name}", lambda: emit_library(name, self.target).text())
+
+    def _draw(self, kind: str) -> _Made:
+        return self._made(f"draw {kind}", lambda: draw_text(kind))
 
     def _made(self, key: str, make: Callable[[], str]) -> _Made:
         emitting = 0.0

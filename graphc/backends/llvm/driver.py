@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from graphc.backends.llvm.draw_call import emit_draw
 from graphc.backends.llvm.emit_index import Indices
 from graphc.backends.llvm.target import Target
 from graphc.backends.llvm.text import Function, Module
@@ -48,6 +49,7 @@ from graphc.ir.kernel import (
     Program,
     ProgramStep,
     Repeat,
+    Routine,
     leaves,
 )
 
@@ -136,11 +138,14 @@ def _variables(steps: Iterable[ProgramStep]) -> tuple[str, ...]:
 
 
 def emit_driver(
-    program: Program, symbols: Sequence[str], checks: Sequence[bool], target: Target
+    program: Program, symbols: Sequence[str], checks: Sequence[bool], target: Target,
+    alone: bool = False,
 ) -> tuple[str, Layout]:
     """The driver's text and the block's layout.
 
-    `symbols`: per leaf the kernel's name, or "" for a Routine; `checks`: may the leaf fail.
+    `symbols`: per leaf the kernel's name, or "" for a Routine (of a draw, which is claimed, the
+    module has the call); `checks`: may the leaf fail; `alone`: there is no Python around it, whose
+    signals a loop would look at.
     Defines i64 @graphc_run_program(ptr block) and, for one leaf at a time, void
     @graphc_sizes(ptr block) and i64 @graphc_run_steps(ptr block, i64 first, i64 last). The result
     is 0, or the number of the leaf that failed plus one. Of some programs (has_rows), i64
@@ -150,9 +155,13 @@ def emit_driver(
     steps: list[str] = []
     operands: list[str] = []
     most = 1
-    for words, symbol, checked in zip(block.table, symbols, checks, strict=True):
+    for leaf, words, symbol, checked in zip(
+        block.leaves, block.table, symbols, checks, strict=True
+    ):
         most = max(most, len(words))
         kernel = f"@{symbol}" if symbol else "null"
+        if isinstance(leaf, Routine) and leaf.claimed:
+            kernel = f"@{emit_draw(module, target, leaf, program.dims)}"
         if symbol:
             module.declare(f"declare void @{symbol}(ptr, ptr)")
         flag = int(checked)
@@ -165,7 +174,7 @@ def emit_driver(
         f"@operands = internal constant [{len(operands)} x {_OPERAND}] [{', '.join(operands)}]",
     ]
     _emit_run_steps(module, most)
-    _Main(module, block, target).emit()
+    _Main(module, block, target, alone).emit()
     if has_rows(program):
         _emit_rows(module, block)
     return module.text(), block.layout()
@@ -181,10 +190,11 @@ def has_rows(program: Program) -> bool:
 class _Main:
     """The entry: computes the sizes that depend on dims, then runs all steps."""
 
-    def __init__(self, module: Module, block: Block, target: Target) -> None:
+    def __init__(self, module: Module, block: Block, target: Target, alone: bool) -> None:
         self.module = module
         self.block = block
         self.target = target
+        self.alone = alone
         self.done = 0  # leaves emitted so far
 
     def emit(self) -> None:
@@ -194,7 +204,7 @@ class _Main:
         if any(isinstance(step, Repeat | Branch) for step in program.steps):
             self.failed = f.label("failed")
             self.result = f.alloca("i64", 1, 8)
-            open_end = ends_by_flag(program)
+            open_end = ends_by_flag(program) and not self.alone
             if open_end:
                 self.thread = f.alloca("ptr", 1, 8)
                 for name, (result, parameters) in PYTHON.items():
@@ -263,7 +273,8 @@ class _Main:
         f.call("void", f"@{SIZES}_{step.var}", "ptr %block")
         self._steps(step.test)
         if step.flag is not None:
-            self._look_at_signals(place)
+            if not self.alone:
+                self._look_at_signals(place)
             on = body if step.count is None else f.label("on")
             f.cond_br(self._flag(step.flag), on, end)
             if step.count is not None:

@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from graphc.backends.llvm import elf
+from graphc.backends.host import elf
 
 PAGE = 4096
 _WORD = 8

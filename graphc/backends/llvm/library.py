@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from graphc.backends.llvm import elf
+from graphc.backends.host import elf
 from graphc.backends.llvm.image import Image, UnlinkableError, link
 from graphc.backends.llvm.mapped import Mapped, missing
 

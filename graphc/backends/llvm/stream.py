@@ -97,13 +97,13 @@ def _uniform(stream: Stream, *, shape: Sequence[int], dtype: DType) -> Array:
     return values
 
 
-def _limit(p: float) -> int:
+def limit(p: float) -> int:
     """k 2^-53 < p where k < p 2^53, which is exact."""
     return 0 if math.isnan(p) else math.ceil(math.ldexp(min(max(p, 0.0), 1.0), 53))
 
 
 def _bernoulli(stream: Stream, *, shape: Sequence[int], p: float, dtype: DType) -> Array:
-    found = stream.filled("below", np.empty(math.prod(shape), np.uint8), 2, _limit(p))
+    found = stream.filled("below", np.empty(math.prod(shape), np.uint8), 2, limit(p))
     return found.view(bool).astype(dtype.numpy, copy=False)
 
 
@@ -115,12 +115,12 @@ def _exponential(stream: Stream, *, shape: Sequence[int], dtype: DType) -> Array
 def _randint(
     stream: Stream, *, shape: Sequence[int], low: int, high: int, dtype: DType
 ) -> Array:
-    name, words, numbers = _between_integers(low, high)
+    name, words, numbers = between_integers(low, high)
     found = stream.filled(name, np.empty(math.prod(shape), I64), words, *numbers)
     return found.astype(dtype.numpy, copy=False)
 
 
-def _between_integers(low: int, high: int) -> stream_few.Spelled:
+def between_integers(low: int, high: int) -> stream_few.Spelled:
     span = high - low
     return ("modulo32", 1, (span, low)) if span < 2**28 else ("modulo64", 2, (_signed(span), low))
 
@@ -161,14 +161,14 @@ def _spelled(name: str, attrs: Mapping[str, Any]) -> stream_few.Spelled | None:
     bits = {"f32": 32, "f64": 64}.get(attrs["dtype"].name) if "dtype" in attrs else None
     if name == "rng_randint":
         simple = attrs["dtype"].name == "i64"
-        return _between_integers(attrs["low"], attrs["high"]) if simple else None
+        return between_integers(attrs["low"], attrs["high"]) if simple else None
     if bits is None:
         return None
     if name == "rng_uniform":
         return f"unit{bits}", bits // 32, ()
     if name == "rng_exponential":
         return "exponential32" if bits == 32 else "exponential", 2, ()
-    return (f"kept{bits}", 2, (_limit(attrs["p"]),)) if name == "rng_bernoulli" else None
+    return (f"kept{bits}", 2, (limit(attrs["p"]),)) if name == "rng_bernoulli" else None
 
 
 DRAWER = "drawer"  # no operator: see stream_few.drawer

@@ -206,7 +206,7 @@ end:
 }}
 """
 
-_PAIR = f"""
+PAIR = f"""
 declare double @sin(double)
 declare double @cos(double)
 declare double @log1p(double)
@@ -247,7 +247,7 @@ new:
 
 def text(declared: str) -> str:
     """What joins a module that has the functions of stream_text.py and says `declared`."""
-    parts = [_PAIR, _DRAW, _EXPONENTIALS]
+    parts = [PAIR, _DRAW, _EXPONENTIALS]
     for bits, kind, each, rounded in (
         (32, "float", 1, "fptrunc double %double to float"),
         (64, "double", 2, "fadd double %double, -0.0"),

@@ -8,7 +8,7 @@ high half.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from graphc.backends.llvm.stream import SIGNATURES
 from graphc.backends.llvm.text import Function, Module, Value
@@ -23,18 +23,24 @@ _POSITION = _WORDS  # where a state has the place of its next word
 def stream_text() -> str:
     """The module: a function for each of SIGNATURES."""
     module = Module()
+    define(module, SIGNATURES, "")
+    return module.text()
+
+
+def define(module: Module, names: Iterable[str], linkage: str = "internal") -> None:
+    """Some of the functions in a module."""
     bodies: dict[str, Callable[[Function], None]] = {
         "words": _words, "unit32": _unit32, "unit64": _unit64,
         "between32": _between32, "below": _below,
         "modulo32": _modulo32, "modulo64": _modulo64, "permute": _permute,
         "exponential": _exponential, "normal32": _normal32, "normal64": _normal64,
     }
-    _twist(module)
-    for name, body in bodies.items():
-        f = module.function(f"void @graphc_stream_{name}({SIGNATURES[name]})")
-        body(f)
+    for name in dict.fromkeys(names):
+        if name == "words":
+            _twist(module)
+        f = module.function(f"void @graphc_stream_{name}({SIGNATURES[name]})", linkage)
+        bodies[name](f)
         f.ret()
-    return module.text()
 
 
 # --- words ---------------------------------------------------------------------------------------
@@ -45,7 +51,7 @@ def _twist(module: Module) -> None:
     f = module.function("void @twist(ptr %state)", linkage="internal")
 
     def step(at: Value, lanes: int, apart: int) -> None:
-        kind = _kind("i64", lanes)
+        kind = kind_of("i64", lanes)
         here, after, far = (
             f.load(f.gep("%state", f.add(at, by), "i64"), kind, 8) for by in (0, 1, apart)
         )
@@ -71,7 +77,7 @@ def _twist(module: Module) -> None:
 
 
 def _mixed(f: Function, here: str, after: str, far: str, lanes: int) -> str:
-    kind = _kind("i64", lanes)
+    kind = kind_of("i64", lanes)
 
     def const(value: int) -> str:
         return _constant(f"i64 {value}", lanes)
@@ -106,7 +112,7 @@ def _words(f: Function) -> None:
     source, target = f.gep("%state", start, "i64"), f.gep("%out", written, "i32")
 
     def temper(at: Value, lanes: int) -> None:
-        kind = _kind("i64", lanes)
+        kind = kind_of("i64", lanes)
         y = f.load(f.gep(source, at, "i64"), kind, 8)
         for shift, mask in (("lshr 11", 0), ("shl 7", 0x9D2C5680), ("shl 15", 0xEFC60000),
                             ("lshr 18", 0)):
@@ -115,10 +121,10 @@ def _words(f: Function) -> None:
             if mask:
                 moved = f.let(f"and {kind} {moved}, {_constant(f'i64 {mask}', lanes)}")
             y = f.let(f"xor {kind} {y}, {moved}")
-        small = _kind("i32", lanes)
+        small = kind_of("i32", lanes)
         f.store(f.let(f"trunc {kind} {y} to {small}"), small, f.gep(target, at, "i32"), 4)
 
-    _each(f, some, temper)
+    each_lane(f, some, temper)
     f.store(f.add(start, some), "i64", position, 8)
     f.store(f.add(written, some), "i64", done, 8)
     f.br(test)
@@ -133,23 +139,23 @@ def _unit32(f: Function) -> None:
     """f32 in [0, 1): 24 bits of a word."""
 
     def make(at: Value, lanes: int) -> None:
-        word, kind = _kind("i32", lanes), _kind("float", lanes)
+        word, kind = kind_of("i32", lanes), kind_of("float", lanes)
         x = f.load(f.gep("%words", at, "i32"), word, 4)
         x = f.let(f"and {word} {x}, {_constant(f'i32 {2**24 - 1}', lanes)}")
         x = f.let(f"uitofp {word} {x} to {kind}")
         x = f.let(f"fmul {kind} {x}, {_constant(_float(2.0**-24), lanes)}")
         f.store(x, kind, f.gep("%out", at, "float"), 4)
 
-    _each(f, "%count", make)
+    each_lane(f, "%count", make)
 
 
 def _unit64(f: Function) -> None:
     """f64 in [0, 1): 53 bits of two words."""
 
     def make(at: Value, lanes: int) -> None:
-        f.store(_doubles(f, at, lanes), _kind("double", lanes), f.gep("%out", at, "double"), 8)
+        f.store(_doubles(f, at, lanes), kind_of("double", lanes), f.gep("%out", at, "double"), 8)
 
-    _each(f, "%count", make)
+    each_lane(f, "%count", make)
 
 
 def _between32(f: Function) -> None:
@@ -157,7 +163,7 @@ def _between32(f: Function) -> None:
     width, low = (f.let(f"bitcast i64 {name} to double") for name in ("%width", "%low"))
 
     def make(at: Value, lanes: int) -> None:
-        word, real, kind = (_kind(scalar, lanes) for scalar in ("i32", "double", "float"))
+        word, real, kind = (kind_of(scalar, lanes) for scalar in ("i32", "double", "float"))
         x = f.load(f.gep("%words", at, "i32"), word, 4)
         x = f.let(f"and {word} {x}, {_constant(f'i32 {2**24 - 1}', lanes)}")
         x = f.let(f"uitofp {word} {x} to {real}")
@@ -166,24 +172,25 @@ def _between32(f: Function) -> None:
         x = f.let(f"fadd {real} {x}, {_spread(f, 'double', low, lanes)}")
         f.store(f.let(f"fptrunc {real} {x} to {kind}"), kind, f.gep("%out", at, "float"), 4)
 
-    _each(f, "%count", make)
+    each_lane(f, "%count", make)
 
 
 def _doubles(f: Function, at: Value, lanes: int) -> str:
-    kind, real = _kind("i64", lanes), _kind("double", lanes)
+    kind, real = kind_of("i64", lanes), kind_of("double", lanes)
     x = f.let(f"uitofp {kind} {_low53(f, at, lanes)} to {real}")
     return f.let(f"fmul {real} {x}, {_constant(_double(2.0**-53), lanes)}")
 
 
-def _low53(f: Function, at: Value, lanes: int) -> str:
-    kind = _kind("i64", lanes)
-    return f.let(f"and {kind} {_pair(f, at, lanes)}, {_constant(f'i64 {2**53 - 1}', lanes)}")
+def _low53(f: Function, at: Value, lanes: int, words: str = "%words") -> str:
+    kind = kind_of("i64", lanes)
+    mask = _constant(f"i64 {2**53 - 1}", lanes)
+    return f.let(f"and {kind} {_pair(f, at, lanes, words)}, {mask}")
 
 
-def _pair(f: Function, at: Value, lanes: int) -> str:
+def _pair(f: Function, at: Value, lanes: int, words: str = "%words") -> str:
     """Two words as one number, the first its high half."""
-    kind = _kind("i64", lanes)
-    x = f.load(f.gep("%words", at, "i64"), kind, 4)
+    kind = kind_of("i64", lanes)
+    x = f.load(f.gep(words, at, "i64"), kind, 4)
     half = _constant("i64 32", lanes)
     up, down = f.let(f"shl {kind} {x}, {half}"), f.let(f"lshr {kind} {x}, {half}")
     return f.let(f"or {kind} {up}, {down}")
@@ -193,13 +200,18 @@ def _below(f: Function) -> None:
     """Bytes: 1 where the 53 bits of two words, as a whole number, are below the limit."""
 
     def make(at: Value, lanes: int) -> None:
-        kind, byte = _kind("i64", lanes), _kind("i8", lanes)
-        limit = _spread(f, "i64", "%limit", lanes)
-        less = f.let(f"icmp ult {kind} {_low53(f, at, lanes)}, {limit}")
-        found = f.let(f"zext {_kind('i1', lanes)} {less} to {byte}")
+        less, byte = lanes_below(f, "%words", "%limit", at, lanes), kind_of("i8", lanes)
+        found = f.let(f"zext {kind_of('i1', lanes)} {less} to {byte}")
         f.store(found, byte, f.gep("%out", at, "i8"), 1)
 
-    _each(f, "%count", make)
+    each_lane(f, "%count", make)
+
+
+def lanes_below(f: Function, words: str, limit: str, at: Value, lanes: int) -> str:
+    """Which of some numbers of 53 bits are below an i64."""
+    kind = kind_of("i64", lanes)
+    number = _low53(f, at, lanes, words)
+    return f.let(f"icmp ult {kind} {number}, {_spread(f, 'i64', limit, lanes)}")
 
 
 def _modulo32(f: Function) -> None:
@@ -373,7 +385,7 @@ def _sincos(x: _Floats, angle: str) -> tuple[str, str]:
 # --- text ----------------------------------------------------------------------------------------
 
 
-def _each(f: Function, count: Value, make: Callable[[Value, int], None]) -> None:
+def each_lane(f: Function, count: Value, make: Callable[[Value, int], None]) -> None:
     """`make(index, lanes)` for all of `count`, vectors first."""
     whole = f.sub(count, f.let(f"and i64 {count}, {_LANES - 1}"))
     with f.loop(0, whole, _LANES) as at:
@@ -382,7 +394,7 @@ def _each(f: Function, count: Value, make: Callable[[Value, int], None]) -> None
         make(at, 1)
 
 
-def _kind(scalar: str, lanes: int) -> str:
+def kind_of(scalar: str, lanes: int) -> str:
     return scalar if lanes == 1 else f"<{lanes} x {scalar}>"
 
 
@@ -395,7 +407,7 @@ def _constant(typed: str, lanes: int) -> str:
 def _spread(f: Function, scalar: str, value: str, lanes: int) -> str:
     if lanes == 1:
         return value
-    kind = _kind(scalar, lanes)
+    kind = kind_of(scalar, lanes)
     one = f.let(f"insertelement {kind} poison, {scalar} {value}, i32 0")
     return f.let(
         f"shufflevector {kind} {one}, {kind} poison, <{lanes} x i32> zeroinitializer"

@@ -121,11 +121,12 @@ def known_target(directory: Path) -> Target:
     return host_target()
 
 
+_V2 = ("cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3")
+_V3 = (*_V2, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
+_V4 = (*_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
 # What the CPU names that are not a machine's own imply, in features.
-_LEVELS = {
-    "": (), "generic": (), "x86-64": (), "x86-64-v2": ("sse4.2", "popcnt"),
-    "x86-64-v3": ("sse4.2", "popcnt", "avx2", "fma", "bmi2", "f16c"),
-    "x86-64-v4": ("sse4.2", "avx2", "fma", "avx512f", "avx512bw", "avx512dq", "avx512vl"),
+LEVELS: dict[str, tuple[str, ...]] = {
+    "": (), "generic": (), "x86-64": (), "x86-64-v2": _V2, "x86-64-v3": _V3, "x86-64-v4": _V4,
 }
 
 
@@ -137,7 +138,7 @@ def require_runnable(target: Target) -> None:
     where = f"code for {target.triple}, CPU {target.cpu or 'generic'!r} cannot run here"
     if target.arch != host.arch:
         raise ValueError(f"{where}: this machine is {host.arch}")
-    if target.cpu != host.cpu and target.cpu not in _LEVELS:
+    if target.cpu != host.cpu and target.cpu not in LEVELS:
         raise ValueError(
             f"{where}: this machine is {host.cpu!r}, and what {target.cpu!r} implies is not known. "
             "Cure: name a level, such as x86-64-v3, and spell out the features"
@@ -146,6 +147,6 @@ def require_runnable(target: Target) -> None:
         raise ValueError(f"{where}: this process may not use a matrix unit (AMX)")
     wanted = {f[1:] for f in target.features.split(",") if f.startswith("+")}
     has = {f[1:] for f in host.features.split(",") if f.startswith("+")}
-    missing = sorted((wanted | set(_LEVELS.get(target.cpu, ()))) - has)
+    missing = sorted((wanted | set(LEVELS.get(target.cpu, ()))) - has)
     if missing:
         raise ValueError(f"{where}: this machine lacks {', '.join(missing)}")

@@ -6,7 +6,7 @@ import functools
 import inspect
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -19,14 +19,18 @@ _ITEMS = 64  # of a container that are looked at
 _DEPTH = 3  # of containers, objects and functions in each other
 
 
-def reached(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The Modules and tensors among arguments, globals and closure cells, by variable."""
+def reached(
+    function: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
+    also: Callable[[Any], bool] = lambda value: False,
+) -> dict[str, Any]:
+    """The Modules and tensors among arguments, globals and closure cells, by variable; `also`
+    says what else is wanted."""
     found: dict[str, Any] = {}
     inner, given = unwrapped(function, args)
     seen: set[int] = set()
     for name, value in (*zip(_names(inner, len(given)), given, strict=True), *kwargs.items()):
-        _note(name, value, found, seen, _DEPTH)
-    _note("", inner, found, seen, _DEPTH)
+        _note(name, value, found, seen, also, _DEPTH)
+    _note("", inner, found, seen, also, _DEPTH)
     return found
 
 
@@ -103,7 +107,12 @@ def _key(key: Any) -> str:
     return repr(key) if type(key) in (str, int) else type(key).__name__
 
 
-def _note(name: str, value: Any, found: dict[str, Any], seen: set[int], depth: int) -> None:
+def _note(
+    name: str, value: Any, found: dict[str, Any], seen: set[int], also: Callable[[Any], bool],
+    depth: int,
+) -> None:
+    if also(value):
+        found.setdefault(name, value)
     if issubclass(type(value), Tensor) or is_module(value):
         found.setdefault(name, value)
         value = getattr(type(value), "forward", None)  # what a Module's code reaches
@@ -111,7 +120,7 @@ def _note(name: str, value: Any, found: dict[str, Any], seen: set[int], depth: i
         return
     seen.add(id(value))
     for inner, item in _items(name, value):
-        _note(inner, item, found, seen, depth - 1)
+        _note(inner, item, found, seen, also, depth - 1)
 
 
 def _items(name: str, value: Any) -> list[tuple[str, Any]]:

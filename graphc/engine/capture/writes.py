@@ -16,7 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from ...frontend.context import local
+from ...frontend.errors import user_location
 from ...frontend.watched import Watched, WatchedOrdered
+from ...ir.graph import Loc
 from ...optim.optimizer import ParamGroup
 from ..version.guard_list import Guards
 from ..version.guards import Entry
@@ -155,6 +158,7 @@ class Writes:
         self.pushed: dict[int, int] = {}  # how many items, to the end of a deque with a maxlen
         self.lent: set[int] = set()  # NumPy memory that graphc's own code got
         self._kept: list[Any] = []  # keeps ids taken
+        self._lines: dict[int, Loc | None] = {}  # of first writes, while exporting
         self._effects = 0
 
     def is_known(self, value: Any) -> bool:
@@ -177,6 +181,7 @@ class Writes:
 
     def save(self, container: Any, path: str = "") -> None:
         """A container that existed before is about to be written to."""
+        self._note_line(container)
         self._effects += 1
         if id(container) not in self.saved:
             self.saved[id(container)] = container, copy_of(container), path or self.path(container)
@@ -214,6 +219,7 @@ class Writes:
 
     def save_place(self, place: Place) -> bool:
         """The same; whether this is the first write."""
+        self._note_line(place.container)
         self._effects += 1
         if place in self.fields:
             return False
@@ -228,8 +234,19 @@ class Writes:
         """Each call calls a function outside the program, after what it writes."""
         self._effects += 1
         place = Repeat(function, tuple(kwargs))
+        self._note_line(place)
         self.repeats[place] = [*args, *kwargs.values()]
         return place
+
+    def _note_line(self, written: Any) -> None:
+        """For what a file cannot do, which an export says by its line."""
+        if local.exporting and id(written) not in self._lines:
+            self._lines[id(written)] = user_location()
+
+    def line_of(self, place: Place) -> str:
+        """Where the call first wrote there, as the end of a sentence; while exporting."""
+        found = self._lines.get(id(place)) or self._lines.get(id(place.container))
+        return "" if found is None else f" at {found}"
 
     def effects(self) -> int:
         """How many writes, calls outside the program and random numbers there were."""

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from graphc.backends.host import memory
+from graphc.backends.host.elf import global_names
 from graphc.backends.llvm import apart
 from graphc.backends.llvm.cache import ObjectCache
-from graphc.backends.llvm.elf import global_names
 from graphc.backends.llvm.executable import build
 from graphc.backends.llvm.jit import LLVMError, compile_object
 from graphc.backends.llvm.target import Target, host_target, make_target, require_runnable

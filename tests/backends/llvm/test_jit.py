@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from graphc.backends.host.elf import global_names
 from graphc.backends.llvm.binding import binding, llvm_version
-from graphc.backends.llvm.elf import global_names
 from graphc.backends.llvm.jit import (
     LLVMError,
     compile_assembly,

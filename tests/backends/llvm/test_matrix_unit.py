@@ -13,8 +13,8 @@ import pytest
 import graphc as torch
 from graphc import backends
 from graphc.backends.host import matrix_unit
+from graphc.backends.host.elf import read
 from graphc.backends.llvm.backend import LlvmBackend
-from graphc.backends.llvm.elf import read
 from graphc.backends.llvm.identity import identity
 from graphc.backends.llvm.jit import compile_assembly, compile_object
 from graphc.backends.llvm.libraries import emit_library, template_libraries

@@ -36,7 +36,8 @@ from . import (
     test_vmath,
 )
 from .contractions import Gemm, narrow_targets
-from .emulated import NEON, Emulated, EmulatedBackend, unicorn
+from .emulated import NEON, Emulated, EmulatedBackend
+from .emulated_cpu import unicorn
 from .native import Native, compare
 
 V = Dim.var("v")

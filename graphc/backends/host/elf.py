@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 MAGIC = b"\x7fELF\x02\x01"  # 64 bits, little-endian
-X86_64 = 62
+X86_64, AARCH64 = 62, 183
 # kinds of sections, and flags
 SYMBOLS, RELOCATIONS, NO_BITS = 2, 4, 8
 WRITE, ALLOC, EXECUTE, THREAD_LOCAL = 1, 2, 4, 0x400
@@ -69,7 +69,6 @@ def read(data: bytes) -> Object | None:
     """The object; None if it is something else."""
     if data[:6] != MAGIC:
         return None
-    (machine,) = struct.unpack_from("<H", data, 18)
     (table,) = struct.unpack_from("<Q", data, 40)
     count, names = struct.unpack_from("<HH", data, 60)
     headers = [
@@ -87,7 +86,12 @@ def read(data: bytes) -> Object | None:
                 Symbol(_text(data, strings + at), section, value, info >> 4)
                 for at, info, _, section, value, _ in struct.iter_unpack("<IBBHQQ", content)
             ]
-    return Object(machine, sections, symbols)
+    return Object(machine(data), sections, symbols)
+
+
+def machine(data: bytes) -> int:
+    """The CPU that an object is for, as ELF numbers it."""
+    return int.from_bytes(data[18:20], "little")
 
 
 def _text(data: bytes, start: int) -> str:

@@ -1,0 +1,1 @@
+"""Exported programs as libraries that need no Python: see library.py."""

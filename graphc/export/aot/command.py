@@ -1,0 +1,68 @@
+"""`python -m graphc aot m.gcx --out DIR`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from graphc.export import load
+from graphc.export.aot.library import aot
+from graphc.export.aot.linking import LinkError
+from graphc.export.errors import ExportError
+from graphc.export.steps import ExportedStep
+
+
+def add(commands: Any) -> None:
+    """The subcommand."""
+    command = commands.add_parser(
+        "aot", help="make a library of an exported model, which needs no Python",
+        description="Write libNAME.so and NAME.h: C functions that need libc, libm and threads.",
+    )
+    command.add_argument("model", type=Path, help="a .gcx file")
+    command.add_argument("--out", type=Path, default=Path("."), help="folder; default: %(default)s")
+    command.add_argument("--name", help="what its functions begin with; default: the model's")
+    command.add_argument(
+        "--target", action="append", dest="targets", metavar="CPU",
+        help="a kind of CPU, such as x86-64-v3; several times for several; default: native",
+    )
+    command.add_argument(
+        "--size", action="append", default=[], type=_size, dest="sizes", metavar="NAME=MOST",
+        help="the largest value of a free size",
+    )
+    command.add_argument(
+        "--weights", choices=("embedded", "file"), default="embedded", help="default: %(default)s"
+    )
+    command.add_argument("--static", action="store_true", help="write libNAME.a")
+    command.add_argument(
+        "--no-freeze", action="store_false", dest="freeze",
+        help="leave weights as they are: results are the program's to the bit",
+    )
+    command.set_defaults(run=run)
+
+
+def _size(text: str) -> tuple[str, int]:
+    name, sign, most = text.partition("=")
+    if not sign or not most.isdigit():
+        raise argparse.ArgumentTypeError(f"expected NAME=MOST, got {text!r}")
+    return name, int(most)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Make the library, and say what was written."""
+    try:
+        program = load(args.model)
+        if isinstance(program, ExportedStep):
+            raise ExportError(f"{args.model} is a training step, of which there is no library yet")
+        made = aot(
+            program, args.out, name=args.name, weights=args.weights, static=args.static,
+            targets=args.targets or ("native",), sizes=dict(args.sizes), freeze=args.freeze,
+        )
+    except (ExportError, LinkError, ValueError, OSError) as error:
+        print(f"graphc aot: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    for path in made:
+        if path is not None:
+            print(f"{path}: {path.stat().st_size:,} bytes")
+    return 0

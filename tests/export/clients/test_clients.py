@@ -1,0 +1,118 @@
+"""The clients in examples/clients, built by the compilers of this machine and run: what the library
+says is, to the bit, what graphc said when it made the library."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import graphc as torch
+from graphc.export.aot.linking import linkers
+from tests.docs.pages import blocks
+from tests.export.client_examples import CLIENTS, WARNINGS, example, refused, run, tool
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library, its header, and a recorded call: of an untrained model, which takes no time."""
+    if sys.platform != "linux" or not linkers.available("x86_64"):
+        pytest.skip("there is no linker for x86-64 Linux here")
+    folder = tmp_path_factory.mktemp("clients")
+    example("make.py").main(folder, steps=0)
+    return folder
+
+
+def holds(said: str) -> None:
+    """What every client prints, and that both outputs have the recorded bits."""
+    for line in ("input image: u8 [batch, 28, 28]", "digit']: i64 [batch]",
+                 "probability']: f32 [batch, 10]"):
+        assert line in said, said
+    assert said.count("equal to the bit") == 2, said
+
+
+def damaged(out: Path, tmp_path: Path) -> Path:
+    """A recorded call with one wrong element."""
+    golden = shutil.copytree(out / "golden", tmp_path / "golden")
+    data = bytearray((golden / "output1.tensor").read_bytes())
+    data[-1] ^= 0x3F
+    (golden / "output1.tensor").write_bytes(data)
+    return golden
+
+
+def compile_c(out: Path, source: Path, made: Path, compiler: str, *options: str) -> Path:
+    run(compiler, *WARNINGS, *options, f"-I{out}", source, "-x", "none",
+        f"-L{out}", "-ldigits", "-lm", f"-Wl,-rpath,{out}", "-o", made)
+    return made
+
+
+@pytest.mark.parametrize("compiler, options", [
+    (("gcc", "cc", "clang"), ("-std=c99", "-x", "c")),
+    (("g++", "c++", "clang++"), ("-std=c++11", "-x", "c++")),
+], ids=["C", "C++"])
+def test_c(
+    out: Path, tmp_path: Path, compiler: tuple[str, ...], options: tuple[str, ...]
+) -> None:
+    client = compile_c(
+        out, CLIENTS / "c" / "client.c", tmp_path / "client", tool(*compiler), *options
+    )
+    for threads in ("1", "2"):
+        holds(run(client, out / "golden", "-", threads))
+    assert "GRAPHC_CPU: " in refused(client, out / "golden", "x86-64-v9")
+    assert "GRAPHC_THREADS: " in refused(client, out / "golden", "-", "-1")
+    refused(client, damaged(out, tmp_path))
+
+
+def test_ctypes(out: Path, tmp_path: Path) -> None:
+    """By a Python that finds no packages: neither graphc nor NumPy."""
+    client = CLIENTS / "python" / "client.py"
+    command = sys.executable, "-I", "-S", client, out / "libdigits.so"
+    holds(run(*command, out / "golden"))
+    assert "GRAPHC_CPU: " in refused(*command, out / "golden", "x86-64-v9")
+    refused(*command, damaged(out, tmp_path))
+
+
+def test_rust(out: Path, tmp_path: Path) -> None:
+    home = Path.home() / ".cargo" / "bin" / "rustc"
+    compiler = str(home) if home.exists() else tool("rustc")
+    run(compiler, "--edition=2021", "-D", "warnings", CLIENTS / "rust" / "client.rs", "-L", out,
+        "-C", f"link-arg=-Wl,-rpath,{out}", "-o", tmp_path / "client")
+    holds(run(tmp_path / "client", out / "golden"))
+    assert "GRAPHC_CPU: " in refused(tmp_path / "client", out / "golden", "x86-64-v9")
+    refused(tmp_path / "client", damaged(out, tmp_path))
+
+
+def test_node(out: Path, tmp_path: Path) -> None:
+    node = tool("node")
+    headers = Path(os.path.realpath(node)).parents[1] / "include" / "node"
+    if not (headers / "node_api.h").exists():
+        pytest.skip("node_api.h is not installed beside Node")
+    addon = compile_c(
+        out, CLIENTS / "node" / "addon.c", tmp_path / "digits.node", tool("gcc", "cc", "clang"),
+        "-shared", "-fPIC", f"-I{headers}", "-x", "c",
+    )
+    client = CLIENTS / "node" / "client.js"
+    holds(run(node, client, addon, out / "golden"))
+    assert "GRAPHC_CPU" in refused(node, client, addon, out / "golden", "x86-64-v9")
+    refused(node, client, addon, damaged(out, tmp_path))
+
+
+@pytest.mark.slow  # tests/docs runs the page itself
+def test_the_program_of_the_page(tmp_path: Path) -> None:
+    """docs/how_to/ship.md: its C program is built with what the page has made before it."""
+    page = Path(__file__).parents[3] / "docs" / "how_to" / "ship.md"
+    names: dict[str, Any] = {"__name__": "ship"}
+    for block in blocks(page.read_text(encoding="utf-8"))[:2]:
+        with contextlib.redirect_stdout(io.StringIO()):
+            exec(compile(block.code, page.name, "exec"), names)
+    made = names["out"]
+    run(tool("gcc", "cc", "clang"), "-Wall", "-Werror", made / "main.c", f"-I{made}", f"-L{made}",
+        "-lflowers", f"-Wl,-rpath,{made}", "-o", tmp_path / "main")
+    rows = names["program"](torch.tensor([[5.1, 3.5, 1.4, 0.2], [6.7, 3.0, 5.2, 2.3]])).tolist()
+    assert run(tmp_path / "main") == "".join("{:.3f} {:.3f} {:.3f}\n".format(*row) for row in rows)

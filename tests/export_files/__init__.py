@@ -1,0 +1,1 @@
+"""Files that earlier versions wrote, which every later one reads."""
