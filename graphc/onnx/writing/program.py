@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from graphc.export.program import ExportedProgram, check_guards
+from graphc.export.limits import check_guards
+from graphc.export.program import ExportedProgram
 from graphc.frontend.grad_mode import no_grad
 from graphc.frontend.tensor import Tensor, from_array
 from graphc.frontend.tree import flatten
