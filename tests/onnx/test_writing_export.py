@@ -340,6 +340,19 @@ def test_an_operator_without_a_rule_is_named_with_its_line() -> None:
         torch.onnx.export(function, (torch.ones(2),))
 
 
+def test_what_draws_or_writes_is_refused() -> None:
+    x = torch.ones(4, 3)
+    with pytest.raises(UnsupportedOperatorError, match=r"rng_\w+ at test_writing_export\.py:\d+"):
+        torch.onnx.export(lambda x: x + torch.rand(3), (x,))
+    with pytest.raises(OnnxExporterError, match=r"'running_mean'(.|\n)*model\.eval\(\)"):
+        torch.onnx.export(nn.BatchNorm1d(3), (x,))
+
+
+def test_axes_of_a_name_that_there_is_not(model: Net) -> None:
+    with pytest.warns(UserWarning, match="dynamic_axes names 'z'"):
+        torch.onnx.export(model, (torch.ones(2, 4),), input_names=["x"], dynamic_axes={"z": [0]})
+
+
 def test_complex_numbers_are_refused() -> None:
     with pytest.raises(OnnxExporterError, match=r"x is of torch\.complex64(.|\n)*view_as_real"):
         torch.onnx.export(lambda x: x * 2, (torch.ones(2, dtype=torch.complex64),))

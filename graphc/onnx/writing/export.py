@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from graphc.export.capture import export as record
 from graphc.frontend.tensor import Tensor
 from graphc.frontend.tree import flatten, unflatten
 from graphc.nn.modules.module import Module
-from graphc.onnx.errors import OnnxExporterError
+from graphc.onnx.errors import OnnxExporterError, OnnxExporterWarning
 from graphc.onnx.package import onnx
 from graphc.onnx.running import exporting
 
@@ -73,7 +74,7 @@ def export(
     args, given = _arguments(args, kwargs)
     with _mode(model, dynamo, training), exporting():
         program, sizes = _recorded(
-            model, args, given, dynamic_shapes, dynamic_axes, input_names, verify
+            model, args, given, dynamic_shapes, dynamic_axes, input_names, output_names, verify
         )
     names = Names(tuple(input_names or ()), tuple(output_names or ()), sizes)
     found = ONNXProgram(make(program, opset, names), program)
@@ -129,33 +130,42 @@ def _mode(model: Any, dynamo: bool, training: Any) -> Iterator[None]:
 
 def _recorded(
     model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any,
-    dynamic_axes: Any, input_names: Any, verify: bool,
+    dynamic_axes: Any, input_names: Any, output_names: Any, verify: bool,
 ) -> tuple[ExportedProgram, dict[str, str]]:
     """The program, and what the user calls its free sizes."""
     if isinstance(model, ExportedProgram):
         return model, {}
     sizes: dict[str, str] = {}
     if dynamic_axes and dynamic_shapes is None:
-        dynamic_shapes = _from_axes(model, args, kwargs, dynamic_axes, input_names or (), sizes)
+        names = (input_names or (), output_names or ())
+        dynamic_shapes = _from_axes(model, args, kwargs, dynamic_axes, names, sizes)
     return record(model, args, kwargs, dynamic_shapes=dynamic_shapes, check=verify), sizes
 
 
 def _from_axes(
     model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
-    dynamic_axes: Mapping[str, Any], input_names: Sequence[str], sizes: dict[str, str],
+    dynamic_axes: Mapping[str, Any], told: tuple[Sequence[str], Sequence[str]],
+    sizes: dict[str, str],
 ) -> Any:
-    """dynamic_shapes for the arguments, of axes by the inputs' names."""
+    """dynamic_shapes for the arguments, of axes by the inputs' names. `told`: what the user calls
+    inputs and results (whose sizes follow)."""
     leaves, structure = flatten((args, kwargs))
     paths = leaf_paths(structure, argument_names(model, len(args), kwargs))
-    names = list(input_names)
+    names, seen = list(told[0]), {*told[1]}
     specs: list[Any] = []
     for leaf, path in zip(leaves, paths, strict=True):
         if not isinstance(leaf, Tensor):
             specs.append(None)
             continue
         name = names.pop(0) if names else path
+        seen |= {name, path}
         axes = dynamic_axes.get(name, dynamic_axes.get(path))
         specs.append(None if axes is None else _spec(name, axes, sizes))
+    for name in dynamic_axes.keys() - seen:
+        warnings.warn(
+            f"dynamic_axes names {name!r}, which is neither in input_names nor in output_names: it "
+            "frees no size", OnnxExporterWarning, stacklevel=5,
+        )
     made_args, made_kwargs = unflatten(specs, structure)
     return (*made_args, *made_kwargs.values())
 

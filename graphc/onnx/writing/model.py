@@ -35,7 +35,7 @@ from . import (  # noqa: F401  (they fill the table of rules)
     windows,
 )
 from .reliance import Reliance, refusing
-from .rules import takes
+from .rules import WHY_NOT, refuse, takes
 from .sizes import place_of
 from .tidy import pruned, reads, renamed
 from .walk import write
@@ -81,9 +81,13 @@ class _Maker:
 
     def make(self) -> Model:
         w, main = self.w, self.program.contents.main
+        for node in main.graph.nodes:
+            if node.op.family == "random":
+                refuse(node, *WHY_NOT["random"])
         if main.signature.writes:
+            named = ", ".join(repr(w.get("weight", "an argument")) for w in main.signature.writes)
             raise OnnxExporterError(
-                "the model writes to its state, and an ONNX model only computes. Cure: call "
+                f"the model writes to {named}, and an ONNX model only computes. Cure: call "
                 "model.eval() before the export"
             )
         infos = self._inputs()
