@@ -38,7 +38,8 @@ DISTRIBUTIONS = {
     "matplotlib": ("graphc/demo.py", "graphc/utils/tensorboard/"),
     "PIL": ("graphc/vision/", "graphc/utils/tensorboard/"),
     "moviepy": ("graphc/utils/tensorboard/",),
-    "onnx": ("graphc/utils/tensorboard/",),
+    "onnx": ("graphc/utils/tensorboard/", "graphc/onnx/package.py"),
+    "onnxruntime": ("graphc/onnx/package.py",),
     "packaging": ("graphc/shim/requirements.py",),
     "starlette": ("graphc/serve/",),
     "uvicorn": ("graphc/serve/server.py",),
@@ -65,6 +66,8 @@ LATE_IMPORTS = {
     ("graphc/vision/utils.py", "PIL"),
     ("graphc/utils/tensorboard/_embedding.py", "PIL"),
     ("graphc/utils/tensorboard/_onnx_graph.py", "onnx"),
+    ("graphc/onnx/package.py", "onnx"),
+    ("graphc/onnx/package.py", "onnxruntime"),
     ("graphc/utils/tensorboard/_utils.py", "matplotlib"),
     ("graphc/utils/tensorboard/summary.py", "PIL"),
     ("graphc/utils/tensorboard/summary.py", "moviepy"),
@@ -86,7 +89,7 @@ LATE_IMPORTS = {
 # What `import graphc` must not load.
 HEAVY = (
     "networkx", "llvmlite", "tqdm", "cupy", "cuda", "matplotlib", "torch", "starlette", "uvicorn",
-    "prometheus_client", "fractions",
+    "prometheus_client", "fractions", "onnx", "onnxruntime",
 )
 
 MAX_LINES = 500

@@ -123,7 +123,7 @@ OWN_CODE = (
     "graphc.compiler", "graphc._C", "graphc.late_names", "graphc.compat", "graphc.export",
     "graphc.unsupported", "graphc.library", "graphc.profiler", "graphc.amp.autocast_mode",
     "graphc.overrides", "graphc.overridable",
-    "graphc.nn.modules.module_notes", "graphc.nn.utils.packing",
+    "graphc.nn.modules.module_notes", "graphc.nn.utils.packing", "graphc.onnx.reading.compute",
 )
 # modules among them that call the user's functions, or hold flags: these are rewritten, too
 _PASSING_ON = ("graphc.frontend.decorated", *(f"graphc.backends.{name}" for name in (

@@ -1,0 +1,25 @@
+"""The rows of the table, by what they compute."""
+
+from . import (
+    activation,
+    arithmetic,
+    attention,
+    boxes,
+    control,
+    convolution,
+    creation,
+    gathering,
+    loss,
+    movement,
+    norm,
+    pooling,
+    product,
+    quantized,
+    random,
+    recurrent,
+    reduction,
+    resize,
+    sequence,
+    signal,
+    sorting,
+)
