@@ -7,6 +7,7 @@ how far the outputs then move is how well they are defined at all.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -44,6 +45,20 @@ def tainted(graph: Graph) -> set[Node]:
         if inner or rounding(node).units or any(x in found for x in node.inputs):
             found.add(node)
     return found
+
+
+def _in_turn(name: str, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> float:
+    """How much further a sum may be off whose terms are added one after another, each sum being
+    rounded: as far as a random walk of so many steps, that of the place with most terms."""
+    if name == "index_put" and attrs["accumulate"]:
+        x, source, *indices = inputs
+        counted = TABLE[name](np.zeros(x.shape, int), np.ones(source.shape, int), *indices, **attrs)
+    elif name == "scatter" and attrs["reduce"] == "add":
+        x, index, source = inputs
+        counted = TABLE[name](np.zeros(x.shape, int), index, np.ones(source.shape, int), **attrs)
+    else:
+        return 1.0
+    return math.sqrt(counted.max(initial=1))
 
 
 class Noise:
@@ -141,7 +156,7 @@ class Evaluator:
         if isinstance(result, tuple):
             pairs = zip(result, result_types(node), strict=True)
             return tuple(self._moved(r, t.dtype, fact.units) for r, t in pairs)
-        return self._moved(result, node.dtype, fact.units)
+        return self._moved(result, node.dtype, fact.units * _in_turn(name, inputs, attrs))
 
     def _made_up(self, node: Node, inputs: list[Any], attrs: dict[str, Any], value: int) -> Any:
         """What an operator that raises gives, with `value` where it has no result."""

@@ -14,9 +14,9 @@ import re
 import struct
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, TypeVar
 
 from graphc.export import limits, manifest, safetensors
 from graphc.export.contents import Contents, Golden, Variant
@@ -42,22 +42,30 @@ _DATE = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can hold
 _WRONG = (
     zipfile.BadZipFile, struct.error, EOFError, NotImplementedError, MemoryError, OSError,
     ExportError, safetensors.SafetensorsError, UnicodeDecodeError, ValueError, TypeError, KeyError,
-    OverflowError, RuntimeError,
+    OverflowError, RuntimeError, AttributeError, IndexError, SyntaxError, ArithmeticError,
+    AssertionError,
 )
+
+
+Made = TypeVar("Made")
 
 
 # --- writing ---------------------------------------------------------------------------------
 
 
-def write(path: str | os.PathLike[str], contents: Contents) -> None:
-    """Write a file beside `path` and move it there: readers see all of it or the old one."""
-    target = Path(path)
+def write(path: str | os.PathLike[str] | BinaryIO, contents: Contents) -> None:
+    """Write a file beside `path` and move it there: readers see all of it or the old one. An open
+    file is written to as it is."""
     parts = _parts(contents)
     described = {
         name: {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
         for name, data in parts.items()
     }
     parts = {MANIFEST: manifest.dumps(contents, described), **parts}
+    if not isinstance(path, (str, os.PathLike)):
+        _write_zip(path, parts)
+        return
+    target = Path(path)
     descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name}-", dir=target.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -103,22 +111,37 @@ def _mode() -> int:
 # --- reading ---------------------------------------------------------------------------------
 
 
-def read(path: str | os.PathLike[str], bounds: Limits = DEFAULT) -> Contents:
-    """The contents of a file. Raises ExportError for whatever is wrong with it, OSError for a
-    file that cannot be opened."""
+def read(path: str | os.PathLike[str] | BinaryIO, bounds: Limits = DEFAULT) -> Contents:
+    """The contents of a file. Raises what `opened` does."""
+    return opened(path, bounds, lambda contents: contents)
+
+
+def opened(
+    path: str | os.PathLike[str] | BinaryIO, bounds: Limits, make: Callable[[Contents], Made]
+) -> Made:
+    """What `make` gives of the contents of a file, by its path or open. Raises ExportError for
+    whatever is wrong with it, OSError for a file that cannot be opened."""
+    if not isinstance(path, (str, os.PathLike)):
+        return _made(path, "the file", bounds, make)
     with open(path, "rb") as file:
-        try:
-            return _read(file, bounds)
-        except _WRONG as error:
-            said = str(error) or type(error).__name__
-            raise ExportError(
-                f"{os.fspath(path)} cannot be loaded: {said}. Cure: export the model again, or "
-                "fetch the file again if it was copied"
-            ) from None
+        return _made(file, os.fspath(path), bounds, make)
 
 
-def _read(file: Any, bounds: Limits) -> Contents:
-    size = os.fstat(file.fileno()).st_size
+def _made(
+    file: BinaryIO, name: str, bounds: Limits, make: Callable[[Contents], Made]
+) -> Made:
+    try:
+        return make(_read(file, bounds))
+    except _WRONG as error:
+        said = str(error) or type(error).__name__
+        raise ExportError(
+            f"{name} cannot be loaded: {said}. Cure: export the model again, or fetch the file "
+            "again if it was copied"
+        ) from None
+
+
+def _read(file: BinaryIO, bounds: Limits) -> Contents:
+    size = file.seek(0, os.SEEK_END)
     with zipfile.ZipFile(file) as archive:
         entries = {entry.filename: entry for entry in archive.infolist()}
         _check_entries(archive.infolist(), size, bounds)

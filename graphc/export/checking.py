@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,20 +21,21 @@ from graphc.export.closeness import Tolerance
 from graphc.export.contents import Contents, Golden, Variant
 from graphc.export.dynamic import DynamicShapes, resized
 from graphc.export.errors import ExportError
-from graphc.export.interpreting import interpreted, variant_for
+from graphc.export.interpreting import computed, variant_for, written_names
 from graphc.frontend.grad_mode import no_grad
 from graphc.frontend.tensor import Tensor
 from graphc.frontend.tree import flatten, unflatten
 from graphc.ir.late import late
 from graphc.ir.memory import on_host
+from graphc.nn.modules.module import Module
 
 # what only export asks, not who loads a program
 _noise = late("graphc.doubt.noise")
 _snapshot = late("graphc.doubt.snapshot")
 _walk = late("graphc.doubt.walk")
 
-_WORK = 1 << 31  # scalar steps of one more size; the example is always compared
-_MEMORY = 1 << 29  # bytes, likewise
+_WORK = 1 << 32  # scalar steps of all sizes but the example's, which is always compared
+_MEMORY = 1 << 29  # bytes of one of them
 _GOLDEN = 1 << 22  # bytes of a recorded call
 _NOISY = 4
 _TIMES = 8.0  # what rounding errors of a few units move
@@ -49,10 +50,14 @@ class Eager:
         self.model, self.leaves, self.structure = model, leaves, structure
         args, kwargs = unflatten(leaves, structure)
         roots = (("the model", model), *zip(positional, args, strict=True), *kwargs.items())
+        self._state: dict[str, Tensor] = {}
+        if isinstance(model, Module):
+            self._state = {**dict(model.named_parameters()), **dict(model.named_buffers())}
         self._snapshot = _snapshot.Snapshot((*roots, *_walk.streams()))
 
-    def results(self, leaves: list[Any]) -> list[Any]:
-        """The leaves of the results: arrays, and other values as they are."""
+    def results(self, leaves: list[Any], written: Sequence[str] = ()) -> list[Any]:
+        """The leaves of the results (arrays, and other values as they are), then the model's
+        parameters and buffers of these names, as the call leaves them."""
         args, kwargs = unflatten(leaves, self.structure)
         try:
             with (
@@ -61,7 +66,8 @@ class Eager:
             ):
                 warnings.simplefilter("ignore")  # recording has said them
                 result = self.model(*args, **kwargs)
-            return [_value(leaf) for leaf in flatten(result)[0]]
+            state = [self._state[name] for name in written]
+            return [_value(leaf) for leaf in (*flatten(result)[0], *state)]
         finally:
             self._snapshot.restore()
 
@@ -76,6 +82,7 @@ def checked(contents: Contents, shapes: DynamicShapes, eager: Eager) -> Contents
     seen: list[dict[str, int]] = []
     goldens: list[Golden] = []
     recorded: set[frozenset[str]] = set()
+    spent = 0
     for dims in _sizes(contents, shapes):
         variant = variant_for(contents, dims)
         own = resized(eager.leaves, shapes.names, dims)
@@ -84,8 +91,11 @@ def checked(contents: Contents, shapes: DynamicShapes, eager: Eager) -> Contents
             if first:
                 raise ExportError("the recorded guards do not hold for the example itself")
             continue
-        if not first and _takes_long(variant, dims):
-            continue
+        cost = limits.work(variant.graph, dims)
+        if not first:
+            if spent + cost > _WORK or limits.peak(variant.graph, dims)[0] > _MEMORY:
+                continue
+            spent += cost
         golden = _compared(contents, variant, dims, own, eager)
         seen.append(dims)
         if (first or (variant.ones and variant.ones not in recorded)) and (
@@ -94,11 +104,6 @@ def checked(contents: Contents, shapes: DynamicShapes, eager: Eager) -> Contents
             recorded.add(variant.ones)
             goldens.append(golden)
     return replace(contents, goldens=tuple(goldens), checked=tuple(seen))
-
-
-def _takes_long(variant: Variant, dims: Mapping[str, int]) -> bool:
-    graph = variant.graph
-    return limits.work(graph, dims) > _WORK or limits.peak(graph, dims)[0] > _MEMORY
 
 
 def _sizes(contents: Contents, shapes: DynamicShapes) -> Iterator[dict[str, int]]:
@@ -126,8 +131,9 @@ def _compared(
 ) -> Golden:
     """The call in eager mode, which the graph repeats. Raises ExportError where it does not."""
     where = " at " + ", ".join(f"{k} = {v}" for k, v in dims.items()) if dims else ""
+    names = written_names(contents, variant)
     try:
-        wanted = eager.results(leaves)
+        wanted = eager.results(leaves, names)
     except Exception as error:
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ExportError(
@@ -136,30 +142,33 @@ def _compared(
             "not ask"
         ) from error
     arrays = {i: _value(leaf) for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)}
-    found = interpreted(contents, variant, arrays, dims)
+    found = computed(contents, variant, arrays, dims)
     tolerance = closeness.tolerance_of(variant.graph)
     difference = closeness.first_difference(found, wanted, tolerance)
     if difference is not None:
-        difference = _beyond_rounding(found, wanted, tolerance, leaves, eager)
+        difference = _beyond_rounding(found, wanted, tolerance, leaves, names, eager)
     if difference is not None:
         leaf, said = difference
         raise ExportError(
             f"the exported graph differs from the model in eager mode{where}: "
-            f"{_result_names(variant)[leaf]} {said}. Cure: report it with the model; "
+            f"{_result_names(variant, names)[leaf]} {said}. Cure: report it with the model; "
             "export(..., check=False) writes the file all the same"
         )
-    outputs = {i: value for i, value in enumerate(wanted) if isinstance(value, np.ndarray)}
-    return Golden(dict(dims), arrays, outputs, tolerance.rtol, tolerance.atol)
+    results = wanted[: len(wanted) - len(names)]
+    outputs = {i: value for i, value in enumerate(results) if isinstance(value, np.ndarray)}
+    written = dict(zip(names, wanted[len(results) :], strict=True))
+    return Golden(dict(dims), arrays, outputs, tolerance.rtol, tolerance.atol, written)
 
 
 def _beyond_rounding(
-    found: list[Any], wanted: list[Any], tolerance: Tolerance, leaves: list[Any], eager: Eager
+    found: list[Any], wanted: list[Any], tolerance: Tolerance, leaves: list[Any],
+    names: list[str], eager: Eager,
 ) -> tuple[int, str] | None:
     """The first difference that larger rounding errors of eager mode do not explain."""
     noisy: list[list[Any]] = []
     for seed in range(_NOISY):
         with _noise.rounding_errors(seed):
-            noisy.append(eager.results(leaves))
+            noisy.append(eager.results(leaves, names))
     spread = [
         closeness.spread(value, [other[i] for other in noisy], _TIMES)
         for i, value in enumerate(wanted)
@@ -167,7 +176,8 @@ def _beyond_rounding(
     return closeness.first_difference(found, wanted, tolerance, spread)
 
 
-def _result_names(variant: Variant) -> list[str]:
-    """A name of each leaf of the results, for messages."""
+def _result_names(variant: Variant, written: list[str]) -> list[str]:
+    """A name of each leaf of the results, and of what is written, for messages."""
     count = sum(1 for _ in containers.leaves_of(variant.signature.results))
-    return ["the result"] if count == 1 else [f"result {i}" for i in range(count)]
+    results = ["the result"] if count == 1 else [f"result {i}" for i in range(count)]
+    return results + [f"{name!r}, which the model writes," for name in written]

@@ -9,7 +9,7 @@ from typing import Any
 
 from graphc.export import containers
 from graphc.export.contents import Variant
-from graphc.export.names import input_names, output_names
+from graphc.export.names import input_names, leaf_names, output_names
 from graphc.export.signature import Weights
 
 
@@ -206,7 +206,7 @@ def described(variant: Variant, weights: Weights) -> ExportGraphSignature:
         for name, source in zip(names, variant.signature.inputs, strict=True)
         if "argument" in source
     }
-    paths = variant.signature.leaf_paths()
+    paths = leaf_names(variant.signature)
     for leaf, spec in enumerate(variant.signature.specs()):
         arg: ArgumentSpec
         if "value" in spec:
@@ -232,7 +232,7 @@ def _outputs(
     variant: Variant, weights: Weights, by_leaf: Mapping[int, str]
 ) -> list[OutputSpec]:
     names = output_names(variant, weights)
-    paths = variant.signature.leaf_paths()
+    paths = leaf_names(variant.signature)
     found: list[OutputSpec] = []
     for write in variant.signature.writes:
         arg = TensorArgument(names[write["output"]])

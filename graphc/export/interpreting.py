@@ -57,3 +57,28 @@ def outputs_of(
         else:
             given.append(arguments[value] if kind == "argument" else contents.weights.arrays[value])
     return evaluate(variant.graph, given, TABLE, dims)
+
+
+def written_names(contents: Contents, variant: Variant) -> list[str]:
+    """The model's parameters and buffers that a call writes, in order."""
+    weights = contents.weights
+    own = {*weights.state, *weights.parameters, *weights.buffers}
+    writes = variant.signature.writes
+    return [write["weight"] for write in writes if write.get("weight") in own]
+
+
+def computed(
+    contents: Contents, variant: Variant, arguments: Mapping[int, np.ndarray],
+    dims: Mapping[str, int], numbers: Mapping[str, float] | None = None,
+) -> list[Any]:
+    """The leaves of the results, then what `written_names` names, as a call leaves them."""
+    results = interpreted(contents, variant, arguments, dims, numbers)
+    names = written_names(contents, variant)
+    if not names:
+        return results
+    outputs = outputs_of(contents, variant, arguments, dims, numbers)
+    by_name = {
+        write["weight"]: outputs[write["output"]]
+        for write in variant.signature.writes if "weight" in write
+    }
+    return [*results, *(by_name[name] for name in names)]

@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from graphc.export.contents import Variant
 from graphc.export.errors import ExportError
 from graphc.ir import dim
 from graphc.ir.graph import Graph, Node, const, input_
@@ -44,6 +45,7 @@ class Limits(NamedTuple):
 
 
 DEFAULT = Limits()
+_MOST_SIZES = 4096
 
 
 def machine_memory() -> int:
@@ -52,6 +54,40 @@ def machine_memory() -> int:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
         return 1 << 36
+
+
+class Allowed:
+    """The sizes of calls of which is known that a program was exported for them, and that they are
+    within the limits."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._known: set[tuple[int, ...]] = set()
+
+    def check(self, variant: Variant, dims: Mapping[str, int]) -> None:
+        """Raise ValueError for sizes that a graph was not recorded for, ExportError for those that
+        are too large."""
+        sizes = tuple(dims.values())
+        if sizes in self._known:
+            return
+        check_guards(variant, dims)
+        check_sizes(variant.graph, dims, self._limits, "the exported model")
+        if len(self._known) < _MOST_SIZES:
+            self._known.add(sizes)
+
+
+def check_guards(variant: Variant, dims: Mapping[str, int]) -> None:
+    """Raise ValueError where a graph was recorded for other sizes than these."""
+    for guard in variant.graph.env.guards:
+        if not guard.check(dims):
+            sizes = ", ".join(f"{k} = {v}" for k, v in dims.items())
+            ranges = ", ".join(
+                f"{name!r} is {bounds}" for name, bounds in variant.signature.ranges.items()
+            )
+            raise ValueError(
+                f"the exported model holds only where {guard.text()}; here {sizes} ({ranges}). "
+                "Cure: export it again with an example of these sizes"
+            )
 
 
 def check_form(graph: Graph, limits: Limits, where: str) -> None:
@@ -90,10 +126,10 @@ def check_sizes(graph: Graph, dims: Mapping[str, int], limits: Limits, where: st
                                       f"{_at(dims)}; the most is {limits.elements:,}")
             stack.extend(node.graphs)
     most = limits.bytes
-    size, node = peak(graph, dims)
-    if size > most and node is not None:
+    size, at = peak(graph, dims)
+    if size > most and at is not None:
         raise ExportError(
-            f"{where} needs {size:,} bytes{_at(dims)}, at {_named(node)}, and the limit is "
+            f"{where} needs {size:,} bytes{_at(dims)}, at {_named(at)}, and the limit is "
             f"{most:,}. Cure: smaller arguments, or load(path, limits=Limits(memory=...)) on a "
             "machine that has them"
         )

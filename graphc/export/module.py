@@ -24,7 +24,7 @@ class ExportedModule(Module):
         weights = program.contents.weights
         for name, tensor in program.state_dict.items():
             if name in program.tied:
-                owner, attribute = self._owner(name)
+                owner, attribute = self._new(name)
                 setattr(owner, attribute, self._find(program.tied[name]))
             else:
                 self._place(name, tensor, "parameter" if name in weights.parameters else "buffer")
@@ -46,8 +46,19 @@ class ExportedModule(Module):
             owner = child
         return owner, attribute
 
+    def _new(self, name: str) -> tuple[Module, str]:
+        """The module that is to hold a dotted name. Raises ExportError for a name that stands for
+        something else there: files may hold any."""
+        try:
+            owner, attribute = self._owner(name)
+        except (KeyError, TypeError) as error:
+            raise ExportError(f"the weight {name!r} cannot be part of a Module: {error}") from None
+        if not attribute or attribute.startswith("__") or hasattr(owner, attribute):
+            raise ExportError(f"the weight {name!r} cannot be part of a Module: it has that name")
+        return owner, attribute
+
     def _place(self, name: str, tensor: Tensor, kind: str) -> None:
-        owner, attribute = self._owner(name)
+        owner, attribute = self._new(name)
         value = tensor.detach().clone()
         try:
             if kind == "parameter":

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
+from graphc.export import containers
 from graphc.export.contents import Variant
-from graphc.export.signature import Weights
+from graphc.export.signature import Signature, Weights
 from graphc.ir.graph import Node, get_, input_
 
 
@@ -22,10 +24,27 @@ def output_names(variant: Variant, weights: Weights) -> list[str]:
     return [given[node] for node in variant.graph.outputs]
 
 
+def leaf_names(signature: Signature) -> list[str]:
+    """A name for each leaf of the arguments: x, items_0, options_gain."""
+    (_, args), (_, kwargs) = containers.children(signature.arguments)
+    specs = [*containers.children(args), *containers.children(kwargs)]
+    found: list[str] = []
+    for name, (_, spec) in zip((*signature.positional, *signature.keywords), specs, strict=True):
+        found += _below(name, spec)
+    return found
+
+
+def _below(name: str, spec: Any) -> list[str]:
+    if not containers.is_container(spec):
+        return [name]
+    parts = containers.children(spec)
+    return [leaf for key, item in parts for leaf in _below(f"{name}_{key}", item)]
+
+
 def value_names(variant: Variant, weights: Weights) -> dict[Node, str]:
     """A name of its own for each value of the graph, in order."""
     taken: set[str] = set()
-    paths = variant.signature.leaf_paths()
+    paths = leaf_names(variant.signature)
     found: dict[Node, str] = {}
     for node, source in zip(variant.graph.inputs, variant.signature.inputs, strict=True):
         ((kind, value),) = source.items()

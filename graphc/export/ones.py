@@ -99,7 +99,8 @@ def _others(
 
 
 def _same(program: Lifted, one: Lifted, dims: Mapping[str, int]) -> bool:
-    """Whether the program computes what the recording does where these dims are of size 1."""
+    """Whether the program computes what the recording does where these dims are of size 1, and
+    its guards let them be."""
     guards = {
         (g.relation, dim.substitute(g.left, dims), dim.substitute(g.right, dims), g.holds)
         for g in program.graph.env.guards
@@ -108,8 +109,19 @@ def _same(program: Lifted, one: Lifted, dims: Mapping[str, int]) -> bool:
         all((g.relation, g.left, g.right, g.holds) in guards for g in one.graph.env.guards)
         and all(_holds(guard) for guard in guards)
         and program.inputs == one.inputs
-        and _at(program.results, dims) == _at(one.results, {})
-        and _text(_specialise.at_sizes(program.graph, dims)) == _text(one.graph)
+        and same_numbers((program.graph, program.results), (one.graph, one.results), dims)
+    )
+
+
+def same_numbers(
+    program: tuple[Graph, Any], one: tuple[Graph, Any], dims: Mapping[str, int]
+) -> bool:
+    """Whether a graph, with the JSON of its results, computes what another does, where these dims
+    are of size 1."""
+    (graph, results), (other, other_results) = program, one
+    return (
+        _at(results, dims) == _at(other_results, {})
+        and _text(_specialise.at_sizes(graph, dims)) == _text(other)
     )
 
 

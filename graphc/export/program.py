@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from graphc.engine.devices import backend_at
 from graphc.export import archive, containers, decompositions, limits
 from graphc.export.contents import Contents, Variant
 from graphc.export.dynamic_shapes import Range
-from graphc.export.errors import ExportError
 from graphc.export.graph_signature import ExportGraphSignature, described
 from graphc.export.limits import DEFAULT as DEFAULT_LIMITS
 from graphc.export.limits import Limits
@@ -39,7 +38,6 @@ from graphc.ir.verify import verify
 
 _specialise = late("graphc.ir.passes.specialise")  # a pass, which most programs run without
 _graph_module = late("graphc.export.graph_module")  # to be looked at
-_MOST_SIZES = 4096  # of which is known that they are within the limits
 
 
 class ExportedProgram:
@@ -71,16 +69,21 @@ class ExportedProgram:
         )
         self.constants = {k: v for k, v in tensors.items() if k not in self.state_dict}
         self._place, self._bounds = place, bounds
+        self._allowed = limits.Allowed(bounds)
         self._versions = {name: tensor._storage.version for name, tensor in tensors.items()}
         self._by_ones = {variant.ones: variant for variant in contents.variants}
         # by backend and the free dims of size 1
         self._engines: dict[tuple[str, frozenset[str]], Engines] = {}
         self._lock = threading.Lock()
-        self._allowed: set[tuple[int, ...]] = set()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The model's results. Raises TypeError or ValueError for arguments unlike the example."""
         return self.live(self._weights, args, kwargs)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ExportedProgram:
+        """One with a state of its own."""
+        graphs = [variant.graph for variant in self.variants]
+        return ExportedProgram(self._contents(graphs), self._place, self._bounds)
 
     def __repr__(self) -> str:
         return f"ExportedProgram({', '.join(self.signature.leaf_paths())}):\n{self.graph}"
@@ -158,8 +161,8 @@ class ExportedProgram:
         for variant in self.variants:
             verify(variant.graph)
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write a .gcx file, whole or not at all."""
+    def save(self, path: str | PathLike[str] | BinaryIO) -> None:
+        """Write a .gcx file, whole or not at all (one that is open: as far as it goes)."""
         archive.write(path, self._contents([variant.graph for variant in self.variants]))
 
     def _contents(self, graphs: Sequence[Graph]) -> Contents:
@@ -231,7 +234,8 @@ class ExportedProgram:
         refuse(leaves)
         dims = self.signature.bind(leaves)
         variant = self.variant_at(dims)
-        self._check_sizes(variant, dims)
+        if dims:
+            self._allowed.check(variant, dims)
         signature = variant.signature
         tensors = list(self._inputs(signature, weights, leaves))
         engine = self._engine(one_place(tensors), dims)
@@ -240,18 +244,6 @@ class ExportedProgram:
         if signature.writes:
             self._write(signature, results, weights, leaves)
         return self._results(signature, results, leaves, weights, dims)
-
-    def _check_sizes(self, variant: Variant, dims: Mapping[str, int]) -> None:
-        """Raise for sizes that the graph was not recorded for, or that are too large."""
-        if not dims:
-            return
-        sizes = tuple(dims.values())
-        if sizes in self._allowed:
-            return
-        check_guards(variant, dims)
-        limits.check_sizes(variant.graph, dims, self._bounds, "the exported model")
-        if len(self._allowed) < _MOST_SIZES:
-            self._allowed.add(sizes)
 
     def _inputs(
         self, signature: Signature, weights: Mapping[str, Tensor], leaves: Sequence[Any]
@@ -303,25 +295,3 @@ def refuse(leaves: Sequence[Any]) -> None:
                 "an exported program has no autograd, and an argument requires a gradient. "
                 "Cure: call it under no_grad(), or detach() the argument"
             ))
-
-
-
-def check_guards(variant: Variant, dims: Mapping[str, int]) -> None:
-    """Raise ValueError where a graph was recorded for other sizes than these."""
-    for guard in variant.graph.env.guards:
-        if not guard.check(dims):
-            sizes = ", ".join(f"{k} = {v}" for k, v in dims.items())
-            ranges = ", ".join(
-                f"{name!r} is {bounds}" for name, bounds in variant.signature.ranges.items()
-            )
-            raise ValueError(
-                f"the exported model holds only where {guard.text()}; here {sizes} ({ranges}). "
-                "Cure: export it again with an example of these sizes"
-            )
-
-
-def only_program(contents: Contents, path: Any) -> Contents:
-    """Raise ExportError for a file that holds something else than a program."""
-    if contents.kind != "program":
-        raise ExportError(f"{path} holds a {contents.kind}, not a program")
-    return contents

@@ -13,7 +13,7 @@ from graphc.export import archive, closeness, containers
 from graphc.export.closeness import Tolerance
 from graphc.export.contents import Contents, Golden
 from graphc.export.errors import ExportError
-from graphc.export.interpreting import interpreted, variant_for
+from graphc.export.interpreting import computed, variant_for, written_names
 from graphc.export.program import ExportedProgram
 from graphc.frontend.tensor import Tensor, from_array
 from graphc.ir.memory import on_host
@@ -62,7 +62,7 @@ def rows(contents: Contents) -> Iterator[Row]:
     """Each recorded call, by the reference interpreter and by code that is compiled here."""
     program = ExportedProgram(contents)
     ways: tuple[tuple[str, Callable[[Golden], list[Any]]], ...] = (
-        ("interpreter", lambda golden: interpreted(
+        ("interpreter", lambda golden: computed(
             contents, variant_for(contents, golden.dims), golden.inputs, golden.dims
         )),
         ("compiled", lambda golden: _called(program, golden)),
@@ -71,7 +71,7 @@ def rows(contents: Contents) -> Iterator[Row]:
         for way, run in ways:
             call = f"call {number}" + (f" ({_sizes(golden.dims)})" if golden.dims else "")
             try:
-                yield Row(call, way, *_compared(golden, run(golden)))
+                yield Row(call, way, *_compared(contents, golden, run(golden)))
             except Exception as error:  # whatever it is: the file does not do what it did
                 yield Row(call, way, float("inf"), f"raises {type(error).__name__}: {error}")
 
@@ -84,24 +84,32 @@ def _called(program: ExportedProgram, golden: Golden) -> list[Any]:
         return spec["value"] if "value" in spec else from_array(golden.inputs[number].copy())
 
     args, kwargs = containers.build(program.signature.arguments, leaf)
-    result = program(*args, **kwargs)
-    spec = program.variant_at(golden.dims).signature.results
-    return [
-        np.asarray(on_host(value._array)) if isinstance(value, Tensor) else value
-        for _, value, _ in containers.match(spec, result, "the result")
-    ]
+    contents = program.contents
+    # from the state that was recorded, which a call may change
+    state = {name: from_array(a.copy()) for name, a in contents.weights.arrays.items()}
+    result = program._run(state, args, kwargs)
+    variant = program.variant_at(golden.dims)
+    spec = variant.signature.results
+    found = [value for _, value, _ in containers.match(spec, result, "the result")]
+    found += [state[name] for name in written_names(contents, variant)]
+    return [np.asarray(on_host(v._array)) if isinstance(v, Tensor) else v for v in found]
 
 
-def _compared(golden: Golden, found: list[Any]) -> tuple[float, str]:
+def _compared(contents: Contents, golden: Golden, found: list[Any]) -> tuple[float, str]:
     tolerance = Tolerance(golden.rtol, golden.atol)
+    names = written_names(contents, variant_for(contents, golden.dims))
+    results = len(found) - len(names)
+    wanted = [(leaf, f"result {leaf}", array) for leaf, array in golden.outputs.items()]
+    wanted += [(results + names.index(name), name, array)
+               for name, array in golden.written.items() if name in names]
     most = 0.0
-    for leaf, wanted in golden.outputs.items():
-        if not 0 <= leaf < len(found):
-            return float("inf"), f"has {len(found)} results, and no result {leaf}"
-        difference = closeness.first_difference([found[leaf]], [wanted], tolerance)
+    for place, name, array in wanted:
+        if not 0 <= place < len(found):
+            return float("inf"), f"has {results} results, and no {name}"
+        difference = closeness.first_difference([found[place]], [array], tolerance)
         if difference is not None:
-            return float("inf"), f"result {leaf} {difference[1]}"
-        most = max(most, closeness.share(found[leaf], wanted, tolerance))
+            return float("inf"), f"{name} {difference[1]}"
+        most = max(most, closeness.share(found[place], array, tolerance))
     return most, ""
 
 

@@ -1,24 +1,38 @@
-"""torch.onnx: load() reads models. It needs the extra `onnx`."""
+"""torch.onnx: models as ONNX files, and back. It needs the extra `onnx`."""
 
 from __future__ import annotations
 
 import enum
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from .. import unsupported
-from .reading import OnnxError, OnnxModule, load
+from . import errors
+from .errors import OnnxExporterError
+from .running import is_in_onnx_export
 
-_CURE = "torch.export.export() and torch.export.save() write a compiled graph"
+if TYPE_CHECKING:
+    from .reading import OnnxError, OnnxModule, load
+    from .writing.export import export
+    from .writing.program import ONNXProgram
 
-globals().update(unsupported.table("torch.onnx", _CURE, functions="""
-    export dynamo_export register_custom_op_symbolic unregister_custom_op_symbolic
+# what programs that only ask is_in_onnx_export() need not load
+_LATE = {
+    "load": "reading", "OnnxError": "reading", "OnnxModule": "reading",
+    "export": "writing.export", "ONNXProgram": "writing.program",
+}
+
+globals().update(unsupported.table(
+    "torch.onnx", "torch.onnx.export() writes standard operators alone", functions="""
+    dynamo_export register_custom_op_symbolic unregister_custom_op_symbolic
     select_model_mode_for_export
 """, kinds="""
-    ONNXProgram ExportOptions
+    ExportOptions
 """))
 
 
 class TrainingMode(enum.Enum):
-    """The mode of a Module while it is exported."""
+    """The mode of a Module while it is exported, with dynamo=False."""
 
     EVAL = 0
     PRESERVE = 1
@@ -26,7 +40,7 @@ class TrainingMode(enum.Enum):
 
 
 class OperatorExportTypes(enum.Enum):
-    """What export() would do with operators outside ONNX."""
+    """What export() would do with operators outside ONNX: it refuses them."""
 
     ONNX = 0
     ONNX_ATEN = 1
@@ -34,6 +48,9 @@ class OperatorExportTypes(enum.Enum):
     ONNX_FALLTHROUGH = 3
 
 
-def is_in_onnx_export() -> bool:
-    """False."""
-    return False
+def __getattr__(name: str) -> Any:
+    if name not in _LATE:
+        raise AttributeError(f"module 'graphc.onnx' has no attribute {name!r}")
+    module = importlib.import_module(f".{_LATE[name]}", __name__)
+    found = globals()[name] = getattr(module, name)
+    return found

@@ -10,7 +10,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from graphc.export import ExportedProgram, ExportError, Limits, containers, load
+from graphc.export import (
+    ExportedProgram,
+    ExportedStep,
+    ExportError,
+    Limits,
+    containers,
+    load,
+)
 from graphc.export.signature import tensor_type
 from graphc.frontend.tensor import from_array
 from graphc.ir import dim
@@ -60,6 +67,13 @@ def _attempt(path: Path, call: bool) -> tuple[str, str]:
     if not call:
         return "run", "not called"
     try:
+        if isinstance(program, ExportedProgram):
+            program.module()
+    except ExportError:
+        pass
+    except Exception as error:
+        return "escaped", f"module: {type(error).__name__}: {error}"
+    try:
         args, kwargs = arguments(program)
     except Exception as error:
         return "escaped", f"arguments: {type(error).__name__}: {error}"
@@ -73,7 +87,7 @@ def _attempt(path: Path, call: bool) -> tuple[str, str]:
     return "run", ""
 
 
-def arguments(program: ExportedProgram) -> tuple[Any, Any]:
+def arguments(program: ExportedProgram | ExportedStep) -> tuple[Any, Any]:
     """Arguments of the smallest sizes that a program takes, at most a few thousand elements."""
     ranges = program.signature.ranges
     dims = {name: max(2, bounds.least) for name, bounds in ranges.items()}

@@ -9,7 +9,7 @@ from typing import Any
 import graphc as torch
 import graphc.nn as nn
 import graphc.nn.functional as F
-from graphc.export import Dim, export
+from graphc.export import Dim, export, export_step
 
 
 class _Convolutions(nn.Module):
@@ -42,6 +42,22 @@ def good_files(folder: Path) -> list[Path]:
         "matrices": export(lambda a, b: (a @ b, torch.linalg.solve(a, b), torch.fft.fft(b).abs()),
                            (torch.eye(3) * 2, torch.rand(3, 2))),
     }
+    weight = nn.Parameter(torch.rand(3, 2))
+    optimizer = torch.optim.SGD([weight], lr=0.1, momentum=0.9)
+
+    def step(x: Any, lr: float) -> Any:
+        optimizer.zero_grad()
+        loss = F.dropout(x @ weight, 0.5).square().mean() * lr
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    step(torch.rand(2, 3), 1.0)
+    programs["step"] = export_step(step, (torch.rand(2, 3), 0.5))
+    programs["train mode"] = export(
+        nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.5)), (torch.rand(4, 3),),
+        dynamic_shapes=({0: Dim("n", min=2)},),
+    )
     files: list[Path] = []
     for name, program in programs.items():
         files.append(folder / f"{name}.gcx")

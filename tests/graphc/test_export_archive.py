@@ -1,6 +1,8 @@
 """Format 2: what a file holds, hashes, recorded calls, `graphc verify`, limits."""
 
+import copy
 import hashlib
+import io
 import json
 import zipfile
 from collections.abc import Callable
@@ -13,10 +15,12 @@ import pytest
 import graphc as torch
 import graphc.nn as nn
 from graphc.__main__ import main
-from graphc.export import Dim, ExportError, Limits, export, lifted, load
+from graphc.export import Dim, ExportedProgram, ExportError, Limits, export, lifted, load, save
 from graphc.export import limits as limits_module
 from graphc.export.archive import FORMAT
+from graphc.export.contents import Contents, Golden, Variant
 from graphc.export.portable import portable
+from graphc.export.signature import Signature, Weights
 from graphc.ir.text import parse_graph, print_graph
 from tests.export_fuzz.mutate import HOSTILE, packed, unpacked
 
@@ -66,6 +70,22 @@ def test_a_file_holds_what_the_specification_says(small: Path) -> None:
 def test_a_loaded_file_is_saved_as_it_was(small: Path, tmp_path: Path) -> None:
     load(small).save(tmp_path / "again.gcx")
     assert (tmp_path / "again.gcx").read_bytes() == small.read_bytes()
+
+
+def test_open_files_and_copies(small: Path) -> None:
+    file = io.BytesIO()
+    program = load(small)
+    save(program, file)
+    assert file.getvalue() == small.read_bytes()
+    x = torch.rand(3, 2)
+    other = copy.deepcopy(load(file))
+    module = copy.deepcopy(program.module())
+    assert torch.equal(other(x), program(x)) and torch.equal(module(x), program(x))
+    with torch.no_grad():
+        other.state_dict["linear.bias"].zero_()
+    assert not torch.equal(other(x), program(x))
+    with pytest.raises(ExportError, match="the file cannot be loaded: File is not a zip file"):
+        load(io.BytesIO(b"junk"))
 
 
 def changed(path: Path, part: str, change: Callable[[bytes], bytes], hashes: bool = True) -> Path:
@@ -157,6 +177,30 @@ def test_large_calls_are_not_recorded(tmp_path: Path) -> None:
     program = export(torch.exp, (torch.ones(3 << 20),))
     assert not program.contents.goldens and program.contents.checked
     assert program.example_inputs is None
+
+
+def test_what_a_call_writes_is_recorded_and_verified(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    graph = parse_graph("graph g(%0 x: f32[2], %1 total: f32[2]) {\n  %2 = add %0, %1 : f32[2]\n"
+                        "  return %2\n}\n")
+    spec = {"tuple": [{"tuple": [{"dtype": "f32", "shape": [2]}]}, {"dict": []}]}
+    signature = Signature(("x",), (), spec, {"output": 0}, ({"argument": 0}, {"weight": "total"}),
+                          {}, ({"output": 0, "weight": "total"},))
+    total, x = np.float32([1, 2]), np.float32([10, 20])
+    goldens = [Golden({}, {0: x}, {0: x + total}, 0, 0, {"total": y}) for y in (x + total, x)]
+    for number, golden in enumerate(goldens):
+        contents = Contents((Variant(frozenset(), graph, signature),),
+                            Weights({"total": total.copy()}, ("total",)), (golden, golden))
+        ExportedProgram(contents).save(tmp_path / f"{number}.gcx")
+    program = load(tmp_path / "0.gcx")
+    assert program(torch.from_numpy(x)).tolist() == [11, 22]
+    assert program(torch.from_numpy(x)).tolist() == [21, 42]
+    assert program.state_dict["total"].tolist() == [21, 42]
+    assert program.graph_signature.buffers_to_mutate == {"add": "total"}
+    assert main(["verify", str(tmp_path / "0.gcx")]) == 0
+    assert main(["verify", str(tmp_path / "1.gcx")]) == 1
+    assert "total is off in 2 of 2 elements" in capsys.readouterr().out
 
 
 # --- compared with eager mode ----------------------------------------------------------------

@@ -1,5 +1,6 @@
 """torch.export's words: Dims and what follows from them, signatures, state, decompositions."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from graphc.export import (
     load,
 )
 from graphc.export.graph_signature import ConstantArgument, InputKind, OutputKind
+from tests.export_fuzz.mutate import packed, unpacked
 
 
 class Model(nn.Module):
@@ -134,6 +136,7 @@ def test_shapes_by_tensor_and_by_example() -> None:
     assert program({"parts": [parts[0], torch.rand(8, 3)]}, last=last).shape == (15, 3)
     with pytest.raises(ValueError):
         program({"parts": parts}, last=torch.rand(4, 3))
+    assert program.graph_signature.user_inputs == ("items_parts_0", "items_parts_1", "last")
     shapes[torch.rand(2)] = {0: "x"}
     with pytest.raises(ValueError, match="not among the arguments"):
         export(model, args, kwargs, dynamic_shapes=shapes)
@@ -241,3 +244,22 @@ def test_the_graph_as_a_graph_module() -> None:
         with torch.no_grad():
             found, wanted = module(*given), program(x, y)
         assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(found, wanted, strict=True))
+
+
+def test_names_that_no_module_can_have(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(2, 2, bias=False)).eval()
+    export(model, (torch.rand(1, 2),)).save(tmp_path / "m.gcx")
+    data = (tmp_path / "m.gcx").read_bytes()
+    for name in ("forward", "_modules", "__class__", "a..b", "", "."):
+        parts = {
+            part: content.replace(b'"0.weight"', json.dumps(name).encode())
+            for part, content in unpacked(data).items()
+        }
+        head = parts["weights.safetensors"]
+        length = len(head) - 16  # 4 numbers of 4 bytes: the header has another length now
+        parts["weights.safetensors"] = (length - 8).to_bytes(8, "little") + head[8:]
+        (tmp_path / "m.gcx").write_bytes(packed(parts))
+        program = load(tmp_path / "m.gcx")
+        assert program(torch.ones(1, 2)).shape == (1, 2)
+        with pytest.raises(ExportError, match="cannot be part of a Module"):
+            program.module()

@@ -48,7 +48,7 @@ class Place(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What an output is: "output" `number` of the program, a copy of input `number` or of
+    """What an output is: "output" `number` of the main program, a copy of input `number` or of
     output `number` ("input", "again"), of data at `place`, or a `size`."""
 
     kind: str
@@ -65,8 +65,7 @@ class Interface(NamedTuple):
     inputs: tuple[Entry, ...]
     outputs: tuple[Entry, ...]
     results: tuple[Result, ...]  # one for each output
-    sizes: tuple[NamedSize, ...]  # the programs' dims first, in their order
-    guards: tuple[Guard, ...]  # what has to hold of the sizes
+    sizes: tuple[NamedSize, ...]
     file: bytes = b""
     file_bytes: int = 0
 
@@ -74,14 +73,16 @@ class Interface(NamedTuple):
 class Code(NamedTuple):
     """A program for calls where the sizes named in `ones` are 1, and no other that may be. `inputs`
     has for each of the program's the library's input, or where a weight lies; None: nobody reads
-    it. `scratch`: bytes of the templates for 1 to 64 threads. `assumed`: what has to hold."""
+    it. `outputs` has the library's output. `scratch`: bytes of the templates for 1 to 64 threads.
+    `guards`: what has to hold of the sizes."""
 
     ones: frozenset[str]
     program: Program
     inputs: tuple[int | Place | None, ...]
     constants: tuple[Place, ...]
+    outputs: tuple[int, ...]
     scratch: tuple[int, ...]
-    assumed: tuple[Guard, ...] = ()
+    guards: tuple[Guard, ...] = ()
 
 
 class Level(NamedTuple):

@@ -32,6 +32,8 @@ def _sparse_product(
     values: Array, dense: Array, rows: Array, columns: Array, ends: Array, order: Array,
     *others: Array,
 ) -> Array:
+    if not (values.size and dense.size):  # nothing is looked up
+        return np.zeros((ends.size, dense.shape[1]), dense.dtype)
     lengths, walked = _walked(ends, order)
     along = columns[walked]
     _require_below(along, dense.shape[0])
@@ -39,7 +41,7 @@ def _sparse_product(
     factors, wide = widen(values)[walked, None], widen(dense)
     result = np.zeros((ends.size, width), wide.dtype)
     filled = np.flatnonzero(lengths)
-    if not filled.size or not width:
+    if not filled.size:
         return result.astype(dtype, copy=False)
     begins = (ends - lengths)[filled]
     # runs of whole rows, so many that what is taken stays small

@@ -11,6 +11,7 @@ from graphc.export import load
 from graphc.export.aot.library import aot
 from graphc.export.aot.linking import LinkError
 from graphc.export.errors import ExportError
+from graphc.export.steps import ExportedStep
 
 
 def add(commands: Any) -> None:
@@ -51,8 +52,11 @@ def _size(text: str) -> tuple[str, int]:
 def run(args: argparse.Namespace) -> int:
     """Make the library, and say what was written."""
     try:
+        program = load(args.model)
+        if isinstance(program, ExportedStep):
+            raise ExportError(f"{args.model} is a training step, of which there is no library yet")
         made = aot(
-            load(args.model), args.out, name=args.name, weights=args.weights, static=args.static,
+            program, args.out, name=args.name, weights=args.weights, static=args.static,
             targets=args.targets or ("native",), sizes=dict(args.sizes), freeze=args.freeze,
         )
     except (ExportError, LinkError, ValueError, OSError) as error:

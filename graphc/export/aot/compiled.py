@@ -15,9 +15,9 @@ from graphc.engine import pipeline
 from graphc.engine.built import Engine
 from graphc.export.aot.bounds import Ranges, bounds, values
 from graphc.export.aot.data import Data
-from graphc.export.aot.described import MOST_BYTES, Described
+from graphc.export.aot.described import MOST_BYTES, Described, outputs_of
 from graphc.export.errors import ExportError
-from graphc.export.signature import Signature
+from graphc.export.program import ExportedProgram
 from graphc.ir.graph import Graph
 from graphc.ir.late import late
 from graphc.ir.machine import Machine
@@ -58,13 +58,17 @@ def ones_of(graph: Graph, about: Described) -> list[frozenset[str]]:
 
 
 def code(
-    graph: Graph, signature: Signature, arrays: Mapping[str, np.ndarray], about: Described,
+    program: ExportedProgram, arrays: Mapping[str, np.ndarray], about: Described,
     ones: frozenset[str], backend: Any, config: Config, freeze: bool, stored: Stored, data: Data,
 ) -> Code:
-    """The program for one kind of CPU, that of `backend`. `stored` says where weights lie. Raises
+    """The code for one kind of CPU, that of `backend`. `stored` says where weights lie. Raises
     ExportError for what it cannot do without Python."""
-    if ones:
+    variant = program.variant_at(dict.fromkeys(ones, 1))
+    graph, signature = variant.graph, variant.signature
+    if ones - variant.ones:
         graph = _specialise.at_sizes(graph, dict.fromkeys(ones, 1))
+    guards = [*graph.env.guards]
+    outputs = outputs_of(about, program.signature, graph, signature, ones)
     arguments = signature.argument_inputs()
     sources: list[int | tuple[str, np.ndarray]] = [
         about.leaves[arguments[i]] if name is None else (name, arrays[name])
@@ -75,15 +79,15 @@ def code(
         sources += made
     quiet = config._replace(debug=0, check=0, dump=None)
     stages = _stages.staged(graph, quiet, {}, graph.name, backend)
-    program = stages.program
-    _refuse_routines(program)
+    planned = stages.program
+    _refuse_routines(planned)
     ranges = {
         size.name: (1, 1) if size.name in ones else
         (max(size.least, 2) if size.name in graph.env.hints else size.least, size.most)
         for size in about.sizes
     }
-    _check_arena(program, ranges)
-    used = _inputs_read(program)
+    _check_arena(planned, ranges)
+    used = _inputs_read(planned)
     inputs: list[int | Place | None] = []
     for i, source in enumerate(sources):
         if isinstance(source, int):
@@ -91,8 +95,9 @@ def code(
         else:
             inputs.append(stored(*source) if i in used else None)
     return Code(
-        ones, program, tuple(inputs), tuple(data.add(each) for each in program.constants),
-        _scratch(program, backend.machine, ranges), tuple(_rewrite.assumed(graph, stages.fused)),
+        ones, planned, tuple(inputs), tuple(data.add(each) for each in planned.constants),
+        outputs, _scratch(planned, backend.machine, ranges),
+        (*guards, *_rewrite.assumed(graph, stages.fused)),
     )
 
 
@@ -152,7 +157,7 @@ def _check_arena(program: Any, ranges: Ranges) -> None:
 def _scratch(program: Any, machine: Machine, ranges: Ranges) -> tuple[int, ...]:
     """The scratch memory of the program's templates for 1 to SLOTS threads: enough for all values
     of the free sizes."""
-    table = [0] * SLOTS
+    found: set[tuple[int, int, int]] = {(0, 0, 0)}  # bytes for all, for each chunk, chunks
     seen: set[tuple[Any, ...]] = set()
     for leaf in _kernel.leaves(program.steps):
         template = leaf.kernel.template
@@ -173,9 +178,12 @@ def _scratch(program: Any, machine: Machine, ranges: Ranges) -> tuple[int, ...]:
         for row in rows.tolist():
             plan = _plan.plan_template(template, machine, dict(zip(names, row, strict=True)))
             if plan is not None:
-                for threads in range(SLOTS):
-                    table[threads] = max(table[threads], plan.scratch(threads + 1))
-    return tuple(table)
+                fixed = plan.scratch(0)
+                found.add((fixed, plan.scratch(1) - fixed, plan.slots))
+    all_, each, slots = np.array(sorted(found), np.int64).T
+    return tuple(
+        int((all_ + np.minimum(slots, threads) * each).max()) for threads in range(1, SLOTS + 1)
+    )
 
 
 def _with_variables(sizes: Any, ranges: Ranges, leaf: Any) -> Ranges:

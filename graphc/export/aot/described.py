@@ -80,6 +80,52 @@ def described(
     return found_all
 
 
+def outputs_of(
+    about: Described, main: Signature, graph: Graph, signature: Signature, ones: frozenset[str]
+) -> tuple[int, ...]:
+    """Which of the library's outputs each output of a graph is, that is for sizes of 1 in `ones`.
+    Raises ExportError where its results are others than those of the main one."""
+    found: dict[int, int] = {}
+    number = 0
+    pairs = zip(_named(main.results, ""), _named(signature.results, ""), strict=False)
+    for (path, wanted), (other_path, spec) in pairs:
+        fits = path == other_path
+        if "value" in wanted:
+            fits = fits and spec == wanted
+        else:
+            result, entry = about.results[number], about.outputs[number]
+            if "output" in wanted and "output" in spec:
+                type_ = graph.outputs[spec["output"]].tensor_type
+                shape = tuple(at_ones(size, ones) for size in entry.shape)
+                place = result.number if result.kind == "again" else number
+                fits = fits and (type_.dtype, type_.shape) == (entry.dtype, shape)
+                fits = fits and found.setdefault(spec["output"], place) == place
+            elif "size" in wanted:
+                fits = fits and at_ones(dim.parse(wanted["size"]), ones) == (
+                    spec["value"] if "value" in spec
+                    else at_ones(dim.parse(spec.get("size", "-1")), ones)
+                )
+            else:
+                fits = fits and spec == wanted
+            number += 1
+        if not fits:
+            number = -1
+            break
+    if number < len(about.results) or sorted(found) != list(range(len(graph.outputs))):
+        names = ", ".join(sorted(ones))
+        raise ExportError(
+            f"where {names} is 1, the model's results are of other kinds, and C functions have one "
+            f"list of outputs. Cure: aot(..., sizes={{{sorted(ones)[0]!r}: (2, ...)}})"
+            if ones else "an output of the program is no result"
+        )
+    return tuple(found[i] for i in range(len(graph.outputs)))
+
+
+def at_ones(size: Size, ones: frozenset[str]) -> Size:
+    """A size where some are 1."""
+    return dim.unwrap(dim.substitute(size, dict.fromkeys(ones, 1)))
+
+
 def _arguments(signature: Signature) -> Iterator[tuple[str, Any]]:
     (_, args), (_, kwargs) = containers.children(signature.arguments)
     specs = [*containers.children(args), *containers.children(kwargs)]

@@ -25,6 +25,7 @@ from graphc.export.aot.header import header
 from graphc.export.aot.linking import link_shared, static_archive
 from graphc.export.errors import ExportError
 from graphc.export.program import ExportedProgram
+from graphc.export.steps import ExportedStep
 from graphc.ir import dtypes
 from graphc.ir.memory import on_host
 
@@ -47,7 +48,7 @@ class Library(NamedTuple):
 
 
 def aot(
-    program: ExportedProgram,
+    program: ExportedProgram | ExportedStep,
     out: str | os.PathLike[str],
     *,
     name: str | None = None,
@@ -69,7 +70,9 @@ def aot(
     """
     if weights not in ("embedded", "file"):
         raise ValueError(f'weights must be "embedded" or "file", got {weights!r}')
+    program = _checked_kind(program)
     called = _checked_name(name, program)
+    _refuse_writes(program)
     backend: Any = backends.get(backends.DEFAULT)
     made = _Made(program, dict(sizes or {}), weights == "file")
     interface, levels, file = _contents(program, made, called, backend, targets, freeze)
@@ -97,6 +100,18 @@ def aot(
     return written
 
 
+def _checked_kind(program: ExportedProgram | ExportedStep) -> ExportedProgram:
+    """A program that keeps no state. Raises ExportError for what does."""
+    if isinstance(program, ExportedStep) or any(v.signature.writes for v in program.variants):
+        step = isinstance(program, ExportedStep)
+        what = "a training step" if step else "a model that was exported in train mode"
+        raise ExportError(
+            f"{what} changes its state at each call, which a library does not do. Cure: "
+            "export(model.eval(), (x,))"
+        )
+    return program
+
+
 def _contents(
     program: ExportedProgram, made: _Made, name: str, backend: Any, targets: Sequence[str],
     freeze: bool,
@@ -105,15 +120,13 @@ def _contents(
     graph, about = program.graph, made.about
     levels = [
         Level(level, tuple(
-            code(graph, program.signature, made.arrays, about, ones, backend.at(level), current(),
+            code(program, made.arrays, about, ones, backend.at(level), current(),
                  freeze, made.stored, made.data)
             for ones in ones_of(graph, about)
         ))
         for level in backend.levels(targets)
     ]
-    interface = Interface(
-        name, about.inputs, about.outputs, about.results, about.sizes, tuple(graph.env.guards)
-    )
+    interface = Interface(name, about.inputs, about.outputs, about.results, about.sizes)
     file = made.file()
     if file is None:
         return interface, levels, None
@@ -139,6 +152,16 @@ def _checked_name(name: str | None, program: ExportedProgram) -> str:
             "digits and underscores, a letter first, no word of C or C++, not graphc"
         )
     return name
+
+
+def _refuse_writes(program: ExportedProgram) -> None:
+    for variant in program.variants:
+        for write in variant.signature.writes:
+            what = write.get("weight", "an argument")
+            raise ExportError(
+                f"the program writes to {what}, which a library's calls do not. Cure: model.eval() "
+                "before export"
+            )
 
 
 class _Made:

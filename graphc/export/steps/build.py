@@ -188,9 +188,12 @@ class StepBuilder:
         """A new tensor in a place that the next call reads."""
         number = inputs.get(place)
         if number is None or value.kind == "input" or value.method:
+            read = self.recording.observer.was_read(place)
+            why, cure = "it does not read again", "return the tensor"
+            if read:
+                why, cure = "was none before", "call the step once before you export it"
             raise ExportError(
-                f"the step stores a tensor in {said_place(place)}, which it does not read again. "
-                "Cure: return the tensor"
+                f"the step stores a tensor in {said_place(place)}, which {why}. Cure: {cure}"
             )
         self._write(self.sources[number]["weight"], self._node(value))
 

@@ -11,7 +11,7 @@ from graphc.engine.capture.writes import Contents, Repeat, Tail
 from graphc.export.errors import ExportError
 from graphc.export.steps.names import StepNames, said_place
 from graphc.frontend.captured import Output
-from graphc.optim.optimizer import ParamGroup
+from graphc.optim.optimizer import GroupSource, ParamGroup
 
 
 def check(recording: Recording, names: StepNames) -> None:
@@ -70,12 +70,21 @@ def _python(recording: Recording) -> None:
 def check_stored(recording: Recording, stored: dict[Any, Any]) -> None:
     """Raise ExportError for what is no tensor and no number. `stored`: what is put where."""
     for place, value in stored.items():
-        if not isinstance(value, Output):
+        if not isinstance(value, Output) and not _as_it_was(place, value):
             raise ExportError(
                 f"the step puts a {type(value).__name__} in {said_place(place)}"
                 f"{recording.observer.line_of(place)}, which a file does not have. Cure: keep "
                 "tensors in attributes of their own"
             )
+
+
+def _as_it_was(place: Any, value: Any) -> bool:
+    """Whether options of a param group (betas), which a call writes to, are what they were."""
+    return isinstance(place.container, ParamGroup) and isinstance(value, tuple) and all(
+        isinstance(each, Output) and each.number is not None and each.number.op == "source"
+        and each.number.args[0] == GroupSource(place.container, place.key, i)
+        for i, each in enumerate(value)
+    )
 
 
 def _gradients(recording: Recording, names: StepNames) -> None:

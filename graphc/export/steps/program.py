@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,9 @@ from graphc.engine.devices import backend_at
 from graphc.export import archive, containers
 from graphc.export.contents import Contents, Variant
 from graphc.export.errors import ExportError
-from graphc.export.program import check_guards, refuse
+from graphc.export.limits import DEFAULT as DEFAULT_LIMITS
+from graphc.export.limits import Allowed, Limits
+from graphc.export.program import refuse
 from graphc.export.signature import Signature, Weights
 from graphc.export.steps import manifest, numbers
 from graphc.frontend.placement import Place, one_place
@@ -53,7 +55,10 @@ class ExportedStep:
     other. There is no autograd.
     """
 
-    def __init__(self, contents: Contents, place: Place | None = None) -> None:
+    def __init__(
+        self, contents: Contents, place: Place | None = None, bounds: Limits = DEFAULT_LIMITS
+    ) -> None:
+        """The arrays of `contents` become the state."""
         if contents.kind != "step" or contents.step is None:
             raise ExportError(f"this is a {contents.kind}, not a training step")
         self.contents = contents
@@ -65,9 +70,9 @@ class ExportedStep:
             contents.step, self.signature.arguments, self.signature.results, self.signature.inputs,
             contents.weights.arrays, self.graph.env.hints, len(self.graph.outputs),
         )
-        self._place = place
+        self._place, self._allowed = place, Allowed(bounds)
         self._weights = {
-            name: from_array(array.copy() if place is None else place.put(array))
+            name: from_array(array if place is None else place.put(array))
             for name, array in contents.weights.arrays.items()
         }
         self._own: dict[str, Any] = {**self._step["settings"], **self._step["counters"]}
@@ -93,7 +98,8 @@ class ExportedStep:
         refuse(leaves)
         with self._lock:
             dims = self.signature.bind(leaves)
-            check_guards(self.variant, dims)
+            if dims:
+                self._allowed.check(self.variant, dims)
             sources = self._sources(leaves)
             self._check_decided(sources, dims)
             updates = {
@@ -192,7 +198,7 @@ class ExportedStep:
         with self._lock:
             self._take(self.contents.generator["weight"], seed_words(int(seed) % 2**64))
 
-    def save(self, path: str | PathLike[str]) -> None:
+    def save(self, path: str | PathLike[str] | BinaryIO) -> None:
         """Write a .gcx file with the state as it is now, whole or not at all."""
         archive.write(path, self.snapshot())
 

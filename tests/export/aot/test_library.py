@@ -17,7 +17,7 @@ import pytest
 
 import graphc as torch
 import graphc.nn as nn
-from graphc.export import ExportedProgram, ExportError, aot, export
+from graphc.export import Dim, ExportedProgram, ExportError, aot, export
 from graphc.frontend.tree import flatten
 
 from . import client
@@ -284,6 +284,39 @@ def test_wrong_arguments(folder: Path) -> None:
     assert library.set_threads(None, 2) == client.ARGUMENT
 
 
+def test_a_context_that_is_busy(folder: Path) -> None:
+    library = made(folder, "small", freeze=False)
+    context = library.context()
+    x = np.ones((2, 3, 16), np.float32)
+    outputs = context.outputs([x])
+    given = (client.Tensor * 1)(client.tensor_of(x))
+    taken = (client.Tensor * 2)(*map(client.tensor_of, outputs))
+    wrong = set()
+    slow = library.context()
+    many = np.ones((5, 1000, 16), np.float32)
+    places = slow.outputs([many])
+    large = (client.Tensor * 1)(client.tensor_of(many))
+    into = (client.Tensor * 2)(*map(client.tensor_of, places))
+    begun = threading.Barrier(2)
+
+    def work() -> None:
+        begun.wait()
+        for _ in range(200):
+            wrong.add(library.run(slow.pointer, large, into))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    begun.wait()
+    here = {library.run(slow.pointer, large, into) for _ in range(200)}
+    thread.join()
+    assert here | wrong <= {0, client.BUSY} and 0 in here | wrong
+    assert library.run(slow.pointer, large, into) == 0
+    same(places, slow(many))
+    assert library.run(context.pointer, given, taken) == 0
+    context.close()
+    slow.close()
+
+
 def test_wrong_options(folder: Path) -> None:
     library = made(folder, "small", freeze=False)
     for options, code, text in (
@@ -361,6 +394,13 @@ def test_what_a_library_cannot_do(function: Any, text: str, tmp_path: Path) -> N
     with pytest.raises(ExportError, match=text):
         aot(export(function, (torch.randn(4),)), tmp_path, name="m")
     assert not list(tmp_path.iterdir())
+
+
+def test_what_no_library_is_made_of(tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match="not of Linear"):
+        aot(nn.Linear(2, 2), tmp_path)
+    with pytest.raises(ExportError, match=r"writes to num_batches_tracked.*model\.eval\(\)"):
+        aot(export(nn.BatchNorm1d(4).train(), (torch.randn(3, 4),)), tmp_path)
 
 
 def test_names_and_sizes_are_asked_for(tmp_path: Path) -> None:
@@ -493,6 +533,91 @@ def test_nothing_behind_a_tensor_is_touched(name: str, folder: Path) -> None:
         outputs = [at_the_end(each) for each in context.outputs([x for x, _ in inputs])]
         context.run([x for x, _ in inputs], [y for y, _ in outputs])
         same([y for y, _ in outputs], wanted)
+    context.close()
+
+
+@pytest.mark.parametrize("name", CALLED)
+def test_nothing_behind_a_context_is_touched(name: str, folder: Path) -> None:
+    """Arena and scratch are as large as the library says, for every number of threads."""
+    library = made(folder, name, freeze=False)
+    for threads in (1, 2, 4):
+        size = library.bytes(ctypes.byref(client.Options(abi=1, threads=threads)))
+        room, kept = at_the_end(np.full(-(-size // 64) * 64, 0xFF, np.uint8))
+        context = library.context(
+            threads=threads, memory=room.ctypes.data, memory_bytes=room.nbytes
+        )
+        for args in (CASES[name].args(), *CASES[name].others()):
+            same(context(*arrays(args)), expected(exported(name)(*args)))
+        context.close()
+        del room, kept
+
+
+def test_names_end_no_comment_and_no_text(tmp_path: Path) -> None:
+    """What a model calls its results is anybody's text."""
+    key = 'a*/ int x; /* \\ "q" %s \n ??/ \x03\x00 é'
+    program = export(lambda x: {key: x + 1}, (torch.zeros(2),))
+    made = aot(program, tmp_path, name="m")
+    text = made.header.read_text()
+    first = text.index("*/")
+    assert text[first + 2 :].startswith("\n#ifndef GRAPHC_M_H") and "\\" not in text[:first]
+    library = Library(made.library, "m")
+    (entry,) = library.entries("output")
+    assert entry[0] == f"result[{key!r}]"
+    context = library.context()
+    x = np.zeros(2, np.float32)
+    with pytest.raises(Failed) as raised:
+        context.run([x], [np.zeros((1, 2), np.float32)])
+    assert raised.value.text == f"result[{key!r}] must have 1 dims, has 2"
+    context.close()
+
+
+class _Other(nn.Module):
+    """Another graph where a size is 1."""
+
+    def forward(self, x: Any) -> Any:
+        return x.sum(0) if x.shape[0] > 1 else x[0] * 3
+
+
+class _Fewer(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return x.squeeze(0) + 1
+
+
+def test_a_graph_of_its_own_for_a_size_of_one(tmp_path: Path) -> None:
+    program = export(_Other(), (torch.randn(3, 4),), dynamic_shapes={"x": {0: Dim("n", max=6)}})
+    library = Library(aot(program, tmp_path, name="other").library, "other")
+    assert library.named_sizes() == [("n", 1, 6)]
+    context = library.context()
+    for n in (1, 2, 6, 1):
+        x = torch.randn(n, 4)
+        same(context(*arrays((x,))), expected(program(x)))
+    context.close()
+    program = export(_Fewer(), (torch.randn(3, 4),), dynamic_shapes={"x": {0: Dim("n", max=6)}})
+    with pytest.raises(ExportError, match=r"where n is 1.*other kinds.*\(2, \.\.\.\)"):
+        aot(program, tmp_path, name="fewer")
+    library = Library(aot(program, tmp_path, name="fewer", sizes={"n": (2, 6)}).library, "fewer")
+    assert library.named_sizes() == [("n", 2, 6)]
+
+
+def test_sizes_that_follow_another(tmp_path: Path) -> None:
+    n = Dim("n", max=5)
+    program = export(
+        lambda x, y: x.sum() + y, (torch.randn(2), torch.randn(5)),
+        dynamic_shapes={"x": {0: n}, "y": {0: 2 * n + 1}},
+    )
+    library = Library(aot(program, tmp_path, name="follows").library, "follows")
+    assert library.entries("input")[1][2] == [-(1 << 63)]
+    context = library.context()
+    for size in (1, 3, 5):
+        args = (torch.randn(size), torch.randn(2 * size + 1))
+        same(context(*arrays(args)), expected(program(*args)))
+    for sizes, code, text in (
+        ((2, 6), client.SHAPE, "dim 0 of y is 6, which no value of n gives"),
+        ((2, 7), client.SHAPE, "dim 0 of y gives 3 for n, which is 2 elsewhere"),
+    ):
+        with pytest.raises(Failed, match=text) as raised:
+            context(*(np.zeros(each, np.float32) for each in sizes))
+        assert raised.value.code == code
     context.close()
 
 

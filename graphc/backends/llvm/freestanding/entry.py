@@ -36,6 +36,7 @@ from graphc.backends.llvm.freestanding.layout import (
     SIZE,
     VARIANT,
     Option,
+    Variant,
     Word,
     encoded,
 )
@@ -128,19 +129,16 @@ class _Levels:
 
     def _variant(self, name: str, each: Compiled, at: int) -> str:
         code, frame = each.code, each.frame
-        module, layout, interface = self.module, frame.layout, self.tables.interface
+        module, layout = self.module, frame.layout
+        dims = [self.tables.names.index(each) for each in frame.dims]
         module.declare(f"declare hidden i64 @{each.run}(ptr)")
         f = module.function(f"i64 @arena.{name}(ptr %dims)", "internal")
         f.ret(f"i64 {self.tables.expressions(f).index(frame.arena)}")
         guards = "null"
-        if code.assumed:
-            guards = f"@assumed.{name}"
-            self.tables.guards(guards, code.assumed)
+        if code.guards:
+            guards = f"@guards.{name}"
+            self.tables.guards(guards, code.guards)
         inputs = [source if isinstance(source, int) else -1 for source in code.inputs]
-        outputs = [0] * frame.outputs
-        for i, result in enumerate(interface.results):
-            if result.kind == "output":
-                outputs[result.number] = i
         data = [
             f"{{ i64 {layout.inputs + i}, i64 {encoded(*source)} }}"
             for i, source in enumerate(code.inputs) if isinstance(source, tuple)
@@ -153,9 +151,10 @@ class _Levels:
         fields: list[tuple[str, object]] = [
             ("i64", ones), ("ptr", f"@{each.run}"), ("ptr", f"@arena.{name}"), ("ptr", guards),
             ("i64", at), ("i64", layout.inputs), ("i64", layout.outputs), ("i64", layout.dims),
-            ("i64", len(frame.dims)), ("i64", len(inputs)),
-            ("ptr", array(module, f"@inputs.{name}", "i64", inputs)), ("i64", len(outputs)),
-            ("ptr", array(module, f"@outputs.{name}", "i64", outputs)), ("i64", len(data)),
+            ("i64", len(dims)), ("ptr", array(module, f"@dims.{name}", "i64", dims)),
+            ("i64", len(inputs)), ("ptr", array(module, f"@inputs.{name}", "i64", inputs)),
+            ("i64", frame.outputs),
+            ("ptr", array(module, f"@outputs.{name}", "i64", code.outputs)), ("i64", len(data)),
             ("ptr", array(module, f"@data.{name}", "{ i64, i64 }", data)),
             ("ptr", self._checks(name, code)),
         ]
@@ -370,22 +369,28 @@ class _Public:
             self.module, self.texts,
             "i32 @graphc_shapes(ptr %context, ptr %inputs, ptr %outputs)",
         )
-        _, computed = self._bound(w, "null")
+        _, _, computed = self._bound(w, "null")
         w.f.ret("i32 " + w.f.call(
             "i32", "@graphc_tell", "ptr %context", "ptr %outputs", f"ptr {computed}"
         ))
 
-    def _bound(self, w: Writer, needs: str) -> tuple[str, str]:
-        """The named sizes of a call, and what follows from them."""
+    def _bound(self, w: Writer, needs: str) -> tuple[str, str, str]:
+        """The code for a call, its named sizes, and what follows from them."""
         f = w.f
         dims = f.alloca("i64", max(len(self.interface.sizes), 1), 8)
         computed = f.alloca("i64", max(len(self.tables.computed), 1), 8)
         w.end_unless_well(f.call(
             "i32", "@graphc_bind", "ptr %context", "ptr %inputs", f"ptr {dims}", f"ptr {needs}"
         ))
-        w.end_unless_well(f.call("i32", "@graphc_guards", "ptr %context", f"ptr {dims}"))
+        variant = f.call("ptr", "@graphc_find", "ptr %context", f"ptr {dims}")
+        w.refuse_if(
+            w.is_null(variant), "%context", CODE["RANGE"], "the library has no code for these sizes"
+        )
+        guards = w.field(variant, VARIANT, Variant.GUARDS)
+        with f.when(f.let(f"icmp ne ptr {guards}, null")):
+            w.end_unless_well(f.call("i32", guards, "ptr %context", f"ptr {dims}"))
         f.call("void", "@graphc_computed", f"ptr {dims}", f"ptr {computed}")
-        return dims, computed
+        return variant, dims, computed
 
     def _run(self) -> None:
         w = self._function("i32 @NAME_run(ptr %context, ptr %inputs, ptr %outputs)")
@@ -400,14 +405,14 @@ class _Public:
         f = w.f
         count = len(self.interface.inputs) + len(self.interface.outputs)
         needs = f.alloca("i64", max(count, 1), 8)
-        dims, computed = self._bound(w, needs)
+        variant, dims, computed = self._bound(w, needs)
         w.end_unless_well(f.call(
             "i32", "@graphc_take", "ptr %context", "ptr %inputs", "ptr %outputs",
             f"ptr {computed}", f"ptr {needs}",
         ))
         f.ret("i32 " + f.call(
-            "i32", "@graphc_execute", "ptr %context", "ptr %inputs", "ptr %outputs",
-            f"ptr {dims}", f"ptr {computed}", f"ptr {needs}",
+            "i32", "@graphc_execute", "ptr %context", f"ptr {variant}", "ptr %inputs",
+            "ptr %outputs", f"ptr {dims}", f"ptr {computed}", f"ptr {needs}",
         ))
 
 

@@ -30,17 +30,10 @@ def emit_execute(
     _emit_failed(module, texts)
     _emit_copies(module, texts, interface, tables)
     w = Writer(
-        module, texts, "i32 @graphc_execute(ptr %ctx, ptr %inputs, ptr %outputs, ptr %dims, "
-        "ptr %computed, ptr %needs)",
+        module, texts, "i32 @graphc_execute(ptr %ctx, ptr %variant, ptr %inputs, ptr %outputs, "
+        "ptr %dims, ptr %computed, ptr %needs)",
     )
-    f = w.f
-    variant = f.call("ptr", "@graphc_find", "ptr %ctx", "ptr %dims")
-    w.refuse_if(
-        w.is_null(variant), "%ctx", CODE["RANGE"], "the library has no code for these sizes"
-    )
-    guards = w.field(variant, VARIANT, Variant.GUARDS)
-    with f.when(f.let(f"icmp ne ptr {guards}, null")):
-        w.end_unless_well(f.call("i32", guards, "ptr %ctx", "ptr %dims"))
+    f, variant = w.f, "%variant"
     arena = f.call("i64", w.field(variant, VARIANT, Variant.ARENA), "ptr %dims")
     room = w.get("%ctx", Word.ARENA_BYTES)
     w.refuse_if(
@@ -127,8 +120,10 @@ def _emit_point(module: Module, texts: Texts, interface: Interface) -> None:
                 data = w.field(w.table(tensors, source, TENSOR), TENSOR, Tensor.DATA)
                 f.store(w.address(data), "i64", f.gep("%block", f.add(start, i), "i64"), 8)
     start = w.field("%variant", VARIANT, Variant.DIMS)
+    table = w.field("%variant", VARIANT, Variant.DIMS_FROM)
     with f.loop(0, w.field("%variant", VARIANT, Variant.DIMS_COUNT)) as i:
-        size = f.load(f.gep("%dims", i, "i64"), "i64", 8)
+        which = f.load(f.gep(table, i, "i64"), "i64", 8)
+        size = f.load(f.gep("%dims", which, "i64"), "i64", 8)
         f.store(size, "i64", f.gep("%block", f.add(start, i), "i64"), 8)
     f.ret()
 

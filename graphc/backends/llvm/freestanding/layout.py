@@ -62,7 +62,9 @@ class Word(enum.IntEnum):
 
 # variants of a level: which named sizes are 1 (a bit each), functions, where the words of the
 # driver's block are, and what they are to hold
-VARIANT = "{ i64, ptr, ptr, ptr, i64, i64, i64, i64, i64, i64, ptr, i64, ptr, i64, ptr, ptr }"
+VARIANT = (
+    "{ i64, ptr, ptr, ptr, i64, i64, i64, i64, i64, ptr, i64, ptr, i64, ptr, i64, ptr, ptr }"
+)
 
 
 class Variant(enum.IntEnum):
@@ -77,6 +79,7 @@ class Variant(enum.IntEnum):
     OUTPUTS = enum.auto()
     DIMS = enum.auto()
     DIMS_COUNT = enum.auto()
+    DIMS_FROM = enum.auto()  # i64 for each of the program's dims: which named size
     INPUTS_COUNT = enum.auto()
     INPUTS_FROM = enum.auto()  # i64 for each program input: the library's input, or -1
     OUTPUTS_COUNT = enum.auto()

@@ -95,7 +95,6 @@ class Tables:
         for i, size in enumerate(self.computed):
             f.store(context.index(size), "i64", f.gep("%out", i, "i64"), 8)
         f.ret()
-        self.guards("@graphc_guards", interface.guards)
 
     def _entries(self, name: str, entries: Sequence[Entry]) -> None:
         records: list[str] = []

@@ -70,8 +70,11 @@ def _said(command: Sequence[str]) -> str:
 
 def run(command: Sequence[str], arguments: Sequence[str], folder: Path) -> None:
     """Links, in a folder. Raises LinkError with what the linker said."""
+    # GNU ld would write the folders that this variable names into the file
+    env = shutil.which("env")
+    plain = (env, "-u", "LD_RUN_PATH") if env else ()
     done = subprocess.run(
-        [*command, *arguments], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True,
+        [*plain, *command, *arguments], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True,
         text=True, errors="replace",
     )
     if done.returncode:

@@ -1,0 +1,46 @@
+"""The oracle: what rounding alone may do to a result, and what it may not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graphc.doubt.oracle import Oracle
+from graphc.ir import dtypes, ops
+from graphc.ir.graph import Builder, Expr, Graph
+from graphc.ir.types import TensorType
+
+COUNT = 1601
+
+
+def graph_of(name: str) -> Graph:
+    builder = Builder()
+
+    def value(dtype: Any, *shape: int) -> Expr:
+        return Expr(builder, builder.input(TensorType(dtype, shape)))
+
+    x, index = value(dtypes.f64, 1), value(dtypes.i64, COUNT)
+    if name == "index_put":
+        source = value(dtypes.f64)
+        made = ops.index_put(x, source, index, dim=0, accumulate=True)
+    else:
+        source = value(dtypes.f64, COUNT)
+        made = ops.scatter(x, index, source, dim=0, reduce="add")
+    return builder.build((made.node,), name)
+
+
+@pytest.mark.parametrize("name", ["index_put", "scatter"])
+def test_terms_that_are_added_one_after_another(name: str) -> None:
+    """Each of the sums is rounded, where NumPy may add them up in another order."""
+    term, start = -0.4271533, np.array([0.85008588])
+    source = np.array(term) if name == "index_put" else np.full(COUNT, term)
+    places = -(np.arange(COUNT) % 2) if name == "index_put" else np.zeros(COUNT, np.int64)
+    oracle = Oracle(graph_of(name), [start, places, source], {})
+    total = start.copy()
+    for _ in range(COUNT):
+        total += term
+    assert oracle.compare([total]) == ""
+    assert oracle.compare([total * (1 + 3e-12)]) != ""
+    assert oracle.compare([total - term]) != ""
