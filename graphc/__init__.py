@@ -127,12 +127,11 @@ _AUTOCAST = frozenset("""
 """.split())
 # torch's packages and modules, imported when first asked for
 _PACKAGES = frozenset("""
-    _C _dynamo _higher_order_ops _inductor _subclasses _tensor _utils accelerator amp ao autograd
-    backends compat compiler cpu cuda distributed distributions export fft func functional futures
-    fx hub jit library linalg masked mps mtia multiprocessing nested nn onnx optim overrides
-    profiler
-    quantization serialization signal sparse special storage testing torch_version types utils
-    version vision xpu
+    _C __config__ _dynamo _higher_order_ops _inductor _subclasses _tensor _tensor_str _utils
+    accelerator amp ao autograd backends compat compiler cpu cuda distributed distributions export
+    fft func functional futures fx hub jit library linalg masked mps mtia multiprocessing nested nn
+    onnx optim overrides profiler quantization serialization signal sparse special storage testing
+    torch_version types utils version vision xpu
 """.split())
 
 

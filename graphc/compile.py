@@ -216,6 +216,9 @@ class CompiledFunction(Inspected):
             self._rest(True)
             raise
         except TraceError as error:
+            if self.fullgraph and isinstance(error, FirstUse) and self._rests < _RESTS:
+                self._rests += 1  # eager, and whole: the next call finds made what this one makes
+                return _Ran(run_python(self.function, *given))
             if self.fullgraph or isinstance(error, (ControlError, EscapedTensorError)):
                 raise
             segments = self._turn().opened_by(error)
@@ -453,11 +456,11 @@ def compile(
 ) -> Any:
     """Compile a function or Module (torch.compile): as a decorator, with options, or as a call.
 
-    A Module stays a Module: the same attributes, parameters and state_dict. `dynamic`: True makes
-    every size symbolic, False none, None those that vary. `backend` is one of
-    torch.compiler.list_backends(None). Where Python needs a tensor's value the function runs in
-    segments; `fullgraph` makes that a TraceError, which names every such line and the cure. To
-    find them all, Python that cannot be part of a graph runs, once: a file it writes is written.
+    A Module stays a Module: the same attributes and parameters, named `_orig_mod.weight`, as torch
+    has it. `dynamic`: True makes every size symbolic, False none, None those that vary. `backend`
+    is one of torch.compiler.list_backends(None). Where Python needs a tensor's value the function
+    runs in segments; `fullgraph` makes that a TraceError, which names every such line and the cure.
+    To find them all, Python that cannot be part of a graph runs, once: a file it writes is written.
     `mode`: "max-autotune" times how a GPU can compute each product, convolution and attention of
     known sizes, and takes the quickest way (explain() tells); with "-no-cudagraphs" there are no
     CUDA graphs. The CPU knows one mode. `options={"winograd": True}` (or the largest error that may

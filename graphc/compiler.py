@@ -18,6 +18,7 @@ import numpy as np
 from . import backends, unsupported
 from .engine.capture.exits import DISABLED_CURE, disabled
 from .engine.marks import STANCES, Compilers, Mark, Stance, marks
+from .engine.twin import sharing
 from .frontend.context import local
 from .frontend.functions.creation import as_tensor
 from .frontend.tensor import Tensor
@@ -99,16 +100,10 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
 
 def _disabled_module(module: Module, reason: str | None) -> Module:
     """A Module of the same class, on the same state, whose calls are kept out of graphs."""
-    base = type(module)
-    fields = {
-        "__call__": disable(base.__call__, reason=reason), "__module__": base.__module__,
-        "__qualname__": base.__qualname__, "__doc__": base.__doc__, "_orig_mod": module,
-        "__reduce_ex__": lambda self, protocol: (disable, (module, True)),
-        "dynamo_ctx": staticmethod(functools.partial(disable, reason=reason)),
-    }
-    twin: Module = object.__new__(type(base.__name__, (base,), fields))
-    object.__setattr__(twin, "__dict__", module.__dict__)
-    return twin
+    fields = {"__call__": disable(type(module).__call__, reason=reason)}
+    return sharing(
+        module, (disable, (module, True)), functools.partial(disable, reason=reason), fields
+    )
 
 
 def allow_in_graph(fn: Any) -> Any:

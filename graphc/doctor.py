@@ -12,6 +12,7 @@ from graphc import backends, config
 from graphc.backends import Finding
 from graphc.compat.distribution import is_stand_in
 from graphc.engine import pipeline
+from graphc.shim import constraint
 
 _PYTHONS = ((3, 11), (3, 13))  # the first and the last that pyproject.toml takes
 _DISTRIBUTIONS = ("numpy", "ml_dtypes", "networkx", "tqdm")  # what every use of graphc needs
@@ -109,6 +110,9 @@ def _torch() -> str:
         return "nothing; `python -m graphc run` and `shim install` let it find graphc"
     if is_stand_in(version):
         return f"graphc, by its stand-in {version} (`python -m graphc shim`)"
+    if constraint.is_kept(sys.prefix):
+        taken = "which has taken the place of graphc's stand-in"
+        return f"PyTorch {version}, {taken}: {constraint.CURE}"
     return f"PyTorch {version}; graphc by `python -m graphc run`"
 
 

@@ -14,7 +14,10 @@ REGISTERED: dict[str, Any] = {}  # "namespace::name" -> what to call
 _PLACES = {
     **{
         f"aten::{name}": "graphc.nn.functional.native"
-        for name in ("max_pool2d_with_indices_backward", "native_dropout_backward", "slice")
+        for name in """
+            max_pool2d_with_indices_backward native_dropout_backward slice alias _to_copy
+            _pin_memory index _sparse_addmm
+        """.split()
     },
     # what an installed torchvision calls
     **{
@@ -77,6 +80,8 @@ class OpNamespace(ModuleType):
             function = getattr(importlib.import_module(_PLACES[full]), name)
         if function is None and self._namespace in ("aten", "prims"):
             function = getattr(importlib.import_module("graphc"), name, None)
+            if function is None and name.endswith("_"):  # in place, which are methods alone
+                function = getattr(importlib.import_module("graphc").Tensor, name, None)
         if function is None:
             raise AttributeError(
                 f"'_OpNamespace' '{self._namespace}' object has no attribute '{name}': graphc does "

@@ -1,18 +1,28 @@
 """A Module whose calls are compiled: of the same class, on the same state.
 
 Packages know it as torch's OptimizedModule (`_dynamo/eval_frame.py`), by that class's attributes.
+In torch that is a Module around the other one, and names, in files too, are of both:
+`_orig_mod.0.weight`. Here it is one Module, which is met once, and has these names.
 """
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from ..nn.modules.module import Module
-from ..nn.modules.utils import consume_prefix_in_state_dict_if_present
 
-_INNER = "_orig_mod"  # torch's name of the Module inside; keys that torch saved begin with it
+_INNER = "_orig_mod"  # torch's name of the Module inside
+
+
+class _OptimizedModule(Module):
+    """The Module around, which nobody meets: it saves and loads as torch's does."""
+
+    def _get_name(self) -> str:
+        return "OptimizedModule"
+
+
+_OptimizedModule.__name__ = "OptimizedModule"  # what errors of loading call it
 
 
 def twin_of(
@@ -25,9 +35,6 @@ def twin_of(
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         return compiled(*args, **kwargs)
 
-    def rebuild(self: Any, protocol: Any) -> Any:
-        return again
-
     def assign(self: Any, name: str, value: Any) -> None:
         if name != _INNER:
             base.__setattr__(self, name, value)
@@ -37,27 +44,33 @@ def twin_of(
                 f"{type(value).__name__}. Cure: torch.compile() of that one"
             )
 
-    def load(self: Any, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
-        return base.load_state_dict(self, _own_keys(state_dict), *args, **kwargs)
+    fields = {"__call__": call, "__setattr__": assign, "_compiled_function": compiled}
+    return sharing(module, again, alike, fields)
 
-    fields = {
-        "__call__": call, "__reduce_ex__": rebuild, "__module__": base.__module__,
-        "__qualname__": base.__qualname__, "__doc__": base.__doc__, "__setattr__": assign,
-        "load_state_dict": load, "_compiled_function": compiled, _INNER: module,
-        "dynamo_ctx": staticmethod(alike),
+
+def sharing(
+    module: Module, again: tuple[Any, ...], alike: Callable[..., Any], fields: dict[str, Any]
+) -> Module:
+    """A Module of a class of its own, below the other's, with `fields`: it shares all the rest."""
+    base = type(module)
+    around = _OptimizedModule()
+    around._modules[_INNER] = module
+
+    def rebuild(self: Any, protocol: Any) -> Any:
+        return again
+
+    def save(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return around.state_dict(*args, **kwargs)
+
+    def load(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return around.load_state_dict(*args, **kwargs)
+
+    own = {
+        "__reduce_ex__": rebuild, "__module__": base.__module__,
+        "__qualname__": base.__qualname__, "__doc__": base.__doc__, _INNER: module,
+        "dynamo_ctx": staticmethod(alike), "state_dict": save, "load_state_dict": load,
+        "_graphc_around": around, "_graphc_inner": f"{_INNER}.",
     }
-    twin: Module = object.__new__(type(base.__name__, (base,), fields))
+    twin: Module = object.__new__(type(base.__name__, (base,), own | fields))
     object.__setattr__(twin, "__dict__", module.__dict__)
     return twin
-
-
-def _own_keys(state_dict: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Without torch's prefix, where every key has it: what torch saves of a compiled Module."""
-    prefix = f"{_INNER}."
-    if not state_dict or not all(key.startswith(prefix) for key in state_dict):
-        return state_dict
-    found: Any = copy.copy(state_dict)
-    if hasattr(found, "_metadata"):
-        found._metadata = dict(found._metadata)
-    consume_prefix_in_state_dict_if_present(found, prefix)
-    return found

@@ -55,6 +55,7 @@ def export(
     if not isinstance(args, tuple):
         raise TypeError(f"args must be a tuple of the model's arguments, got {type(args).__name__}."
                         " Cure: export(model, (x,))")
+    mod = getattr(type(mod), "_orig_mod", mod)  # of a compiled Module: names without it
     exporter = _Exporter(mod, args, dict(kwargs or {}), dynamic_shapes)
     return exporter.program(check)
 

@@ -46,7 +46,7 @@ def _places(module: Module) -> dict[str, tuple[dict[str, Any], str]]:
     """Where each parameter and buffer is kept, by full name."""
     found: dict[str, tuple[dict[str, Any], str]] = {}
     for prefix, owner in module.named_modules(remove_duplicate=False):
-        start = f"{prefix}." if prefix else ""
+        start = owner._graphc_start(prefix)
         for table in (owner._parameters, owner._buffers):
             for name in table:
                 found[start + name] = (table, name)

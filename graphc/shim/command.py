@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from . import requirements, wheel
+from . import constraint, requirements, wheel
 from .place import Place, Refused, check_install, check_pip, examine
 from .wheel import VERSIONS
 
@@ -27,6 +27,7 @@ def install(torchvision: bool | None = None) -> int:
     _uninstall(place, [name for name in place.stand_ins if name not in wanted])
     stale = [name for name in wanted if not _is_current(place, name)]
     if stale:
+        constraint.let_go(place.prefix)  # it may be of another version
         with tempfile.TemporaryDirectory() as folder:
             for name in stale:
                 wheel.write(name, Path(folder))
@@ -40,6 +41,7 @@ def install(torchvision: bool | None = None) -> int:
     for name in wanted:
         state = "installed" if name in stale else "was installed already"
         print(f"{name} {VERSIONS[name]}, graphc's stand-in, {state} in {place.folder}")
+    print(constraint.keep(place.prefix))
     vision = place.packages["torchvision"]
     if vision.real:
         print(f"torchvision {vision} is left alone, and runs on graphc")
@@ -50,6 +52,7 @@ def remove() -> int:
     """Take the stand-ins out of the environment of this Python; nothing of them is left."""
     place = examine()
     names = place.stand_ins
+    constraint.let_go(place.prefix)
     _uninstall(place, names)
     for name in names:
         print(f"{name} {place.packages[name].version}, graphc's stand-in, removed")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from importlib import metadata
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
@@ -13,9 +13,12 @@ from typing import Any, NamedTuple
 
 from ..compat.distribution import same_name
 from ..compat.extensions import of_pytorch
-from . import wheel
+from . import constraint, wheel
 from .place import Place, Refused
 from .wheel import VERSIONS
+
+# what has compiled code beside Python that runs on graphc without it
+_PYTHON_SUFFICES = ("torchvision",)
 
 
 class Pull(NamedTuple):
@@ -121,21 +124,37 @@ def resolved(place: Place, given: Sequence[str], versions: Mapping[str, str]) ->
                 f"{_conflict(done.stdout, done.stderr)}"
             )
         chosen = json.loads(answer.read_text())["install"]
-    yield from _choice(given, [each["metadata"] for each in chosen], versions)
+    yield from _choice(given, [each["metadata"] for each in chosen], versions, {
+        each["metadata"]["name"] for each in chosen
+        if not each["download_info"]["url"].endswith(("-any.whl", ".tar.gz", ".zip"))
+    })
 
 
 def _choice(
-    given: Sequence[str], chosen: Sequence[Mapping[str, Any]], versions: Mapping[str, str]
+    given: Sequence[str], chosen: Sequence[Mapping[str, Any]], versions: Mapping[str, str],
+    compiled: Collection[str] = (),
 ) -> Iterator[str]:
+    """Lines about distributions that pip has chosen, of which some have `compiled` code."""
     new = [each for each in chosen if same_name(each["name"]) not in versions]
     if not new:
         yield f"{', '.join(given)}: installed, or met by the stand-in"
         return
     names = {same_name(parsed.name) for text in given if (parsed := _parse(text)) is not None}
+    on_torch = [each for each in new if any(
+        directly(text, versions) is not None for text in each.get("requires_dist", ())
+    )]
+    built = [each for each in on_torch if each["name"] in compiled
+             and same_name(each["name"]) not in _PYTHON_SUFFICES]
+    for each in built:
+        yield (
+            f"{each['name']} {each['version']} has compiled code and asks for torch: such code is "
+            "built on PyTorch's libraries as a rule, and graphc does not load it"
+        )
+    if built:
+        return
     pins = [
         f"{each['name']}=={each['version']}" for each in new
-        if same_name(each["name"]) in names
-        or any(directly(text, versions) is not None for text in each.get("requires_dist", ()))
+        if same_name(each["name"]) in names or each in on_torch
     ]
     yield f"{', '.join(given)}: can be had with the stand-in, as"
     yield f"  python -m pip install {' '.join(f'{pin!r}' for pin in pins)}"
@@ -159,6 +178,8 @@ def _state(place: Place, name: str) -> str:
             f"; this graphc follows {VERSIONS[name]}: python -m graphc shim install"
         )
         return f"graphc's stand-in, {package.version}{stale}"
+    if name == "torch" and package.real and constraint.is_kept(place.prefix):
+        return f"{package}, which has taken the place of graphc's stand-in. Cure: {constraint.CURE}"
     return f"{package}, not graphc's" if package.real else "nothing"
 
 

@@ -26,6 +26,7 @@ from .dense_methods import DENSE_METHODS as DENSE_METHODS
 from .diagonals import spdiags as spdiags
 from .invariants import check_sparse_tensor_invariants as check_sparse_tensor_invariants
 from .products import sampled_product as _sampled_product
+from .reduced_products import reduced_product as _reduced
 from .tensor import outside as _outside
 
 _methods.attach()
@@ -34,9 +35,7 @@ _methods.attach()
 def mm(mat1: Tensor, mat2: Tensor, reduce: str = "sum") -> Tensor:
     """The product of two matrices: sparse, if both are. pytorch.org/docs/stable/sparse.html"""
     if reduce != "sum":
-        raise NotImplementedError(located(
-            f"graphc does not have torch.sparse.mm(reduce={reduce!r}). Cure: scatter_reduce()"
-        ))
+        return _reduced(mat1, mat2, reduce)
     found: Tensor = _mm(mat1, mat2)
     return found
 

@@ -333,3 +333,43 @@ def test_torchs_modules_are_there_without_an_import_of_their_own():
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert len(shared) > 40 and done.stdout.strip() == "[]"
+
+
+def test_operators_by_name_that_are_methods_of_tensors():
+    """torch_geometric names them when it is imported, as keys of a table."""
+    x = graphc.arange(3.0)
+    aten = graphc.ops.aten
+    other = aten.alias.default(x)
+    aten.sub_.Tensor(other, 1)
+    assert x.tolist() == [-1.0, 0.0, 1.0] and other is not x
+    copied = aten._to_copy.default(x)
+    assert copied.data_ptr() != x.data_ptr() and copied.tolist() == x.tolist()
+    assert aten._to_copy(x, dtype=graphc.int64).dtype is graphc.int64
+    rows = graphc.arange(6.0).reshape(2, 3)
+    assert aten.index.Tensor(rows, [None, graphc.tensor([2, 0])]).tolist() == [[2, 0], [5, 3]]
+    zeros, eye = graphc.zeros(2, 3), graphc.eye(2).to_sparse()
+    assert aten._sparse_addmm.default(zeros, eye, rows, alpha=2).tolist() == (rows * 2).tolist()
+    with pytest.raises(AttributeError, match=r"torch\.ops\.aten\.nothing_"):
+        aten.nothing_  # noqa: B018
+
+
+def test_what_a_build_is_made_of():
+    """torch_geometric looks for settings in it."""
+    shown = graphc.__config__.show()
+    assert "USE_MKL=OFF" in shown and f"TORCH_VERSION={graphc.version.__version__}" in shown
+    assert f"get_num_threads() : {graphc.get_num_threads()}" in graphc.__config__.parallel_info()
+
+
+def test_parts_of_a_tensors_text():
+    torch = pytest.importorskip("torch")
+
+    def told(t):
+        parts, x = t._tensor_str, t.arange(30.0).reshape(3, 10) / 7
+        body = f"Own({parts._tensor_str(x, 4)}"
+        return [
+            parts._add_suffixes(body, suffixes, 4, forced)
+            for suffixes in ([], ["size=3"], ["size=3", "more=" + "x" * 70])
+            for forced in (False, True)
+        ] + [parts._str(x), parts.PRINT_OPTS.threshold, parts._tensor_str(t.tensor([1, 20]), 0)]
+
+    assert told(graphc) == told(torch)

@@ -21,7 +21,7 @@ from tests.ecosystem.compare import Finding, compare
 from tests.ecosystem.venvs import Venv, pair
 
 SCRIPTS = Path(__file__).parent / "scripts"
-PARTS = ("rows_huggingface", "rows_lightning", "rows_tools")
+PARTS = ("rows_huggingface", "rows_lightning", "rows_tools", "rows_methods")
 SIDES = ("torch", "graphc")
 
 

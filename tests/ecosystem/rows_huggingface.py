@@ -5,10 +5,10 @@ from __future__ import annotations
 from tests.ecosystem.matrix import Row
 
 PACKAGES = (
-    "transformers==5.18.0", "datasets==5.0.1", "accelerate==1.15.0", "peft==0.21.0",
+    "transformers==5.23.0", "datasets==5.2.0", "accelerate==1.15.0", "peft==0.21.2",
     "safetensors==0.8.0",
 )
-TIMM = ("timm==1.0.29", "torchvision==0.28.0")
+TIMM = ("timm==1.0.31", "torchvision==0.28.0")
 
 ROWS = [
     Row(
@@ -45,7 +45,7 @@ ROWS = [
         "accelerate_loop", PACKAGES, "its own loop: accumulate, clip, gather, save_state and "
         "load_state (the other side's too), bf16, compiled, offloading, device maps, launcher",
         stages=("write", "swap", "bf16", "compiled", "helpers"),
-        lacks="several processes; keys of a compiled Module's state_dict begin without _orig_mod",
+        lacks="several processes",
     ),
     Row(
         "peft_lora", PACKAGES, "LoRA, rsLoRA, PiSSA, DoRA, AdaLoRA, IA3, prompts, prefixes of a "

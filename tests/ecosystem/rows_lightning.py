@@ -25,6 +25,11 @@ ROWS = [
         "lightning_trainer.py", ("compiled",),
     ),
     Row(
+        "lightning_workers", PACKAGES, "Trainer with loaders of several processes: kept, ahead, "
+        "forked; streams that share the work, what workers draw",
+        "lightning_trainer.py", ("workers",),
+    ),
+    Row(
         "lightning_command_line", PACKAGES, "LightningCLI: fit with an optimizer, a schedule and "
         "callbacks by name", "lightning_trainer.py", ("command_line",),
     ),

@@ -28,6 +28,10 @@ ROWS = [
         "files, errors; tensorboardX beside it",
     ),
     Row(
+        "board_alone", ("tensorboard==2.21.0", "pillow==13.0.0", "setuptools==79.0.1"),
+        "SummaryWriter where tensorboardX is not installed",
+    ),
+    Row(
         "tb_server", BOARD, "the real TensorBoard server over HTTP: scalars, histograms, graph, "
         "curves, images, text, audio, mesh, projector with sprites, hparams, custom scalars",
     ),
@@ -47,7 +51,6 @@ ROWS = [
     ),
     Row(
         "einops_suite", METRICS, "einops' own tests",
-        lacks="torch.compile with fullgraph=True of its functions, and of sizes that change",
     ),
     Row(
         "sk_pipelines", METRICS, "skorch: classifiers and regressors, Pipeline, GridSearchCV, "

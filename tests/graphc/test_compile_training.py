@@ -187,7 +187,7 @@ def test_a_compiled_module_stays_a_module() -> None:
     net = model()
     compiled = torch.compile(net)
     assert isinstance(compiled, nn.Sequential)
-    assert list(compiled.state_dict()) == list(net.state_dict())
+    assert list(compiled.state_dict()) == [f"_orig_mod.{name}" for name in net.state_dict()]
     assert [id(p) for p in compiled.parameters()] == [id(p) for p in net.parameters()]
     assert compiled.train(False) is compiled
     assert net.training is False

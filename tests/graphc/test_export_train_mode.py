@@ -11,7 +11,7 @@ import pytest
 
 import graphc as torch
 import graphc.nn as nn
-from graphc.export import Dim, ExportError, export, load
+from graphc.export import Dim, ExportError, aot, export, load
 from graphc.export.graph_signature import OutputKind
 from graphc.serve.model import Model
 
@@ -95,3 +95,5 @@ def test_what_changes_with_each_call_is_not_served(tmp_path: Path) -> None:
     export(made(), (rows(),)).save(tmp_path / "train.gcx")
     with pytest.raises(ExportError, match=r"in train mode.*Cure: .*model\.eval\(\)"):
         Model.of_file(tmp_path / "train.gcx", "train", "1")
+    with pytest.raises(ExportError, match=r"in train mode.*Cure: .*model\.eval\(\)"):
+        aot(load(tmp_path / "train.gcx"), tmp_path)

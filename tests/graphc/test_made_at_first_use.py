@@ -127,3 +127,44 @@ def test_fullgraph_says_why_not() -> None:
         graphc.compile(lambda x: graphc.add(x, 1, out=graphc.empty(1)), fullgraph=True)(
             graphc.ones(2)
         )
+
+
+class Backend:
+    """What einops keeps, one for all tensors: it is made where the first tensor is met."""
+
+    def scaled(self, x: Any) -> Any:
+        return x * 2
+
+
+def test_fullgraph_lets_the_first_call_make_it() -> None:
+    kept: dict[Any, Any] = {}
+    drawn: list[int] = []
+
+    @graphc.compile(fullgraph=True)
+    def scaled(x: Any) -> Any:
+        found = kept.get("backend")
+        if found is None:
+            found = kept["backend"] = Backend()
+        drawn.append(1)
+        return found.scaled(x) + graphc.rand(2)
+
+    graphc.manual_seed(0)
+    have = [scaled(graphc.full((2,), float(k))) for k in range(3)]
+    graphc.manual_seed(0)
+    for k, found in enumerate(have):
+        assert graphc.equal(found, graphc.full((2,), 2.0 * k) + graphc.rand(2))
+    assert len(drawn) == 3 and list(kept) == ["backend"]
+    assert scaled.compile_count == 1 and scaled.segments is None
+
+
+def test_fullgraph_refuses_what_every_call_makes() -> None:
+    kept: dict[Any, Any] = {}
+
+    @graphc.compile(fullgraph=True)
+    def renewed(x: Any) -> Any:
+        found = kept.setdefault(len(kept), Backend())
+        return kept[len(kept) - 1].scaled(x) if found else x
+
+    with pytest.raises(TraceError):
+        for _ in range(9):
+            renewed(graphc.ones(2))

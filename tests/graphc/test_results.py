@@ -285,6 +285,31 @@ def test_a_cached_function_is_not_poisoned() -> None:
     assert table(3).tolist() == [0.0, 2.0, 4.0]
 
 
+def test_free_sizes_in_tuples_are_keys_of_a_cache() -> None:
+    """einops has ((axis, size), ...) in one."""
+    asked: list[Any] = []
+
+    @functools.lru_cache
+    def table(sizes: Any) -> Any:
+        asked.append(sizes)
+        return sum(size for _, size in sizes)
+
+    kept = {(("a", 6), "b"): 7.0}
+
+    def scaled(x: Any) -> Any:
+        sizes = (("a", x.shape[0] * 2), ("b", x.shape[1]))
+        return x * table(sizes) + kept.get((sizes[0], "b"), 0.5)
+
+    run = graphc.compile(scaled, fullgraph=True, dynamic=True)
+    for rows, columns in ((3, 4), (5, 4), (3, 4), (2, 3)):
+        x = graphc.ones(rows, columns)
+        added = 7.0 if rows == 3 else 0.5
+        assert run(x).tolist() == [[2.0 * rows + columns + added] * columns] * rows
+    # as in eager mode, once for each
+    assert asked == [(("a", 2 * r), ("b", c)) for r, c in ((3, 4), (5, 4), (2, 3))]
+    assert all(type(size) is int for sizes in asked for _, size in sizes)
+
+
 def test_copies_of_results() -> None:
     """Nothing of how they were made clings to them."""
     run = graphc.compile(functools.partial(WHOLE["dataclasses_of_every_sort"], graphc))

@@ -256,3 +256,18 @@ def test_an_error_names_the_node() -> None:
 def test_a_converted_module() -> None:
     model = torch.onnx.load(mlp()).double()
     assert model(torch.zeros(2, 4, dtype=torch.float64)).dtype is torch.float64
+
+
+def test_a_small_parameter_beside_sizes_is_learned() -> None:
+    """Expand(token, sizes): all that is known when the file is read, and still no constant."""
+    model = torch.onnx.load(model_of("""
+token (float[n, 2] x) => (float[n, 3] y) {
+    n = Shape<end = 1>(x)
+    three = Constant<value_ints = [3]>()
+    sizes = Concat<axis = 0>(n, three)
+    y = Expand(cls, sizes)
+}
+""", cls=np.ones((1, 3), np.float32)))
+    assert [name for name, _ in model.named_parameters()] == ["cls"]
+    model(torch.zeros(4, 2)).sum().backward()
+    assert model.cls.grad.tolist() == [[4, 4, 4]]

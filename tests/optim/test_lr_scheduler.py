@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("torch")
 
+import graphc
 from tests.nn.both import SPACES
 
 SCHEDULERS: dict[str, Callable[[Any, Any], Any]] = {
@@ -184,3 +185,37 @@ def test_what_a_schedule_saves(name: str) -> None:
     assert saved(ours) == saved(theirs)
     if "lr_lambdas" in theirs:
         assert list(ours) == list(theirs)
+
+
+RESUMED = {
+    "MultiplicativeLR": (lambda epoch: 0.9,), "StepLR": (2, 0.5), "MultiStepLR": ([3, 5], 0.5),
+    "ConstantLR": (0.5, 4), "LinearLR": (0.5, 1.0, 6), "ExponentialLR": (0.9,),
+    "PolynomialLR": (8, 2.0), "CosineAnnealingLR": (5,), "LambdaLR": (lambda epoch: 0.9**epoch,),
+}
+
+
+@pytest.mark.parametrize("name", RESUMED)
+@pytest.mark.parametrize("last_epoch", [-1, 0, 3])
+@pytest.mark.filterwarnings("ignore")
+def test_resumed_and_asked_by_others(name: str, last_epoch: int) -> None:
+    """ignite asks get_lr() itself, after each of which it counts last_epoch on."""
+    def told(t: Any) -> Any:
+        found = []
+        for own in (True, False):
+            weight = t.nn.Parameter(t.zeros(1))
+            optimizer = t.optim.SGD([{"params": [weight], "lr": 0.2, "initial_lr": 0.4}], 0.2)
+            kind = getattr(t.optim.lr_scheduler, name)
+            schedule = kind(optimizer, *RESUMED[name], last_epoch=last_epoch)
+            found.append(optimizer.param_groups[0]["lr"])
+            for _ in range(7):
+                optimizer.step()
+                if own:
+                    schedule.step()
+                else:
+                    (optimizer.param_groups[0]["lr"],) = schedule.get_lr()
+                    schedule.last_epoch += 1
+                found.append(optimizer.param_groups[0]["lr"])
+        return found
+
+    have, want = told(graphc), told(pytest.importorskip("torch"))
+    assert have == pytest.approx(want, rel=1e-12)

@@ -51,6 +51,10 @@ case("max_pool2d backward", lambda t, x: t.ops.aten.max_pool2d_with_indices_back
     t.ones(1, 2, 2), x, (2, 2), (2, 2), (0, 0), (1, 1), False,
     t.nn.functional.max_pool2d(x, 2, return_indices=True)[1]), real(1, 4, 4), grad=False)
 case("aten slice", lambda t, x: t.ops.aten.slice(x, 1, 1, -1, 2), real(3, 6))
+case("aten in place, views and copies", lambda t, x: (
+    t.ops.aten.add_.Tensor(x.clone(), x, alpha=2), t.ops.aten.alias.default(x) * 2,
+    t.ops.aten._to_copy.default(x, dtype=t.float64) + 1, t.ops.aten.mul_(x.clone(), 3.0)),
+    real(3, 6))
 case("index_add of a slice", lambda t, x, i, s: x.index_add(1, i, s), real(2, 4),
      integers(3, high=4), real(2, 3))
 case("logcumsumexp of complex", lambda t, x, y: t.view_as_real(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -288,3 +289,26 @@ def test_compared_with_what_is_no_tensor() -> None:
     assert (x == None) is False and x in [x] and {x: 1}[x] == 1  # noqa: E711
     with pytest.raises(NotImplementedError, match=r"'aten::eq'.*to_dense\(\)"):
         x == x  # noqa: B015
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR")
+def test_products_that_are_no_sums() -> None:
+    """torch_geometric's mean of neighbours."""
+    torch = pytest.importorskip("torch")
+
+    def told(t: Any) -> Any:
+        a = t.tensor([[1.0, 0, 2], [0, 0, 0], [-3, 0, -1]])
+        b, found = t.arange(6.0).reshape(3, 2) - 2, []
+        for how in ("sum", "mean", "amax", "amin"):
+            left, right = a.to_sparse_csr().requires_grad_(), b.clone().requires_grad_()
+            product = t.sparse.mm(left, right, how)
+            product.square().sum().backward()
+            found.append([x.tolist() for x in (product, left.grad.to_dense(), right.grad)])
+        return found
+
+    assert told(graphc) == told(torch)
+    eye = graphc.eye(2)
+    with pytest.raises(RuntimeError, match=r"'mean'.*takes a matrix in CSR.*Cure: to_sparse_csr"):
+        graphc.sparse.mm(eye.to_sparse(), eye, "mean")
+    with pytest.raises(RuntimeError, match="reduce type of prod has not been enabled"):
+        graphc.sparse.mm(eye.to_sparse_csr(), eye, "prod")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...frontend.numbers import chosen, is_traced_number
-from ...frontend.texts import is_text, is_traced_value, plain_text
+from ...frontend.texts import is_text, plain_text
 from ...optim.optimizer import ParamGroup
 from . import own_objects, schedules
 from .kinds import Kind, content_of, is_plain, kind_of
@@ -43,8 +43,10 @@ def plain_key(observer: Observer, key: Any) -> Any:
         return key.decided()
     if is_traced_number(key):
         return key.__index__() if key.is_integer_number else float(key)
-    if issubclass(type(key), tuple) and any(map(is_traced_value, key)):
-        return tuple.__new__(type(key), [plain_key(observer, part) for part in key])
+    if issubclass(type(key), tuple):
+        parts = [plain_key(observer, part) for part in key]
+        if any(a is not b for a, b in zip(parts, key, strict=True)):
+            return tuple.__new__(type(key), parts)
     return key
 
 

@@ -21,16 +21,19 @@ _DEPTH = 3  # of containers, objects and functions in each other
 
 def reached(
     function: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
-    also: Callable[[Any], bool] = lambda value: False,
+    also: Callable[[Any], bool] | None = None,
 ) -> dict[str, Any]:
-    """The Modules and tensors among arguments, globals and closure cells, by variable; `also`
-    says what else is wanted."""
+    """The Modules and tensors among arguments, globals and closure cells, by variable. `also` says
+    what else is wanted; then the function's own are looked at, wherever it is from."""
     found: dict[str, Any] = {}
     inner, given = unwrapped(function, args)
     seen: set[int] = set()
     for name, value in (*zip(_names(inner, len(given)), given, strict=True), *kwargs.items()):
         _note(name, value, found, seen, also, _DEPTH)
     _note("", inner, found, seen, also, _DEPTH)
+    if also is not None and isinstance(inner, types.FunctionType):
+        for name, value in _variables(inner):
+            _note(name, value, found, seen, also, _DEPTH)
     return found
 
 
@@ -108,10 +111,10 @@ def _key(key: Any) -> str:
 
 
 def _note(
-    name: str, value: Any, found: dict[str, Any], seen: set[int], also: Callable[[Any], bool],
-    depth: int,
+    name: str, value: Any, found: dict[str, Any], seen: set[int],
+    also: Callable[[Any], bool] | None, depth: int,
 ) -> None:
-    if also(value):
+    if also is not None and also(value):
         found.setdefault(name, value)
     if issubclass(type(value), Tensor) or is_module(value):
         found.setdefault(name, value)

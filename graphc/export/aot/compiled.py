@@ -157,7 +157,7 @@ def _check_arena(program: Any, ranges: Ranges) -> None:
 def _scratch(program: Any, machine: Machine, ranges: Ranges) -> tuple[int, ...]:
     """The scratch memory of the program's templates for 1 to SLOTS threads: enough for all values
     of the free sizes."""
-    table = [0] * SLOTS
+    found: set[tuple[int, int, int]] = {(0, 0, 0)}  # bytes for all, for each chunk, chunks
     seen: set[tuple[Any, ...]] = set()
     for leaf in _kernel.leaves(program.steps):
         template = leaf.kernel.template
@@ -178,9 +178,12 @@ def _scratch(program: Any, machine: Machine, ranges: Ranges) -> tuple[int, ...]:
         for row in rows.tolist():
             plan = _plan.plan_template(template, machine, dict(zip(names, row, strict=True)))
             if plan is not None:
-                for threads in range(SLOTS):
-                    table[threads] = max(table[threads], plan.scratch(threads + 1))
-    return tuple(table)
+                fixed = plan.scratch(0)
+                found.add((fixed, plan.scratch(1) - fixed, plan.slots))
+    all_, each, slots = np.array(sorted(found), np.int64).T
+    return tuple(
+        int((all_ + np.minimum(slots, threads) * each).max()) for threads in range(1, SLOTS + 1)
+    )
 
 
 def _with_variables(sizes: Any, ranges: Ranges, leaf: Any) -> Ranges:

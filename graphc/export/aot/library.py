@@ -25,6 +25,7 @@ from graphc.export.aot.header import header
 from graphc.export.aot.linking import link_shared, static_archive
 from graphc.export.errors import ExportError
 from graphc.export.program import ExportedProgram
+from graphc.export.steps import ExportedStep
 from graphc.ir import dtypes
 from graphc.ir.memory import on_host
 
@@ -47,7 +48,7 @@ class Library(NamedTuple):
 
 
 def aot(
-    program: ExportedProgram,
+    program: ExportedProgram | ExportedStep,
     out: str | os.PathLike[str],
     *,
     name: str | None = None,
@@ -69,6 +70,7 @@ def aot(
     """
     if weights not in ("embedded", "file"):
         raise ValueError(f'weights must be "embedded" or "file", got {weights!r}')
+    program = _checked_kind(program)
     called = _checked_name(name, program)
     _refuse_writes(program)
     backend: Any = backends.get(backends.DEFAULT)
@@ -96,6 +98,18 @@ def aot(
     written.library.write_bytes(linked)
     written.header.write_text(header(interface, library))
     return written
+
+
+def _checked_kind(program: ExportedProgram | ExportedStep) -> ExportedProgram:
+    """A program that keeps no state. Raises ExportError for what does."""
+    if isinstance(program, ExportedStep) or any(v.signature.writes for v in program.variants):
+        step = isinstance(program, ExportedStep)
+        what = "a training step" if step else "a model that was exported in train mode"
+        raise ExportError(
+            f"{what} changes its state at each call, which a library does not do. Cure: "
+            "export(model.eval(), (x,))"
+        )
+    return program
 
 
 def _contents(

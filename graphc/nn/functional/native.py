@@ -3,6 +3,7 @@ with the statistics as further results."""
 
 from __future__ import annotations
 
+import builtins
 from typing import Any
 
 from ...frontend import functions as T
@@ -104,3 +105,42 @@ def slice(
 ) -> Tensor:
     """The view input[..., start:end:step, ...] along `dim`."""
     return slice_of(input, dim, start, end, step)
+
+
+def alias(input: Tensor) -> Tensor:
+    """Another view of the same memory."""
+    result: Tensor = input.view_as(input)
+    return result
+
+
+def _to_copy(
+    input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None,
+    pin_memory: bool | None = None, non_blocking: bool = False, memory_format: Any = None,
+) -> Tensor:
+    """to(), into memory of its own."""
+    found: Tensor = input.to(
+        dtype=dtype or input.dtype, device=device or input.device, non_blocking=non_blocking,
+        copy=True, memory_format=memory_format,
+    )
+    return found.pin_memory() if pin_memory else found
+
+
+def _pin_memory(input: Tensor, device: Any = None) -> Tensor:
+    """pin_memory()."""
+    result: Tensor = input.pin_memory(device)
+    return result
+
+
+def index(input: Tensor, indices: Any) -> Tensor:
+    """input[indices], where None stands for all of a dimension."""
+    every = builtins.slice(None)
+    result: Tensor = input[tuple(every if one is None else one for one in indices)]
+    return result
+
+
+def _sparse_addmm(
+    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1
+) -> Tensor:
+    """addmm() of a sparse mat1."""
+    result: Tensor = T.addmm(input, mat1, mat2, beta=beta, alpha=alpha)
+    return result

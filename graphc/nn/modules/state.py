@@ -42,6 +42,7 @@ class StateDictMixin:
     _load_state_dict_pre_hooks: OrderedDict[int, Callable[..., Any]]
     _load_state_dict_post_hooks: OrderedDict[int, Callable[..., Any]]
     _version: int
+    _graphc_around: Any = None  # of a compiled Module: the one around it that torch has in files
 
     def get_extra_state(self) -> Any:
         """Extra state for the state_dict; override together with set_extra_state."""
@@ -182,6 +183,7 @@ class StateDictMixin:
         remaining = OrderedDict(state_dict)
 
         def load(module: Any, given: OrderedDict[str, Any], prefix: str) -> None:
+            module = module._graphc_around or module
             local = dict(metadata.get(prefix[:-1], {}))
             if assign:
                 local["assign_to_params_buffers"] = True

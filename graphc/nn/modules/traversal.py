@@ -18,6 +18,11 @@ class TraversalMixin:
     _parameters: dict[str, Parameter | None]
     _buffers: dict[str, Tensor | None]
     _modules: dict[str, Any]
+    _graphc_inner: str = ""  # what names of its state and children begin with, of a compiled one
+
+    def _graphc_start(self, path: str) -> str:
+        """What names below begin with, where this one is called `path`."""
+        return f"{path}.{self._graphc_inner}" if path else self._graphc_inner
 
     def _named_members(
         self, members: Callable[[Module], Any], prefix: str, recurse: bool, dedup: bool
@@ -32,7 +37,7 @@ class TraversalMixin:
                     continue
                 if dedup:
                     seen.add(id(value))
-                yield module_prefix + ("." if module_prefix else "") + name, value
+                yield module._graphc_start(module_prefix) + name, value
 
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
@@ -86,7 +91,7 @@ class TraversalMixin:
         yield prefix, this
         for name, module in self._modules.items():
             if module is not None:
-                child_prefix = prefix + ("." if prefix else "") + name
+                child_prefix = self._graphc_start(prefix) + name
                 yield from module.named_modules(seen, child_prefix, remove_duplicate)
 
     def modules(self) -> Iterator[Module]:

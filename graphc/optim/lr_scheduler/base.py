@@ -15,6 +15,7 @@ class LRScheduler:
     """Base class: step() sets each group's lr to get_lr()."""
 
     _get_lr_called_within_step = False
+    _is_initial = False  # whether the constructor steps: it sets what is there, also resumed
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         if not isinstance(optimizer, Optimizer):

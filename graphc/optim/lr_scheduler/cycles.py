@@ -19,8 +19,10 @@ class CosineAnnealingLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float]:
-        if self.last_epoch == 0:
+        if self._is_initial:
             return self._graphc_current()
+        if self._step_count == 1 and self.last_epoch > 0:
+            return self._get_closed_form_lr()
         if (self.last_epoch - 1 - self.T_max) % (2 * self.T_max) == 0:
             return [
                 rate + (base - self.eta_min) * (1 - math.cos(math.pi / self.T_max)) / 2

@@ -57,7 +57,7 @@ class MultiplicativeLR(LambdaLR):
         super().__init__(optimizer, lr_lambda, last_epoch)
 
     def get_lr(self) -> list[float]:
-        if self.last_epoch == 0:
+        if self._is_initial:
             return self._graphc_current()
         return [
             rate * callout(scale)(self.last_epoch)
@@ -143,7 +143,7 @@ class LinearLR(LRScheduler):
     def get_lr(self) -> list[float]:
         if self.last_epoch == 0:
             return self._graphc_scaled(self.start_factor)
-        if self.last_epoch > self.total_iters:
+        if self._is_initial or self.last_epoch > self.total_iters:
             return self._graphc_current()
         span = self.end_factor - self.start_factor
         return self._graphc_scaled(
@@ -159,7 +159,7 @@ class ExponentialLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float]:
-        return self._graphc_current() if self.last_epoch == 0 else self._graphc_scaled(self.gamma)
+        return self._graphc_current() if self._is_initial else self._graphc_scaled(self.gamma)
 
     def _get_closed_form_lr(self) -> list[float]:
         return [base * self.gamma**self.last_epoch for base in self.base_lrs]
@@ -176,7 +176,7 @@ class PolynomialLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float]:
-        if self.last_epoch == 0 or self.last_epoch > self.total_iters:
+        if self._is_initial or self.last_epoch > self.total_iters:
             return self._graphc_current()
         now = 1.0 - self.last_epoch / self.total_iters
         before = 1.0 - (self.last_epoch - 1) / self.total_iters

@@ -125,7 +125,7 @@ elif stage == "compiled":
     accelerator, model = everything[:2]
     tell_epoch("compiled", epoch(*everything), 2e-5)
     tell("unwrapped", [type(accelerator.unwrap_model(model, keep_torch_compile=False)).__name__])
-    own("names", sorted(accelerator.get_state_dict(model)))
+    tell("names", sorted(accelerator.get_state_dict(model)))
     if on_graphc():
         function = model._compiled_function
         own("versions", function.compile_count)

@@ -3,10 +3,12 @@
 import csv
 import glob
 import os
+import random
 import sys
 import warnings
 
 import lightning as L
+import numpy as np
 import torch
 import torchmetrics
 from lightning.pytorch import callbacks as C
@@ -15,7 +17,7 @@ from lightning.pytorch.tuner import Tuner
 from lightning.pytorch.utilities.model_summary import ModelSummary
 from told import on_graphc, own, tell
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset, random_split
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset, get_worker_info, random_split
 
 stage = sys.argv[1]
 warnings.filterwarnings("ignore")
@@ -342,6 +344,49 @@ def command_line():
         tell(f"command line {number}: kinds", [type(o).__name__ for o in cli.trainer.optimizers])
 
 
+class Stream(IterableDataset):
+    """Rows of which each worker makes its share; what it draws, its own seed says."""
+
+    def __iter__(self):
+        worker = get_worker_info()
+        for row in range(worker.id, 24, worker.num_workers):
+            yield torch.full((6,), row / 24.0) + torch.rand(6), float(random.random()), float(np.random.rand())
+
+
+class OfRows(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.layer, self.noted, self.seen = nn.Linear(6, 1), [], []
+
+    def training_step(self, batch, index):
+        x, drawn, of_numpy = batch
+        self.seen.append([x.sum().item(), drawn.tolist(), of_numpy.tolist()])
+        loss = self.layer(x).square().mean() + drawn.mean().float() * 0.1
+        self.noted.append(loss.item())
+        return loss
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 0.05)
+
+
+def workers():
+    for name, options in {
+        "kept": {"persistent_workers": True}, "ahead": {"prefetch_factor": 4, "pin_memory": True}, "forked": {"multiprocessing_context": "fork", "timeout": 60},
+    }.items():
+        L.seed_everything(7, workers=True, verbose=False)
+        model = OfRows()
+        trainer(max_epochs=2, logger=False, enable_checkpointing=False).fit(model, DataLoader(Stream(), batch_size=4, num_workers=2, **options))
+        tell(f"workers {name}: losses", model.noted, 2e-5)
+        tell(f"workers {name}: rows", model.seen, 1e-6)
+    L.seed_everything(8, workers=True, verbose=False)
+    data = Data()
+    data.train_dataloader = lambda: DataLoader(data.parts[0], batch_size=16, shuffle=True, num_workers=2, worker_init_fn=lambda number: torch.manual_seed(number))
+    model = Net()
+    trainer(max_epochs=2, logger=False, enable_checkpointing=False).fit(model, data)
+    tell("workers of a map: losses", model.noted, 2e-5)
+
+
 if stage == "write":
     defaults()
     whole()
@@ -354,3 +399,5 @@ elif stage == "compiled":
     compiled()
 elif stage == "command_line":
     command_line()
+elif stage == "workers":
+    workers()

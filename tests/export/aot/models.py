@@ -39,14 +39,15 @@ class Norms(nn.Module):
 
 
 class Small(nn.Module):
-    """Quick to compile; a few of its sizes are shared by several threads."""
+    """Quick to compile: no products of matrices. Several threads share its larger sizes."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.layer = nn.Linear(16, 24)
+        self.layer = nn.Parameter(torch.randn(16))
 
     def forward(self, x: Any) -> Any:
-        return self.layer(x).tanh().sum(-1), x.shape[1]
+        rows = (x * self.layer).tanh().sum(-1)
+        return rows - rows.amax(1, keepdim=True), x.shape[1]
 
 
 class Sequence(nn.Module):

@@ -284,6 +284,39 @@ def test_wrong_arguments(folder: Path) -> None:
     assert library.set_threads(None, 2) == client.ARGUMENT
 
 
+def test_a_context_that_is_busy(folder: Path) -> None:
+    library = made(folder, "small", freeze=False)
+    context = library.context()
+    x = np.ones((2, 3, 16), np.float32)
+    outputs = context.outputs([x])
+    given = (client.Tensor * 1)(client.tensor_of(x))
+    taken = (client.Tensor * 2)(*map(client.tensor_of, outputs))
+    wrong = set()
+    slow = library.context()
+    many = np.ones((5, 1000, 16), np.float32)
+    places = slow.outputs([many])
+    large = (client.Tensor * 1)(client.tensor_of(many))
+    into = (client.Tensor * 2)(*map(client.tensor_of, places))
+    begun = threading.Barrier(2)
+
+    def work() -> None:
+        begun.wait()
+        for _ in range(200):
+            wrong.add(library.run(slow.pointer, large, into))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    begun.wait()
+    here = {library.run(slow.pointer, large, into) for _ in range(200)}
+    thread.join()
+    assert here | wrong <= {0, client.BUSY} and 0 in here | wrong
+    assert library.run(slow.pointer, large, into) == 0
+    same(places, slow(many))
+    assert library.run(context.pointer, given, taken) == 0
+    context.close()
+    slow.close()
+
+
 def test_wrong_options(folder: Path) -> None:
     library = made(folder, "small", freeze=False)
     for options, code, text in (
@@ -361,6 +394,13 @@ def test_what_a_library_cannot_do(function: Any, text: str, tmp_path: Path) -> N
     with pytest.raises(ExportError, match=text):
         aot(export(function, (torch.randn(4),)), tmp_path, name="m")
     assert not list(tmp_path.iterdir())
+
+
+def test_what_no_library_is_made_of(tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match="not of Linear"):
+        aot(nn.Linear(2, 2), tmp_path)
+    with pytest.raises(ExportError, match=r"writes to num_batches_tracked.*model\.eval\(\)"):
+        aot(export(nn.BatchNorm1d(4).train(), (torch.randn(3, 4),)), tmp_path)
 
 
 def test_names_and_sizes_are_asked_for(tmp_path: Path) -> None:

@@ -44,9 +44,7 @@ def _replaced(builder: Builder, node: Node, new: dict[Node, Node]) -> Node:
             return _fill(builder, node, 0)
         elif name in ("scatter", "index_put", "slice_update", "as_strided_update") and any(empty):
             return inputs[0]
-        elif (name == "max_pool_grad" and any(empty)) or (
-            name == "sparse_product" and any(empty[:2])
-        ):
+        elif name in ("max_pool_grad", "sparse_product") and any(empty[:2]):
             return _fill(builder, node, 0)
     return builder.emit(node.op, *inputs, graphs=node.graphs, **node.attrs)
 

@@ -203,8 +203,10 @@ class Builder:
         arrays = [self.array(name) if name else None for name in proto.input]
         # a small constant is Numbers beside Numbers, a tensor beside tensors
         folds = operator.folded is not None and all(
-            not name or (array is not None and small(array))
-            or (array is None and self.read(name, where) in self.maybe)
+            not name or (
+                self.read(name, where) in self.maybe if array is None
+                else self._describes(name, array, operator.name)
+            )
             for name, array in zip(proto.input, arrays, strict=True)
         )
         for i, (name, array) in enumerate(zip(proto.input, arrays, strict=True)):
@@ -217,6 +219,18 @@ class Builder:
             ):
                 self.learn(name)
         return tuple(found)
+
+    def _describes(self, name: str, array: np.ndarray, operator: str) -> bool:
+        """Whether a constant may be Numbers: none that is learned, but for a factor."""
+        if array.dtype.kind in "iub" or not self._kept(name):
+            return small(array)
+        return array.size == 1 and operator in _ARITHMETIC
+
+    def _kept(self, name: str) -> bool:
+        builder: Builder | None = self
+        while builder is not None and name not in builder.arrays:
+            builder = builder.around
+        return builder is not None and name in builder.kept
 
     def learn(self, name: str) -> None:
         """An operator reads a value as more than a setting."""
