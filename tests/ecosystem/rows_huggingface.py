@@ -8,7 +8,7 @@ PACKAGES = (
     "transformers==5.23.0", "datasets==5.2.0", "accelerate==1.15.0", "peft==0.21.2",
     "safetensors==0.8.0",
 )
-TIMM = ("timm==1.0.31", "torchvision==0.28.0")
+TIMM = ("timm==1.0.29", "torchvision==0.28.0")
 
 ROWS = [
     Row(

@@ -1,12 +1,9 @@
-"""Methods and fields built on torch: graphs, games, sentences, metrics to learn."""
+"""Methods and fields built on torch: graphs, games, metrics to learn."""
 
 from __future__ import annotations
 
 from tests.ecosystem.matrix import Row
 
-SENTENCES = (
-    "sentence-transformers==6.2.0", "transformers==5.23.0", "datasets==5.2.0", "accelerate==1.15.0",
-)
 # PyTorch's side compares numbers alone, and goes without a C++ compiler
 AS_WRITTEN = {"TORCH_COMPILE_DISABLE": "1"}
 
@@ -19,11 +16,6 @@ ROWS = [
     Row(
         "play_and_learn", ("stable-baselines3==2.9.2", "gymnasium==1.4.0"), "PPO, A2C, DQN, SAC, "
         "TD3, DDPG on gymnasium: learned, saved, loaded, evaluated; pictures, dicts, several games",
-    ),
-    Row(
-        "sentence_vectors", SENTENCES, "sentence-transformers on a tiny BERT with a tokenizer of "
-        "its own: five losses trained, saved, searched, a cross-encoder, compiled",
-        environment=AS_WRITTEN,
     ),
     Row(
         "ignite_engines", ("pytorch-ignite==0.5.5", "tqdm==4.70.1"), "ignite: engines, 16 metrics, "

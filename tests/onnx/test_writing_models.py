@@ -176,7 +176,7 @@ def test_layers(name: str) -> None:
 
 
 def test_what_is_written_can_be_read(tmp_path: Any) -> None:
-    """Sizes stay free, weights keep their names, and what was read can be written again."""
+    """Sizes stay free, weights keep their names, and what was read can be written."""
     torch.manual_seed(0)
     model = zoo.encoder(models.load("graphc"), 16, 2, 1).eval()
     first = torch.randn(3, 7, 16)
