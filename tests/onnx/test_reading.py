@@ -271,3 +271,30 @@ token (float[n, 2] x) => (float[n, 3] y) {
     assert [name for name, _ in model.named_parameters()] == ["cls"]
     model(torch.zeros(4, 2)).sum().backward()
     assert model.cls.grad.tolist() == [[4, 4, 4]]
+
+
+def round_trip(model: Any, *args: Any, **options: Any) -> Any:
+    """What is written, read again."""
+    return torch.onnx.load(torch.onnx.export(model, args, **options).model_proto)
+
+
+def test_round_trips() -> None:
+    torch.manual_seed(0)
+    nn = torch.nn
+    models = [
+        (nn.Sequential(nn.Conv2d(3, 4, 3, 2, 1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2),
+                       nn.Flatten(), nn.Linear(16, 5)), torch.randn(2, 3, 8, 8)),
+        (nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True), torch.randn(2, 5, 8)),
+    ]
+    for model, x in models:
+        again = round_trip(model.eval(), x)
+        assert {name for name, _ in model.named_parameters()} <= set(again.state_dict())
+        torch.testing.assert_close(again(x), model(x), rtol=1e-4, atol=1e-5)
+
+
+def test_a_read_model_is_written_again() -> None:
+    model = torch.onnx.load(mlp())
+    x = torch.randn(2, 4)
+    again = round_trip(model, x)
+    assert list(again.state_dict()) == list(model.state_dict())
+    torch.testing.assert_close(again(x), model(x))

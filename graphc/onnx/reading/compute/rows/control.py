@@ -84,6 +84,7 @@ class _Loop:
 _INT = T.int64.numpy
 _BOOL = T.bool.numpy
 MOST_UNROLLED = 4096  # iterations that a recording writes out
+MOST_ITERATIONS = 100_000  # of one Loop in eager mode: a file must not run for ever
 
 
 @operator("Loop", 1, raw=True)
@@ -99,13 +100,10 @@ def loop(node: Node, most: Any = None, going: Any = None, *carried: Any) -> Any:
         if found is not None:
             return found
     limit = None if most is None else _trips(most)
-    number = 0
+    number, most_here = 0, MOST_ITERATIONS if local.trace is None else MOST_UNROLLED
     while (limit is None or number < limit) and _truth(going):
-        if local.trace is not None and number >= MOST_UNROLLED:
-            node.refuse(
-                f"it makes more than {MOST_UNROLLED} iterations in a compiled function",
-                "run it in eager mode",
-            )
+        if number >= most_here:
+            node.refuse(f"it makes more than {most_here} iterations", "end it by a condition")
         going = state.step(number, going)
         number += 1
     return state.results(node)
