@@ -371,7 +371,7 @@ class CompiledFunction(Inspected):
     ) -> Recording | Turned:
         """Trace again with zeros as the gradients that the first call will leave."""
         for tensor in first.missing:
-            tensor._grad = from_array(zeros_like(tensor._array))
+            tensor._grad = from_array(zeros_like(tensor._graphc_array))
         try:
             again = self._record(call, leaves, structure, terms, look)
         finally:

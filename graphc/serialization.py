@@ -144,7 +144,7 @@ class _Writer(_Pickler):
 
     def _reduce_tensor(self, tensor: Tensor) -> Any:
         array = held(tensor, "save()", "save it outside the compiled function")
-        storage: Storage = tensor._storage.root
+        storage: Storage = tensor._graphc_storage.root
         found = self.storages.get(id(storage))
         if found is None:
             found = (str(len(self.storages)), storage, tensor.dtype)

@@ -73,7 +73,7 @@ class TypedStorage:
 
     def _elements(self) -> Tensor:
         """The elements as a flat tensor that shares them."""
-        return from_array(self._untyped._storage.root.flat(self.dtype.numpy))
+        return from_array(self._untyped._graphc_storage.root.flat(self.dtype.numpy))
 
     def untyped(self) -> UntypedStorage:
         """The bytes."""

@@ -34,7 +34,7 @@ def _tuple_of(name: str, where: str, value: Any) -> tuple[bool, tuple[Tensor, ..
 def _prepared(inputs: Sequence[Tensor], create_graph: bool) -> tuple[Tensor, ...]:
     """The inputs at a fresh place of the tape: connected to their history for `create_graph`."""
     return tuple(
-        apply(ops.reshape, x, shape=x._type.shape)
+        apply(ops.reshape, x, shape=x._graphc_type.shape)
         if create_graph and requires_grad(current(x)) else alias(x).requires_grad_()
         for x in inputs
     )

@@ -30,7 +30,7 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
 def increment_version(tensor: Any) -> None:
     """Say that a tensor, or each of several, was written to in a way that autograd cannot see."""
     for each in (tensor,) if isinstance(tensor, Tensor) else tensor:
-        current(each)._storage.version += 1
+        current(each)._graphc_storage.version += 1
 
 
 class saved_tensors_hooks:
@@ -139,5 +139,5 @@ def register_multi_grad_hook(
 
     handle = _MultiHandle([t.register_hook(hook_of(i)) for i, t in enumerate(tensors)])
     # in segments, hooks have ended one: what there is now has its own history
-    places = [edge(t if t._trace is None else current(t)) for t in tensors]
+    places = [edge(t if t._graphc_trace is None else current(t)) for t in tensors]
     return handle

@@ -57,7 +57,7 @@ class Categorical(Distribution):
             raise ValueError(f"`{name}` parameter must be at least one-dimensional.")
         if gains(given):
             first, other = _logits_first(logits) if probs is None else _probs_first(probs)
-            self._graphc_beside = first, first._storage.version, other
+            self._graphc_beside = first, first._graphc_storage.version, other
         else:
             first = _normal_logits(logits) if probs is None else _normal_probs(probs)
         if probs is not None:
@@ -70,7 +70,7 @@ class Categorical(Distribution):
 
     def _graphc_form_beside(self, given: Tensor, convert: Callable[[Tensor], Tensor]) -> Tensor:
         first, version, other = self._graphc_beside
-        if other is not None and given is first and given._storage.version == version:
+        if other is not None and given is first and given._graphc_storage.version == version:
             return other
         return convert(given)
 

@@ -32,7 +32,7 @@ class Constraint:
         """Whether all of a tensor satisfies the constraint."""
         array = None
         if isinstance(value, Tensor) and self.of_arrays() and is_unwatched():
-            array = value._array
+            array = value._graphc_array
         if type(array) is not np.ndarray or array.dtype.char not in "fdl":
             found = self.check(value).all()
             return require(found) or bool(found)

@@ -155,7 +155,7 @@ class _Names:
         """The memory that a tensor reads."""
         if id(tensor) in self._renewed:
             return self._renewed[id(tensor)]
-        array = tensor._array
+        array = tensor._graphc_array
         key = address(array), array.dtype, array.shape, strides_of(array)
         return f"memory {self._numbers.setdefault(key, len(self._numbers))}"
 

@@ -251,7 +251,7 @@ def _tensor_parts(value: Tensor) -> Parts:
 
 def _tensor_inner(value: Tensor) -> Parts:
     for name, item in list(vars(value).items()):
-        if name.startswith("_") and name not in ("_array", "_grad"):
+        if name.startswith("_") and name not in ("_graphc_array", "_grad"):
             yield f".{name}", item
 
 

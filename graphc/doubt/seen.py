@@ -108,23 +108,23 @@ def _plain(value: Any) -> Any:
 
 
 def _tensor(path: str, value: Tensor, facts: list[Any], memory: dict[int, str]) -> Entry:
-    if value._trace is not None:
+    if value._graphc_trace is not None:
         return Entry(path, (*facts, ("tensor", "of a trace that is over")))
     if value.layout is not strided:
-        whole = value.detach().to_dense()._array
+        whole = value.detach().to_dense()._graphc_array
         facts += [
             ("dtype", str(value.dtype)), ("layout", str(value.layout)), ("shape", whole.shape),
             ("requires_grad", value.requires_grad), ("grad_fn", value.grad_fn is not None),
         ]
         return Entry(path, tuple(facts), whole, _tolerance(whole))
-    array = value._array
+    array = value._graphc_array
     # steps along sizes of one mean nothing
     steps = tuple(s for n, s in zip(array.shape, value.stride(), strict=True) if n > 1)
     facts += [
         ("dtype", str(value.dtype)), ("device", str(value.device)), ("shape", array.shape),
         ("strides", steps),
         ("requires_grad", requires_grad(value)), ("grad_fn", value.grad_fn is not None),
-        ("memory", memory.setdefault(id(value._storage.root), path)),
+        ("memory", memory.setdefault(id(value._graphc_storage.root), path)),
     ]
     if value.device.type == "meta":  # no values
         return Entry(path, tuple(facts))

@@ -228,7 +228,7 @@ def check_apart(leaves: list[Any]) -> None:
     tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
     for i, tensor in enumerate(tensors):
         for other in tensors[:i]:
-            if may_share(tensor._array, other._array):
+            if may_share(tensor._graphc_array, other._graphc_array):
                 raise ExportError(
                     "two example arguments share memory, which later calls need not do. Cure: "
                     "clone() one of them"

@@ -22,6 +22,7 @@ from graphc.export.contents import Contents, Golden, Variant
 from graphc.export.dynamic import DynamicShapes, resized
 from graphc.export.errors import ExportError
 from graphc.export.interpreting import computed, variant_for, written_names
+from graphc.frontend.context import local
 from graphc.frontend.grad_mode import no_grad
 from graphc.frontend.tensor import Tensor
 from graphc.frontend.tree import flatten, unflatten
@@ -62,7 +63,7 @@ class Eager:
         try:
             with (
                 set_stance("force_eager"), no_grad(), warnings.catch_warnings(),
-                contextlib.redirect_stdout(io.StringIO()),
+                contextlib.redirect_stdout(io.StringIO()), _answers_of_a_recording(),
             ):
                 warnings.simplefilter("ignore")  # recording has said them
                 result = self.model(*args, **kwargs)
@@ -72,8 +73,19 @@ class Eager:
             self._snapshot.restore()
 
 
+@contextlib.contextmanager
+def _answers_of_a_recording() -> Iterator[None]:
+    """What a model asks of torch.compiler, it is told as when it was recorded."""
+    before = local.exporting, local.instead
+    local.exporting = local.instead = True
+    try:
+        yield
+    finally:
+        local.exporting, local.instead = before
+
+
 def _value(leaf: Any) -> Any:
-    return np.array(on_host(leaf._array), order="C") if isinstance(leaf, Tensor) else leaf
+    return np.array(on_host(leaf._graphc_array), order="C") if isinstance(leaf, Tensor) else leaf
 
 
 def checked(contents: Contents, shapes: DynamicShapes, eager: Eager) -> Contents:

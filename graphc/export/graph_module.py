@@ -124,7 +124,9 @@ def operator(name: str) -> Callable[..., Any]:
     record = op.get(name)
 
     def run(*tensors: Tensor, **attrs: Any) -> Any:
-        return _tensors(TABLE[name](*(on_host(tensor._array) for tensor in tensors), **attrs))
+        return _tensors(
+            TABLE[name](*(on_host(tensor._graphc_array) for tensor in tensors), **attrs)
+        )
 
     run.__name__ = run.__qualname__ = name
     run.__module__ = "graphc.ir.ops"
@@ -136,7 +138,7 @@ def _control(node: Node) -> Callable[..., Any]:
     """An operator with graphs inside."""
 
     def run(*tensors: Tensor, **attrs: Any) -> Any:
-        arrays = [on_host(tensor._array) for tensor in tensors]
+        arrays = [on_host(tensor._graphc_array) for tensor in tensors]
         found = run_control(node.op, arrays, {**attrs, "graphs": node.graphs}, TABLE)
         return _tensors(found)
 

@@ -120,7 +120,9 @@ def arguments_json(
     for number, leaf in enumerate(leaves):
         if isinstance(leaf, Tensor):
             own = free.get(number, {})
-            shape = [str(own[d]) if d in own else size for d, size in enumerate(leaf._array.shape)]
+            shape = [
+                str(own[d]) if d in own else size for d, size in enumerate(leaf._graphc_array.shape)
+            ]
             specs.append({"dtype": leaf.dtype.name, "shape": shape})
         elif isinstance(leaf, VALUES):
             specs.append({"value": leaf})

@@ -79,10 +79,13 @@ class ExportedModule(Module):
         weights = {name: self._find(name) for name in self._read}
         for name, tensor in weights.items():
             wanted = program._weights[name]
-            if tensor._array.shape != wanted._array.shape or tensor.dtype is not wanted.dtype:
+            if (
+                tensor._graphc_array.shape != wanted._graphc_array.shape
+                or tensor.dtype is not wanted.dtype
+            ):
                 raise ValueError(
-                    f"the weight {name!r} must be {type_text(wanted._array)}, "
-                    f"is {type_text(tensor._array)}"
+                    f"the weight {name!r} must be {type_text(wanted._graphc_array)}, "
+                    f"is {type_text(tensor._graphc_array)}"
                 )
         return program.live(weights, args, kwargs)
 

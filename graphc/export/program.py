@@ -70,7 +70,7 @@ class ExportedProgram:
         self.constants = {k: v for k, v in tensors.items() if k not in self.state_dict}
         self._place, self._bounds = place, bounds
         self._allowed = limits.Allowed(bounds)
-        self._versions = {name: tensor._storage.version for name, tensor in tensors.items()}
+        self._versions = {name: tensor._graphc_storage.version for name, tensor in tensors.items()}
         self._by_ones = {variant.ones: variant for variant in contents.variants}
         # by backend and the free dims of size 1
         self._engines: dict[tuple[str, frozenset[str]], Engines] = {}
@@ -169,10 +169,12 @@ class ExportedProgram:
         """What a file holds of the program as it is now."""
         old = self.contents
         arrays = {
-            name: np.array(on_host(t._array), order="C") for name, t in self._weights.items()
+            name: np.array(on_host(t._graphc_array), order="C") for name, t in self._weights.items()
         }
         # recorded calls are those of the state that was recorded
-        changed = any(t._storage.version != self._versions[n] for n, t in self._weights.items())
+        changed = any(
+            t._graphc_storage.version != self._versions[n] for n, t in self._weights.items()
+        )
         was = old.weights
         weights = Weights(arrays, was.state, was.tied, was.parameters, was.buffers, was.kinds)
         variants = tuple(
@@ -239,7 +241,7 @@ class ExportedProgram:
         signature = variant.signature
         tensors = list(self._inputs(signature, weights, leaves))
         engine = self._engine(one_place(tensors), dims)
-        _, outputs = engine.call([tensor._array for tensor in tensors], dims)
+        _, outputs = engine.call([tensor._graphc_array for tensor in tensors], dims)
         results = [from_array(array) for array in outputs]
         if signature.writes:
             self._write(signature, results, weights, leaves)
@@ -285,7 +287,7 @@ def refuse(leaves: Sequence[Any]) -> None:
     for leaf in leaves:
         if not isinstance(leaf, Tensor):
             continue
-        if local.trace is not None or leaf._trace is not None:
+        if local.trace is not None or leaf._graphc_trace is not None:
             raise TraceError(located(
                 "an exported program is called inside a compiled function. Cure: call it "
                 "outside; it is compiled already"

@@ -226,7 +226,7 @@ class Binding:
         for (path, type_), value in zip(self.signature.described, leaves, strict=True):
             if type_ is None:
                 continue
-            array = value._array
+            array = value._graphc_array
             if array.dtype != type_.dtype.numpy or array.ndim != type_.rank:
                 raise ValueError(_mismatch(path, type_, array))
             for i, (size, got) in enumerate(zip(type_.shape, array.shape, strict=True)):

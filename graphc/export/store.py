@@ -33,7 +33,7 @@ class Store:
         """The name of what an input reads that is no argument."""
         assert source.tensor is not None
         if source.kind == "storage":
-            root = source.tensor._storage.root
+            root = source.tensor._graphc_storage.root
             return self._copied("storage", root, root.flat)
         return self.tensor(source.tensor)
 
@@ -41,9 +41,9 @@ class Store:
         """The name of a tensor."""
         name = self.names.get(id(tensor))
         if name is None:
-            return self._copied("constant", tensor, lambda: tensor._array)
+            return self._copied("constant", tensor, lambda: tensor._graphc_array)
         if name not in self.arrays:
-            self.arrays[name] = np.array(on_host(tensor._array), order="C")
+            self.arrays[name] = np.array(on_host(tensor._graphc_array), order="C")
         return name
 
     def large(self, array: np.ndarray) -> str:

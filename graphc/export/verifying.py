@@ -92,7 +92,7 @@ def _called(program: ExportedProgram, golden: Golden) -> list[Any]:
     spec = variant.signature.results
     found = [value for _, value, _ in containers.match(spec, result, "the result")]
     found += [state[name] for name in written_names(contents, variant)]
-    return [np.asarray(on_host(v._array)) if isinstance(v, Tensor) else v for v in found]
+    return [np.asarray(on_host(v._graphc_array)) if isinstance(v, Tensor) else v for v in found]
 
 
 def _compared(contents: Contents, golden: Golden, found: list[Any]) -> tuple[float, str]:

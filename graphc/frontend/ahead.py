@@ -108,14 +108,14 @@ def made_ahead(
 def _loose(array: np.ndarray) -> Tensor:
     """A tensor that joins those of any device."""
     made = from_array(array)
-    made._storage.away |= LOOSE
+    made._graphc_storage.away |= LOOSE
     return made
 
 
 def size_made(tensor: Tensor, name: str) -> Any:
     """The size of this name that was decided with a tensor; None where it is not known."""
     trace = local.trace
-    if trace is None or tensor._trace is not trace:
+    if trace is None or tensor._graphc_trace is not trace:
         return None
     node = trace.read(tensor)
     for source in trace.inputs:
@@ -131,16 +131,16 @@ def _value(tensor: Tensor, what: str) -> np.ndarray:
     if trace is None:
         with Uncounted():
             return values(tensor, what, "decide it outside")
-    if trace.whole or tensor._trace is not None or _was_written(trace, tensor):
+    if trace.whole or tensor._graphc_trace is not None or _was_written(trace, tensor):
         return values(tensor, what, "decide it outside")
-    return on_host(tensor._array)
+    return on_host(tensor._graphc_array)
 
 
 def _was_written(trace: Trace, tensor: Tensor) -> bool:
     """Whether a recording has written to the memory of a concrete tensor."""
     if not trace.written:
         return False
-    root = trace.shadow(tensor)._storage.root
+    root = trace.shadow(tensor)._graphc_storage.root
     return root.source is None or root.node is not root.source.node
 
 
@@ -195,10 +195,10 @@ def _captured(
 ) -> list[Node]:
     """The operands' values in a recording."""
     trace.beside = kept and all(
-        t._trace is None and not isinstance(t._array, DeviceArray) for t in operands
+        t._graphc_trace is None and not isinstance(t._graphc_array, DeviceArray) for t in operands
     )
     try:
-        return [trace.read(t if t._trace is trace else trace.shadow(t)) for t in operands]
+        return [trace.read(t if t._graphc_trace is trace else trace.shadow(t)) for t in operands]
     finally:
         trace.beside = False
 

@@ -23,7 +23,7 @@ class Anomaly:
 def check(node: Node, found: Sequence[Any]) -> None:
     """Raise RuntimeError where a gradient that `node` computed holds a NaN."""
     for i, value in enumerate(found):
-        array = getattr(getattr(value, "tensor", value), "_array", value)
+        array = getattr(getattr(value, "tensor", value), "_graphc_array", value)
         if isinstance(array, np.ndarray) and array.dtype.kind not in "biu" and bool(
             np.isnan(array).any()
         ):

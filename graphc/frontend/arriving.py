@@ -29,8 +29,8 @@ def accumulate(variable: Tensor, value: np.ndarray, alone: bool) -> None:
                 value = np.array(value, order="C")
             variable._grad = from_array(value)
         elif _adds_in_place(old):
-            np.add(old._array, value, out=old._array)
-            old._storage.version += 1
+            np.add(old._graphc_array, value, out=old._graphc_array)
+            old._graphc_storage.version += 1
         else:
             with no_grad():
                 inplace(old, apply(ops.add, old, from_array(value)))
@@ -41,10 +41,10 @@ def accumulate(variable: Tensor, value: np.ndarray, alone: bool) -> None:
 
 def _adds_in_place(old: Tensor) -> bool:
     """Whether NumPy can add to a gradient as the backend would."""
-    array = old._array
+    array = old._graphc_array
     return (
         array.flags.c_contiguous and array.flags.writeable and array.dtype.char in "fd"
-        and old._trace is None
+        and old._graphc_trace is None
     )
 
 

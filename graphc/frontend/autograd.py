@@ -137,7 +137,7 @@ def _nodes(tensors: Any) -> list[Node]:
 
 
 def _zeros_like(tensor: Tensor) -> Tensor:
-    type_ = tensor._type
+    type_ = tensor._graphc_type
     result: Tensor = apply(ops.full, shape=type_.shape, value=0.0, dtype=type_.dtype)
     return result
 
@@ -203,7 +203,7 @@ class Pass:
             raise RuntimeError(located(
                 f"element {i} of tensors does not require grad and does not have a grad_fn"
             ))
-        type_ = output._type
+        type_ = output._graphc_type
         if gradient is None:
             if type_.dtype.is_complex:
                 raise RuntimeError(located(
@@ -223,7 +223,7 @@ class Pass:
         if not isinstance(gradient, Tensor):
             raise TypeError(f"gradients can be either Tensors or None, but got {type(gradient)}")
         given: Tensor = gradient if type(gradient) is Tensor else gradient.to_dense()
-        if given._type.shape != type_.shape:
+        if given._graphc_type.shape != type_.shape:
             raise RuntimeError(located(
                 f"Mismatch in shape: grad_output[{i}] has a shape of {gradient.shape} and "
                 f"output[{i}] has a shape of {output.shape}."
@@ -392,21 +392,21 @@ class Pass:
     def _capture(self, node: Node, output: int, value: Any, places: list[int]) -> None:
         if self.accumulate:  # a leaf's comes with the walk, another's is retained
             return
-        if isinstance(node, AccumulateGrad) and node.variable._hooks:
+        if isinstance(node, AccumulateGrad) and node.variable._graphc_hooks:
             value = self._leaf_hooks(node.variable, value)
         tensor = self.world.to_tensor(value)
         for place in places:
             self.found[place] = _private(tensor, self.create_graph)
 
     def _leaf_hooks(self, variable: Tensor, value: Any) -> Any:
-        assert variable._hooks is not None
-        tensor = run_hooks(variable._hooks, self.world.to_tensor(value))
+        assert variable._graphc_hooks is not None
+        tensor = run_hooks(variable._graphc_hooks, self.world.to_tensor(value))
         return self.world.from_tensor(tensor)
 
     def _accumulate(self, node: AccumulateGrad, value: Any) -> None:
         """Add to the leaf's `.grad`; a gradient that nothing else refers to is taken over."""
         variable = node.variable
-        if variable._hooks:
+        if variable._graphc_hooks:
             value = self._leaf_hooks(variable, value)
         if node.pre_hooks:
             slots = [value]
@@ -432,7 +432,7 @@ class Pass:
             variable._grad = apply(ops.add, old, self.world.to_tensor(value))
         else:
             inplace(old, apply(ops.add, old, self.world.to_tensor(value)))
-        for hook in list((variable._post_hooks or {}).values()):
+        for hook in list((variable._graphc_post_hooks or {}).values()):
             gives_nothing(callout(hook)(variable if trace is None else trace.concrete_of(variable)))
         for after in list((node.post_hooks or {}).values()):
             callout(after)((), (arrived,))
@@ -442,11 +442,11 @@ def _private(tensor: Tensor, create_graph: bool) -> Tensor:
     """A gradient for the user: memory of its own, unless its history must be kept."""
     if create_graph:
         return tensor
-    trace = tensor._trace
+    trace = tensor._graphc_trace
     if trace is not None:
         return trace.wrap(trace.read(tensor))
     try:
-        return from_array(copied(tensor._array))
+        return from_array(copied(tensor._graphc_array))
     except NotDense:
         return tensor._graphc_apart()  # type: ignore[no-any-return]
 

@@ -107,7 +107,7 @@ class TensorInput:
         """What the memory holds now: the owner's numbers, or all of a "storage", flat."""
         owner = self.owner
         found: np.ndarray = (
-            owner._storage.root.flat() if self.kind == "storage" else owner._array
+            owner._graphc_storage.root.flat() if self.kind == "storage" else owner._graphc_array
         )
         return found
 

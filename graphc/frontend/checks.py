@@ -10,7 +10,7 @@ from .errors import located
 
 def check_grad(tensor: Any, value: Any) -> None:
     """Raise TypeError or RuntimeError unless `value` can be the `.grad` of a tensor."""
-    if not hasattr(value, "_storage"):
+    if not hasattr(value, "_graphc_storage"):
         raise TypeError(f"assigned grad expected to be a Tensor or None but got {type(value)}")
     if value is tensor:
         raise RuntimeError("can't assign Variable as its own grad")

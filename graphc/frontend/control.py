@@ -35,9 +35,9 @@ class Body:
     def __init__(self, name: str, function: Function, operands: Sequence[Tensor]) -> None:
         with SubTrace(name, operands) as trace:
             with trace.enclosing():
-                types = [t._type for t in operands]
+                types = [t._graphc_type for t in operands]
             given = [trace.own_input(t, f"operand{i}") for i, t in enumerate(types)]
-            self.own = [t._traced.value for t in given]
+            self.own = [t._graphc_traced.value for t in given]
             with hooks.unseen():  # the operator's tape saves what they are to see
                 result = function(given)
             leaves, self.structure = flatten(result)
@@ -50,10 +50,10 @@ class Body:
                         f"{name}: the function must return Tensors only, got "
                         f"{type(leaf).__name__}"
                     ))
-                state = leaf if leaf._trace is trace else trace.shadow(leaf)
+                state = leaf if leaf._graphc_trace is trace else trace.shadow(leaf)
                 self.outputs.append(trace.read(state))
             for tensor, head in zip(given, self.own, strict=True):
-                if tensor._storage.root.node is not head:
+                if tensor._graphc_storage.root.node is not head:
                     raise RuntimeError(located(
                         f"{name}: the function modifies one of its inputs in place. Cure: use the "
                         "out-of-place operator, and return the value"
@@ -70,7 +70,7 @@ class Body:
         at: dict[Node, Node] = dict(zip(self.own, own, strict=True))
         for tensor in outside:
             found = self.captured.get(id(tensor))
-            type_ = tensor._type if found is None else found[1].tensor_type
+            type_ = tensor._graphc_type if found is None else found[1].tensor_type
             node = builder.input(type_)
             if found is not None:
                 at[found[1]] = node
@@ -153,7 +153,7 @@ def cond(
         if not isinstance(pred, (bool, int, float)):
             raise RuntimeError(f"Expected pred to be bool or tensor, but got {pred}.")
         return (true_fn if pred else false_fn)(*operands)
-    if pred._type.elements != 1:
+    if pred._graphc_type.elements != 1:
         raise RuntimeError(
             f"Expected pred to be bool or single-element tensor, but got {pred}."
         )
@@ -197,9 +197,9 @@ def _value(body: Body, tensor: Tensor) -> Node:
 
 def _predicate(value: Tensor) -> Tensor:
     """A one-element tensor as a 0-d bool."""
-    if value._type.dtype is not dtypes.bool_:
+    if value._graphc_type.dtype is not dtypes.bool_:
         value = apply(ops.cast, value, dtype=dtypes.bool_)
-    flat: Tensor = apply(ops.reshape, value, shape=()) if value._type.shape else value
+    flat: Tensor = apply(ops.reshape, value, shape=()) if value._graphc_type.shape else value
     return flat
 
 
@@ -259,11 +259,11 @@ def _bundle(value: Any) -> Any:
 
 
 def _eager_while(cond_fn: Function, body_fn: Function, carried: tuple[Any, ...]) -> Any:
-    want = [t._type for t in flatten(carried)[0]]
+    want = [t._graphc_type for t in flatten(carried)[0]]
     state = [carried]
     for _ in iterations(iter(lambda: _truth(cond_fn(*state[0])), False)):
         carried = state[0] = _bundle(body_fn(*carried))
-        have = [t._type for t in flatten(carried)[0]]
+        have = [t._graphc_type for t in flatten(carried)[0]]
         if have != want:
             raise RuntimeError(located(
                 "while_loop: body_fn must return values of the types that it takes: "
@@ -330,12 +330,12 @@ def _eager_scan(
 ) -> tuple[list[Tensor], list[Tensor], Structure]:
     columns: list[list[Tensor]] = []
     structure: Any = None
-    want = [t._type for t in carry]
+    want = [t._graphc_type for t in carry]
     order = range(len(rows[0]))
     for i in iterations(reversed(order) if reverse else order):
         after, y = step([*carry, *[x[i] for x in rows]])
         carry = flatten(after)[0]
-        have = [t._type for t in carry]
+        have = [t._graphc_type for t in carry]
         if have != want:
             raise RuntimeError(located(
                 "scan: the carry must keep its types: "
@@ -349,7 +349,7 @@ def _eager_scan(
 
 
 def _stack(values: list[Tensor]) -> Tensor:
-    wide = [apply(ops.reshape, v, shape=(1, *v._type.shape)) for v in iterations(values)]
+    wide = [apply(ops.reshape, v, shape=(1, *v._graphc_type.shape)) for v in iterations(values)]
     stacked: Tensor = apply(ops.concat, *wide, dim=0)
     return stacked
 

@@ -83,7 +83,7 @@ def constant(array: Any, dtype: dtypes.DType | None = None) -> Tensor:
         return local.trace.constant(copied)
     place = local.making and local.making[0]
     result = from_array(place.put(copied) if place else copied)
-    result._storage.away |= LOOSE
+    result._graphc_storage.away |= LOOSE
     return result
 
 
@@ -102,7 +102,7 @@ def inplace(target: Tensor, value: Tensor, overwrite: bool = False) -> Tensor:
     state = current(target)
     if local.counted is not None:
         local.counted.wrote()
-    if state._storage.inference and not local.inference:
+    if state._graphc_storage.inference and not local.inference:
         raise RuntimeError(located(INFERENCE_WRITE))
     tracks = local.grad and (requires_grad(state) or requires_grad(current(value)))
     if tracks and local.trace is not None and local.trace.writes_outside(state):
@@ -122,7 +122,7 @@ def inplace(target: Tensor, value: Tensor, overwrite: bool = False) -> Tensor:
         local.trace.write(state, value)
     else:
         _write_array(state, value)
-    if tracks and state._type.dtype.differentiable:
+    if tracks and state._graphc_type.dtype.differentiable:
         _rebase(state, current(value), overwrite)
     return target
 
@@ -130,7 +130,7 @@ def inplace(target: Tensor, value: Tensor, overwrite: bool = False) -> Tensor:
 def _keep_former(target: Tensor, value: Tensor) -> None:
     """Where the rule of the operation that made `value` reads the target's former contents
     (y.mul_(w)), let it keep a copy, as torch does."""
-    node, storage = value._node, target._storage
+    node, storage = value._graphc_node, target._graphc_storage
     if not isinstance(node, OpNode) or node.saved_in is None:
         if node is not None:
             node.keep_former(storage)
@@ -147,13 +147,13 @@ def _keep_former(target: Tensor, value: Tensor) -> None:
 
 
 def _several(target: Tensor) -> str:
-    node = target._node
+    node = target._graphc_node
     if node is None:
         what = "A view was created in no_grad mode and is being modified inplace with grad mode " \
             "enabled."
     else:
-        made = f"Output {target._output} of {node.name().removesuffix('Backward0')}"
-        what = f"{target._several or made} is a view and is being modified inplace."
+        made = f"Output {target._graphc_output} of {node.name().removesuffix('Backward0')}"
+        what = f"{target._graphc_several or made} is a view and is being modified inplace."
     return f"{what} This view is the output of a function that returns multiple views. Such " \
         "functions do not allow the output views to be modified inplace. You should replace the " \
         "inplace operation by an out-of-place one."
@@ -162,9 +162,9 @@ def _several(target: Tensor) -> str:
 def check_history(target: Tensor) -> None:
     """Raise RuntimeError where autograd cannot follow a write to `target`."""
     base = views.base_of(target)
-    if target._several is not None and base is not None:
+    if target._graphc_several is not None and base is not None:
         raise RuntimeError(located(_several(target)))
-    if base is not None and target._no_grad_view:
+    if base is not None and target._graphc_no_grad_view:
         raise RuntimeError(located(
             "A view was created in no_grad mode and is being modified inplace with grad mode "
             "enabled. Cure: make the view, or write to it, in the same mode"
@@ -172,13 +172,13 @@ def check_history(target: Tensor) -> None:
     if not requires_grad(target):
         return
     if base is None:
-        if target._node is None:
+        if target._graphc_node is None:
             raise RuntimeError(located(
                 "a leaf Variable that requires grad is being used in an in-place operation. "
                 "Cure: use an out-of-place operation, or write under torch.no_grad()"
             ))
-    elif (target._node is None) if target._requires_grad else (
-        base._node is None and requires_grad(base)
+    elif (target._graphc_node is None) if target._graphc_requires_grad else (
+        base._graphc_node is None and requires_grad(base)
     ):
         raise RuntimeError(located(
             "a view of a leaf Variable that requires grad is being used in an in-place operation. "
@@ -188,7 +188,7 @@ def check_history(target: Tensor) -> None:
 
 def _fit(target: Tensor, value: Tensor) -> Tensor:
     """`value` with the target's dtype and shape, keeping its history."""
-    have, want = value._type, target._type
+    have, want = value._graphc_type, target._graphc_type
     if have.dtype is not want.dtype:
         value = apply(ops.cast, value, dtype=want.dtype)
     if have.shape != want.shape:
@@ -206,7 +206,7 @@ def _fit(target: Tensor, value: Tensor) -> Tensor:
 
 
 def _write_array(target: Tensor, value: Tensor) -> None:
-    array = target._array
+    array = target._graphc_array
     if 0 in array.strides and views.may_overlap(array.shape, array.strides, _STATIC):
         raise RuntimeError(located(views.OVERLAP))
     if not array.flags.writeable:
@@ -215,41 +215,43 @@ def _write_array(target: Tensor, value: Tensor) -> None:
             "Cure: clone() it before the in-place operation"
         ))
     if readers:
-        target._storage.before_write()
+        target._graphc_storage.before_write()
     if Eager.elsewhere is None:
-        overwrite(array, value._array)
+        overwrite(array, value._graphc_array)
     else:
-        write(array, value._array)
-    target._storage.version += 1
+        write(array, value._graphc_array)
+    target._graphc_storage.version += 1
 
 
 def _rebase(target: Tensor, value: Tensor, overwrite: bool) -> None:
     """Give `target`, or the base that it is a view of, the history of the value written."""
     value_edge = edge(value) if requires_grad(value) else None
-    type_ = target._type
+    type_ = target._graphc_type
     base = views.base_of(target)
     if base is not None:
         base_edge = edge(base) if requires_grad(base) else None
         retained = _lets_go(base)
-        base._node = CopySlices(target._chain, (base_edge, value_edge), base._type, type_)
-        base._output = 0
+        base._graphc_node = CopySlices(
+            target._graphc_chain, (base_edge, value_edge), base._graphc_type, type_
+        )
+        base._graphc_output = 0
         if retained:
             base.retain_grad()
         return
     retained = _lets_go(target)
-    if value_edge is None or overwrite or value._node is None:
+    if value_edge is None or overwrite or value._graphc_node is None:
         target_edge = edge(target) if requires_grad(target) else None
-        target._node = CopyBackwards((target_edge, value_edge), (type_,))
-        target._output = 0
+        target._graphc_node = CopyBackwards((target_edge, value_edge), (type_,))
+        target._graphc_output = 0
     else:
-        target._node, target._output = value_edge
+        target._graphc_node, target._graphc_output = value_edge
     if retained:
         target.retain_grad()
 
 
 def _lets_go(tensor: Tensor) -> bool:
     """Whether a tensor retains its gradient, which from now on is that of what is written."""
-    if tensor._node is None:
+    if tensor._graphc_node is None:
         return False
-    node, output = tensor._node.place(tensor._output)
+    node, output = tensor._graphc_node.place(tensor._graphc_output)
     return node.retained is not None and node.retained.pop(output, None) is not None

@@ -51,7 +51,7 @@ def apply_one(op: Op, x: Tensor) -> Any:
     """apply() of an operator with one input, no attributes and one result."""
     if local.trace is None and local.counted is None and Eager.prepare is not None:
         try:
-            a = x._array
+            a = x._graphc_array
         except AttributeError:
             return otherwise(op, (x,), {})
         signature = _signatures.get((op, a.dtype, a.shape))
@@ -60,10 +60,10 @@ def apply_one(op: Op, x: Tensor) -> Any:
         ):
             out = signature.ready(a)
             result: Tensor = _new(Tensor)
-            result._array = out
-            result._storage = Storage(out)
+            result._graphc_array = out
+            result._graphc_storage = Storage(out)
             if (
-                x._node is not None or x._requires_grad or x._base is not None
+                x._graphc_node is not None or x._graphc_requires_grad or x._base is not None
             ) and local.grad and signature.records:
                 _record(op, (x,), [a], {}, signature, (result,))
             return result
@@ -74,7 +74,7 @@ def apply_two(op: Op, x: Tensor, y: Tensor) -> Any:
     """apply() of an operator with two inputs, no attributes and one result."""
     if local.trace is None and local.counted is None and Eager.prepare is not None:
         try:
-            a, b = x._array, y._array
+            a, b = x._graphc_array, y._graphc_array
         except AttributeError:
             return otherwise(op, (x, y), {})
         signature = _signatures.get((op, a.dtype, a.shape, b.dtype, b.shape))
@@ -83,11 +83,11 @@ def apply_two(op: Op, x: Tensor, y: Tensor) -> Any:
         ):
             out = signature.ready(a, b)
             result: Tensor = _new(Tensor)
-            result._array = out
-            result._storage = Storage(out)
+            result._graphc_array = out
+            result._graphc_storage = Storage(out)
             if (
-                x._node is not None or y._node is not None or x._requires_grad
-                or y._requires_grad or x._base is not None or y._base is not None
+                x._graphc_node is not None or y._graphc_node is not None or x._graphc_requires_grad
+                or y._graphc_requires_grad or x._base is not None or y._base is not None
             ) and local.grad and signature.records:
                 _record(op, (x, y), [a, b], {}, signature, (result,))
             return result
@@ -97,10 +97,10 @@ def apply_two(op: Op, x: Tensor, y: Tensor) -> Any:
 def apply_cast(op: Op, x: Tensor, dtype: dtypes.DType) -> Any:
     """apply() of the cast to a dtype."""
     if local.trace is None and local.counted is None and (
-        Eager.prepare is not None and x._trace is None and is_near(x)
+        Eager.prepare is not None and x._graphc_trace is None and is_near(x)
     ):
         try:
-            a = x._array
+            a = x._graphc_array
         except AttributeError:
             return otherwise(op, (x,), {"dtype": dtype})
         signature = _signatures.get((op, (dtype,), (a.dtype, a.shape)))
@@ -115,10 +115,10 @@ def write_two(op: Op, x: Tensor, y: Tensor) -> bool:
     if local.trace is not None or local.counted is not None or Eager.prepare is None or readers:
         return False
     try:
-        a, b = x._array, y._array
+        a, b = x._graphc_array, y._graphc_array
     except AttributeError:
         return False
-    if (x._storage.away | y._storage.away) & THERE:
+    if (x._graphc_storage.away | y._graphc_storage.away) & THERE:
         return False
     signature = _signatures.get((op, a.dtype, a.shape, b.dtype, b.shape))
     if signature is None or not is_writable(x):
@@ -127,17 +127,25 @@ def write_two(op: Op, x: Tensor, y: Tensor) -> bool:
         signature.prepare(op, {}, Eager.prepare)
     if signature.into is None:
         return False
-    if local.grad and (
-        x._node is not None or y._node is not None or x._requires_grad or y._requires_grad
-        or x._base is not None or y._base is not None
-    ) and (requires_grad(x) or requires_grad(y)):
+    if (
+        local.grad
+        and (
+            x._graphc_node is not None
+            or y._graphc_node is not None
+            or x._graphc_requires_grad
+            or y._graphc_requires_grad
+            or x._base is not None
+            or y._base is not None
+        )
+        and (requires_grad(x) or requires_grad(y))
+    ):
         return False
     if x is not y and b.ndim and not (a.flags.owndata and b.flags.owndata) and (
         np.may_share_memory(a, b)
     ):
         return False
     signature.into(a, b, a)
-    x._storage.version += 1
+    x._graphc_storage.version += 1
     return True
 
 
@@ -145,15 +153,15 @@ def is_plain(x: Tensor) -> bool:
     """Whether all that a write to a tensor means is new numbers and a higher version."""
     return (
         local.trace is None and local.counted is None and not readers
-        and x._trace is None and is_near(x) and is_writable(x)
+        and x._graphc_trace is None and is_near(x) and is_writable(x)
         and not (local.grad and requires_grad(x))
     )
 
 
 def is_writable(x: Tensor) -> bool:
     """Whether a tensor is plain memory, each element by itself, that may be written to."""
-    flags = x._array.flags
-    return flags.c_contiguous and flags.writeable and not x._storage.inference
+    flags = x._graphc_array.flags
+    return flags.c_contiguous and flags.writeable and not x._graphc_storage.inference
 
 
 # --- signatures --------------------------------------------------------------------------------
@@ -224,13 +232,13 @@ def _signature(op: Op, arrays: list[np.ndarray], attrs: Attrs) -> Signature:
 def _apply_eager(op: Op, inputs: tuple[Tensor, ...], attrs: Attrs) -> Any:
     prepare, loose = Eager.prepare, False
     try:
-        arrays = [t._array for t in inputs]
+        arrays = [t._graphc_array for t in inputs]
         if Eager.elsewhere is None:
             run = Eager.run
         else:
             away = 0
             for t in inputs:
-                away |= t._storage.away
+                away |= t._graphc_storage.away
             if (not away or (away == LOOSE and stays(inputs[0]))) if inputs else (
                 local.making is ON_CPU
             ):
@@ -260,7 +268,7 @@ def _apply_eager(op: Op, inputs: tuple[Tensor, ...], attrs: Attrs) -> Any:
     results = _results(op, inputs, arrays, attrs, signature, out)
     if loose:
         for result in results:
-            result._storage.away |= LOOSE
+            result._graphc_storage.away |= LOOSE
     if counted is not None:
         counted.gave(op, inputs, attrs, signature, results)
     return results if type(out) is tuple else results[0]
@@ -269,7 +277,7 @@ def _apply_eager(op: Op, inputs: tuple[Tensor, ...], attrs: Attrs) -> Any:
 def apply_known(op: Op, inputs: tuple[Tensor, ...], attrs: Attrs, signature: Signature) -> Any:
     """apply() of an operator on inputs of a known signature, on the CPU, where nobody records,
     counts or watches operators."""
-    arrays = [t._array for t in inputs]
+    arrays = [t._graphc_array for t in inputs]
     if op.view:
         view = views.ARRAYS[op.name](arrays[0], attrs)
         if view is not None:
@@ -284,7 +292,7 @@ def apply_known(op: Op, inputs: tuple[Tensor, ...], attrs: Attrs, signature: Sig
     result = _wrap(out)
     if signature.records and local.grad:
         for t in inputs:
-            if t._node is not None or t._requires_grad or (
+            if t._graphc_node is not None or t._graphc_requires_grad or (
                 t._base is not None and requires_grad(t)
             ):
                 _record(op, inputs, arrays, attrs, signature, (result,))
@@ -297,9 +305,9 @@ def record_known(
 ) -> None:
     """The history of what an operator of a known signature, one of whose inputs has one, gave."""
     if signature.records and local.grad:
-        _record(op, inputs, [t._array for t in inputs], {}, signature, (result,))
-        assert result._node is not None
-        result._node.__class__ = kind
+        _record(op, inputs, [t._graphc_array for t in inputs], {}, signature, (result,))
+        assert result._graphc_node is not None
+        result._graphc_node.__class__ = kind
 
 
 def _results(
@@ -310,7 +318,7 @@ def _results(
     results = tuple([_wrap(a) for a in out]) if type(out) is tuple else (_wrap(out),)
     if signature.records and local.grad:
         for t in inputs:
-            if t._node is not None or t._requires_grad or (
+            if t._graphc_node is not None or t._graphc_requires_grad or (
                 t._base is not None and requires_grad(t)
             ):
                 _record(op, inputs, arrays, attrs, signature, results)
@@ -323,8 +331,8 @@ _new: Any = object.__new__
 
 def _wrap(array: np.ndarray) -> Tensor:
     result: Tensor = _new(Tensor)
-    result._array = array
-    result._storage = Storage(array)
+    result._graphc_array = array
+    result._graphc_storage = Storage(array)
     return result
 
 
@@ -332,11 +340,11 @@ def _wrap_view(
     op: Op, source: Tensor, array: np.ndarray, attrs: Attrs, signature: Signature
 ) -> Tensor:
     result: Tensor = object.__new__(Tensor)
-    result._array = array
-    result._storage = source._storage
+    result._graphc_array = array
+    result._graphc_storage = source._graphc_storage
     join_view(result, source, op, attrs)
     if local.grad and signature.records and requires_grad(source):
-        _record(op, (source,), [source._array], attrs, signature, (result,))
+        _record(op, (source,), [source._graphc_array], attrs, signature, (result,))
     return result
 
 
@@ -344,12 +352,12 @@ def join_view(result: Tensor, source: Tensor, op: Op, attrs: Attrs) -> None:
     """Note that `result` is the view `op` of `source`, for writes that change its history."""
     base = views.base_of(source)
     result._base = source if base is None else base
-    result._chain = (*source._chain, (op, attrs))
-    result._seen = source._storage.version
-    if not local.grad or source._no_grad_view:
-        result._no_grad_view = True
-    if source._several is not None:
-        result._several = ""
+    result._graphc_chain = (*source._graphc_chain, (op, attrs))
+    result._graphc_seen = source._graphc_storage.version
+    if not local.grad or source._graphc_no_grad_view:
+        result._graphc_no_grad_view = True
+    if source._graphc_several is not None:
+        result._graphc_several = ""
 
 
 def _record(
@@ -363,13 +371,13 @@ def _record(
     """Keep what the operator's gradient needs, if one goes to any input."""
     edges: list[Edge | None] = []
     for t, type_ in zip(inputs, signature.inputs, strict=True):
-        node = t._node
+        node = t._graphc_node
         if t._base is not None:
             edges.append(edge(t, type_) if requires_grad(t) else None)
         elif node is not None:
-            edges.append((node, t._output))
+            edges.append((node, t._graphc_output))
         else:
-            edges.append(edge(t, type_) if t._requires_grad else None)
+            edges.append(edge(t, type_) if t._graphc_requires_grad else None)
     needs = tuple([e is not None for e in edges])
     if True not in needs:
         return
@@ -388,9 +396,9 @@ def _record(
         made.loc = user_location()
     for i in signature.carrying:
         result = results[i]
-        result._node = made
+        result._graphc_node = made
         if i:
-            result._output = i
+            result._graphc_output = i
 
 
 def _save(
@@ -406,7 +414,7 @@ def _save(
         saved: list[Any] = list(plan.no_inputs)
         for i in plan.inputs:
             saved[i] = arrays[i]
-            storage = inputs[i]._storage
+            storage = inputs[i]._graphc_storage
             if storage.inference:
                 raise RuntimeError(located(INFERENCE_SAVED))
             stamps.append((storage, storage.version, i))
@@ -414,8 +422,8 @@ def _save(
     if plan.outputs:
         saved = list(plan.no_outputs)
         for i in plan.outputs:
-            saved[i] = results[i]._array
-            storage = results[i]._storage
+            saved[i] = results[i]._graphc_array
+            storage = results[i]._graphc_storage
             stamps.append((storage, storage.version, ~i))
         node.saved_out = tuple(saved)
     node.stamps = tuple(stamps)

@@ -93,9 +93,10 @@ class _Finish:
         rebinds = [Rebind(t, self.output(v), which(t)) for t, v in trace.rebound.values()]
         grad_writes = [self._grad_write(tensor, value) for tensor, value in grads]
         flags = [
-            FlagWrite(tensor, shadow._requires_grad, which(tensor))
+            FlagWrite(tensor, shadow._graphc_requires_grad, which(tensor))
             for tensor, shadow in trace.shadows.values()
-            if tensor._node is None and shadow._requires_grad != tensor._requires_grad
+            if tensor._graphc_node is None
+            and shadow._graphc_requires_grad != tensor._graphc_requires_grad
         ]
         grad_reads = [GradRead(t, present, which(t)) for t, present in trace.grad_reads.values()]
         differentiated = self._backward(leaving) if backward else None
@@ -111,31 +112,33 @@ class _Finish:
 
     def _count(self, leaving: list[Any]) -> None:
         for value in leaving:
-            if not isinstance(value, Tensor) or value._trace is not self.trace:
+            if not isinstance(value, Tensor) or value._graphc_trace is not self.trace:
                 continue
             if id(value) not in self.leaving:
                 self.leaving.add(id(value))
-                root = value._storage.root
+                root = value._graphc_storage.root
                 self.sharing[id(root)] = self.sharing.get(id(root), 0) + 1
 
     def _find_spent(self, leaving: list[Any]) -> None:
         trace = self.trace
-        traced = [v for v in leaving if isinstance(v, Tensor) and v._trace is trace]
+        traced = [v for v in leaving if isinstance(v, Tensor) and v._graphc_trace is trace]
         traced += [shadow for _, shadow in trace.shadows.values()]
-        made_by = [t._node for t in traced if requires_grad(t) and t._node is not None]
+        made_by = [
+            t._graphc_node for t in traced if requires_grad(t) and t._graphc_node is not None
+        ]
         self.spent = spent_nodes(tape_of(made_by), trace.env)
 
     def _count_read(self, leaving: list[Any]) -> None:
         """Count what the tape reads of memory of which the user gets another view alone."""
         views = {
             id(root): path for value in leaving
-            if isinstance(value, Tensor) and value._trace is self.trace
-            for root, path in (value._storage.resolve(value._traced.path),)
+            if isinstance(value, Tensor) and value._graphc_trace is self.trace
+            for root, path in (value._graphc_storage.resolve(value._graphc_traced.path),)
             if path and root.source is None and self.sharing[id(root)] == 1
         }
         if not views:
             return
-        ends = [edge(v) for v in leaving if isinstance(v, Tensor) and v._trace is self.trace
+        ends = [edge(v) for v in leaving if isinstance(v, Tensor) and v._graphc_trace is self.trace
                 and requires_grad(v)]
         for entry in order_of([node for node, _ in ends]):
             if not isinstance(entry, OpNode) or entry.packed:
@@ -177,11 +180,11 @@ class _Finish:
         if found is None:
             found = self._classify(value)
             if isinstance(value, Tensor):
-                if value._trace is self.trace and value._node is not None:
-                    made_by = value._node
+                if value._graphc_trace is self.trace and value._graphc_node is not None:
+                    made_by = value._graphc_node
                     spent = self._behind(made_by) if made_by in self.spent else ()
                     found = replaced(
-                        found, made_by=made_by.label(value._output), behind=spent
+                        found, made_by=made_by.label(value._graphc_output), behind=spent
                     )
                 self.outputs[id(value)] = found
         return found
@@ -206,31 +209,34 @@ class _Finish:
             value = Counter({plain_value(key): plain_value(n) for key, n in value.items()})
         if not isinstance(value, Tensor):
             return Output("object", tensor=value)
-        if value._trace is None:
+        if value._graphc_trace is None:
             shadow = trace.shadows.get(id(value))
             requires = requires_grad(value if shadow is None else shadow[1])
             if shadow is not None and trace.grad_owner(value) is not None:
                 # the `.grad` of its owner at each call, which may be another object by then
-                root, path = shadow[1]._storage.resolve(())
+                root, path = shadow[1]._graphc_storage.resolve(())
                 if root.source is not None and not path:
                     return Output(
-                        "alias", index=root.source.number, type=shadow[1]._traced.type,
+                        "alias", index=root.source.number, type=shadow[1]._graphc_traced.type,
                         requires_grad=requires,
                     )
             return Output(
-                "input", tensor=value, argument=trace.argument_index(value),
-                type=None if shadow is None else shadow[1]._traced.type, requires_grad=requires,
+                "input",
+                tensor=value,
+                argument=trace.argument_index(value),
+                type=None if shadow is None else shadow[1]._graphc_traced.type,
+                requires_grad=requires,
             )
-        if value._trace is not trace:
-            raise value._trace.escaped(value)
+        if value._graphc_trace is not trace:
+            raise value._graphc_trace.escaped(value)
         requires = requires_grad(value)
-        state = value._traced
-        root, path = value._storage.resolve(state.path)
+        state = value._graphc_traced
+        root, path = value._graphc_storage.resolve(state.path)
         if root.source is not None:
             return Output(
                 "alias", index=root.source.number, type=state.type, chain=path,
                 detached=value._base is None or not requires,
-                unrecorded=value._no_grad_view, outdated=is_outdated(value),
+                unrecorded=value._graphc_no_grad_view, outdated=is_outdated(value),
                 requires_grad=requires,
             )
         if self.sharing.get(id(root), 1) > 1:
@@ -241,12 +247,12 @@ class _Finish:
             return Output(
                 "view", index=index, type=state.type, chain=path, requires_grad=requires,
                 inference=root.inference, versions=root.version,
-                unrecorded=value._no_grad_view, outdated=is_outdated(value),
-                base=(self.output(base), value._chain) if id(base) in self.leaving else None,
+                unrecorded=value._graphc_no_grad_view, outdated=is_outdated(value),
+                base=(self.output(base), value._graphc_chain) if id(base) in self.leaving else None,
             )
         found = self._value(trace.read(value), state, requires, root.inference)
         self.whole[id(root)] = found.index, path
-        return replaced(found, versions=root.version, unrecorded=value._no_grad_view)
+        return replaced(found, versions=root.version, unrecorded=value._graphc_no_grad_view)
 
     def _value(self, node: Node, state: Any, requires: bool, inference: bool) -> Output:
         order = None
@@ -267,14 +273,14 @@ class _Finish:
         """`.grad` of a concrete tensor was set."""
         trace = self.trace
         kept = None if value is None else self.output(value)
-        zero = value is not None and value._trace is trace and _zero(trace.read(value))
+        zero = value is not None and value._graphc_trace is trace and _zero(trace.read(value))
         return GradWrite(tensor, kept, zero, trace.argument_index(tensor))
 
     def _mutations(self) -> list[Mutation]:
         found: list[Mutation] = []
         # the roots that writes under the trace gave a history
         written = {
-            id(shadow._storage.root) for _, shadow in self.trace.shadows.values()
+            id(shadow._graphc_storage.root) for _, shadow in self.trace.shadows.values()
             if self._has_history(shadow)
         }
         for source, root in self.trace.sources:
@@ -287,9 +293,9 @@ class _Finish:
 
     def _has_history(self, shadow: Tensor) -> bool:
         """Whether writes under the trace gave a concrete tensor a history of its own."""
-        if not requires_grad(shadow) or shadow._node is None:
+        if not requires_grad(shadow) or shadow._graphc_node is None:
             return False
-        return shadow._node not in self.trace.outside
+        return shadow._graphc_node not in self.trace.outside
 
     # --- backward --------------------------------------------------------------------------
 
@@ -298,14 +304,14 @@ class _Finish:
         trace = self.trace
         roots: dict[int, tuple[Tensor, Output]] = {}
         for value in leaving:
-            if isinstance(value, Tensor) and value._trace is trace and requires_grad(value):
+            if isinstance(value, Tensor) and value._graphc_trace is trace and requires_grad(value):
                 output = self.output(value)
-                if output.kind in ("value", "view") and value._node is not None and (
-                    value._node not in self.spent
+                if output.kind in ("value", "view") and value._graphc_node is not None and (
+                    value._graphc_node not in self.spent
                 ):
                     roots[id(value)] = (value, output)
         for tensor, shadow in trace.shadows.values():
-            if self._has_history(shadow) and shadow._node not in self.spent:
+            if self._has_history(shadow) and shadow._graphc_node not in self.spent:
                 roots[id(shadow)] = (shadow, self.output(tensor))
         tensors = [t for t, _ in roots.values()]
         edges: list[Edge] = [e for _, e in trace.entries]
@@ -314,11 +320,11 @@ class _Finish:
         tangents: list[int] = []
         seeds: list[Tensor] = []
         for value, _ in roots.values():
-            source = self._tangent(value._traced.type)
+            source = self._tangent(value._graphc_traced.type)
             tangents.append(source.number)
             seeds.append(trace.wrap(source.node))
         for _, shadow in trace.shadows.values():
-            shadow._hooks = None
+            shadow._graphc_hooks = None
         if not roots:
             return Backward([], [], [t for t, _ in trace.entries], [None] * len(trace.entries))
         found = Pass(tensors, seeds, True, False).execute(edges, accumulate=False)
@@ -344,7 +350,7 @@ def _input_aliases(trace: Trace) -> list[InputAlias]:
     for tensor, storage in trace.memory.input_aliases:
         host = storage.root.source
         assert host is not None
-        array: np.ndarray = tensor._array
+        array: np.ndarray = tensor._graphc_array
         owner = trace.grad_owner(tensor)
         index = trace.argument_index(tensor)
         kind = "argument" if index >= 0 else "tensor" if owner is None else "grad"
@@ -361,8 +367,8 @@ def _input_aliases(trace: Trace) -> list[InputAlias]:
 def _captured(source: TensorInput) -> np.ndarray:
     tensor: Any = source.tensor
     array: np.ndarray = (
-        tensor._storage.root.flat() if source.kind == "storage"
-        else tensor._grad._array if source.kind == "grad" else tensor._array
+        tensor._graphc_storage.root.flat() if source.kind == "storage"
+        else tensor._grad._graphc_array if source.kind == "grad" else tensor._graphc_array
     )
     return array
 

@@ -28,7 +28,7 @@ class FunctionCtx:
         self._saved: tuple[Any, ...] | None = ()
         self._dirty: tuple[Tensor, ...] = ()
         self._fixed: tuple[Tensor, ...] = ()
-        self._node: FunctionNode | None = None
+        self._graphc_node: FunctionNode | None = None
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Keep tensors (inputs, results or others) for backward; writes to them are noticed."""
@@ -47,7 +47,7 @@ class FunctionCtx:
         """The tensors saved. Raises RuntimeError once they are freed or were written to."""
         if self._saved is None:
             raise RuntimeError(located(TWICE))
-        return tuple([None if s is None else s.get(self._node) for s in self._saved])
+        return tuple([None if s is None else s.get(self._graphc_node) for s in self._saved])
 
     saved_variables = saved_tensors  # the name before PyTorch 0.4
 
@@ -76,8 +76,8 @@ class _Saved:
         if hooks.stack and not hooks.busy:
             self.packed = pack(self.tensor)
         state = current(tensor)
-        self.storage = state._storage
-        self.version = state._storage.version
+        self.storage = state._graphc_storage
+        self.version = state._graphc_storage.version
 
     def get(self, node: FunctionNode | None) -> Tensor:
         if self.storage.version != self.version and self.packed is None:
@@ -91,7 +91,7 @@ class _Saved:
         if self.output is None or node is None:
             return tensor
         result = alias(tensor)
-        result._node, result._output = node, self.output
+        result._graphc_node, result._graphc_output = node, self.output
         return result
 
 
@@ -243,10 +243,10 @@ def _own_outputs(
             value = alias(value)
         elif isinstance(value, Tensor) and id(value) not in dirty:
             state = current(value)
-            if state._node is not None or state._requires_grad:
+            if state._graphc_node is not None or state._graphc_requires_grad:
                 value = alias(value)
             elif records:
-                state._base, state._chain = None, ()
+                state._base, state._graphc_chain = None, ()
         owned.append(value)
     return owned
 
@@ -259,10 +259,10 @@ def _attach(
     returned: Sequence[Any],
 ) -> None:
     tensors = [t for t in outputs if isinstance(t, Tensor)]
-    node = _node_class(cls)(cls, ctx, edges, tuple([t._type for t in tensors]))
+    node = _node_class(cls)(cls, ctx, edges, tuple([t._graphc_type for t in tensors]))
     if Anomaly.enabled:
         node.loc = user_location()
-    ctx._node = node
+    ctx._graphc_node = node
     fixed = {id(t) for t in ctx._fixed}
     places: dict[int, int] = {}  # of results, by identity
     position = 0
@@ -271,12 +271,12 @@ def _attach(
             continue
         places[id(given)] = places[id(value)] = position
         state = current(value)
-        if id(given) not in fixed and state._type.dtype.differentiable:
+        if id(given) not in fixed and state._graphc_type.dtype.differentiable:
             if id(given) in {id(t) for t in ctx._dirty}:
                 _check_dirty(state)
-            state._node, state._output = node, position
+            state._graphc_node, state._graphc_output = node, position
         position += 1
-    if any(t is not None and current(t)._storage.inference for t in ctx._to_save):
+    if any(t is not None and current(t)._graphc_storage.inference for t in ctx._to_save):
         raise RuntimeError(located(INFERENCE_SAVED))
     inputs = {id(t) for t in ctx._to_save} - {id(t) for t in outputs}
     ctx._saved = tuple([
@@ -287,7 +287,7 @@ def _attach(
 
 
 def _check_dirty(state: Tensor) -> None:
-    if state._node is None and state._requires_grad:
+    if state._graphc_node is None and state._graphc_requires_grad:
         raise RuntimeError(located(
             "a leaf Variable that requires grad is being used in an in-place operation."
         ))
@@ -323,7 +323,7 @@ def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
         for value in found if several else (found,):
             if isinstance(value, Tensor) and value.dtype.differentiable:
                 value, end = alias(value), value.detach().requires_grad_()
-                value._node = OnceNode((edge(current(end)),), (value._type,))
+                value._graphc_node = OnceNode((edge(current(end)),), (value._graphc_type,))
             results.append(value)
         return tuple(results) if several else results[0]
 

@@ -48,7 +48,7 @@ class TracedStorage:
     def __init__(self, node: Node, source: TensorInput | None = None) -> None:
         self.node, self.source = node, source
         self.inference: bool = (
-            local.inference if source is None else source.owner._storage.inference
+            local.inference if source is None else source.owner._graphc_storage.inference
         )
         self.layout: Shape | None = None
         self.parent: TracedStorage | None = None
@@ -226,7 +226,7 @@ def result_strides(operands: list[Tensor], shape: Shape, env: DimEnv) -> Shape |
     None stands for row-major.
     """
     for tensor in operands:
-        state = tensor._traced
+        state = tensor._graphc_traced
         if state.type.shape == shape:
             if state.is_contiguous():
                 return None
@@ -248,8 +248,8 @@ def _without_gaps(shape: Shape, strides: Shape, env: DimEnv) -> Shape | None:
 
 def saved_place(node: Node, tensor: Tensor) -> tuple[Any, ...]:
     """What the tape keeps of a traced tensor: its value, and where it is (Trace.saved_node)."""
-    storage = tensor._storage
-    return node, storage, storage.writes, tensor._traced.path
+    storage = tensor._graphc_storage
+    return node, storage, storage.writes, tensor._graphc_traced.path
 
 
 def saved_value(builder: Builder, saved: tuple[Any, ...]) -> Node:
@@ -295,7 +295,7 @@ class Memory:
 
     def place(self, tensor: Tensor) -> tuple[TracedStorage, Chain]:
         """The traced storage of a concrete tensor, and the views that lead to it."""
-        array = tensor._array
+        array = tensor._graphc_array
         low = address(array)
         high = low + span(array)
         overlapping = self._over(low, high)
@@ -396,8 +396,11 @@ def _written(storage: TracedStorage) -> bool:
 
 def _root_over(tensor: Tensor, overlapping: list[Region]) -> Storage:
     """A storage whose memory holds the tensor and all that it overlaps."""
-    candidates = [tensor._storage.root, *(r.tensor._storage.root for r in overlapping)]
-    arrays = [tensor._array, *(r.array for r in overlapping)]
+    candidates = [
+        tensor._graphc_storage.root,
+        *(r.tensor._graphc_storage.root for r in overlapping),
+    ]
+    arrays = [tensor._graphc_array, *(r.array for r in overlapping)]
     for candidate in candidates:
         root: Storage = candidate
         flat = root.flat()

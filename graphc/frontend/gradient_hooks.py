@@ -17,10 +17,10 @@ def run_hooks(hooks: Hooks, tensor: Tensor) -> Tensor:
         if changed is not None:
             if not isinstance(changed, Tensor):
                 raise TypeError(f"expected Tensor, but hook returned '{type(changed).__name__}'")
-            if changed._type != tensor._type:
+            if changed._graphc_type != tensor._graphc_type:
                 raise RuntimeError(located(
-                    f"hook has changed the type of value: was {tensor._type}, "
-                    f"now {changed._type}"
+                    f"hook has changed the type of value: was {tensor._graphc_type}, "
+                    f"now {changed._graphc_type}"
                 ))
             tensor = changed
     return tensor

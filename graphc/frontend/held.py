@@ -71,8 +71,8 @@ def read_of(node: Node, storage: TracedStorage, path: Chain, holds: Holds) -> Re
 
 def read_of_tensor(tensor: Tensor, node: Node, holds: Holds) -> Read:
     """The value of a traced tensor."""
-    storage: Any = tensor._storage
-    return read_of(node, storage, tensor._traced.path, holds)
+    storage: Any = tensor._graphc_storage
+    return read_of(node, storage, tensor._graphc_traced.path, holds)
 
 
 def chain_key(chain: Chain) -> Any:

@@ -20,14 +20,14 @@ def requires_grad(tensor: Tensor) -> bool:
     """Whether operations on it are recorded. For a view whose base was written to, looks again."""
     base = tensor._base
     if base is None:
-        return tensor._node is not None or tensor._requires_grad
+        return tensor._graphc_node is not None or tensor._graphc_requires_grad
     if base._base is not None:
         base = base_of(tensor)
-    if tensor._seen != tensor._storage.version and not tensor._no_grad_view:
+    if tensor._graphc_seen != tensor._graphc_storage.version and not tensor._graphc_no_grad_view:
         _follow_base(tensor, base)
     return (
-        tensor._node is not None or tensor._requires_grad
-        or base._node is not None or base._requires_grad
+        tensor._graphc_node is not None or tensor._graphc_requires_grad
+        or base._graphc_node is not None or base._graphc_requires_grad
     )
 
 
@@ -35,7 +35,7 @@ def gradient_kind(tensor: Tensor) -> bool | None:
     """Whether it requires a gradient; None: one that nobody gets (a view made in no_grad mode)."""
     if not requires_grad(tensor):
         return False
-    return True if tensor._node is not None or tensor._requires_grad else None
+    return True if tensor._graphc_node is not None or tensor._graphc_requires_grad else None
 
 
 def history(tensor: Tensor) -> Node | None:
@@ -43,22 +43,24 @@ def history(tensor: Tensor) -> Node | None:
     whose memory was written to since: its history would be the base's."""
     if requires_grad(tensor) and is_outdated(tensor):
         raise RuntimeError(located(STALE_VIEW))
-    return tensor._node
+    return tensor._graphc_node
 
 
 def is_outdated(tensor: Tensor) -> bool:
     """Whether a view made in no_grad mode lies in memory that was written to since."""
-    return tensor._no_grad_view and tensor._base is not None and (
-        tensor._seen != tensor._storage.version
+    return tensor._graphc_no_grad_view and tensor._base is not None and (
+        tensor._graphc_seen != tensor._graphc_storage.version
     )
 
 
 def _follow_base(view: Tensor, base: Tensor) -> None:
     """After a write to shared memory, a view's history is its base's, then the view."""
-    view._seen = view._storage.version
-    view._node, view._output = None, 0
+    view._graphc_seen = view._graphc_storage.version
+    view._graphc_node, view._graphc_output = None, 0
     if requires_grad(base):
-        view._node = AsStridedBackward(view._chain, edge(base), base._type, view._type)
+        view._graphc_node = AsStridedBackward(
+            view._graphc_chain, edge(base), base._graphc_type, view._graphc_type
+        )
 
 
 def edge(tensor: Tensor, type_: TensorType | None = None) -> Edge:
@@ -66,16 +68,16 @@ def edge(tensor: Tensor, type_: TensorType | None = None) -> Edge:
 
     The caller has called requires_grad() since the last write to the tensor's memory.
     """
-    node = tensor._node
+    node = tensor._graphc_node
     if node is not None:
-        return node, tensor._output
+        return node, tensor._graphc_output
     if tensor._base is not None:
         history(tensor)
-        if not tensor._requires_grad:
-            return DroppedGrad((), (tensor._type if type_ is None else type_,)), 0
-    reference = tensor._accumulator
+        if not tensor._graphc_requires_grad:
+            return DroppedGrad((), (tensor._graphc_type if type_ is None else type_,)), 0
+    reference = tensor._graphc_accumulator
     accumulator = None if reference is None else reference()
     if accumulator is None:
-        accumulator = AccumulateGrad(tensor, tensor._type if type_ is None else type_)
-        tensor._accumulator = weakref.ref(accumulator)
+        accumulator = AccumulateGrad(tensor, tensor._graphc_type if type_ is None else type_)
+        tensor._graphc_accumulator = weakref.ref(accumulator)
     return accumulator, 0

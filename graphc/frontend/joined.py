@@ -29,7 +29,7 @@ def gains(*tensors: Tensor) -> bool:
         return False
     recorded = False
     for tensor in tensors:
-        if tensor._array.size > _MOST:
+        if tensor._graphc_array.size > _MOST:
             return False
         recorded = recorded or requires_grad(tensor)
     return recorded

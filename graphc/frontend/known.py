@@ -32,7 +32,7 @@ def values(tensor: Tensor, what: str, cure: str) -> np.ndarray:
 def known(tensor: Tensor) -> np.ndarray | None:
     """The values of a traced tensor that follow from constants; None for any other tensor."""
     trace = local.trace
-    if trace is None or tensor._trace is not trace:
+    if trace is None or tensor._graphc_trace is not trace:
         return None
     node = trace.read(tensor)
     if _reads_input(node):

@@ -56,8 +56,8 @@ MEMORY = MetaMemory()
 def concrete_or_zeros(tensor: Tensor, what: str, cure: str) -> np.ndarray:
     """concrete(), for functions the type of whose result follows from types: zeros stand for what
     has no elements."""
-    if tensor._trace is None:
-        buffer = tensor._array
+    if tensor._graphc_trace is None:
+        buffer = tensor._graphc_array
         if isinstance(buffer, DeviceArray) and buffer.memory is MEMORY:
             return np.zeros(buffer.shape, buffer.dtype)
     return concrete(tensor, what, cure)

@@ -10,17 +10,17 @@ from .values import Eager
 
 def stays(tensor: Any) -> bool:
     """Whether a user has placed a tensor on the CPU, which a number does not say."""
-    return not tensor._storage.away and tensor._array.ndim > 0
+    return not tensor._graphc_storage.away and tensor._graphc_array.ndim > 0
 
 
 def is_near(x: Any) -> bool:
     """Whether what is done to a tensor alone is done on the CPU, and its result lies there."""
-    return Eager.elsewhere is None or not x._storage.away
+    return Eager.elsewhere is None or not x._graphc_storage.away
 
 
 def are_near(x: Any, y: Any) -> bool:
     """The same of two tensors, one of which may be a number that graphc's own code made."""
     if Eager.elsewhere is None:
         return True
-    away = x._storage.away | y._storage.away
+    away = x._graphc_storage.away | y._graphc_storage.away
     return not away or (away == LOOSE and (stays(x) or stays(y)))

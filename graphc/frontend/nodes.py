@@ -373,8 +373,8 @@ class OutsideHistory(Node):
         self.sequence = 0.0
 
     def name(self) -> str:
-        origin = self.tensor._node
-        return "OutsideHistory" if origin is None else origin.label(self.tensor._output)
+        origin = self.tensor._graphc_node
+        return "OutsideHistory" if origin is None else origin.label(self.tensor._graphc_output)
 
     def gradients(self, grads: list[Any], needs: Sequence[bool], world: World) -> Sequence[Any]:
         return ()

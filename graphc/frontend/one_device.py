@@ -47,10 +47,10 @@ class OneDevice(OneGraph):
         if not inputs:
             self.settles()
         for tensor in inputs:
-            if tensor._trace is None and self.is_foreign(tensor):
+            if tensor._graphc_trace is None and self.is_foreign(tensor):
                 return True
         return bool(self.place) and bool(inputs) and not self.stepping and all(
-            tensor._trace is None and place_at(tensor) is None for tensor in inputs
+            tensor._graphc_trace is None and place_at(tensor) is None for tensor in inputs
         )
 
     def is_foreign(self, tensor: Tensor) -> bool:
@@ -70,6 +70,6 @@ def _follows(tensor: Tensor) -> bool:
     if place_at(tensor) is not None:
         return False
     try:
-        return tensor._array.ndim == 0 or is_loose(tensor)
+        return tensor._graphc_array.ndim == 0 or is_loose(tensor)
     except NotDense:  # who reads it next comes to what is done instead
         return True

@@ -43,7 +43,7 @@ def goes_on(roots: list[Node], wanted: set[Node]) -> bool:
 
 def _origin(node: OutsideHistory) -> Node:
     """The node outside that made the captured tensor."""
-    origin = node.tensor._node
+    origin = node.tensor._graphc_node
     return node if origin is None else origin
 
 
@@ -53,8 +53,8 @@ def _outside(node: Node) -> Node | None:
         return _origin(node)
     if not isinstance(node, AccumulateGrad):
         return None
-    concrete = node.variable._concrete
+    concrete = node.variable._graphc_concrete
     if concrete is None:
         return node
-    accumulator = None if concrete._accumulator is None else concrete._accumulator()
+    accumulator = None if concrete._graphc_accumulator is None else concrete._graphc_accumulator()
     return accumulator

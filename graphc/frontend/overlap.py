@@ -39,12 +39,14 @@ def check_apart(target: Tensor, operand: Tensor, whole: bool = True) -> None:
     """Raise RuntimeError where an operand shares memory with `target`. `whole`: it may share all
     of it, element by element."""
     a, b = current(target), current(operand)
-    if (a is b and whole) or a._type.elements == 0 or b._type.elements == 0:
+    if (a is b and whole) or a._graphc_type.elements == 0 or b._graphc_type.elements == 0:
         return
-    if a._storage.root is not b._storage.root and (_is_made(a) or _is_made(b)):
+    if a._graphc_storage.root is not b._graphc_storage.root and (_is_made(a) or _is_made(b)):
         return
     try:
-        if a._trace is b._trace is None and not may_share(a._array, b._array):
+        if a._graphc_trace is b._graphc_trace is None and not may_share(
+            a._graphc_array, b._graphc_array
+        ):
             return
     except NotDense:  # entries are read before anything is written
         return
@@ -59,20 +61,24 @@ def check_apart(target: Tensor, operand: Tensor, whole: bool = True) -> None:
 
 def _is_made(tensor: Tensor) -> bool:
     """Whether its memory is the trace's own."""
-    return tensor._trace is not None and tensor._storage.root.source is None
+    return tensor._graphc_trace is not None and tensor._graphc_storage.root.source is None
 
 
 def _region(tensor: Tensor) -> _Region | None:
     """Where a tensor is; None if it has gaps, or sizes that are not known."""
-    shape, size = tensor._type.shape, tensor._type.dtype.numpy.itemsize
-    count: Any = tensor._type.elements
-    memory: Any = tensor._storage
+    shape, size = tensor._graphc_type.shape, tensor._graphc_type.dtype.numpy.itemsize
+    count: Any = tensor._graphc_type.elements
+    memory: Any = tensor._graphc_storage
     strides: Any
     low: Any
-    if tensor._trace is None:
-        memory, strides, low = _start(memory), strides_of(tensor._array), address(tensor._array)
-    elif tensor._storage.root.source is None:
-        state = tensor._traced
+    if tensor._graphc_trace is None:
+        memory, strides, low = (
+            _start(memory),
+            strides_of(tensor._graphc_array),
+            address(tensor._graphc_array),
+        )
+    elif tensor._graphc_storage.root.source is None:
+        state = tensor._graphc_traced
         strides, low = state.strides, state.offset * size
     else:
         found = _captured(tensor, size)
@@ -86,11 +92,13 @@ def _region(tensor: Tensor) -> _Region | None:
 
 def _captured(tensor: Tensor, size: int) -> tuple[Any, Any, Any] | None:
     """The storage, the strides and the address of a tensor in memory from before the trace."""
-    root, path = tensor._storage.resolve(tensor._traced.path)
+    root, path = tensor._graphc_storage.resolve(tensor._graphc_traced.path)
     if not is_static(root.node.shape):
         return None
     owner = root.source.owner
-    array = owner._storage.root.flat() if root.source.kind == "storage" else owner._array
+    array = (
+        owner._graphc_storage.root.flat() if root.source.kind == "storage" else owner._graphc_array
+    )
     geometry: Any = (array.shape, strides_of(array), 0)
     type_ = TensorType(root.node.tensor_type.dtype, array.shape)
     for op, attrs in path:
@@ -98,7 +106,7 @@ def _captured(tensor: Tensor, size: int) -> tuple[Any, Any, Any] | None:
         geometry = view_geometry(op, attrs, geometry, type_.shape, _STATIC)
         if geometry is None:
             return None
-    return _start(owner._storage), geometry[1], address(array) + geometry[2] * size
+    return _start(owner._graphc_storage), geometry[1], address(array) + geometry[2] * size
 
 
 def _start(storage: Any) -> int:

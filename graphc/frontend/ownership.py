@@ -43,12 +43,15 @@ def own(result: Tensor, given: tuple[Any, ...]) -> Tensor:
     if any(_shares(state, value) for value in given):
         copied: Tensor = apply(ops.cast, result, dtype=result.dtype)
         return copied
-    state._base, state._chain, state._no_grad_view = None, (), False
-    state._several = None
+    state._base, state._graphc_chain, state._graphc_no_grad_view = None, (), False
+    state._graphc_several = None
     return result
 
 
 def _shares(state: Tensor, value: Any) -> bool:
     if isinstance(value, (tuple, list)):
         return any(_shares(state, part) for part in value)
-    return isinstance(value, Tensor) and current(value)._storage.root is state._storage.root
+    return (
+        isinstance(value, Tensor)
+        and current(value)._graphc_storage.root is state._graphc_storage.root
+    )

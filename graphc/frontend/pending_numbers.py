@@ -26,7 +26,7 @@ def combined(op: str, number: PendingItem, other: Any, swap: bool) -> Any:
     Python has to do it; NotImplemented: the other's class."""
     if isinstance(other, Tensor):
         return NotImplemented
-    if local.trace is not number.tensor._trace:
+    if local.trace is not number.tensor._graphc_trace:
         return None
     dtype = number.tensor.dtype
     if op in ("neg", "abs"):
@@ -64,7 +64,7 @@ def _divides(value: Any) -> bool:
 def _operand(value: Any) -> Tensor | None:
     if type(value) is PendingItem:
         tensor: Tensor = value.tensor
-        fits = is_pending(value) and tensor._trace is local.trace
+        fits = is_pending(value) and tensor._graphc_trace is local.trace
         return tensor if fits and not tensor.dtype.is_complex else None
     if is_traced_number(value) or type(value) in (bool, float) or (
         type(value) is int and -_LARGEST < value < _LARGEST

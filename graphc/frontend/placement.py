@@ -309,7 +309,7 @@ def _all_loose(inputs: Sequence[Any], arrays: list[Any]) -> bool:
 
 def one_place(tensors: Iterable[Any]) -> Place | None:
     """Where tensors lie that share one device. Raises RuntimeError where they do not."""
-    found = list(dict.fromkeys(of(tensor._array) for tensor in tensors))
+    found = list(dict.fromkeys(of(tensor._graphc_array) for tensor in tensors))
     if len(found) > 1:
         raise mixed(*found[:2])
     return found[0] if found else None
@@ -333,7 +333,7 @@ def mixed(one: Place | None, other: Place | None) -> RuntimeError:
 
 def is_loose(tensor: Any) -> bool:
     """Whether a tensor may be taken to any device."""
-    return bool(getattr(tensor._storage, "away", 0) & LOOSE)
+    return bool(getattr(tensor._graphc_storage, "away", 0) & LOOSE)
 
 
 class DeviceTable(Mapping[str, Callable[..., Any]]):
@@ -395,7 +395,7 @@ def makes(function: F) -> F:
                     result = function(*args, **kwargs)
                 finally:
                     local.making = None
-                result._storage.away &= ~LOOSE
+                result._graphc_storage.away &= ~LOOSE
                 return result
         elif device is CPU and Eager.elsewhere is None:
             return function(*args, **kwargs)
@@ -415,7 +415,7 @@ def _on_cpu(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         result = function(*args, **kwargs)
     finally:
         local.making = None
-    result._storage.away &= ~LOOSE
+    result._graphc_storage.away &= ~LOOSE
     return result
 
 
@@ -426,7 +426,7 @@ def makes_like(function: F) -> F:
     def made(input: Any, *args: Any, device: Any = None, **kwargs: Any) -> Any:
         if device is None and (Eager.elsewhere is None or local.making is not None):
             return function(input, *args, **kwargs)
-        if device is None and local.trace is None and type(input._array) is not DeviceArray:
+        if device is None and local.trace is None and type(input._graphc_array) is not DeviceArray:
             return _on_cpu(function, (input, *args), kwargs)
         place = place_at(input) if device is None else place_of(device)
         with selected(place), _recorded(place, False):
@@ -470,7 +470,7 @@ def beside(function: F) -> F:
         if local.trace is None and not is_loose(input):
             for made in result if isinstance(result, tuple) else (result,):
                 if isinstance(made, type(input)):
-                    made._storage.away &= ~LOOSE
+                    made._graphc_storage.away &= ~LOOSE
         return result
 
     return cast(F, done)
@@ -478,9 +478,9 @@ def beside(function: F) -> F:
 
 def place_at(tensor: Any) -> Place | None:
     """Where a tensor lies; None: on the CPU."""
-    trace = tensor._trace
+    trace = tensor._graphc_trace
     try:
-        place: Place | None = of(tensor._array) if trace is None else trace.lies()
+        place: Place | None = of(tensor._graphc_array) if trace is None else trace.lies()
     except NotDense:
         return None
     return place
@@ -489,11 +489,11 @@ def place_at(tensor: Any) -> Place | None:
 def settled(tensor: Any, place: Place | None, asked: bool, loose: bool) -> Any:
     """A new tensor, taken to a place. Unless that was `asked` for, one that was made of a tensor on
     a device stays there."""
-    if tensor._trace is None:
-        buffer = tensor._array
+    if tensor._graphc_trace is None:
+        buffer = tensor._graphc_array
         if of(buffer) is not place and (asked or not isinstance(buffer, DeviceArray)):
             host = on_host(buffer)
-            tensor._array = host.copy() if place is None else place.put(host)
-            tensor._storage = type(tensor._storage)(tensor._array)
-        tensor._storage.away = tensor._storage.away & ~LOOSE | (LOOSE if loose else 0)
+            tensor._graphc_array = host.copy() if place is None else place.put(host)
+            tensor._graphc_storage = type(tensor._graphc_storage)(tensor._graphc_array)
+        tensor._graphc_storage.away = tensor._graphc_storage.away & ~LOOSE | (LOOSE if loose else 0)
     return tensor

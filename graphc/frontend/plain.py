@@ -37,14 +37,18 @@ def arrays_of(tensors: Sequence[Tensor], kinds: str = "fd") -> list[np.ndarray] 
     found = []
     for tensor in tensors:
         try:
-            array = tensor._array
+            array = tensor._graphc_array
         except NotDense:
             return None
         if (
-            type(array) is not np.ndarray or array.dtype.char not in kinds
-            or array.dtype.char != tensors[0]._array.dtype.char or not array.flags.c_contiguous
-            or not array.flags.writeable or tensor._trace is not None
-            or tensor._storage.inference or (local.grad and tensor.requires_grad)
+            type(array) is not np.ndarray
+            or array.dtype.char not in kinds
+            or array.dtype.char != tensors[0]._graphc_array.dtype.char
+            or not array.flags.c_contiguous
+            or not array.flags.writeable
+            or tensor._graphc_trace is not None
+            or tensor._graphc_storage.inference
+            or (local.grad and tensor.requires_grad)
         ):
             return None
         found.append(array)
@@ -80,7 +84,7 @@ def scale(tensors: Sequence[Tensor], factor: Tensor) -> bool:
     arrays = arrays_of(tensors)
     if arrays is None or arrays_of([factor]) is None or factor.dtype is not tensors[0].dtype:
         return False
-    number = factor._array
+    number = factor._graphc_array
     with np.errstate(all="ignore"):
         for tensor, array in zip(tensors, arrays, strict=True):
             begin(tensor)
@@ -101,13 +105,13 @@ def follow(running: Tensor, value: Tensor, momentum: float, factors: Sequence[fl
             new = new * number
         np.multiply(target, numbers[-1], out=target)
         np.add(target, new, out=target)
-    running._storage.version += 1  # two writes
+    running._graphc_storage.version += 1  # two writes
     return True
 
 
 def begin(tensor: Tensor) -> None:
     """A tensor's memory is about to be written to."""
-    storage = tensor._storage
+    storage = tensor._graphc_storage
     if readers:
         storage.before_write()
     storage.version += 1

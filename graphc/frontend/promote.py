@@ -151,7 +151,7 @@ def operand(value: Tensor | Number, dtype: DType) -> Tensor:
         value = value.decided()
     elif is_pending(value):
         number: Tensor = value.tensor
-        if number._trace is not local.trace or (number.dtype.is_float and dtype.is_integer):
+        if number._graphc_trace is not local.trace or (number.dtype.is_float and dtype.is_integer):
             value.ask()
         return cast(number.reshape(()), dtype)
     if local.trace is not None:
@@ -160,7 +160,7 @@ def operand(value: Tensor | Number, dtype: DType) -> Tensor:
         return local.trace.constant(_scalar(value, dtype))
     if value == 0 and isinstance(value, float) and math.copysign(1.0, value) < 0:
         negative = from_array(_scalar(value, dtype))
-        negative._storage.away |= LOOSE
+        negative._graphc_storage.away |= LOOSE
         return negative
     key = (type(value), value, dtype)
     constant = _constants.get(key)
@@ -168,9 +168,9 @@ def operand(value: Tensor | Number, dtype: DType) -> Tensor:
         if len(_constants) >= _CONSTANT_LIMIT:
             _constants.clear()
         constant = _constants[key] = from_array(_scalar(value, dtype))
-        constant._array.flags.writeable = False
-        constant._storage.inference = False  # it outlives the mode
-        constant._storage.away |= LOOSE
+        constant._graphc_array.flags.writeable = False
+        constant._graphc_storage.inference = False  # it outlives the mode
+        constant._graphc_storage.away |= LOOSE
     return constant
 
 
@@ -252,7 +252,11 @@ def unary(op: str | Op, x: Tensor, *, to_float: bool = True, **attrs: Any) -> An
 def float_unary(op: Op, x: Tensor) -> Tensor | None:
     """A one-input operator of float32 or float64 in eager mode; None: something else is at hand."""
     try:
-        if local.trace is not None or x._trace is not None or x._array.dtype.char not in "fd":
+        if (
+            local.trace is not None
+            or x._graphc_trace is not None
+            or x._graphc_array.dtype.char not in "fd"
+        ):
             return None
     except NotDense:
         return None

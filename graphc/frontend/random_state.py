@@ -86,7 +86,7 @@ class Generator:
         words = seed_words(seed)
         made = from_array(words if self._place is None else self._place.put(words))
         self._state = made
-        _by_memory[id(made._array)] = self
+        _by_memory[id(made._graphc_array)] = self
         return made
 
     @property
@@ -164,7 +164,7 @@ class Generator:
         if local.trace is None:
             words = from_bytes(new_state)
             with self.turn:
-                self._seed = int(new_state._array[:8].copy().view("<u8")[0])
+                self._seed = int(new_state._graphc_array[:8].copy().view("<u8")[0])
                 inplace(self.state, words, overwrite=True)
         else:
             inplace(self.state, from_bytes(new_state), overwrite=True)
@@ -186,7 +186,7 @@ class Generator:
             twin._seed = self.initial_seed()
             twin._state = self.copied_state()
         if local.trace is None:
-            _by_memory[id(twin._state._array)] = twin
+            _by_memory[id(twin._state._graphc_array)] = twin
         return twin
 
     def __reduce__(self) -> Any:
@@ -201,7 +201,7 @@ def _rebuild(seed: int | None, state: Tensor | None, device: device = CPU) -> Ge
     generator._seed, generator._state = seed, state
     if state is not None:
         # a shallow copy is of the same state
-        generator.turn = _by_memory.setdefault(id(state._array), generator).turn
+        generator.turn = _by_memory.setdefault(id(state._graphc_array), generator).turn
     return generator
 
 
@@ -219,7 +219,7 @@ def turns_of(arrays: Sequence[Any]) -> AbstractContextManager[Any]:
     turns = {}
     for array in arrays:
         found = _by_memory.get(id(array))
-        if found is not None and found._state is not None and found._state._array is array:
+        if found is not None and found._state is not None and found._state._graphc_array is array:
             turns[id(found.turn)] = found.turn
     if len(turns) < 2:
         return turns.popitem()[1] if turns else _NOBODY
@@ -292,7 +292,7 @@ def _drawn_slowly(
     near = [moved(x, None) for x in parameters] if away else parameters
     values, after = apply(op, moved(state, None) if away else state, *near, **attrs)
     if away:
-        values._storage.away |= LOOSE
+        values._graphc_storage.away |= LOOSE
         if parameters and values.dtype is parameters[0].dtype and place_at(parameters[0]) is place:
             values = moved(values, place)
     inplace(state, after)
@@ -306,7 +306,7 @@ def _drawn_quickly(op: Op, state: Tensor, attrs: dict[str, Any]) -> Tensor | Non
     if (
         local.trace is not None or local.counted is not None or Eager.prepare is None
         or (Eager.elsewhere is not None and (
-            local.making is not ON_CPU or type(state._array) is not np.ndarray
+            local.making is not ON_CPU or type(state._graphc_array) is not np.ndarray
         ))
     ):
         return None
@@ -315,10 +315,10 @@ def _drawn_quickly(op: Op, state: Tensor, attrs: dict[str, Any]) -> Tensor | Non
         return None
     memory = np.empty(attrs["shape"], attrs["dtype"].numpy)
     if readers:
-        state._storage.before_write()
-    if fill(state._array, memory) is None:
+        state._graphc_storage.before_write()
+    if fill(state._graphc_array, memory) is None:
         return None
-    state._storage.version += 1
+    state._graphc_storage.version += 1
     return from_array(memory)
 
 

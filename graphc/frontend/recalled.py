@@ -44,7 +44,7 @@ class Recalled:
 
     def __init__(self, source: Tensor, steps: Chain, result: Tensor) -> None:
         self.steps = steps
-        array = source._array
+        array = source._graphc_array
         self._views = _array_views(steps, array.shape)
         self._shapes = _shapes(steps, array)
         # by dtype: the signatures of the steps, and the plans of their gradients
@@ -55,7 +55,7 @@ class Recalled:
     def learn(self, result: Tensor) -> None:
         """Note which nodes the steps leave, if this result has got them."""
         kinds: list[type[OpNode]] = []
-        node: Any = result._node
+        node: Any = result._graphc_node
         for op, _ in reversed(self.steps):
             if not isinstance(node, OpNode) or node.op is not op:
                 return
@@ -65,37 +65,43 @@ class Recalled:
 
     def of(self, source: Tensor) -> Tensor | None:
         """The view; None where the function has to make it."""
-        array = source._array
+        array = source._graphc_array
         for take in self._views:
             if take is None:
                 return None
             array = take(array)
             if array is None:
                 return None
-        recorded = local.grad and (
-            source._node is not None or source._requires_grad or source._base is not None
-        ) and requires_grad(source)
+        recorded = (
+            local.grad
+            and (
+                source._graphc_node is not None
+                or source._graphc_requires_grad
+                or source._base is not None
+            )
+            and requires_grad(source)
+        )
         if recorded and (
             self._kinds is None or Anomaly.enabled or array.dtype.char not in _DIFFERENTIABLE
         ):
             return None
-        storage, base = source._storage, source._base
+        storage, base = source._graphc_storage, source._base
         result: Tensor = _new(Tensor)
-        result._array = array
-        result._storage = storage
+        result._graphc_array = array
+        result._graphc_storage = storage
         result._base = source if base is None else views.base_of(source)
-        result._chain = (*source._chain, *self.steps)
-        result._seen = storage.version
-        if not local.grad or source._no_grad_view:
-            result._no_grad_view = True
-        if source._several is not None:
-            result._several = ""
+        result._graphc_chain = (*source._graphc_chain, *self.steps)
+        result._graphc_seen = storage.version
+        if not local.grad or source._graphc_no_grad_view:
+            result._graphc_no_grad_view = True
+        if source._graphc_several is not None:
+            result._graphc_several = ""
         if recorded:
             self._record(source, result)
         return result
 
     def _record(self, source: Tensor, result: Tensor) -> None:
-        key = result._array.dtype
+        key = result._graphc_array.dtype
         known = self._recorded.get(key)
         if known is None:
             known = self._recorded[key] = self._planned(dtypes.from_numpy(key))
@@ -108,7 +114,7 @@ class Recalled:
             node.plan = plan
             node.saved_in, node.saved_out = plan.no_inputs, plan.no_outputs
             end = node, 0
-        result._node = end[0]
+        result._graphc_node = end[0]
 
     def _planned(self, dtype: dtypes.DType) -> list[tuple[Signature, GradientPlan]]:
         found = []
@@ -235,12 +241,12 @@ def recall(key: Any, source: Tensor) -> Tensor | None:
 
 def note(key: Any, source: Tensor, result: Any) -> None:
     """Note which view of `source` a function has given."""
-    if type(result) is not Tensor or result._base is None or source._trace is not None:
+    if type(result) is not Tensor or result._base is None or source._graphc_trace is not None:
         return
-    before = len(source._chain)
-    steps = result._chain[before:]
-    if not steps or result._chain[:before] != source._chain or (
-        result._storage is not source._storage or result._reshaped
+    before = len(source._graphc_chain)
+    steps = result._graphc_chain[before:]
+    if not steps or result._graphc_chain[:before] != source._graphc_chain or (
+        result._graphc_storage is not source._graphc_storage or result._graphc_reshaped
     ):
         return
     if not all(op.name in _RECALLED for op, _ in steps):
@@ -271,7 +277,7 @@ def recalled(function: F) -> F:
             ):
                 return function(*args)
         try:
-            key = (function, source._array.shape, *rest)
+            key = (function, source._graphc_array.shape, *rest)
         except AttributeError:  # no tensor of now
             return function(*args)
         if not is_near(source):

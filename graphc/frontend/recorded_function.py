@@ -159,7 +159,7 @@ def holds_traced(value: Any) -> bool:
     stack, seen = [value], set()
     while stack:
         item = stack.pop()
-        if is_traced_value(item) or (isinstance(item, Tensor) and item._trace is not None):
+        if is_traced_value(item) or (isinstance(item, Tensor) and item._graphc_trace is not None):
             return True
         if id(item) in seen or isinstance(item, (Tensor, type)):
             continue
@@ -245,7 +245,7 @@ class CallValues:
         node = call.kind(call.function, ctx, edges, types)
         for name, field in call.fields.items():
             setattr(ctx, name, map_leaves(functools.partial(self._leaf, node), field))
-        ctx._node = node
+        ctx._graphc_node = node
         ctx._saved = tuple([None if v is None else self._saved(v) for v in call.saved])
         return node
 
@@ -258,7 +258,7 @@ class CallValues:
             return leaf
         tensor = self._tensor(leaf)
         if leaf.output >= 0:
-            tensor._node, tensor._output = node, leaf.output
+            tensor._graphc_node, tensor._graphc_output = node, leaf.output
         return tensor
 
     def _saved(self, value: Value) -> _Saved:
@@ -274,14 +274,14 @@ class CallValues:
         place = None if value.place is None else self.find(value.place)
         if place is not None and isinstance(place[0], AccumulateGrad):
             leaf: Tensor = place[0].variable
-            if leaf._array is array:
+            if leaf._graphc_array is array:
                 return leaf
         tensor = from_array(array)
         if number in self.stamps:
             storage: Any = self.stamps[number][0]
-            tensor._storage = storage
+            tensor._graphc_storage = storage
         if place is not None:
-            tensor._node, tensor._output = place
+            tensor._graphc_node, tensor._graphc_output = place
         return tensor
 
 

@@ -81,12 +81,12 @@ class Replay:
             for result, loose in zip(
                 (found,) if self.make is None else found, self.loose, strict=True
             ):
-                result._storage.away |= LOOSE * loose
+                result._graphc_storage.away |= LOOSE * loose
         return found
 
     def _run(self, tensors: list[Tensor]) -> Any:
         if self.whole is not None:
-            array = self.whole([t._array for t in tensors])
+            array = self.whole([t._graphc_array for t in tensors])
             if array is not None:
                 return _wrap(array)
         if self.linked is not None:
@@ -99,8 +99,8 @@ class Replay:
         if self.alone:
             step = self.steps[0]
             out = apply_known(step.op, tuple(tensors), step.attrs, step.signature)
-            if step.kind is not None and out._node is not None:
-                out._node.__class__ = step.kind
+            if step.kind is not None and out._graphc_node is not None:
+                out._graphc_node.__class__ = step.kind
             return out
         values: list[Any] = tensors
         for step in self.steps:
@@ -109,14 +109,14 @@ class Replay:
             if type(out) is tuple:
                 values.extend(out)
             else:
-                if step.kind is not None and out._node is not None:
-                    out._node.__class__ = step.kind
+                if step.kind is not None and out._graphc_node is not None:
+                    out._graphc_node.__class__ = step.kind
                 values.append(out)
         found = [values[i] for i in self.results]
         if self.owned:
             for result in found:
-                result._base, result._chain, result._no_grad_view = None, (), False
-                result._several = None
+                result._base, result._graphc_chain, result._graphc_no_grad_view = None, (), False
+                result._graphc_several = None
         return found[0] if self.make is None else self.make(found)
 
 
@@ -135,7 +135,7 @@ class Linked:
 
     def run(self, tensors: list[Tensor]) -> Tensor | None:
         """The result; None: not on such arrays."""
-        array = self._whole([t._array for t in tensors])
+        array = self._whole([t._graphc_array for t in tensors])
         if array is None:
             return None
         result = _wrap(array)
@@ -180,7 +180,11 @@ class Watch:
         for x in inputs:
             number = next((i for i, v in enumerate(self.values) if v is x), None)
             if number is None:
-                if x._array.ndim or x._array.flags.writeable or x._node is not None:
+                if (
+                    x._graphc_array.ndim
+                    or x._graphc_array.flags.writeable
+                    or x._graphc_node is not None
+                ):
                     self.fails = True  # none of promote.operand's
                 sources.append(x)
             else:
@@ -203,13 +207,20 @@ class Watch:
         numbers = []
         for part in parts:
             found = [i for i, v in enumerate(self.values) if v is part]
-            if not found or found[0] < tensors or part._requires_grad or (
-                part._storage.away & THERE if Eager.elsewhere is not None else part._storage.away
+            if (
+                not found
+                or found[0] < tensors
+                or part._graphc_requires_grad
+                or (
+                    part._graphc_storage.away & THERE
+                    if Eager.elsewhere is not None
+                    else part._graphc_storage.away
+                )
             ):
                 return None
             numbers.append(found[0])
         for step, made in self.made:
-            node = made._node
+            node = made._graphc_node
             if node is None or type(node) is class_of(step.op):
                 continue
             if not isinstance(node, OpNode) or node.op is not step.op:
@@ -220,7 +231,7 @@ class Watch:
         if views and not owned and any(part._base is None for part in parts):
             return None
         recorded = self.grad and any(requires_grad(t) for t in self.values)
-        loose = [bool(part._storage.away) for part in parts]
+        loose = [bool(part._graphc_storage.away) for part in parts]
         replay = Replay(self.steps, numbers, make, owned, tensors, recorded, loose)
         if make is None and not views:
             given = self.values[:tensors]
@@ -237,7 +248,7 @@ class Watch:
         first, given = self.values[0], self.tensors
         if self.fails or not self.steps or len(self.steps) > _MOST_STEPS or any(
             step.op.view for step in self.steps
-        ) or result is not self.values[-1] or result._type != first._type:
+        ) or result is not self.values[-1] or result._graphc_type != first._graphc_type:
             return None
         return _whole(self.steps, [len(self.values) - 1], self.values[:given], self.values, True)
 
@@ -252,9 +263,9 @@ def _whole(
         len(step.signature.results) != 1 for step in steps
     ):
         return None
-    types = [TensorType(from_numpy(t._array.dtype), t._array.shape) for t in tensors]
+    types = [TensorType(from_numpy(t._graphc_array.dtype), t._graphc_array.shape) for t in tensors]
     constants, links = _links(steps, len(tensors))
-    return Eager.chain(types, [c._array for c in constants], links, in_place)
+    return Eager.chain(types, [c._graphc_array for c in constants], links, in_place)
 
 
 def _links(steps: list[Step], given: int) -> tuple[list[Tensor], list[Link]]:
@@ -278,7 +289,9 @@ def _links(steps: list[Step], given: int) -> tuple[list[Tensor], list[Link]]:
 def _linked(steps: list[Step], tensors: list[Tensor], whole: Callable[[Any], Any]) -> Linked:
     constants, links = _links(steps, len(tensors))
     operands = [*tensors, *constants]
-    types = tuple([TensorType(from_numpy(t._array.dtype), t._array.shape) for t in operands])
+    types = tuple(
+        [TensorType(from_numpy(t._graphc_array.dtype), t._graphc_array.shape) for t in operands]
+    )
     op = chain_of([ChainLink(link.op, link.attrs, link.sources) for link in links], len(types))
     kind = steps[-1].kind or class_of(steps[-1].op)
     return Linked(whole, op, Signature(op, types, {}), constants, kind)
@@ -290,12 +303,19 @@ def key_of(function: Any, args: tuple[Any, ...], kwargs: Any, tensors: list[Tens
     for value in (*args, *kwargs, *kwargs.values()) if kwargs else args:
         kind = type(value)
         if kind in _TENSORS:
-            if value._trace is not None:
+            if value._graphc_trace is not None:
                 return UNKNOWN
-            array = value._array
-            parts += (array.dtype, array.shape, (
-                value._node is not None or value._requires_grad or value._base is not None
-            ) and requires_grad(value))
+            array = value._graphc_array
+            parts += (
+                array.dtype,
+                array.shape,
+                (
+                    value._graphc_node is not None
+                    or value._graphc_requires_grad
+                    or value._base is not None
+                )
+                and requires_grad(value),
+            )
             tensors.append(value)
         elif kind in _PLAIN:
             parts += (kind, value)
@@ -306,11 +326,18 @@ def key_of(function: Any, args: tuple[Any, ...], kwargs: Any, tensors: list[Tens
             for item in value:
                 if type(item) is int:
                     parts.append(item)
-                elif type(item) in _TENSORS and item._trace is None:
-                    array = item._array
-                    parts += (array.dtype, array.shape, (
-                        item._node is not None or item._requires_grad or item._base is not None
-                    ) and requires_grad(item))
+                elif type(item) in _TENSORS and item._graphc_trace is None:
+                    array = item._graphc_array
+                    parts += (
+                        array.dtype,
+                        array.shape,
+                        (
+                            item._graphc_node is not None
+                            or item._graphc_requires_grad
+                            or item._base is not None
+                        )
+                        and requires_grad(item),
+                    )
                     tensors.append(item)
                 else:
                     return UNKNOWN
@@ -329,7 +356,7 @@ def _may_be_here(args: tuple[Any, ...]) -> bool:
     if not args or local.place is not None or local.making not in (None, ON_CPU):
         return False
     first = args[0]
-    return type(first) not in _TENSORS or (first._trace is None and is_near(first))
+    return type(first) not in _TENSORS or (first._graphc_trace is None and is_near(first))
 
 
 _known: dict[Any, Replay | None] = {}
@@ -362,7 +389,7 @@ def replayed(function: F) -> F:
             if step is None:
                 return known.run(tensors)  # type: ignore[attr-defined]
             ready = step.signature.ready or prepared(step)
-            return _wrap(ready(*[t._array for t in tensors]))
+            return _wrap(ready(*[t._graphc_array for t in tensors]))
         return _watched(function, args, kwargs, tensors, key)
 
     return cast(F, wrapper)

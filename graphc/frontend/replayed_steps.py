@@ -80,7 +80,7 @@ class Arrays:
 
     def run(self, tensors: list[Tensor]) -> list[Tensor]:
         """The results."""
-        values: list[Any] = [t._array for t in tensors]
+        values: list[Any] = [t._graphc_array for t in tensors]
         memory = list(values) if self._shared else values
         for step, view, source, operands in self._codes:
             if view is not None:
@@ -98,8 +98,8 @@ class Arrays:
         found = []
         for i in self._results:
             result: Tensor = _new(Tensor)
-            result._array = values[i]
-            result._storage = Storage(memory[i])
+            result._graphc_array = values[i]
+            result._graphc_storage = Storage(memory[i])
             found.append(result)
         return found
 
@@ -118,7 +118,7 @@ def _operands(step: Step) -> Callable[[list[Any]], Any]:
     sources = step.sources
     if len(sources) > 1 and all(type(s) is int for s in sources):
         return operator.itemgetter(*sources)
-    return lambda values: [values[s] if type(s) is int else s._array for s in sources]
+    return lambda values: [values[s] if type(s) is int else s._graphc_array for s in sources]
 
 
 def prepared(step: Step) -> Callable[..., Any]:

@@ -30,7 +30,7 @@ def write_whole(
     function: Callable[..., Tensor], x: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> bool:
     """x = function(x, ...) in x's memory; whether that was done."""
-    if x._trace is not None or x._array.size < _FEW or not is_plain(x):
+    if x._graphc_trace is not None or x._graphc_array.size < _FEW or not is_plain(x):
         return False
     if Eager.prepare is None or Eager.chain is None or local.autocast is not None:
         return False
@@ -48,12 +48,12 @@ def write_whole(
     whole = _known.get(key)
     if whole is None:
         return False
-    arrays = [t._array for t in tensors]
+    arrays = [t._graphc_array for t in tensors]
     mine = arrays[0]
     for other in arrays[1:]:
         if np.may_share_memory(mine, other):
             return False
     if whole(arrays) is None:
         return False
-    x._storage.version += 1
+    x._graphc_storage.version += 1
     return True

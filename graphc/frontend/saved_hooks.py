@@ -94,7 +94,7 @@ def pack(tensor: Tensor) -> Packed:
 def unpack(packed: Packed) -> Tensor:
     """The tensor again. Raises TypeError where the hook gives anything else."""
     from_hook: Any = callout(packed.unpack)(packed.held)
-    if not hasattr(from_hook, "_storage"):
+    if not hasattr(from_hook, "_graphc_storage"):
         raise TypeError(
             "Output of saved tensor unpack_hook expected to be a Tensor but got result of type "
             f"{type(from_hook).__name__}"
@@ -121,7 +121,7 @@ def _packed(value: Any, wrap: Callable[[Any], Tensor], env: DimEnv | None) -> Pa
     tensor = wrap(value)
     found = pack(tensor)
     if env is not None and is_own(found.unpack):
-        found.original = tensor._traced.value
+        found.original = tensor._graphc_traced.value
     return found
 
 
@@ -131,6 +131,6 @@ def unpacked(value: Any, trace: Trace | None) -> Any:
         return value
     tensor = unpack(value)
     if trace is None:
-        return tensor._array
-    state = tensor if tensor._trace is trace else trace.shadow(tensor)
+        return tensor._graphc_array
+    state = tensor if tensor._graphc_trace is trace else trace.shadow(tensor)
     return saved_place(trace.read(state), state)

@@ -46,7 +46,7 @@ class Operation:
         """`source`: the first operand, whose view a single result may be."""
         self.node, self.op = node, node.op
         self.attrs = dict(node.attrs)
-        self.results = tuple([r._traced.value for r in results])
+        self.results = tuple([r._graphc_traced.value for r in results])
         self.in_types = tuple([n.tensor_type for n in node.inputs])
         self.out_types = tuple([r.tensor_type for r in self.results])
         self.single = len(results) == 1 and node is self.results[0]
@@ -62,8 +62,8 @@ class Operation:
         self.step: Chain = ()
         # its place as a view of what was viewed last: by the path, the writes and whether tracked
         self.view: tuple[Chain, int, bool, TracedState] | None = None
-        if source is not None and results[0]._storage is source._storage:
-            self.step = results[0]._traced.path[-1:]
+        if source is not None and results[0]._graphc_storage is source._graphc_storage:
+            self.step = results[0]._graphc_traced.path[-1:]
 
     def place(self, before: TracedState) -> TracedState:
         """Where the view of a tensor is found."""
@@ -109,9 +109,9 @@ def operation_again(
     parts: list[Any] = [op]
     grad, tracks, captured = local.grad, False, False
     for tensor in inputs:
-        if tensor._trace is not trace:
+        if tensor._graphc_trace is not trace:
             tensor, captured = trace.shadow(tensor), True
-        state, storage = tensor._traced, tensor._storage
+        state, storage = tensor._graphc_traced, tensor._graphc_storage
         if storage.parent is None and state.stamp == storage._writes:
             node = state.value
         else:
@@ -119,11 +119,11 @@ def operation_again(
         parts.append(node if state._rows else (node, state._strides, state.offset))
         if grad and not tracks:
             base = tensor._base
-            if tensor._node is not None or tensor._requires_grad:
+            if tensor._graphc_node is not None or tensor._graphc_requires_grad:
                 tracks = True
             elif base is not None:
                 tracks = requires_grad(tensor) if trace.written or base._base is not None else (
-                    base._node is not None or base._requires_grad
+                    base._graphc_node is not None or base._graphc_requires_grad
                 )
     if attrs:
         parts += attrs
@@ -137,7 +137,7 @@ def operation_again(
     key = tuple(parts)
     known: Operation | None = trace.nodes.operations.get(key)
     if captured:
-        inputs = tuple([t if t._trace is trace else trace.shadow(t) for t in inputs])
+        inputs = tuple([t if t._graphc_trace is trace else trace.shadow(t) for t in inputs])
     if known is None:
         return _first(trace, key, op, inputs, attrs)
     if not known.single:
@@ -159,11 +159,11 @@ def _first(
     found = trace.apply_new(op, inputs, attrs)
     several = type(found) is tuple
     results: tuple[Tensor, ...] = found if several else (found,)
-    node = results[0]._traced.value
+    node = results[0]._graphc_traced.value
     if several:
         node = node.inputs[0]
     # the rest of a call that began as one graph may have symbolic sizes
-    if all(is_static(r._traced.type.shape) for r in results):
+    if all(is_static(r._graphc_traced.type.shape) for r in results):
         trace.nodes.keep_operation(trace.builder, key, node, lambda: Operation(
             node, results, inputs[0] if inputs else None
         ))
@@ -172,7 +172,7 @@ def _first(
 
 def _place(tensor: Tensor) -> TracedState:
     """Where a tensor is found, for every recording."""
-    state = tensor._traced
+    state = tensor._graphc_traced
     strides = None if state._rows else state._strides
     return TracedState(state.type, state.value, 0, None, (), strides, state.offset)
 
@@ -180,8 +180,8 @@ def _place(tensor: Tensor) -> TracedState:
 def _made(trace: SegmentTrace, state: TracedState) -> Tensor:
     """A new tensor on memory of its own."""
     result: Tensor = object.__new__(Tensor)
-    result._trace, result._traced = trace, state
-    storage = result._storage = object.__new__(TracedStorage)
+    result._graphc_trace, result._graphc_traced = trace, state
+    storage = result._graphc_storage = object.__new__(TracedStorage)
     storage.node = state.value
     storage.layout = None if state._rows else state._strides
     storage.source = storage.parent = None
@@ -193,25 +193,25 @@ def _made(trace: SegmentTrace, state: TracedState) -> Tensor:
 
 def _view(trace: SegmentTrace, known: Operation, source: Tensor, grad: bool) -> Tensor:
     """A new view of a traced tensor, whose value was read just now."""
-    before = source._traced
+    before = source._graphc_traced
     result: Tensor = object.__new__(Tensor)
-    result._trace = trace
-    storage = result._storage = source._storage
-    state = result._traced = known.place(before)
+    result._graphc_trace = trace
+    storage = result._graphc_storage = source._graphc_storage
+    state = result._graphc_traced = known.place(before)
     base = source._base
     if base is None:
         base = source
     elif base._base is not None:
         base = views.base_of(source)
     result._base = base
-    chain = source._chain
-    result._chain = state.path if chain is before.path else chain + known.step
+    chain = source._graphc_chain
+    result._graphc_chain = state.path if chain is before.path else chain + known.step
     if trace.written:
-        result._seen = storage.version
-    if not grad or source._no_grad_view:
-        result._no_grad_view = True
-    if source._several is not None:
-        result._several = ""
+        result._graphc_seen = storage.version
+    if not grad or source._graphc_no_grad_view:
+        result._graphc_no_grad_view = True
+    if source._graphc_several is not None:
+        result._graphc_several = ""
     trace.handles.append(weakref.ref(result))
     return result
 
@@ -228,22 +228,22 @@ def _record(
     held: list[Any] = []
     flows = False
     for t in inputs:
-        node = t._node
+        node = t._graphc_node
         if node is not None and t._base is None:
-            place = node, t._output
+            place = node, t._graphc_output
         elif requires_grad(t):
             place = edge(t)
         else:
             edges.append(None)
             script.append("")
-            held += t._storage, t._traced.path
+            held += t._graphc_storage, t._graphc_traced.path
             continue
         edges.append(place)
         position = place[0].position
         if position is None:
             trace.told = False
         script += position, place[1]
-        held += t._storage, t._traced.path
+        held += t._graphc_storage, t._graphc_traced.path
         flows = True
     if not flows:
         return
@@ -255,17 +255,17 @@ def _record(
     entry.op, entry.attrs, entry.in_types = known.op, known.attrs, known.in_types
     entry.sequence, entry.loc, entry.trace = next_sequence(), known.node.loc, trace
     for t in results:
-        held += t._storage, t._traced.path
+        held += t._graphc_storage, t._graphc_traced.path
     entry.held = held
     if trace.written:
         entry.counts = [
-            (t._storage.writes, t._storage.version) for t in (*inputs, *results)
+            (t._graphc_storage.writes, t._graphc_storage.version) for t in (*inputs, *results)
         ]
     entry.position = trace.taped
     trace.taped += 1
     trace.script += script
     for i in known.carries:
         result = results[i]
-        result._node = entry
+        result._graphc_node = entry
         if i:
-            result._output = i
+            result._graphc_output = i

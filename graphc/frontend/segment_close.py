@@ -54,7 +54,7 @@ class Segment:
         self.rebound = [(t, trace.shadows[id(t)][1]) for t, _ in trace.rebound.values()
                         if id(t) in trace.shadows]
         for tensor in [*self.living, *[shadow for _, shadow in self.rebound]]:
-            root, _ = tensor._storage.resolve(tensor._traced.path)
+            root, _ = tensor._graphc_storage.resolve(tensor._graphc_traced.path)
             if root.source is None and root not in self.made:
                 self.made[root] = self._output(root)
         for source, root in trace.sources:
@@ -63,7 +63,7 @@ class Segment:
                 self.outputs.append(root.node)
         self.changed = [(t, s) for t, s in shadows if self._changed(t, s)]
         traced = [*self.living, *[shadow for _, shadow in self.changed]]
-        candidates = [t for t in traced if t._node is not None and not _follows(t)]
+        candidates = [t for t in traced if t._graphc_node is not None and not _follows(t)]
         self.roots = candidates
         self.spent: set[GradNode] = set()
         self.broken: dict[GradNode, str] = {}
@@ -74,11 +74,13 @@ class Segment:
             self.spent = spent_nodes(self.tape, trace.env)
             self.broken = broken_nodes(self.tape) if trace.written else {}
             self.roots = [
-                t for t in candidates if t._node not in self.spent and t._node not in self.broken
+                t
+                for t in candidates
+                if t._graphc_node not in self.spent and t._graphc_node not in self.broken
             ]
             if len(self.roots) < len(candidates):
                 del self.tape
-        leaves = [t for t in self.living if t._requires_grad and t._node is None]
+        leaves = [t for t in self.living if t._graphc_requires_grad and t._graphc_node is None]
         self.entries: list[tuple[Tensor, Edge]] = [
             *trace.entries, *((t, edge(t)) for t in leaves)
         ]
@@ -86,14 +88,14 @@ class Segment:
     @functools.cached_property
     def tape(self) -> list[GradNode]:
         """Every node of the tape under the roots."""
-        return tape_of([t._node for t in self.roots if t._node is not None])
+        return tape_of([t._graphc_node for t in self.roots if t._graphc_node is not None])
 
     def _changed(self, tensor: Tensor, shadow: Tensor) -> bool:
         """Whether writes gave a captured tensor another history."""
         requires_grad(shadow)
-        if shadow._node is None:
-            return tensor._node is not None
-        return shadow._node not in self.trace.outside
+        if shadow._graphc_node is None:
+            return tensor._graphc_node is not None
+        return shadow._graphc_node not in self.trace.outside
 
     def _output(self, root: TracedStorage) -> int:
         node, index = root.node, len(self.outputs)
@@ -137,18 +139,20 @@ class Segment:
         tangents: list[Node] = []
         seeds: list[Tensor] = []
         for root in self.roots:
-            tangents.append(trace.builder.input(root._traced.type, f"tangent{len(tangents)}"))
+            tangents.append(
+                trace.builder.input(root._graphc_traced.type, f"tangent{len(tangents)}")
+            )
             seeds.append(trace.wrap(tangents[-1]))
         tensors = [node.variable for _, (node, _) in self.entries if hasattr(node, "variable")]
-        hooks = [(t, t._hooks) for t in tensors]
+        hooks = [(t, t._graphc_hooks) for t in tensors]
         for tensor in tensors:
-            tensor._hooks = None  # they run when the gradient arrives
+            tensor._graphc_hooks = None  # they run when the gradient arrives
         try:
             edges = [place for _, place in self.entries]
             found = Pass(self.roots, seeds, True, False).execute(edges, accumulate=False)
         finally:
             for tensor, kept in hooks:
-                tensor._hooks = kept
+                tensor._graphc_hooks = kept
         return tangents, [None if g is None else trace.read(g) for g in found]
 
     def owner(self, number: int) -> Tensor:
@@ -176,8 +180,8 @@ class Segment:
             filler.tensor(tensor)
         numbers = {id(root): i for i, root in enumerate(self.roots)}
         for tensor, shadow in self.changed:
-            if shadow._node is None:
-                tensor._node, tensor._output = None, 0
+            if shadow._graphc_node is None:
+                tensor._graphc_node, tensor._graphc_output = None, 0
             else:
                 self._history(tensor, shadow, node, numbers)
         for tensor in sorted(self.living, key=lambda t: t._base is not None):
@@ -186,8 +190,11 @@ class Segment:
             _take_over_hooks(tensor, shadow)
             if shadow._grad is not UNREAD and shadow._grad is not tensor._grad:
                 tensor._grad = shadow._grad
-            if tensor._node is None and shadow._requires_grad != tensor._requires_grad:
-                tensor._requires_grad = shadow._requires_grad
+            if (
+                tensor._graphc_node is None
+                and shadow._graphc_requires_grad != tensor._graphc_requires_grad
+            ):
+                tensor._graphc_requires_grad = shadow._graphc_requires_grad
         for tensor, shadow in self.rebound:
             filler.rebind(tensor, shadow)
         for tensor, shadow in self.trace.shadows.values():
@@ -198,28 +205,31 @@ class Segment:
     def _history(
         self, tensor: Tensor, traced: Tensor, node: GradNode | None, numbers: dict[int, int]
     ) -> None:
-        old = traced._node
+        old = traced._graphc_node
         if old is None:
             return
         base = views.base_of(tensor)
-        label = old.label(traced._output)
+        label = old.label(traced._graphc_output)
         if old in self.spent:
             behind = entries_behind(old, [place for _, place in self.entries])
             edges = tuple([edge(self.entries[i][0]) for i in behind])
-            tensor._node, tensor._output = SpentNode(tensor._type, label, lambda: edges), 0
+            tensor._graphc_node, tensor._graphc_output = (
+                SpentNode(tensor._graphc_type, label, lambda: edges),
+                0,
+            )
         elif old in self.broken:
             edges = tuple([edge(t) for t, _ in self.entries])
-            tensor._node = BrokenNode(self.broken[old], edges, (tensor._type,), label)
-            tensor._output = 0
+            tensor._graphc_node = BrokenNode(self.broken[old], edges, (tensor._graphc_type,), label)
+            tensor._graphc_output = 0
         elif id(traced) in numbers:
             assert node is not None
-            tensor._node, tensor._output = node, numbers[id(traced)]
+            tensor._graphc_node, tensor._graphc_output = node, numbers[id(traced)]
         else:
             assert base is not None
-            tensor._node = AsStridedBackward(
-                tensor._chain, edge(base), base._type, tensor._type, label
+            tensor._graphc_node = AsStridedBackward(
+                tensor._graphc_chain, edge(base), base._graphc_type, tensor._graphc_type, label
             )
-            tensor._output = 0
+            tensor._graphc_output = 0
 
 
 def _follows(tensor: Tensor) -> bool:
@@ -229,7 +239,7 @@ def _follows(tensor: Tensor) -> bool:
 
 def _take_over_hooks(tensor: Tensor, shadow: Tensor) -> None:
     """What was registered on, or removed from, a captured leaf."""
-    for name in ("_hooks", "_post_hooks"):
+    for name in ("_graphc_hooks", "_graphc_post_hooks"):
         before, now = getattr(tensor, name), getattr(shadow, name)
         if before is now or now is None:
             continue
@@ -259,18 +269,18 @@ class _Fill:
 
     def place(self, traced: Tensor) -> tuple[np.ndarray, Storage]:
         """The array and the storage of a traced tensor."""
-        own: TracedStorage = traced._storage
-        root, path = own.resolve(traced._traced.path)
+        own: TracedStorage = traced._graphc_storage
+        root, path = own.resolve(traced._graphc_traced.path)
         if root.source is None:
             array, storage = self.bases[root]
         else:
             array = root.source.array
             nearest = own.source if own.source is not None else root.source
-            storage = nearest.owner._storage
+            storage = nearest.owner._graphc_storage
         for op, attrs in path:
             view = views.ARRAYS[op.name](array, attrs)
             array = copied(array).reshape(attrs["shape"]) if view is None else view
-        return array, storage if traced._traced.tracked else storage.sibling()
+        return array, storage if traced._graphc_traced.tracked else storage.sibling()
 
     def tensor(self, tensor: Tensor) -> None:
         """Make a traced tensor concrete."""
@@ -278,19 +288,19 @@ class _Fill:
         outdated = is_outdated(tensor)
         # attribute by attribute: an object whose __dict__ was asked for is slower from then on;
         # _node stays readable for _history
-        tensor._trace = None
-        del tensor._traced
-        tensor._array, tensor._storage = array, storage
+        tensor._graphc_trace = None
+        del tensor._graphc_traced
+        tensor._graphc_array, tensor._graphc_storage = array, storage
         base = tensor._base
         if base is not None:
             tensor._base = self.trace.concrete_of(base)
-            tensor._seen = storage.version - outdated
+            tensor._graphc_seen = storage.version - outdated
 
     def rebind(self, tensor: Tensor, shadow: Tensor) -> None:
         """`tensor.data` was set."""
         array, storage = self.place(shadow)
-        tensor._array, tensor._storage = array, storage.sibling()
-        tensor._base, tensor._chain = None, ()
+        tensor._graphc_array, tensor._graphc_storage = array, storage.sibling()
+        tensor._base, tensor._graphc_chain = None, ()
 
 
 def input_arrays(trace: SegmentTrace) -> list[np.ndarray]:

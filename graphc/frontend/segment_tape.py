@@ -113,10 +113,10 @@ def script_key(script: Sequence[Any], roots: Sequence[Tensor]) -> Any:
     there is more under the roots. Memory was not written to."""
     places: list[Any] = []
     for tensor in roots:
-        node = tensor._node
+        node = tensor._graphc_node
         if node is None or node.position is None:
             return None
-        places += node.position, tensor._output
+        places += node.position, tensor._graphc_output
     return tuple(script), tuple(places)
 
 

@@ -140,7 +140,7 @@ class SegmentTrace(Trace):
         self.end_segment(what, cure, value=True)
         if turns and self.turned is not None:
             self.turned(self)
-        found: np.ndarray = tensor._array
+        found: np.ndarray = tensor._graphc_array
         return found
 
     def pending_item(self, tensor: Tensor) -> Any:
@@ -152,12 +152,12 @@ class SegmentTrace(Trace):
             if late or not number_is_kept(self.site):
                 return None
             asked = self._when_asked("a number that item() gives")
-        state = tensor if tensor._trace is self else self.shadow(tensor)
+        state = tensor if tensor._graphc_trace is self else self.shadow(tensor)
         number = self.wrap(self.read(state))
         return PendingItem(number, "item", asked, None if asked is None else combined)
 
     def pending_array(self, tensor: Tensor) -> Any:
-        if not self.whole or self.strict or tensor._trace is not self or (
+        if not self.whole or self.strict or tensor._graphc_trace is not self or (
             tensor.device.type != "cpu" or not only_kept(self.site)
         ):
             return None
@@ -229,7 +229,7 @@ class SegmentTrace(Trace):
     def living(self) -> list[Tensor]:
         """The traced tensors that somebody holds, oldest first."""
         found = [reference() for reference in self.handles]
-        return [t for t in found if t is not None and t._trace is self]
+        return [t for t in found if t is not None and t._graphc_trace is self]
 
     @contextmanager
     def eager(self, what: str, cure: str = "") -> Iterator[None]:
@@ -272,7 +272,7 @@ class SegmentTrace(Trace):
     def wrap(self, node: Node, strides: Any = None) -> Tensor:
         result = Trace.wrap(self, node, strides)
         if strides is not None:
-            result._storage.layout = strides
+            result._graphc_storage.layout = strides
         self.handles.append(weakref.ref(result))
         return result
 
@@ -301,8 +301,8 @@ class SegmentTrace(Trace):
             except AttributeError:
                 return otherwise(op, inputs, attrs)
         first = found[0] if type(found) is tuple else found
-        if self.noted is not None and first._trace is self:  # else eager mode made it
-            self.noted.append(first._traced.value)
+        if self.noted is not None and first._graphc_trace is self:  # else eager mode made it
+            self.noted.append(first._graphc_traced.value)
         return found
 
     def apply_new(self, op: Op, inputs: tuple[Tensor, ...], attrs: Attrs) -> Any:
@@ -314,21 +314,21 @@ class SegmentTrace(Trace):
         found = self.shadows.get(id(tensor))
         if found is None:
             return False
-        source = found[1]._storage.source
+        source = found[1]._graphc_storage.source
         snapshot = None if source is None else self.snapshots.get(source.number)
         return snapshot is not None and snapshot.tobytes() != source.array.tobytes()
 
     def new_input(self, tensor: Tensor) -> TracedStorage:
         storage = Trace.new_input(self, tensor)
         source = storage.source
-        if tensor._storage.root.exposed and source is not None:
+        if tensor._graphc_storage.root.exposed and source is not None:
             self._keep(source)
         return storage
 
     def exposed(self, tensor: Tensor) -> None:
-        root = tensor._storage.root
+        root = tensor._graphc_storage.root
         for source in self.inputs:  # what was captured before NumPy's code got the memory
-            if isinstance(source, TensorInput) and source.owner._storage.root is root:
+            if isinstance(source, TensorInput) and source.owner._graphc_storage.root is root:
                 self._keep(source)
 
     def _keep(self, source: TensorInput) -> None:
@@ -339,22 +339,22 @@ class SegmentTrace(Trace):
         found = self.shadows.get(id(tensor))
         if found is not None:
             return found[1]
-        if tensor._trace is None and not self._flushing and self.is_foreign(tensor):
+        if tensor._graphc_trace is None and not self._flushing and self.is_foreign(tensor):
             self.end_segment(TWO_DEVICES)
         shadow = Trace.shadow(self, tensor)
         if not self.whole:  # a hook is registered at once
-            if tensor._hooks is not None:
-                shadow._hooks = tensor._hooks
-            if tensor._post_hooks is not None:
-                shadow._post_hooks = tensor._post_hooks
+            if tensor._graphc_hooks is not None:
+                shadow._graphc_hooks = tensor._graphc_hooks
+            if tensor._graphc_post_hooks is not None:
+                shadow._graphc_post_hooks = tensor._graphc_post_hooks
         return shadow
 
     def write(self, target: Tensor, value: Tensor) -> None:
         Trace.write(self, target, value)
-        source = target._storage.root.source
+        source = target._graphc_storage.root.source
         if source is None or self.whole:
             return
-        if source.owner._storage.root.exposed:
+        if source.owner._graphc_storage.root.exposed:
             if self.walking:
                 self.exposed_write = True
             else:
@@ -362,10 +362,10 @@ class SegmentTrace(Trace):
 
     def writes_outside(self, target: Tensor) -> bool:
         """Whether an in-place write with a history is to captured memory that others may see."""
-        concrete = target._concrete
+        concrete = target._graphc_concrete
         if self.whole or concrete is None:
             base = target._base
-            concrete = None if base is None or self.whole else base._concrete
+            concrete = None if base is None or self.whole else base._graphc_concrete
         return concrete is not None
 
     # --- backward ----------------------------------------------------------------------------
@@ -403,6 +403,6 @@ def _has_hooks(roots: list[GradNode]) -> bool:
             return True
         if isinstance(node, AccumulateGrad):
             variable = node.variable
-            if variable._hooks or variable._post_hooks:
+            if variable._graphc_hooks or variable._graphc_post_hooks:
                 return True
     return False

@@ -102,7 +102,7 @@ def share_tensors(tensors: Iterable[Tensor]) -> None:
     # memory of other devices stays where it is, as in torch
     tensors = [t for t in tensors if not is_shared(t) and place_at(t) is None]
     alone = all(_is_alone(tensor) for tensor in tensors)
-    share([tensor._storage for tensor in tensors], tensors if alone else None)
+    share([tensor._graphc_storage for tensor in tensors], tensors if alone else None)
 
 
 def _own_references() -> int:
@@ -116,7 +116,7 @@ _OWN = _own_references()
 
 def _is_alone(tensor: Tensor) -> bool:
     """Whether certainly nothing but this tensor and its storage refers to the memory."""
-    array, storage = tensor._array, tensor._storage
+    array, storage = tensor._graphc_array, tensor._graphc_storage
     if array is not storage.array or storage.root is not storage:
         return False
     if getrefcount(storage) > _OWN + 1 or getrefcount(array) > _OWN + 2:
@@ -130,7 +130,7 @@ def _is_alone(tensor: Tensor) -> bool:
 
 
 def _with_storages(tensors: list[Tensor]) -> list[Any]:
-    return [*tensors, *(tensor._storage for tensor in tensors)]
+    return [*tensors, *(tensor._graphc_storage for tensor in tensors)]
 
 
 def _everything() -> list[Any]:
@@ -154,10 +154,10 @@ def _move(each: Any, moves: _Moves) -> None:
     if type(each) is Storage:
         _move_storage(each, moves)
         return
-    array = vars(each).get("_array")
+    array = vars(each).get("_graphc_array")
     moved = None if array is None else moves.moved(array)
     if moved is not None:
-        each._array = moved
+        each._graphc_array = moved
 
 
 def _move_storage(storage: Storage, moves: _Moves) -> None:
@@ -176,7 +176,7 @@ def _move_storage(storage: Storage, moves: _Moves) -> None:
 
 def is_shared(self: Tensor) -> bool:
     """Whether other processes can see the memory: after share_memory_()."""
-    storage: Any = self._storage
+    storage: Any = self._graphc_storage
     return isinstance(storage, Storage) and storage.root.segment is not None
 
 

@@ -46,8 +46,8 @@ def chain_of(node: Any) -> list[tuple[FoldedNode, int, list[Leaf]]] | None:
             if type(target) is AccumulateGrad:
                 variable = target.variable
                 if (
-                    target.pre_hooks or target.post_hooks or variable._hooks
-                    or variable._post_hooks
+                    target.pre_hooks or target.post_hooks or variable._graphc_hooks
+                    or variable._graphc_post_hooks
                 ):
                     return None
                 leaves.append((i, variable))
@@ -64,19 +64,19 @@ def chain_of(node: Any) -> list[tuple[FoldedNode, int, list[Leaf]]] | None:
 def straight_pass(output: Any, gradient: Any, keep: bool, world: Any) -> bool:
     """Add the gradients of a tensor to its leaves', outside of any trace, if the way there is
     plain. False: nothing has happened. `keep`: what was saved stays; `world`: of arrays."""
-    if type(output) is not Tensor or output._trace is not None or not requires_grad(output):
+    if type(output) is not Tensor or output._graphc_trace is not None or not requires_grad(output):
         return False
     root = edge(output)[0]
-    type_ = output._type
+    type_ = output._graphc_type
     if not root.straight:
         return False
     value: Any
     if gradient is None:
         if type_.elements != 1 or not type_.dtype.is_float or type_.dtype.is_complex:
             return False
-        value = np.ones(output._array.shape, output._array.dtype)
-    elif type(gradient) is Tensor and gradient._type == type_:
-        value = gradient._array
+        value = np.ones(output._graphc_array.shape, output._graphc_array.dtype)
+    elif type(gradient) is Tensor and gradient._graphc_type == type_:
+        value = gradient._graphc_array
     else:
         return False
     chain = chain_of(root)

@@ -75,27 +75,27 @@ class SubTrace(Trace):
             return found[1]
         with self.enclosing():
             state = current(tensor)
-            type_ = state._type
+            type_ = state._graphc_type
             place = edge(state) if requires_grad(state) else None
             strides: Any = (
-                state._traced.strides if state._trace is not None
-                else tuple(s // state._array.itemsize for s in state._array.strides)
+                state._graphc_traced.strides if state._graphc_trace is not None
+                else tuple(s // state._graphc_array.itemsize for s in state._graphc_array.strides)
             )
-            leaf = state._node is None
+            leaf = state._graphc_node is None
         node = self.builder.input(type_, f"outside{len(self.captured)}")
         shadow: Tensor = object.__new__(Tensor)
-        shadow._trace = self
-        shadow._concrete = tensor
-        shadow._storage = TracedStorage(node)
+        shadow._graphc_trace = self
+        shadow._graphc_concrete = tensor
+        shadow._graphc_storage = TracedStorage(node)
         path: Chain = ()
-        shadow._traced = TracedState(type_, node, 0, self, path, strides)
+        shadow._graphc_traced = TracedState(type_, node, 0, self, path, strides)
         if place is not None:
             self.tapes.append(place)
             if leaf:
-                shadow._requires_grad = True
-                shadow._accumulator = state._accumulator
+                shadow._graphc_requires_grad = True
+                shadow._graphc_accumulator = state._graphc_accumulator
             else:
-                shadow._node, shadow._output = place
+                shadow._graphc_node, shadow._graphc_output = place
         shadow._grad = UNREAD
         self.shadows[id(tensor)] = (tensor, shadow)
         self.captured.append((tensor, node, shadow))
@@ -115,7 +115,7 @@ class SubTrace(Trace):
                 else:
                     tensor = owner.wrap(owner.saved_node(value))
                 if place is not None:
-                    tensor._node, tensor._output = place
+                    tensor._graphc_node, tensor._graphc_output = place
             found = self._recalled[key] = (value, tensor)
         return self.shadow(found[1])
 
@@ -130,7 +130,7 @@ class SubTrace(Trace):
         """Outside tensors that were written to, with their new values."""
         found: list[tuple[Tensor, Node]] = []
         for tensor, node, shadow in self.captured:
-            root = shadow._storage.root
+            root = shadow._graphc_storage.root
             if shadow._grad is not UNREAD:
                 raise RuntimeError(located(
                     "setting .grad of an outside tensor inside vmap or control flow is not "
@@ -154,9 +154,9 @@ class SubTrace(Trace):
     def _one_memory(self, a: Tensor, b: Tensor) -> bool:
         with self.enclosing():
             first, second = current(a), current(b)
-            if first._trace is not None or second._trace is not None:
-                return first._storage is second._storage
-            return bool(may_share(first._array, second._array))
+            if first._graphc_trace is not None or second._graphc_trace is not None:
+                return first._graphc_storage is second._graphc_storage
+            return bool(may_share(first._graphc_array, second._graphc_array))
 
     def graph(self, outputs: list[Node]) -> Graph:
         """What was recorded, with these outputs."""

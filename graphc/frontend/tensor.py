@@ -1,9 +1,10 @@
 """The Tensor: state only. Functions and methods are attached by other files.
 
-A concrete Tensor has `_array` (a NumPy view) and `_storage` (the memory it shares). A traced
-Tensor (`_trace` is its Trace) has no array: its value is a graph node that the trace finds. A
-concrete Tensor used under a trace keeps its state untouched: reads and writes go to its *shadow*,
-a traced Tensor that the trace holds for it (`current()` finds it).
+A concrete Tensor has `_graphc_array` (a NumPy view) and `_graphc_storage` (the memory it shares). A
+traced Tensor (`_graphc_trace` is its Trace) has no array: its value is a graph node that the trace
+finds. A concrete Tensor used under a trace keeps its state untouched: reads and writes go to its
+*shadow*, a traced Tensor that the trace holds for it (`current()` finds it). Fields that torch does
+not have begin with `_graphc_`: subclasses have names of their own.
 
 Attributes are class-level defaults, so that making a Tensor sets two of them only.
 
@@ -29,6 +30,7 @@ from .checks import check_flag, check_grad
 from .context import local
 from .device import CPU, device
 from .errors import NOT_A_LEAF, kind_name, located, unsupported_in_trace
+from .fields import lie_together
 from .history import history, requires_grad
 from .hooks import Hooks, RemovableHandle, add_hook, new_hooks
 from .nodes import AccumulateGrad, Node
@@ -47,35 +49,35 @@ _DTYPE_OF = {d.numpy: d for d in (*dtypes.ALL, *dtypes.COMPLEX)}
 class Tensor:
     """A multi-dimensional array with a gradient, shaped like torch.Tensor."""
 
-    _array: np.ndarray
-    _storage: Any  # Storage; TracedStorage under a trace
-    _trace: Trace | None = None
-    _traced: TracedState  # where a traced tensor's value is found
-    _concrete: Tensor | None = None  # of a shadow: the concrete tensor it stands for
+    _graphc_array: np.ndarray
+    _graphc_storage: Any  # Storage; TracedStorage under a trace
+    _graphc_trace: Trace | None = None
+    _graphc_traced: TracedState  # where a traced tensor's value is found
+    _graphc_concrete: Tensor | None = None  # of a shadow: the concrete tensor it stands for
 
-    _requires_grad: bool = False
+    _graphc_requires_grad: bool = False
     _grad: Any = None
-    _node: Node | None = None  # grad_fn
-    _output: int = 0  # which of the node's results this is
-    _accumulator: weakref.ref[AccumulateGrad] | None = None
-    _hooks: Hooks | None = None  # of a leaf; those of others are on the node
-    _post_hooks: Hooks | None = None
+    _graphc_node: Node | None = None  # grad_fn
+    _graphc_output: int = 0  # which of the node's results this is
+    _graphc_accumulator: weakref.ref[AccumulateGrad] | None = None
+    _graphc_hooks: Hooks | None = None  # of a leaf; those of others are on the node
+    _graphc_post_hooks: Hooks | None = None
     # a view: the tensor whose history it follows, how it is made from that, and the version of
-    # the storage at which `_node` was right
+    # the storage at which `_graphc_node` was right
     _base: Tensor | None = None
-    _chain: Chain = ()
-    _seen: int = 0
-    _no_grad_view: bool = False
+    _graphc_chain: Chain = ()
+    _graphc_seen: int = 0
+    _graphc_no_grad_view: bool = False
     # of a view that came with others (split, unbind): which it is; of a view of such a one: ""
-    _several: str | None = None
-    _reshaped: bool = False  # by t_() and the like: the base is this tensor as it was before
+    _graphc_several: str | None = None
+    _graphc_reshaped: bool = False  # by t_() and the like: the base is this tensor as it was before
 
-    _constructor: Callable[..., Any] | None = None  # torch.Tensor(...), set by functions/
+    _graphc_constructor: Callable[..., Any] | None = None  # torch.Tensor(...), set by functions/
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        if cls._constructor is None:
+        if cls._graphc_constructor is None:
             return object.__new__(cls)
-        return cls._constructor(cls, *args, **kwargs)
+        return cls._graphc_constructor(cls, *args, **kwargs)
 
     # --- what kind of tensor ---------------------------------------------------------------
 
@@ -83,64 +85,65 @@ class Tensor:
     def shape(self) -> Size:
         """The sizes, as torch.Size."""
         trace = local.trace
-        if trace is None and self._trace is None:
-            return Size(self._array.shape)
-        return (self if self._trace is trace else current(self))._traced.torch_size()
+        if trace is None and self._graphc_trace is None:
+            return Size(self._graphc_array.shape)
+        return (self if self._graphc_trace is trace else current(self))._graphc_traced.torch_size()
 
     @property
     def dtype(self) -> DType:
         trace = local.trace
-        if trace is None and self._trace is None:
-            return _DTYPE_OF[self._array.dtype]
-        return (self if self._trace is trace else current(self))._traced.type.dtype
+        if trace is None and self._graphc_trace is None:
+            return _DTYPE_OF[self._graphc_array.dtype]
+        return (self if self._graphc_trace is trace else current(self))._graphc_traced.type.dtype
 
     @property
     def device(self) -> device:
-        if self._trace is None:
+        if self._graphc_trace is None:
             trace = local.trace
             if trace is not None and trace.whole:
                 current(self)  # as an input, it is guarded
-            return placement.device_of(self._array)
-        place = self._trace.lies()
+            return placement.device_of(self._graphc_array)
+        place = self._graphc_trace.lies()
         return CPU if place is None else place.device
 
     @property
     def ndim(self) -> int:
         trace = local.trace
-        if trace is not None or self._trace is not None:
-            return len((self if self._trace is trace else current(self))._traced.type.shape)
-        return self._array.ndim
+        if trace is not None or self._graphc_trace is not None:
+            state = self if self._graphc_trace is trace else current(self)
+            return len(state._graphc_traced.type.shape)
+        return self._graphc_array.ndim
 
     @property
-    def _type(self) -> TensorType:
+    def _graphc_type(self) -> TensorType:
         """The IR's type: dtype and shape (sizes may be symbolic)."""
         trace = local.trace
-        if trace is not None or self._trace is not None:
-            return (self if self._trace is trace else current(self))._traced.type
-        return TensorType(_DTYPE_OF[self._array.dtype], self._array.shape)
+        if trace is not None or self._graphc_trace is not None:
+            return (self if self._graphc_trace is trace else current(self))._graphc_traced.type
+        return TensorType(_DTYPE_OF[self._graphc_array.dtype], self._graphc_array.shape)
 
     def stride(self, dim: int | None = None) -> Any:
         """Steps between neighbours, in elements: of every dimension, or of `dim`."""
-        if local.trace is not None or self._trace is not None:
-            strides: tuple[Any, ...] = current(self)._traced.torch_strides()
-        elif self._array.size:
-            strides = strides_of(self._array)
+        if local.trace is not None or self._graphc_trace is not None:
+            strides: tuple[Any, ...] = current(self)._graphc_traced.torch_strides()
+        elif self._graphc_array.size:
+            strides = strides_of(self._graphc_array)
         else:  # NumPy says 0
-            strides = contiguous_strides(self._array.shape)
+            strides = contiguous_strides(self._graphc_array.shape)
         return strides if dim is None else strides[dim]
 
     def storage_offset(self) -> Any:
         """Elements between the start of the storage and the first element."""
-        if local.trace is not None or self._trace is not None:
+        if local.trace is not None or self._graphc_trace is not None:
             state = current(self)
-            if state._storage.root.source is None:
-                return state._traced.torch_offset()
+            if state._graphc_storage.root.source is None:
+                return state._graphc_traced.torch_offset()
             # of memory from before the call: which part of it, each call says
             trace = local.trace
             if trace is None:
                 raise unsupported_in_trace("storage_offset()", "ask for it outside")
             trace.end_segment("storage_offset()", "ask for it outside")
-        return offset_of(self._array, self._storage)
+        return offset_of(self._graphc_array, self._graphc_storage)
 
     def data_ptr(self) -> int:
         """The address of the first element. Raises TraceError under a trace."""
@@ -150,15 +153,15 @@ class Tensor:
     def _version(self) -> int:
         if local.trace is not None:  # how often it was written to before the call is not guarded
             concrete(self, "_version", "ask for it outside the compiled function")
-        storage = self._storage
+        storage = self._graphc_storage
         if storage.inference:
             raise RuntimeError(located("Inference tensors do not track version counter."))
         version: int = storage.version
         return version
 
     def _is_view(self) -> bool:
-        state = current(self) if self._trace is not None else self
-        return state._base is not None and not state._reshaped
+        state = current(self) if self._graphc_trace is not None else self
+        return state._base is not None and not state._graphc_reshaped
 
     # --- history ---------------------------------------------------------------------------
 
@@ -173,12 +176,12 @@ class Tensor:
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Start or stop recording operations on this leaf. Raises RuntimeError for others."""
         state = current(self)
-        check_flag(requires_grad, state._storage)
-        if requires_grad and not state._type.dtype.differentiable:
+        check_flag(requires_grad, state._graphc_storage)
+        if requires_grad and not state._graphc_type.dtype.differentiable:
             raise RuntimeError(located(
                 f"only Tensors of floating point dtype can require gradients, got {self.dtype}"
             ))
-        if state._node is not None:
+        if state._graphc_node is not None:
             if not requires_grad:
                 raise RuntimeError(located(
                     "you can only change requires_grad flags of leaf variables. If you want to use "
@@ -186,7 +189,7 @@ class Tensor:
                     "var_no_grad = var.detach()."
                 ))
             return self
-        state._requires_grad = bool(requires_grad)
+        state._graphc_requires_grad = bool(requires_grad)
         trace = local.trace
         if trace is not None and state is not self and requires_grad:
             trace.begins(self, state)
@@ -206,13 +209,13 @@ class Tensor:
             return history(found.outside)
         if found is not None and found.folded and local.counted is not None:
             found.unfold()  # the call's own: as if it had not begun as a recording
-            return found.place(self._output)[0]
+            return found.place(self._graphc_output)[0]
         return found
 
     @property
     def output_nr(self) -> int:
         """Which result of grad_fn this is."""
-        return current(self)._output
+        return current(self)._graphc_output
 
     @property
     def grad(self) -> Any:
@@ -222,7 +225,7 @@ class Tensor:
             return trace.get_grad(current(self), asked=True)
         state = current(self)
         found = state._grad
-        if found is None and state._node is not None and not state.retains_grad:
+        if found is None and state._graphc_node is not None and not state.retains_grad:
             warnings.warn(NOT_A_LEAF, UserWarning, stacklevel=2)
         return found
 
@@ -247,7 +250,7 @@ class Tensor:
         if trace is not None:
             return trace.untracked(current(self))
         result = alias(self)
-        result._storage = self._storage.sibling()
+        result._graphc_storage = self._graphc_storage.sibling()
         return result
 
     @data.setter
@@ -260,21 +263,21 @@ class Tensor:
             return
         current(self)
         array = held(value, "assigning .data", "assign it under the same trace")
-        if (requires_grad(self) or self._node) and not value.dtype.differentiable:
+        if (requires_grad(self) or self._graphc_node) and not value.dtype.differentiable:
             raise RuntimeError(located(
                 f"data set to a tensor that requires gradients must be floating point, "
                 f"got {value.dtype}"
             ))
-        self._array = array
-        self._storage = value._storage.sibling()
-        self._base, self._chain = None, ()
+        self._graphc_array = array
+        self._graphc_storage = value._graphc_storage.sibling()
+        self._base, self._graphc_chain = None, ()
 
     def retain_grad(self) -> None:
         """Keep `.grad` of this non-leaf in backward()."""
         state = current(self)
         if not requires_grad(state):
             raise RuntimeError(located("can't retain_grad on Tensor that has requires_grad=False"))
-        node = state._node
+        node = state._graphc_node
         if node is None:
             return
         trace = local.trace
@@ -282,14 +285,14 @@ class Tensor:
             with trace.eager("retain_grad()"):
                 self.retain_grad()
             return
-        node.retain(state._output, state)
+        node.retain(state._graphc_output, state)
 
     @property
     def retains_grad(self) -> bool:
         state = current(self)
-        if state._node is None:
+        if state._graphc_node is None:
             return False
-        node, output = state._node.place(state._output)
+        node, output = state._graphc_node.place(state._graphc_output)
         return output in (node.retained or ())
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
@@ -299,30 +302,30 @@ class Tensor:
             raise RuntimeError(located(
                 "cannot register a hook on a tensor that doesn't require gradient"
             ))
-        node = state._node
+        node = state._graphc_node
         if node is None:
-            if state._hooks is None:
-                state._hooks = new_hooks()
-            return add_hook(state._hooks, hook)
+            if state._graphc_hooks is None:
+                state._graphc_hooks = new_hooks()
+            return add_hook(state._graphc_hooks, hook)
         trace = local.trace
         if trace is not None and trace.runs_eagerly("a hook"):
             with trace.eager("a hook on a tensor"):
                 return self.register_hook(hook)
-        return add_hook(node.hooks_of(state._output), hook)
+        return add_hook(node.hooks_of(state._graphc_output), hook)
 
     def register_post_accumulate_grad_hook(
         self, hook: Callable[[Tensor], None]
     ) -> RemovableHandle:
         """Call hook(self) after backward() has added to this leaf's `.grad`."""
         state = current(self)
-        if not requires_grad(state) or state._node is not None:
+        if not requires_grad(state) or state._graphc_node is not None:
             raise RuntimeError(located(
                 "post accumulate grad hooks cannot be registered on non-leaf tensors or on those "
                 "that do not require gradient"
             ))
-        if state._post_hooks is None:
-            state._post_hooks = new_hooks()
-        return add_hook(state._post_hooks, hook)
+        if state._graphc_post_hooks is None:
+            state._graphc_post_hooks = new_hooks()
+        return add_hook(state._graphc_post_hooks, hook)
 
     # --- identity --------------------------------------------------------------------------
 
@@ -376,27 +379,16 @@ class Parameter(Tensor, metaclass=ParameterKind):
         ) is not None:
             return made
         result = alias(data, cls)
-        if result._trace is None:
-            result._storage.away &= ~LOOSE  # a parameter is where it was put
+        if result._graphc_trace is None:
+            result._graphc_storage.away &= ~LOOSE  # a parameter is where it was put
         return result.requires_grad_(requires_grad) if requires_grad else result
 
 
 LEAVES.update((Tensor, Parameter))
 
 
-def _lie_together(kind: type[Tensor]) -> None:
-    """Have CPython keep these attributes of a class's instances side by side, where native code
-    reads them: there is less room for further names with each instance that is made."""
-    first = object.__new__(kind)
-    for name in (
-        "_array", "_storage", "_requires_grad", "_node", "_hooks", "_post_hooks", "_accumulator",
-        "_base", "_grad", "_seen", "_output", "_chain", "_no_grad_view",
-    ):
-        object.__setattr__(first, name, None)
-
-
-_lie_together(Tensor)
-_lie_together(Parameter)
+lie_together(Tensor)
+lie_together(Parameter)
 
 # --- making tensors --------------------------------------------------------------------------
 
@@ -404,10 +396,10 @@ _lie_together(Parameter)
 def from_array(array: np.ndarray, requires_grad: bool = False) -> Tensor:
     """A concrete leaf on an array's memory (shared, not copied)."""
     result: Tensor = object.__new__(Tensor)
-    result._array = array
-    result._storage = Storage(array)
+    result._graphc_array = array
+    result._graphc_storage = Storage(array)
     if requires_grad:
-        result._requires_grad = True
+        result._graphc_requires_grad = True
     return result
 
 
@@ -417,13 +409,13 @@ def alias(tensor: Tensor, cls: type[Tensor] = Tensor) -> Tensor:
         cls._graphc_made()
     state = current(tensor)
     result: Tensor = object.__new__(cls)
-    result._storage = state._storage
-    if state._trace is not None:
-        result._trace = state._trace
-        result._traced = state._traced.copy()
-        state._trace.adopt(result)
+    result._graphc_storage = state._graphc_storage
+    if state._graphc_trace is not None:
+        result._graphc_trace = state._graphc_trace
+        result._graphc_traced = state._graphc_traced.copy()
+        state._graphc_trace.adopt(result)
     else:
-        result._array = state._array
+        result._graphc_array = state._graphc_array
     return result
 
 
@@ -441,9 +433,10 @@ def rebuild(
         cls._graphc_made()
     result: Tensor = object.__new__(cls)
     empty = 0 in shape
-    result._array = flat[:0].reshape(shape) if empty else strided(flat[offset:], shape, strides)
-    result._storage = storage
-    result._requires_grad = requires
+    array = flat[:0].reshape(shape) if empty else strided(flat[offset:], shape, strides)
+    result._graphc_array = array
+    result._graphc_storage = storage
+    result._graphc_requires_grad = requires
     return result
 
 
@@ -457,10 +450,10 @@ def current(tensor: Tensor) -> Tensor:
     """
     trace = local.trace
     if trace is None:
-        if tensor._trace is not None:
-            raise tensor._trace.escaped(tensor)
+        if tensor._graphc_trace is not None:
+            raise tensor._graphc_trace.escaped(tensor)
         return tensor
-    return tensor if tensor._trace is trace else trace.shadow(tensor)
+    return tensor if tensor._graphc_trace is trace else trace.shadow(tensor)
 
 
 def concrete(tensor: Tensor, what: str, cure: str) -> np.ndarray:
@@ -470,15 +463,15 @@ def concrete(tensor: Tensor, what: str, cure: str) -> np.ndarray:
     """
     trace = local.trace
     if trace is None:
-        if tensor._trace is not None:
-            raise tensor._trace.escaped(tensor)
+        if tensor._graphc_trace is not None:
+            raise tensor._graphc_trace.escaped(tensor)
         if local.counted is not None:
             local.counted.demand(what)
-        array: Any = tensor._array
+        array: Any = tensor._graphc_array
         if type(array) is DeviceArray:
             return array.memory.read(array)
         return array  # type: ignore[no-any-return]
-    subject = tensor if tensor._concrete is None else tensor._concrete
+    subject = tensor if tensor._graphc_concrete is None else tensor._graphc_concrete
     return on_host(trace.demand(subject, what, cure))
 
 
@@ -487,8 +480,9 @@ def held(tensor: Tensor, what: str, cure: str) -> Any:
     as concrete() does."""
     trace = local.trace
     if trace is None:
-        return current(tensor)._array
-    return trace.demand(tensor if tensor._concrete is None else tensor._concrete, what, cure)
+        return current(tensor)._graphc_array
+    subject = tensor if tensor._graphc_concrete is None else tensor._graphc_concrete
+    return trace.demand(subject, what, cure)
 
 
 # --- methods -----------------------------------------------------------------------------------

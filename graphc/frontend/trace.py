@@ -151,7 +151,7 @@ class Trace(OneDevice, Scoped):
 
     def escaped(self, tensor: Tensor) -> EscapedTensorError:
         """The error for a traced tensor that is used outside its trace."""
-        loc = tensor._traced.value.loc
+        loc = tensor._graphc_traced.value.loc
         where = "" if loc is None else f" at {loc}"
         if self.open:
             why = "is used where tracing is suspended or in another thread"
@@ -186,21 +186,23 @@ class Trace(OneDevice, Scoped):
         found = self.shadows.get(id(tensor))
         if found is not None:
             return found[1]
-        if tensor._trace is not None:
-            raise tensor._trace.escaped(tensor)
+        if tensor._graphc_trace is not None:
+            raise tensor._graphc_trace.escaped(tensor)
         storage, path = self.memory.place(tensor)
         root, full = storage.resolve(path)
         node = views.replay(full, Expr(self.builder, root.node)).node if full else root.node
         shadow: Tensor = object.__new__(Tensor)
-        shadow._trace = self
-        shadow._concrete = tensor
-        shadow._storage = storage
+        shadow._graphc_trace = self
+        shadow._graphc_concrete = tensor
+        shadow._graphc_storage = storage
         strides: Any
         if storage.source is not None and not path:
             strides = storage.source.strides
         else:
-            strides = strides_of(tensor._array)
-        shadow._traced = TracedState(node.tensor_type, node, root.writes, self, path, strides)
+            strides = strides_of(tensor._graphc_array)
+        shadow._graphc_traced = TracedState(
+            node.tensor_type, node, root.writes, self, path, strides
+        )
         if requires_grad(tensor):
             enter(self, tensor, shadow)
         shadow._grad = UNREAD
@@ -215,11 +217,11 @@ class Trace(OneDevice, Scoped):
 
     def concrete_of(self, shadow: Tensor) -> Tensor:
         """The concrete tensor that a shadow stands for; the tensor itself if it is none."""
-        return shadow if shadow._concrete is None else shadow._concrete
+        return shadow if shadow._graphc_concrete is None else shadow._graphc_concrete
 
     def new_input(self, tensor: Tensor) -> TracedStorage:
         """A graph input for a concrete tensor's part of memory."""
-        array = tensor._array
+        array = tensor._graphc_array
         self.enters(tensor)
         index, symbolic = self._arguments.get(id(tensor), (-1, self.renewed.get(id(tensor), {})))
         shape: list[DimSize] = list(array.shape)
@@ -235,7 +237,7 @@ class Trace(OneDevice, Scoped):
         node = self.graph_input(type_, self.input_name(tensor, kind, index, owner))
         source = TensorInput(
             kind, tensor if owner is None else owner, node, strides, index, len(self.inputs),
-            gradient_kind(tensor), tensor._node is None,
+            gradient_kind(tensor), tensor._graphc_node is None,
         )
         self.inputs.append(source)
         storage = TracedStorage(node, source)
@@ -310,20 +312,20 @@ class Trace(OneDevice, Scoped):
 
     def read(self, tensor: Tensor) -> Node:
         """The node with a traced tensor's value now."""
-        state = tensor._traced
-        storage: Any = tensor._storage
+        state = tensor._graphc_traced
+        storage: Any = tensor._graphc_storage
         writes = storage.writes
         if state.stamp != writes:
             root, path = storage.resolve(state.path)
             node = views.replay(path, Expr(self.builder, root.node)).node
-            state = tensor._traced = state.now(node, writes)
+            state = tensor._graphc_traced = state.now(node, writes)
         return state.value
 
     def write(self, target: Tensor, value: Tensor) -> None:
         """Rebind the memory under a traced tensor to hold `value` there."""
-        node = self.read(value if value._trace is self else self.shadow(value))
-        state = target._traced
-        storage: Any = target._storage
+        node = self.read(value if value._graphc_trace is self else self.shadow(value))
+        state = target._graphc_traced
+        storage: Any = target._graphc_storage
         root, path = storage.resolve(state.path)
         if root.source is not None:
             self.memory.settle(root)
@@ -337,7 +339,7 @@ class Trace(OneDevice, Scoped):
             raise_op_error(error)
         root.rebind(base, state.tracked)
         self.written = True
-        target._traced = state.now(node, root.writes)
+        target._graphc_traced = state.now(node, root.writes)
 
     def wrap(self, node: Node, strides: Any = None) -> Tensor:
         """A new traced tensor on memory of its own."""
@@ -345,9 +347,9 @@ class Trace(OneDevice, Scoped):
         if type(type_) is not TensorType:
             type_ = node.tensor_type
         result: Tensor = object.__new__(Tensor)
-        result._trace = self
-        result._storage = TracedStorage(node)
-        result._traced = TracedState(type_, node, 0, self, (), strides)
+        result._graphc_trace = self
+        result._graphc_storage = TracedStorage(node)
+        result._graphc_traced = TracedState(type_, node, 0, self, (), strides)
         return result
 
     def emit(self, name: str, *inputs: Node, **attrs: Any) -> Node:
@@ -377,7 +379,7 @@ class Trace(OneDevice, Scoped):
     def apply(self, op: Op, inputs: tuple[Tensor, ...], attrs: Attrs) -> Any:
         """Record one operation."""
         try:
-            states = [t if t._trace is self else self.shadow(t) for t in inputs]
+            states = [t if t._graphc_trace is self else self.shadow(t) for t in inputs]
         except AttributeError:
             return otherwise(op, inputs, attrs)
         nodes = tuple([self.read(t) for t in states])
@@ -402,7 +404,7 @@ class Trace(OneDevice, Scoped):
                 results = [self.wrap(part) for part in parts]
         if local.grad and records(op, node):
             edges = [
-                (t._node, t._output) if t._base is None and t._node is not None
+                (t._graphc_node, t._graphc_output) if t._base is None and t._graphc_node is not None
                 else edge(t) if requires_grad(t) else None
                 for t in states
             ]
@@ -411,7 +413,7 @@ class Trace(OneDevice, Scoped):
         return results[0] if type(node.type) is TensorType else tuple(results)
 
     def _view(self, op: Op, source: Tensor, node: Node) -> Tensor:
-        state = source._traced
+        state = source._graphc_traced
         attrs = dict(node.attrs)
         geometry = (state.type.shape, state.strides, state.offset)
         found = views.view_geometry(op, attrs, geometry, node.shape, self.env)
@@ -419,14 +421,14 @@ class Trace(OneDevice, Scoped):
             return self.wrap(node)
         shape, strides, offset = found
         result: Tensor = object.__new__(Tensor)
-        result._trace = self
-        result._storage = source._storage
+        result._graphc_trace = self
+        result._graphc_storage = source._graphc_storage
         in_rows = offset == 0 and strides == contiguous_strides(shape)
-        result._traced = TracedState(
+        result._graphc_traced = TracedState(
             node.tensor_type, node, state.stamp, self, (*state.path, (op, attrs)),
             None if in_rows else strides, offset,
         )
-        result._traced.tracked = state.tracked
+        result._graphc_traced.tracked = state.tracked
         join_view(result, source, op, attrs)
         self.adopt(result)
         return result
@@ -457,21 +459,21 @@ class Trace(OneDevice, Scoped):
     def untracked(self, state: Tensor) -> Tensor:
         """`.data`: the same memory; autograd does not see its writes."""
         result = alias(state)
-        result._traced.tracked = False
+        result._graphc_traced.tracked = False
         return result
 
     def set_data(self, tensor: Tensor, value: Tensor) -> None:
         """`tensor.data = value`: take over the value's memory."""
-        state = tensor if tensor._trace is self else self.shadow(tensor)
-        source = value if value._trace is self else self.shadow(value)
-        if tensor._trace is not self and source._storage.root.source is not None:
+        state = tensor if tensor._graphc_trace is self else self.shadow(tensor)
+        source = value if value._graphc_trace is self else self.shadow(value)
+        if tensor._graphc_trace is not self and source._graphc_storage.root.source is not None:
             self.end_segment("assigning .data memory that was there before", "x.data.copy_(value)")
             with self.suspended():
                 tensor.data = value
             return
-        state._storage = source._storage
-        state._traced = source._traced.copy()
-        if tensor._trace is not self:
+        state._graphc_storage = source._graphc_storage
+        state._graphc_traced = source._graphc_traced.copy()
+        if tensor._graphc_trace is not self:
             self.rebound[id(tensor)] = (tensor, value)
 
     # --- backward --------------------------------------------------------------------------

@@ -39,20 +39,22 @@ def moved(tensor: Tensor, place: Place | None) -> Tensor:
     trace = local.trace
     if trace is not None:
         with trace.eager(TWO_DEVICES):
-            return moved(tensor if tensor._concrete is None else tensor._concrete, place)
-    buffer = tensor._array
+            return moved(
+                tensor if tensor._graphc_concrete is None else tensor._graphc_concrete, place
+            )
+    buffer = tensor._graphc_array
     if isinstance(buffer, DeviceArray) and source is not None and source.device.type == "meta":
         raise NotImplementedError(located(
             "Cannot copy out of meta tensor; no data! Please use torch.nn.Module.to_empty() "
             "instead of torch.nn.Module.to() when moving module from meta to a different device."
         ))
     result: Tensor = object.__new__(Tensor)
-    result._array = _copied(buffer, place)
-    result._storage = Storage(result._array)
+    result._graphc_array = _copied(buffer, place)
+    result._graphc_storage = Storage(result._graphc_array)
     if local.grad and requires_grad(tensor):
-        node = DeviceCopy((edge(tensor),), (tensor._type,))
+        node = DeviceCopy((edge(tensor),), (tensor._graphc_type,))
         node.source = source
-        result._node = node
+        result._graphc_node = node
     return result
 
 

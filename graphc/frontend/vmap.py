@@ -82,11 +82,11 @@ class _Call:
             for i, (leaf, dim) in enumerate(zip(leaves, dims, strict=True)):
                 if dim is not None:
                     with trace.enclosing():
-                        type_ = leaf._type
+                        type_ = leaf._graphc_type
                     shape = (*type_.shape[:dim], *type_.shape[dim + 1 :])
                     given[i] = trace.own_input(type_.with_shape(shape), f"sample{i}")
                     mapped.append((leaf, dim, given[i]))
-            heads = [t._traced.value for _, _, t in mapped]
+            heads = [t._graphc_traced.value for _, _, t in mapped]
             args = unflatten(given, structure)
             result = callout(self.func)(*args, **kwargs)
             results, out_structure = flatten(result)
@@ -94,9 +94,9 @@ class _Call:
             outputs = [trace.read(_traced(trace, self.name, r)) for r in results]
             written = trace.writes()
             changed = [
-                (leaf, dim, t._storage.root.node)
+                (leaf, dim, t._graphc_storage.root.node)
                 for (leaf, dim, t), head in zip(mapped, heads, strict=True)
-                if t._storage.root.node is not head
+                if t._graphc_storage.root.node is not head
             ]
         trace.close()
         wanted = [*outputs, *(n for _, n in written), *(n for _, _, n in changed)]
@@ -180,7 +180,7 @@ def _traced(trace: SubTrace, name: str, value: Any) -> Tensor:
             f"vmap({name}, ...): `{name}` must only return Tensors, got type {type(value)}. "
             f"Did you mean to set out_dims= to None for output?"
         )
-    return value if value._trace is trace else trace.shadow(value)
+    return value if value._graphc_trace is trace else trace.shadow(value)
 
 
 def _broadcast(prefix: Any, value: Any) -> list[Any] | None:
@@ -250,7 +250,9 @@ def _input_dims(
 
 def _batch_size(name: str, leaves: list[Any], dims: Sequence[int | None]) -> Any:
     sizes = [
-        leaf._type.shape[dim] for leaf, dim in zip(leaves, dims, strict=True) if dim is not None
+        leaf._graphc_type.shape[dim]
+        for leaf, dim in zip(leaves, dims, strict=True)
+        if dim is not None
     ]
     if not sizes:
         raise ValueError(

@@ -38,15 +38,15 @@ class TensorValue(Expr):
 
     @property
     def type(self) -> TensorType:
-        return self.tensor._type
+        return self.tensor._graphc_type
 
     @property
     def shape(self) -> Any:
-        return self.tensor._type.shape
+        return self.tensor._graphc_type.shape
 
     @property
     def dtype(self) -> Any:
-        return self.tensor._type.dtype
+        return self.tensor._graphc_type.dtype
 
     def _emit(self, op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> Any:
         out = apply(op, *[x.tensor for x in inputs], **attrs)
@@ -87,7 +87,7 @@ class ArrayWorld:
 
     def from_tensor(self, tensor: Tensor) -> Any:
         try:
-            return current(tensor)._array
+            return current(tensor)._graphc_array
         except NotDense:  # a sparse gradient stays what it is until an operator reads it
             return tensor
 
@@ -149,11 +149,11 @@ class TensorWorld(_ExprWorld):
             return TensorValue(trace.recall(value, owner, edge))
         if edge is not None and isinstance(edge[0], AccumulateGrad):
             variable = edge[0].variable
-            if trace is None and variable._array is value:
+            if trace is None and variable._graphc_array is value:
                 return TensorValue(variable)
         tensor = from_array(value) if trace is None else trace.wrap(trace.saved_node(value))
         if edge is not None:
-            tensor._node, tensor._output = edge
+            tensor._graphc_node, tensor._graphc_output = edge
         return TensorValue(tensor)
 
     def to_tensor(self, value: TensorValue) -> Tensor:

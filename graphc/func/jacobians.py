@@ -30,7 +30,7 @@ from .tape import (
 
 def basis(tensors: Sequence[Tensor]) -> list[Tensor]:
     """The unit vectors of all elements together: for each tensor, [elements of all, *shape]."""
-    sizes = [product(t._type.shape) for t in tensors]
+    sizes = [product(t._graphc_type.shape) for t in tensors]
     total: Any = 0
     for size in sizes:
         total = total + size
@@ -42,19 +42,19 @@ def basis(tensors: Sequence[Tensor]) -> list[Tensor]:
         column = apply(ops.iota, shape=shape, dim=1, dtype=dtypes.i64)
         offset = apply(ops.full, shape=(), value=start, dtype=dtypes.i64)
         unit = apply(ops.eq, row, apply(ops.add, column, offset))
-        unit = apply(ops.cast, unit, dtype=tensor._type.dtype)
-        found.append(apply(ops.reshape, unit, shape=(total, *tensor._type.shape)))
+        unit = apply(ops.cast, unit, dtype=tensor._graphc_type.dtype)
+        found.append(apply(ops.reshape, unit, shape=(total, *tensor._graphc_type.shape)))
         start = start + size
     return found
 
 
 def rows(stacked: Tensor, tensors: Sequence[Tensor]) -> list[Tensor]:
     """[elements of all, *rest] as one tensor [*shape, *rest] for each of `tensors`."""
-    rest = stacked._type.shape[1:]
+    rest = stacked._graphc_type.shape[1:]
     found: list[Tensor] = []
     start: Any = 0
     for tensor in tensors:
-        shape = tensor._type.shape
+        shape = tensor._graphc_type.shape
         size: Any = product(shape)
         part = apply(
             ops.slice, stacked, starts=(start, *[0] * len(rest)), stops=(start + size, *rest),
@@ -70,7 +70,7 @@ def columns(stacked: Tensor, tensors: Sequence[Tensor]) -> list[Tensor]:
     found: list[Tensor] = []
     for tensor, part in zip(tensors, rows(stacked, tensors), strict=True):
         value = TensorValue(part)
-        for _ in tensor._type.shape:
+        for _ in tensor._graphc_type.shape:
             value = move_dim(value, 0, len(value.type.shape) - 1)
         found.append(value.tensor)
     return found

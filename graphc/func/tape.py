@@ -27,7 +27,7 @@ def fresh(tensor: Any) -> Tensor:
     if not isinstance(tensor, Tensor):
         raise ValueError(f"Thing passed to transform API must be Tensor, got {type(tensor)}")
     if requires_grad(current(tensor)):
-        placed: Tensor = apply(ops.reshape, tensor, shape=tensor._type.shape)
+        placed: Tensor = apply(ops.reshape, tensor, shape=tensor._graphc_type.shape)
         return placed
     return alias(tensor).requires_grad_()
 
@@ -49,7 +49,7 @@ def has_outside(tensors: Sequence[Any], ours: Sequence[Tensor]) -> bool:
     known: set[Node] = set()
     for tensor in ours:
         state = current(tensor)
-        if state._node is None and requires_grad(state):
+        if state._graphc_node is None and requires_grad(state):
             known.add(edge(state)[0])
     seen: set[Node] = set()
     stack = [edge(current(t))[0] for t in tensors if tracked(t)]
@@ -84,7 +84,7 @@ def pull(
 
 def zeros_like(tensor: Tensor) -> Tensor:
     """Zeros of a tensor's type."""
-    type_ = tensor._type
+    type_ = tensor._graphc_type
     value: float | int = 0.0 if type_.dtype.is_float else 0
     made: Tensor = apply(ops.full, shape=type_.shape, value=value, dtype=type_.dtype)
     return made

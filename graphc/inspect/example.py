@@ -36,7 +36,7 @@ def _array(source: TensorInput) -> Buffer:
     tensor = source.tensor
     assert tensor is not None
     if source.kind == "grad":
-        return tensor._grad._array
+        return tensor._grad._graphc_array
     if source.kind == "storage":
-        return tensor._storage.root.flat()
-    return tensor._array
+        return tensor._graphc_storage.root.flat()
+    return tensor._graphc_array

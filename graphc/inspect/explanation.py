@@ -128,7 +128,7 @@ class Explanation(Explained):
 
 def _constants_line(constants: Constants) -> str:
     """What is kept beside weights: computed of them, or the same numbers in another order."""
-    size = bytes_text(sum(tensor._array.nbytes for tensor in constants.made))
+    size = bytes_text(sum(tensor._graphc_array.nbytes for tensor in constants.made))
     runs = f"{constants.runs} time{'s' if constants.runs != 1 else ''}"
     return (
         f"computed or laid out of {len(constants.sources)} captured tensors, and kept beside them: "

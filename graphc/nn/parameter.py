@@ -73,7 +73,7 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):
 
     def __new__(cls, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> Any:
         result = alias(T.empty(0, dtype=dtype, device=device), cls)
-        result._requires_grad = requires_grad
+        result._graphc_requires_grad = requires_grad
         return result
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:

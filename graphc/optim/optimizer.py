@@ -274,7 +274,7 @@ class Optimizer:
         missing = {key: make for key, make in makers.items() if key not in state}
         if not missing:
             return state
-        if trace is None or param._trace is trace:
+        if trace is None or param._graphc_trace is trace:
             for key, make in missing.items():
                 state[key] = make()
             return state

@@ -230,7 +230,7 @@ class Model:
             return np.array([dim.evaluate(dim.parse(spec["size"]), request.dims)], np.int64)
         if not isinstance(value, Tensor):
             return np.array([value])
-        array = on_host(value._array)
+        array = on_host(value._graphc_array)
         return array[part] if part is not None and ("output" in spec or "argument" in spec) else (
             array
         )
@@ -269,7 +269,7 @@ def _results(program: ExportedProgram) -> list[tuple[Spec, Any]]:
         elif kind == "argument":
             type_ = tensor_type(arguments[value])
         elif kind == "weight":
-            array = weights[value]._array
+            array = weights[value]._graphc_array
             found.append((_spec(path, dtypes.from_numpy(array.dtype), array.shape), leaf))
             continue
         else:

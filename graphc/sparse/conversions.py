@@ -116,7 +116,7 @@ def _to_coo(x: Tensor, dims: int | None) -> SparseTensor:
             if dims == 0 else
             f"sparse_dim argument must be in [0,{rank}] range, but {dims} is given"
         ))
-    array = x._array
+    array = x._graphc_array
     size = tuple(array.shape)
     there = array != 0
     if dims < rank:
@@ -282,7 +282,7 @@ def selected(x: SparseTensor, dim: int, index: Tensor) -> SparseTensor:
     """The slices of a dim at the positions of a vector."""
     x = coalesced(x)
     pattern: Pattern = x._graphc_pattern
-    wanted = index._array.astype(np.int64)
+    wanted = index._graphc_array.astype(np.int64)
     size = pattern.size[dim]
     if wanted.size and not (-size <= wanted.min() and wanted.max() < size):
         raise IndexError(located(f"index out of range in self: dim {dim} has size {size}"))

@@ -97,13 +97,15 @@ def _places(indices: Any) -> Tensor:
         )
     if (found.dtype.is_float or found.dtype is dtypes.bool_) and found.numel():
         raise _error(f"indices must be integers, but got: {found.dtype}")
-    return from_array(np.array(found._array, np.int64, order="C"))  # nobody else writes there
+    return from_array(
+        np.array(found._graphc_array, np.int64, order="C")
+    )  # nobody else writes there
 
 
 def _checked(
     places: Tensor, values: Tensor, size: tuple[int, ...] | None, is_coalesced: bool | None = None
 ) -> SparseTensor:
-    array = places._array
+    array = places._graphc_array
     dims, count = array.shape
     if values.ndim < 1 or values.shape[0] != count:
         raise _error(
@@ -218,7 +220,7 @@ def _line_indices(indices: Any) -> Tensor:
         if found.numel():
             raise _error(f"expected int32 or int64 indices, but got {found.dtype}")
         found = found.to(dtypes.i64)
-    return from_array(found._array.copy())
+    return from_array(found._graphc_array.copy())
 
 
 def _compressed(
@@ -226,7 +228,7 @@ def _compressed(
     block: tuple[int, int],
 ) -> Compressed:
     begin_name, plain_name, lines_name, others_name = _NAMES[kind]
-    begins, others = starts._array.astype(np.int64), plain._array.astype(np.int64)
+    begins, others = starts._graphc_array.astype(np.int64), plain._graphc_array.astype(np.int64)
     lines = begins.size - 1
     if lines < 0:
         raise _error(f"{begin_name} must have at least one element")

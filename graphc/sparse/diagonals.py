@@ -20,7 +20,7 @@ def spdiags(
     """A matrix whose diagonals `offsets` are the rows of `diagonals`, whose j-th element is in
     column j. pytorch.org/docs/stable/generated/torch.sparse.spdiags.html"""
     rows = diagonals if diagonals.ndim == 2 else diagonals.unsqueeze(0)
-    places = offsets._array.reshape(-1).astype(np.int64)
+    places = offsets._graphc_array.reshape(-1).astype(np.int64)
     if places.size != rows.shape[0]:
         raise RuntimeError(located(
             f"Number of diagonals ({rows.shape[0]}) does not match the number of offsets "

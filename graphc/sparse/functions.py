@@ -65,7 +65,7 @@ def without_entries(
     dtype = check_dtype(options.get("dtype")) or like.dtype
     check_place(options.get("device"))
     dims = own.sparse_dim
-    pattern = Pattern.at(T.zeros((dims, 0), dtype=T.int64)._array, sizes, own.coalesced)
+    pattern = Pattern.at(T.zeros((dims, 0), dtype=T.int64)._graphc_array, sizes, own.coalesced)
     found = sparse(pattern, T.zeros((0, *sizes[dims:]), dtype=dtype))
     found = arithmetic.as_before(found, like)  # type: ignore[assignment]
     return found.requires_grad_() if options.get("requires_grad") else found  # type: ignore[return-value]

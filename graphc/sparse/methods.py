@@ -65,7 +65,7 @@ def _require_coalesced(x: SparseTensor, what: str) -> None:
 
 def unwritable(places: Tensor) -> Tensor:
     """Places for the user: a pattern is what others rely on."""
-    array = places._array.view()
+    array = places._graphc_array.view()
     array.flags.writeable = False
     return from_array(array)
 
@@ -126,7 +126,7 @@ def _set_coalesced(self: SparseTensor, flag: bool) -> SparseTensor:
 
 def detach_(self: SparseTensor) -> SparseTensor:
     """Without history from here on."""
-    self._node, self._output, self._requires_grad = None, 0, False
+    self._graphc_node, self._graphc_output, self._graphc_requires_grad = None, 0, False
     return self
 
 
@@ -136,13 +136,13 @@ def requires_grad_(self: SparseTensor, requires_grad: bool = True) -> SparseTens
         raise _error(
             f"only Tensors of floating point dtype can require gradients, got {self.dtype}"
         )
-    if self._node is not None:
+    if self._graphc_node is not None:
         if not requires_grad:
             raise _error(
                 "you can only change requires_grad flags of leaf variables. Cure: detach() it"
             )
         return self
-    self._requires_grad = bool(requires_grad)
+    self._graphc_requires_grad = bool(requires_grad)
     return self
 
 
@@ -179,13 +179,13 @@ def deepcopied(self: SparseTensor, memo: dict[int, Any]) -> Any:
     """What copy.deepcopy() gives. Raises RuntimeError for a tensor with history."""
     if id(self) in memo:
         return memo[id(self)]
-    if self._node is not None:
+    if self._graphc_node is not None:
         raise _error(
             "Only Tensors created explicitly by the user (graph leaves) support the deepcopy "
             "protocol at the moment. Cure: detach() it first"
         )
     found = bare(own_places(self._graphc_pattern), self._graphc_values.clone())
-    found._requires_grad = self._requires_grad
+    found._graphc_requires_grad = self._graphc_requires_grad
     if getattr(self, "_is_param", False):
         found._is_param = True  # type: ignore[attr-defined]
     memo[id(self)] = found
@@ -295,7 +295,7 @@ def resize_and_clear_(
             f"number of dimensions must be sparse_dim ({sparse_dim}) + dense_dim ({dense_dim}), "
             f"but got {len(sizes)}"
         )
-    pattern = Pattern.at(T.zeros((sparse_dim, 0), dtype=T.int64)._array, sizes, True)
+    pattern = Pattern.at(T.zeros((sparse_dim, 0), dtype=T.int64)._graphc_array, sizes, True)
     return assign(self, sparse(pattern, T.zeros((0, *sizes[sparse_dim:]), dtype=self.dtype)))
 
 

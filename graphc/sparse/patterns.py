@@ -37,7 +37,7 @@ class Pattern:
 
     def __init__(self, indices: Tensor, size: tuple[int, ...], coalesced: bool) -> None:
         self.indices, self.size = indices, size
-        self.coalesced = coalesced or indices._array.shape[1] < 2
+        self.coalesced = coalesced or indices._graphc_array.shape[1] < 2
         self._walks: dict[bool, tuple[Tensor, ...]] = {}
         self._turned: Pattern | None = None
 
@@ -57,7 +57,7 @@ class Pattern:
     @property
     def array(self) -> np.ndarray:
         """The places."""
-        return self.indices._array
+        return self.indices._graphc_array
 
     @property
     def sparse_dim(self) -> int:
@@ -182,7 +182,7 @@ class Compressed:
     @property
     def count(self) -> int:
         """How many entries there are."""
-        return int(self.plain._array.shape[0])
+        return int(self.plain._graphc_array.shape[0])
 
     @property
     def sparse_dim(self) -> int:
@@ -194,7 +194,7 @@ class Compressed:
 
     def lines(self) -> np.ndarray:
         """Of each entry, the compressed line that it is in."""
-        starts = self.starts._array.astype(np.int64)
+        starts = self.starts._graphc_array.astype(np.int64)
         return np.repeat(np.arange(starts.size - 1), np.diff(starts))
 
     def turned(self) -> Compressed:
@@ -212,7 +212,7 @@ class Compressed:
         return self._coo
 
     def _as_coo(self) -> Pattern:
-        lines, plain = self.lines(), self.plain._array.astype(np.int64)
+        lines, plain = self.lines(), self.plain._graphc_array.astype(np.int64)
         rows, columns = (lines, plain) if self.layout in BY_ROWS else (plain, lines)
         if self.layout in BLOCKED:
             height, width = self.block

@@ -32,7 +32,7 @@ def text(self: SparseTensor, *, tensor_contents: Any = None) -> str:
 
 def _named(name: str, tensor: Tensor) -> str:
     begin = f"{name}=tensor("
-    array = tensor._array
+    array = tensor._graphc_array
     shown = array_text(array, len(_PREFIX) + len(begin), tensor.dtype.is_float)
     if not array.size:
         shown += f", size={tuple(array.shape)}"
@@ -45,9 +45,9 @@ def _facts(x: SparseTensor) -> list[str]:
     if x.dtype not in (default, dtypes.complex_of(default), dtypes.i64, dtypes.bool_):
         facts.append(f"dtype={x.dtype}")
     facts.append(f"layout={x.layout}")
-    if x._node is not None:
-        facts.append(f"grad_fn=<{x._node.label(x._output)}>")
-    elif x._requires_grad:
+    if x._graphc_node is not None:
+        facts.append(f"grad_fn=<{x._graphc_node.label(x._graphc_output)}>")
+    elif x._graphc_requires_grad:
         facts.append("requires_grad=True")
     return facts
 

@@ -5,10 +5,10 @@ tensor's own: `entries(x)` has it, and `sparse(pattern, values)` gives it back.
 
     entries(x) -> dense operators -> sparse(pattern, ...)
 
-A gradient of a sparse tensor is a sparse tensor. What knows dense memory alone asks for `_array`,
-which raises NotDense: eager mode's operators (`frontend/eager.py`) and public functions
-(`frontend/tensors_only.py`) then come to the tables in `methods.py`. Under a trace all of it ends a
-segment and happens eagerly, but for products with dense matrices, which segments record.
+A gradient of a sparse tensor is a sparse tensor. What knows dense memory alone asks for
+`_graphc_array`, which raises NotDense: eager mode's operators (`frontend/eager.py`) and public
+functions (`frontend/tensors_only.py`) then come to the tables in `methods.py`. Under a trace all of
+it ends a segment and happens eagerly, but for products with dense matrices, which segments record.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def relabelled(function: F) -> F:
 def records(x: SparseTensor) -> bool:
     """Whether what is done to the entries of `x` may be recorded: in a segment, or in a part (of
     vmap) outside of whole graphs, where nobody has to guard what `x` is."""
-    if local.grad and (x._node is not None or x._requires_grad):
+    if local.grad and (x._graphc_node is not None or x._graphc_requires_grad):
         return False
     trace = local.trace
     while isinstance(trace, SubTrace):
@@ -118,12 +118,12 @@ class SparseTensor(Tensor):
         return bare(self._graphc_pattern, self._graphc_values.clone())
 
     @property
-    def _array(self) -> NoReturn:  # type: ignore[override]
+    def _graphc_array(self) -> NoReturn:  # type: ignore[override]
         raise NotDense(self)
 
     @property
-    def _storage(self) -> Any:
-        return self._graphc_values._storage
+    def _graphc_storage(self) -> Any:
+        return self._graphc_values._graphc_storage
 
     @property
     def shape(self) -> Size:
@@ -133,7 +133,7 @@ class SparseTensor(Tensor):
     @property
     def dtype(self) -> DType:
         met()
-        return from_numpy(self._graphc_values._array.dtype)
+        return from_numpy(self._graphc_values._graphc_array.dtype)
 
     @property
     def device(self) -> device_type:
@@ -150,9 +150,11 @@ class SparseTensor(Tensor):
         return self._graphc_pattern.layout
 
     @property
-    def _type(self) -> TensorType:
+    def _graphc_type(self) -> TensorType:
         met()
-        return TensorType(from_numpy(self._graphc_values._array.dtype), self._graphc_pattern.size)
+        return TensorType(
+            from_numpy(self._graphc_values._graphc_array.dtype), self._graphc_pattern.size
+        )
 
 
 LEAVES.add(SparseTensor)
@@ -160,7 +162,7 @@ LEAVES.add(SparseTensor)
 
 def bare(pattern: Any, values: Tensor) -> SparseTensor:
     """A leaf of these entries, on their memory."""
-    if isinstance(values._array, DeviceArray):
+    if isinstance(values._graphc_array, DeviceArray):
         raise NotImplementedError(located(
             f"graphc has sparse tensors on the CPU alone, these entries lie on {values.device}. "
             "Cure: x.cpu()"
@@ -181,7 +183,7 @@ def sparse(pattern: Any, values: Tensor) -> SparseTensor:
 
 def entries(x: SparseTensor) -> Tensor:
     """The entries, with a history that leads to the sparse tensor."""
-    if local.grad and (x._node is not None or x._requires_grad):
+    if local.grad and (x._graphc_node is not None or x._graphc_requires_grad):
         found: Tensor = Values.apply(x)
         return found
     return alias(x._graphc_values)
@@ -216,13 +218,13 @@ class SparseConstructor(Function):
 def assign(target: SparseTensor, source: SparseTensor) -> SparseTensor:
     """Make a tensor what another one is: what its in-place methods do. Raises RuntimeError on a
     leaf that requires a gradient."""
-    if local.grad and target._requires_grad and target._node is None:
+    if local.grad and target._graphc_requires_grad and target._graphc_node is None:
         raise RuntimeError(located(
             "a leaf Variable that requires grad is being used in an in-place operation. "
             "Cure: use an out-of-place operation, or write under torch.no_grad()"
         ))
-    target._storage.version += 1  # who has saved it is to notice
+    target._graphc_storage.version += 1  # who has saved it is to notice
     target._graphc_pattern = source._graphc_pattern
     target._graphc_values = source._graphc_values
-    target._node, target._output = source._node, source._output
+    target._graphc_node, target._graphc_output = source._graphc_node, source._graphc_output
     return target

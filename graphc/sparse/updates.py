@@ -32,9 +32,11 @@ class Rows:
             tensor.add_(sparse(self.pattern, values))
             return
         pattern = self.pattern
-        rows = tensor._array.reshape(pattern.places, *pattern.dense_size)  # of the same memory
-        rows[pattern.keys()] += values._array
-        tensor._storage.version += 1
+        rows = tensor._graphc_array.reshape(
+            pattern.places, *pattern.dense_size
+        )  # of the same memory
+        rows[pattern.keys()] += values._graphc_array
+        tensor._graphc_storage.version += 1
 
 
 class EmbeddingRows(Function):
@@ -56,9 +58,9 @@ class EmbeddingRows(Function):
         places = indices.reshape(-1)
         rows = gradient.reshape(-1, ctx.size[1])
         if ctx.padding >= 0:
-            kept = from_array((places._array != ctx.padding).nonzero()[0])
+            kept = from_array((places._graphc_array != ctx.padding).nonzero()[0])
             places, rows = places.index_select(0, kept), rows.index_select(0, kept)
         if places.dtype is not dtypes.i64:
             places = places.to(dtypes.i64)
-        found = Pattern.at(places._array.reshape(1, -1).copy(), ctx.size, False)
+        found = Pattern.at(places._graphc_array.reshape(1, -1).copy(), ctx.size, False)
         return sparse(found, rows), None, None, None

@@ -165,7 +165,7 @@ class _Frame:
         self.values: dict[int, Tensor] = {}
 
     def pack(self, tensor: Tensor) -> int:
-        self.types.append(tensor._type)
+        self.types.append(tensor._graphc_type)
         return len(self.types) - 1
 
     def unpack(self, index: int) -> Tensor:
@@ -214,18 +214,18 @@ class _Frame:
         if not self.check:
             return
         for i, (tensor, want) in enumerate(zip(found, self.types, strict=True)):
-            if tensor._type != want:
+            if tensor._graphc_type != want:
                 raise CheckpointError(
                     "torch.utils.checkpoint: Recomputed values for the following tensors have "
                     "different metadata than during the forward pass.\n"
                     f"tensor at position {i}:\nsaved metadata: {want}\n"
-                    f"recomputed metadata: {tensor._type}"
+                    f"recomputed metadata: {tensor._graphc_type}"
                 )
 
     def _inputs(self) -> tuple[Any, Any]:
         """The inputs, as values that are known only once the gradient is."""
         gradient = unpacking.gradient
-        if gradient is None or gradient._type.elements == 0:
+        if gradient is None or gradient._graphc_type.elements == 0:
             return self.args, self.kwargs
         one = gradient.detach().reshape(-1)[0]
         # true for every number and for NaN, which no pass may assume
@@ -237,7 +237,7 @@ class _Frame:
 
 
 def _hold(known: Tensor, tensor: Tensor) -> Tensor:
-    type_ = tensor._type
+    type_ = tensor._graphc_type
     value: float | int = 0.0 if type_.dtype.is_float else 0
     with enable_grad():
         zeros = apply(ops.full, shape=type_.shape, value=value, dtype=type_.dtype)

@@ -10,6 +10,7 @@ import graphc
 torch = pytest.importorskip("torch")
 
 CLASSES = """
+    Tensor nn.Parameter
     nn.Module nn.Sequential nn.ModuleList nn.ModuleDict nn.ParameterList nn.Linear nn.Embedding
     nn.Dropout nn.Transformer nn.MultiheadAttention optim.Optimizer optim.SGD optim.Adam
     optim.AdamW optim.RMSprop optim.Adagrad optim.lr_scheduler.LRScheduler
@@ -20,7 +21,9 @@ CLASSES = """
                if isinstance(getattr(torch.distributions, name), type)]
 
 # names that torch has in a class alike
-_AS_OF_OTHERS = {"distributions.LowRankMultivariateNormal": ["_unbroadcasted_scale_tril"]}
+_AS_OF_OTHERS = {
+    "Tensor": ["matrix_rank"], "nn.Parameter": ["matrix_rank"],  # which says what took its place
+    "distributions.LowRankMultivariateNormal": ["_unbroadcasted_scale_tril"]}
 
 
 def found(package: Any, path: str) -> Any:
@@ -43,6 +46,7 @@ def objects(package: Any) -> list[Any]:
     layer = package.nn.Linear(2, 2)
     sgd = package.optim.SGD(layer.parameters(), 0.1, momentum=0.9)
     return [
+        layer.weight, layer(package.zeros(1, 2)), package.zeros(3)[1:],
         layer, package.nn.BatchNorm1d(2), sgd, package.optim.Adam(layer.parameters()),
         package.optim.lr_scheduler.StepLR(sgd, 1), package.amp.GradScaler("cpu"),
         data.DataLoader([1, 2]), data.TensorDataset(package.zeros(2)),
@@ -71,6 +75,19 @@ def test_a_metric_of_its_own_names() -> None:
     assert metric.double().state_dict()["total"].tolist() == [1.0, 1.0]
     metric.load_state_dict({"total": graphc.zeros(2)})
     assert metric.total.tolist() == [0.0, 0.0]
+
+
+def test_a_tensor_of_its_own_names() -> None:
+    class Own(graphc.Tensor):
+        pass
+
+    x = graphc.ones(3).as_subclass(Own)
+    x._node, x._type, x._hooks, x._trace, x._array, x._chain = range(6)
+    x.requires_grad_()
+    (x * 2).sum().backward()
+    assert x.grad.tolist() == [2.0] * 3
+    assert (x._node, x._type, x._hooks, x._trace, x._array, x._chain) == tuple(range(6))
+    assert graphc.compile(lambda t: t + 1)(x).tolist() == [2.0] * 3
 
 
 def test_an_optimizer_of_its_own_names() -> None:

@@ -320,17 +320,17 @@ def test_random_numbers_that_are_drawn_too_often(monkeypatch: pytest.MonkeyPatch
     assert report.line.endswith(line(step, 2))
 
 
-def test_a_draw_whose_native_code_takes_a_word_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = pipeline.HOST["rng_bernoulli"]
+def test_a_draw_that_takes_a_word_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = pipeline.HOST["rng_poisson"]
 
-    def wrong(state: Any, **attributes: Any) -> Any:
-        values, after = right(state, **attributes)
+    def wrong(*inputs: Any, **attributes: Any) -> Any:
+        values, after = right(*inputs, **attributes)
         after = np.array(after)
         after[624] += 1
         return values, after
 
     def built(*given: Any, **options: Any) -> Any:
-        options["table"] = {**options["table"], "rng_bernoulli": wrong}
+        options["table"] = {**options["table"], "rng_poisson": wrong}
         return build(*given, **options)
 
     build = executable.build
@@ -338,7 +338,7 @@ def test_a_draw_whose_native_code_takes_a_word_too_many(monkeypatch: pytest.Monk
 
     def step(x: Any) -> Any:
         y = x + torch.rand(3)
-        return torch.dropout(y, 0.5, True)
+        return torch.poisson(y)
 
     report = torch.compare(step, torch.ones(3))
     assert report.kind == "random state" and report.line.endswith(line(step, 2))

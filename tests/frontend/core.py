@@ -22,8 +22,8 @@ def tensor(data: Any, requires_grad: bool = False, dtype: Any = np.float32) -> T
 
 
 def values(t: Tensor | None) -> Any:
-    assert t is not None and t._trace is None
-    return t._array.tolist()
+    assert t is not None and t._graphc_trace is None
+    return t._graphc_array.tolist()
 
 
 def add(a: Any, b: Any) -> Tensor:
@@ -61,7 +61,7 @@ def expand(a: Tensor, *shape: int) -> Tensor:
 
 def rows(a: Tensor, start: int, stop: int) -> Tensor:
     """a[start:stop]."""
-    rest = tuple(a._type.shape[1:])
+    rest = tuple(a._graphc_type.shape[1:])
     return apply(
         ops.slice, a, starts=(start, *[0] * len(rest)), stops=(stop, *rest),
         steps=(1,) * (1 + len(rest)),
@@ -71,7 +71,7 @@ def rows(a: Tensor, start: int, stop: int) -> Tensor:
 def row(a: Tensor, i: int) -> Tensor:
     """a[i]."""
     part = rows(a, i, i + 1)
-    return reshape(part, *part._type.shape[1:])
+    return reshape(part, *part._graphc_type.shape[1:])
 
 
 def add_(a: Tensor, b: Any) -> Tensor:
@@ -94,13 +94,13 @@ def arrays_of(traced: TracedGraph, arguments: list[Any], numbers: dict[Any, Any]
             value = source.expression.evaluate(numbers, {})
             found.append(np.asarray(value, source.type.dtype.numpy))
         elif source.kind == "storage":
-            found.append(source.tensor._storage.root.flat())
+            found.append(source.tensor._graphc_storage.root.flat())
         elif source.kind == "grad":
-            found.append(source.tensor.grad._array)
+            found.append(source.tensor.grad._graphc_array)
         elif source.index >= 0:
-            found.append(arguments[source.index]._array)
+            found.append(arguments[source.index]._graphc_array)
         elif source.tensor is not None:
-            found.append(source.tensor._array)
+            found.append(source.tensor._graphc_array)
         else:
             found.append(np.ones(source.type.static_shape, source.type.dtype.numpy))
     return found

@@ -34,11 +34,11 @@ def test_gradients_accumulate_and_do_not_share_memory() -> None:
     total(add(a, b)).backward()
     total(add(a, b)).backward()
     assert values(a.grad) == [2, 2] and values(b.grad) == [2, 2]
-    assert not np.shares_memory(a.grad._array, b.grad._array)
+    assert not np.shares_memory(a.grad._graphc_array, b.grad._graphc_array)
     given = tensor([1.0, 1.0])
     a.grad = None
     add(a, 0.0).backward(given)
-    assert a.grad is not None and not np.shares_memory(a.grad._array, given._array)
+    assert a.grad is not None and not np.shares_memory(a.grad._graphc_array, given._graphc_array)
 
 
 def test_a_gradient_that_nothing_else_holds_is_taken_over(monkeypatch: Any) -> None:
@@ -150,12 +150,12 @@ def test_saved_values_and_versions_as_in_torch() -> None:
     x = tensor([1.0, 2.0], True)
     y = exp(x)
     with_result = total(y)
-    y._storage.version += 1  # a write to a result that the rule reads
+    y._graphc_storage.version += 1  # a write to a result that the rule reads
     with pytest.raises(RuntimeError, match=r"(?s)modified by an inplace.*ExpBackward0.*version 1"):
         with_result.backward()
     h = mul(x, 1.0)
     s = total(add(h, 1.0))  # add reads nothing
-    h._storage.version += 1
+    h._graphc_storage.version += 1
     s.backward()
 
 

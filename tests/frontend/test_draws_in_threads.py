@@ -182,7 +182,7 @@ def test_shallow_copies_share_a_turn() -> None:
     generator = torch.Generator().manual_seed(3)
     twin, other = copy.copy(generator), copy.deepcopy(generator)
     assert twin.turn is generator.turn and other.turn is not generator.turn
-    both = [generator.state._array, other.state._array, twin.state._array]
+    both = [generator.state._graphc_array, other.state._graphc_array, twin.state._graphc_array]
     with turns_of(both):
         assert at_once(lambda: generator.turn.acquire(blocking=False)) == [False]
         assert at_once(lambda: other.turn.acquire(blocking=False)) == [False]

@@ -48,7 +48,7 @@ def test_a_view_again_is_the_view_that_the_function_makes(name):
         assert again.stride() == first.stride() and again.shape == first.shape
         assert again.storage_offset() == first.storage_offset()
         assert torch.equal(again, first) and again._base is first._base
-        assert [op for op, _ in again._chain] == [op for op, _ in first._chain]
+        assert [op for op, _ in again._graphc_chain] == [op for op, _ in first._graphc_chain]
         if name != "expand":
             again += 1
             assert torch.equal(again, first)

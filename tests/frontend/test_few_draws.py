@@ -64,14 +64,14 @@ def test_the_same_numbers(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Eager, "drawer", staticmethod(lambda *_: None))
     for one, other in zip(ours, drawn(seed), strict=True):
         assert one.dtype == other.dtype and one.shape == other.shape
-        assert one._array.tobytes() == other._array.tobytes()
+        assert one._graphc_array.tobytes() == other._graphc_array.tobytes()
 
 
 def test_a_draw_is_a_write_to_the_state_alone() -> None:
     state = default_generator.state
-    kept, copy, version = default_generator.get_state(), state._array.copy(), state._version
+    kept, copy, version = default_generator.get_state(), state._graphc_array.copy(), state._version
     first = torch.randn(4)
-    assert state._version == version + 1 and not np.array_equal(state._array, copy)
+    assert state._version == version + 1 and not np.array_equal(state._graphc_array, copy)
     default_generator.set_state(kept)
     assert torch.randn(4).tolist() == first.tolist()
 
@@ -79,12 +79,12 @@ def test_a_draw_is_a_write_to_the_state_alone() -> None:
 def test_a_state_that_is_none_goes_the_long_way() -> None:
     generator = torch.Generator().manual_seed(3)
     torch.randn(1, generator=generator)
-    generator.state._array[624] = 700
+    generator.state._graphc_array[624] = 700
     fill = Eager.drawer("rng_uniform", {"shape": (3,), "dtype": torch.float32})
     assert fill is not None
-    memory, before = np.zeros(3, np.float32), generator.state._array.copy()
-    assert fill(generator.state._array, memory) is None
-    assert not memory.any() and np.array_equal(generator.state._array, before)
+    memory, before = np.zeros(3, np.float32), generator.state._graphc_array.copy()
+    assert fill(generator.state._graphc_array, memory) is None
+    assert not memory.any() and np.array_equal(generator.state._graphc_array, before)
 
 
 def test_modes_and_compiled_functions_go_on_in_one_stream() -> None:

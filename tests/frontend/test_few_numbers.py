@@ -78,7 +78,7 @@ def test_functions_of_one_tensor_are_their_methods(name: str, dtype: str) -> Non
         for found in (function(x), getattr(x, name)(), function(x, out=torch.empty_like(first))):
             assert found.dtype == first.dtype and found.shape == first.shape
             assert found.stride() == first.stride()
-            assert found._array.tobytes() == first._array.tobytes()
+            assert found._graphc_array.tobytes() == first._graphc_array.tobytes()
         if x.dtype.is_floating_point:
             wanted = x.detach().requires_grad_()
             for _ in range(2):
@@ -154,11 +154,14 @@ def test_makers_beside_another_device(make: Callable[[], Any], beside_meta: None
     first = make()
     replayed_before = len(replayed._known)
     again = make()
-    assert again._array.tobytes() == first._array.tobytes() and again.dtype == first.dtype
-    assert first.device.type == again.device.type == "cpu" and again._storage.away == 0
+    assert (
+        again._graphc_array.tobytes() == first._graphc_array.tobytes()
+        and again.dtype == first.dtype
+    )
+    assert first.device.type == again.device.type == "cpu" and again._graphc_storage.away == 0
     assert len(replayed._known) == replayed_before
     again.fill_(1)  # nobody else's memory
-    assert make()._array.tobytes() == first._array.tobytes()
+    assert make()._graphc_array.tobytes() == first._graphc_array.tobytes()
     with torch.device("meta"):
         assert make().device.type == "meta"
     if again.ndim:
@@ -184,7 +187,7 @@ def test_what_is_done_again_lies_where_it_did(beside_meta: None) -> None:
         for _ in range(4):
             found = call()
             parts = found if isinstance(found, tuple) else (found,)
-            seen.append([(part._storage.away, part.device.type) for part in parts])
+            seen.append([(part._graphc_storage.away, part.device.type) for part in parts])
         assert seen == seen[:1] * 4
     for _ in range(3):  # neither do sums of numbers stay where they were made
         assert (torch.ones(2, device="meta") + x.mean()).device.type == "meta"
@@ -202,7 +205,10 @@ def test_error_function_of_every_shape_and_number() -> None:
     assert np.signbit(found[1].item()) and not np.signbit(found[0].item())
     for i, number in enumerate(odd):
         one = torch.erf(torch.tensor(number))
-        assert one.ndim == 0 and one._array.tobytes() == found[i : i + 1]._array.tobytes()
+        assert (
+            one.ndim == 0
+            and one._graphc_array.tobytes() == found[i : i + 1]._graphc_array.tobytes()
+        )
 
 
 @pytest.mark.parametrize("write", [

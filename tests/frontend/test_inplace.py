@@ -160,7 +160,7 @@ def _numeric(case: Callable[..., Any], which: int) -> Any:
             moved[which][index] += step
             with no_grad():
                 leaves = [tensor(a, dtype=np.float64) for a in moved]
-                ends.append(float(total(case(*leaves))._array))
+                ends.append(float(total(case(*leaves))._graphc_array))
         grad[index] = (ends[0] - ends[1]) / 2e-4
     return grad
 

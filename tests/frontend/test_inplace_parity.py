@@ -153,7 +153,7 @@ def _eager(steps: list[Step], second: bool) -> list[Any]:
         loss.backward()
         firsts = (leaves[0].grad, leaves[1].grad)
     found = [loss, *firsts, *seconds, leaves[2]]
-    return [None if t is None else t._array for t in found]
+    return [None if t is None else t._graphc_array for t in found]
 
 
 def _traced(steps: list[Step]) -> list[Any]:
@@ -164,7 +164,7 @@ def _traced(steps: list[Step]) -> list[Any]:
         traced = trace.finish(loss)
     arrays = core.evaluate(traced)
     grads = {id(w.tensor): arrays[w.value.index] for w in traced.grads}
-    buffer = leaves[2]._array
+    buffer = leaves[2]._graphc_array
     for mutation in traced.mutations:
         if traced.inputs[mutation.input].tensor is leaves[2]:
             buffer = arrays[mutation.output]

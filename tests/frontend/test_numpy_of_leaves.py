@@ -28,7 +28,7 @@ def test_a_refusal_shares_no_memory() -> None:
     w = graphc.nn.Parameter(graphc.zeros(3))
     with pytest.raises(RuntimeError, match="requires grad"):
         w.numpy()
-    assert not w._storage.exposed
+    assert not w._graphc_storage.exposed
     with graphc.no_grad():
         w.numpy()
-    assert w._storage.exposed
+    assert w._graphc_storage.exposed

@@ -41,12 +41,12 @@ def test_a_call_again_is_the_first(name: str, source: str) -> None:
     assert type(first) is type(again)
     for one, other in zip(tensors(first), tensors(again), strict=True):
         assert other.dtype == one.dtype and other.stride() == one.stride()
-        assert one._array.tobytes() == other._array.tobytes()
+        assert one._graphc_array.tobytes() == other._graphc_array.tobytes()
         assert other._base is None and other._version == 0 and other.storage_offset() == 0
-        assert other._storage.flat().size == one._storage.flat().size == other.numel()
+        assert other._graphc_storage.flat().size == one._graphc_storage.flat().size == other.numel()
         other.add_(1)  # it is nobody else's memory
         assert other._version == 1 and not torch.equal(one, other)
-    assert tensors(call(x))[0]._array.tobytes() == tensors(first)[0]._array.tobytes()
+    assert tensors(call(x))[0]._graphc_array.tobytes() == tensors(first)[0]._graphc_array.tobytes()
 
 
 def test_the_steps_run_on_arrays(monkeypatch: pytest.MonkeyPatch) -> None:

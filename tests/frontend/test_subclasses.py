@@ -462,15 +462,15 @@ def test_dispatch_below_autograd_is_refused() -> None:
 
 def test_graphc_fields_stay_when_attributes_are_set() -> None:
     x = graphc.ones(2).as_subclass(GraphcPlain)
-    with pytest.raises(KeyError, match="_array"):
-        x.__dict__["_array"] = 3
+    with pytest.raises(KeyError, match="_graphc_array"):
+        x.__dict__["_graphc_array"] = 3
     with pytest.raises(TypeError, match="must be set to a dictionary"):
         x.__dict__ = 3
-    x.__dict__ = {"_array": 3, "note": 4}
+    x.__dict__ = {"_graphc_array": 3, "note": 4}
     assert x.tolist() == [1.0, 1.0] and x.note == 4
     y = graphc.zeros(3)
     y.__dict__ = x.__dict__  # as fastai hands attributes on
-    assert y.note == 4 and y.tolist() == [0.0] * 3 and "_array" in y.__dict__
+    assert y.note == 4 and y.tolist() == [0.0] * 3 and "_graphc_array" in y.__dict__
 
 
 def test_instances_are_freed_at_once() -> None:

@@ -25,7 +25,7 @@ def test_shape_strides_and_offset_of_views() -> None:
     assert x.stride() == (4, 1) and transpose(x).stride() == (1, 4)
     part = rows(x, 1, 3)
     assert part.storage_offset() == 4 and part.data_ptr() == x.data_ptr() + 16
-    assert part._is_view() and part._storage is x._storage
+    assert part._is_view() and part._graphc_storage is x._graphc_storage
 
 
 def test_views_share_memory_and_versions() -> None:
@@ -47,7 +47,7 @@ def test_reshape_of_a_strided_view_stays_a_view() -> None:
     x = tensor(np.arange(24).reshape(2, 3, 4))
     part = apply(ops.slice, x, starts=(0, 0, 0), stops=(2, 3, 2), steps=(1, 1, 1))
     wide = reshape(part, 6, 2)
-    assert wide._storage is x._storage
+    assert wide._graphc_storage is x._graphc_storage
     add_(wide, 100.0)
     assert values(x)[1][2] == [120, 121, 22, 23]
 

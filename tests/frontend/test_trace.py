@@ -123,7 +123,7 @@ def test_tensors_that_overlap_see_each_others_writes(write_first: bool, small_fi
     assert values(data) == before and len(traced.mutations) == 1
     expected = [values(t) for t in f()]
     assert got == expected
-    assert written.reshape(-1).tolist() == data._array.reshape(-1).tolist()
+    assert written.reshape(-1).tolist() == data._graphc_array.reshape(-1).tolist()
 
 
 def test_outputs_that_are_inputs_views_or_share_memory() -> None:
@@ -361,7 +361,7 @@ def test_another_thread_is_not_traced() -> None:
 
     def other() -> None:
         y = mul(w, 2.0)
-        seen.append((y._trace, values(y)))
+        seen.append((y._graphc_trace, values(y)))
 
     with Trace("step"):
         mul_(w.data, 5.0)

@@ -42,7 +42,7 @@ def test_calls_are_short_and_right(name, monkeypatch):
         monkeypatch.setattr(place, what, lambda *a, run=run: slow.append(a) or run(*a))
     for z in copies:
         found = CALLS[name](z, y)
-        assert found.device.type == "cpu" and not found._storage.away
+        assert found.device.type == "cpu" and not found._graphc_storage.away
         np.testing.assert_array_equal(found.numpy(), wanted)
     assert not slow or name in ("exp", "2 - x")  # which never were any shorter
 

@@ -44,7 +44,9 @@ def batches() -> Iterator[tuple[Any, Any]]:
 
 
 def places(net: Any) -> list[int]:
-    return [address_of(p.grad._array) for p in net.parameters()]  # data_ptr() would count as a look
+    return [
+        address_of(p.grad._graphc_array) for p in net.parameters()
+    ]  # data_ptr() would count as a look
 
 
 def state(net: Any) -> list[np.ndarray]:

@@ -524,7 +524,7 @@ def test_an_error_in_the_recording_alone() -> None:
     calls: list[bool] = []
 
     def f(x: Any) -> Any:
-        if type(x.sum()._trace) is not type(None):  # the attribute is graphc's own
+        if type(x.sum()._graphc_trace) is not type(None):  # the attribute is graphc's own
             raise ValueError("recorded")
         calls.append(True)
         return x * 2

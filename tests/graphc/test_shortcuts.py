@@ -102,9 +102,9 @@ def of_another_class(t: Any) -> None:
 
 
 def in_the_header(t: Any) -> None:
-    t._array.shape = (2, 8)
-    t._array.shape = (4, 4)
-    t._array[0, 0] = 9.0
+    t._graphc_array.shape = (2, 8)
+    t._graphc_array.shape = (4, 4)
+    t._graphc_array[0, 0] = 9.0
 
 
 def in_another_dict(t: Any) -> None:
@@ -113,7 +113,7 @@ def in_another_dict(t: Any) -> None:
 
 
 def in_a_dict_of_other_keys(t: Any) -> None:
-    t.__dict__ = {"other": 1, **vars(t), "_storage": t._storage, "_seen": 0}
+    t.__dict__ = {"other": 1, **vars(t), "_graphc_storage": t._graphc_storage, "_graphc_seen": 0}
     t.data = torch.full((4, 4), 4.0)
 
 
@@ -434,7 +434,7 @@ def test_memory_that_another_thread_frees_meanwhile(taken: Taken) -> None:
 def test_references_are_let_go(taken: Taken) -> None:
     compiled = held(lambda x: x + 1, torch.rand(1000))
     x = torch.rand(1000)
-    gone, before = weakref.ref(x._array), taken.count
+    gone, before = weakref.ref(x._graphc_array), taken.count
     compiled(x)
     assert taken.count == before + 1
     del x

@@ -198,7 +198,7 @@ def test_scenes(
         monkeypatch.setattr(autograd, "straight_pass", way)
         for name, p in compiled[2].named_parameters():
             p.data, p.grad = before[name].clone(), None
-            p._post_hooks = None
+            p._graphc_post_hooks = None
         told: list[Any] = []
         scene(*compiled, told)
         grads = [None if p.grad is None else p.grad.detach() for p in compiled[2].parameters()]
@@ -207,6 +207,6 @@ def test_scenes(
         assert (one is None) == (other is None)
         if one is not None:
             np.testing.assert_array_equal(one.numpy(), other.numpy())
-            assert one._storage.version == other._storage.version
+            assert one._graphc_storage.version == other._graphc_storage.version
     assert found[0][1] == found[1][1]
     assert any(taken) or scene.__name__ not in PLAIN

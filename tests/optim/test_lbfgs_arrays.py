@@ -31,7 +31,7 @@ def trained(dtype: Any, history: int, search: str | None) -> tuple[list[float], 
     losses = [optimizer.step(closure).item() for _ in range(3)]
     kept = optimizer.state_dict()["state"][0]
     return losses, [
-        part._array if isinstance(part, torch.Tensor) else part
+        part._graphc_array if isinstance(part, torch.Tensor) else part
         for value in kept.values() for part in (value if isinstance(value, list) else [value])
     ]
 

@@ -257,7 +257,7 @@ def _arguments(m: Any) -> dict[str, Any]:
 def _memory(tensor: Any) -> int:
     if isinstance(tensor, torch.Tensor):
         return tensor.untyped_storage().data_ptr()
-    return id(tensor._storage.root)
+    return id(tensor._graphc_storage.root)
 
 
 def _facts(m: Any, expression: str, compiled: bool) -> tuple[list[str], list[str], bool]:

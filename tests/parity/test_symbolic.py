@@ -39,7 +39,9 @@ def _outputs(case: Case, arrays: list[np.ndarray]) -> list[Any]:
         assert isinstance(source, TensorInput)
         tensor = inputs[source.index] if source.index >= 0 else source.tensor
         assert tensor is not None
-        given.append(tensor._storage.flat() if source.kind == "storage" else tensor._array)
+        given.append(
+            tensor._graphc_storage.flat() if source.kind == "storage" else tensor._graphc_array
+        )
     values = interpret.evaluate(traced.graph, given, TABLE)
     results = []
     for output in traced.result:

@@ -154,7 +154,7 @@ def _tensors(have: graphc.Tensor, want: torch.Tensor, dtypes: bool, path: str) -
     wide: Callable[[np.ndarray], np.ndarray] = lambda a: (  # noqa: E731
         a.astype(np.float64) if a.dtype.kind == "V" or a.dtype == ml_dtypes.bfloat16 else a
     )
-    ours = wide(np.asarray(have.detach()._array))
+    ours = wide(np.asarray(have.detach()._graphc_array))
     theirs = wide(to_numpy(want))
     relative, absolute = TOLERANCE.get(want.dtype, (0, 0))
     with np.errstate(all="ignore"):

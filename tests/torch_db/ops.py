@@ -206,7 +206,7 @@ def _no_worse(op: Any, sample: Any, have: Any, want: Any) -> bool:
         kind = np.complex128 if e.is_complex() else np.float64
         error, theirs_error = (
             np.abs(array.astype(kind) - right).max()
-            for array in (np.asarray(h.detach()._array), to_numpy(w))
+            for array in (np.asarray(h.detach()._graphc_array), to_numpy(w))
         )
         if np.isnan(theirs_error):  # torch has NaN where there is a number
             theirs_error = error

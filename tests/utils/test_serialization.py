@@ -38,7 +38,7 @@ def raw(tensor: Any) -> bytes:
     if isinstance(tensor, torch.Tensor):
         return tensor.contiguous().view(torch.uint8).numpy().tobytes() if tensor.dim() else (
             tensor.reshape(1).view(torch.uint8).numpy().tobytes())
-    return np.ascontiguousarray(tensor._array).tobytes()
+    return np.ascontiguousarray(tensor._graphc_array).tobytes()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

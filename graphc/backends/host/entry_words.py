@@ -14,8 +14,16 @@ SLOTS = ("array", "_root", "exposed", "segment")  # of a storage
 WORDS = 8  # of an entry: its kind, then its operands
 ITEM, WORD, LOCAL, TENSOR, ARGUMENT, CLASS, SAME, GRADIENT, LIST, DICT, HELD, PRESENT = range(12)
 ATTRIBUTES = (
-    "_array", "_storage", "_requires_grad", "_node", "_hooks", "_post_hooks", "_accumulator",
-    "_base", "_grad", "_seen",
+    "_graphc_array",
+    "_graphc_storage",
+    "_graphc_requires_grad",
+    "_graphc_node",
+    "_graphc_hooks",
+    "_graphc_post_hooks",
+    "_graphc_accumulator",
+    "_base",
+    "_grad",
+    "_graphc_seen",
 )
 # bits of a tensor's entry
 ASK_GRADIENT, REQUIRES, ASK_LEAF, LEAF, ASK_HOOKS, ASK_INFERENCE, INFERENCE, WRITTEN, OF_GRAD = (

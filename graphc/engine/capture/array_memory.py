@@ -17,6 +17,6 @@ def is_captured(trace: Trace, array: np.ndarray) -> bool:
     """Whether an array is memory of a tensor that a trace has met."""
     return any(
         isinstance(source, TensorInput) and source.kind != "tangent"
-        and may_share(array, source.owner._storage.root.flat())
+        and may_share(array, source.owner._graphc_storage.root.flat())
         for source in trace.inputs
     )

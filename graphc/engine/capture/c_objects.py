@@ -54,7 +54,7 @@ def cache_name(function: Any) -> str:
 def _keepable(observer: Observer, value: Any) -> bool:
     """Whether a cache that keeps a value finds it again at the next call."""
     if issubclass(type(value), Tensor):
-        argument = value._trace is not None or observer.trace.argument_index(value) >= 0
+        argument = value._graphc_trace is not None or observer.trace.argument_index(value) >= 0
         return not argument and observer.is_known(value)
     if kind_of(type(value)) is Kind.TUPLE:  # a size, say
         return all(_keepable(observer, part) for part in value)

@@ -92,7 +92,7 @@ _CONTAINERS = frozenset((Kind.LIST, Kind.TUPLE, Kind.DICT, Kind.SET, Kind.QUEUE)
 def _is_computed(observer: Observer, leaf: Any) -> bool:
     """Whether something among a function's arguments has another value at each call."""
     return isinstance(leaf, Tensor) and (
-        leaf._trace is not None or observer.trace.argument_index(leaf) >= 0
+        leaf._graphc_trace is not None or observer.trace.argument_index(leaf) >= 0
         or id(leaf) in observer.trace.shadows
     )
 

@@ -246,7 +246,7 @@ class Observer(ClassMembers, WholeReads):
         for value in (a, b):
             if not issubclass(type(value), Tensor):
                 return
-            index = self.trace.argument_index(value) if value._trace is None else -1
+            index = self.trace.argument_index(value) if value._graphc_trace is None else -1
             pair.append(index if index >= 0 else value)
         if any(type(item) is int for item in pair):
             self.pairs.append((pair[0], pair[1], same))

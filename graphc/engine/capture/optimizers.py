@@ -125,7 +125,7 @@ class _States:
         found = _State(observer, state)
         missing = [key for key in makers if key not in found]
         trace = local.trace
-        if missing and (trace is None or param._trace is trace):
+        if missing and (trace is None or param._graphc_trace is trace):
             for key in missing:
                 found[key] = makers[key]()
         elif missing:

@@ -332,13 +332,13 @@ class Recording:
             self._refill(place, old, now)
         elif isinstance(now, Tensor):
             for tensor in (old, now):
-                if isinstance(tensor, Tensor) and tensor._trace is None:
+                if isinstance(tensor, Tensor) and tensor._graphc_trace is None:
                     self.trace.shadow(tensor)  # fetched from where it is then
             self.stored[place] = now
         elif is_traced_value(now) or is_pending(now):
             self.stored[place] = now
         elif is_plain(now) or observer.is_known(now) or now is MISSING:
-            if isinstance(old, Tensor) and old._trace is None:
+            if isinstance(old, Tensor) and old._graphc_trace is None:
                 self.trace.shadow(old)
             self.replay.append((place, now))
         elif not observer.was_read(place):
@@ -350,7 +350,7 @@ class Recording:
     def _refill(self, place: Place, old: Any, now: Any) -> None:
         """What each call has to put into a container whose length or order has changed."""
         if isinstance(now, (np.ndarray, bytearray, array)) and any(
-            may_share(tensor._array, memory_of(place.container))
+            may_share(tensor._graphc_array, memory_of(place.container))
             for tensor, _ in self.trace.shadows.values()
         ):
             raise TraceError(located(
@@ -359,7 +359,7 @@ class Recording:
             ))
         items = _items(now)
         for item in (*_items(old), *items):
-            if isinstance(item, Tensor) and item._trace is None:
+            if isinstance(item, Tensor) and item._graphc_trace is None:
                 self.trace.shadow(item)  # fetched from where it is then
         if isinstance(place, Contents):
             for item in items:

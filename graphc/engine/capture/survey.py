@@ -83,7 +83,7 @@ class Survey(SegmentTrace):
         self._note(what, cure, unsupported_in_trace(what, cure))
         if self._values > _VALUES:
             raise self.places[-1].error
-        node = self.read(tensor if tensor._trace is self else self.shadow(tensor))
+        node = self.read(tensor if tensor._graphc_trace is self else self.shadow(tensor))
         inputs = tuple([source.node for source in self.inputs])
         graph = Graph(self.name, inputs, (node,), self.env)
         with self.suspended():

@@ -13,7 +13,7 @@ from .places import MISSING
 
 def read(observer: Observer, tensor: Any, name: str) -> Any:
     """`tensor.name`."""
-    if name == "__dict__" and tensor._trace is None:
+    if name == "__dict__" and tensor._graphc_trace is None:
         if observer.trace.argument_index(tensor) >= 0:
             observer.open("reading the __dict__ of a tensor among the arguments")
         return observer.know(tensor.__dict__, f"{observer.path(tensor)}.__dict__")
@@ -27,7 +27,7 @@ def read(observer: Observer, tensor: Any, name: str) -> Any:
             return observer.run(observer.lookup(type(tensor), name).fget, tensor)
         if hasattr(type(found), "__set__") or name not in tensor.__dict__:
             return getattr(tensor, name)
-    if tensor._trace is None and name not in _TENSOR_FIELDS:
+    if tensor._graphc_trace is None and name not in _TENSOR_FIELDS:
         index = observer.trace.argument_index(tensor)
         if index >= 0:  # another tensor at each call
             _of_argument(observer, tensor, index, name)
@@ -48,8 +48,9 @@ def _of_argument(observer: Observer, tensor: Tensor, index: int, name: str) -> N
 
 
 _TENSOR_FIELDS = frozenset("""
-    _array _storage _node _output _grad _requires_grad _base _chain _seen _hooks _post_hooks
-    _trace _traced _concrete _type
+    _graphc_array _graphc_storage _graphc_node _graphc_output _grad _graphc_requires_grad _base
+    _graphc_chain _graphc_seen _graphc_hooks _graphc_post_hooks _graphc_trace _graphc_traced
+    _graphc_concrete _graphc_type
 """.split())
 
 
@@ -68,7 +69,7 @@ def store(observer: Observer, tensor: Tensor, name: str, value: Any) -> None:
         if found.fset is not None:
             observer.run(found.fset, tensor, value)
             return
-    elif found is MISSING and tensor._trace is None:
+    elif found is MISSING and tensor._graphc_trace is None:
         if observer.trace.argument_index(tensor) >= 0:  # another tensor at each call
             observer.open(f"setting {name} of a tensor among the arguments")
         observer.save_field(tensor.__dict__, name, f"{observer.path(tensor)}.{name}")

@@ -235,7 +235,7 @@ def held(
 ) -> dict[int, tuple[Any, np.ndarray]]:
     """Outputs whose memory the user can write to: the storage, and the memory as a value.
     `mutated`: the input into whose memory an output is written."""
-    storages = {id(t._storage.root.array): t._storage.root for t in segment.living}
+    storages = {id(t._graphc_storage.root.array): t._graphc_storage.root for t in segment.living}
     found: dict[int, tuple[Any, np.ndarray]] = {}
     for i in segment.made.values():
         storage = storages.get(id(results[i]))
@@ -243,7 +243,7 @@ def held(
             order = segment.orders[i]
             found[i] = storage, results[i] if order is None else results[i].transpose(order)
     for i, number in mutated.items():
-        found[i] = segment.owner(number)._storage, segment.memory(number)
+        found[i] = segment.owner(number)._graphc_storage, segment.memory(number)
     return found
 
 

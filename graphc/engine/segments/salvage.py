@@ -35,10 +35,10 @@ def leave_out_failed(segment: Segment) -> bool:
     histories: dict[GradNode, bool] = {}
 
     def is_lost(tensor: Tensor) -> bool:
-        root, _ = tensor._storage.resolve(tensor._traced.path)
+        root, _ = tensor._graphc_storage.resolve(tensor._graphc_traced.path)
         if root.node in lost:
             return True
-        node = tensor._node
+        node = tensor._graphc_node
         if node is None:
             return False
         if node not in histories:
@@ -53,7 +53,7 @@ def leave_out_failed(segment: Segment) -> bool:
         if is_lost(shadow):
             del trace.shadows[number]
             trace.rebound.pop(number, None)
-        elif isinstance(grad, Tensor) and grad._trace is trace and id(grad) not in ids:
+        elif isinstance(grad, Tensor) and grad._graphc_trace is trace and id(grad) not in ids:
             shadow._grad = UNREAD
     return True
 

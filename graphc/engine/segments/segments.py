@@ -462,7 +462,7 @@ class Segments:
             edges = tuple([edge(segment.entries[i][0]) for i in plan.entries])
             read = [i for kind, i in plan.saved if kind == "input"]
         written = [
-            (segment.owner(source.number)._storage, versions)
+            (segment.owner(source.number)._graphc_storage, versions)
             for _, source, versions in segment.mutations
         ]
         before_write(written)
@@ -473,7 +473,7 @@ class Segments:
             given, results = version.engine.call(arrays, dims, parts, segment.memory)
         self._native.seconds += time.perf_counter() - started
         count_writes(written)
-        types = tuple([t._traced.type for t in segment.roots])
+        types = tuple([t._graphc_traced.type for t in segment.roots])
         if plan is None:
             segment.fill(results, Node((), types))
             return
@@ -492,7 +492,7 @@ class Segments:
         node.remember(
             recorded,
             [before.get(i, arrays[i] if i in own else a) for i, a in enumerate(given)],
-            {i: segment.owner(i)._storage for i in plan.replay.read if i not in overwritten
+            {i: segment.owner(i)._graphc_storage for i in plan.replay.read if i not in overwritten
              and i < len(segment.inputs) and isinstance(segment.inputs[i], TensorInput)},
             overwritten - before.keys(),
         )

@@ -36,7 +36,7 @@ class Row:
         self.watched = type(state) is watched
         self.tensors: list[tuple[Tensor, np.ndarray]] = []
         self.counts: list[tuple[np.ndarray, Storage]] = []
-        self.storages = [param._storage, None]
+        self.storages = [param._graphc_storage, None]
         self.addresses = [address(self.array), 0]
         self.spans = [_span(self.addresses[0], self.array)]
         for name, value in self.items:
@@ -47,15 +47,15 @@ class Row:
             if name in counts:
                 if array.shape != () or array.dtype != np.float32:
                     raise Unfit
-                self.counts.append((array, value._storage))
+                self.counts.append((array, value._graphc_storage))
             elif array.shape != self.array.shape or array.dtype != self.array.dtype:
                 raise Unfit
-            self.storages.append(value._storage)
+            self.storages.append(value._graphc_storage)
             self.addresses.append(place)
 
     def stands(self, states: Any) -> bool:
         """Whether all is where it was. `states`: None where no dictionary has changed."""
-        if self.param._array is not self.array:
+        if self.param._graphc_array is not self.array:
             return False
         if states is not None or not self.watched:
             state = self.state if states is None else states.get(self.param)
@@ -65,7 +65,7 @@ class Row:
                 if state.get(name) is not value:
                     return False
         for tensor, array in self.tensors:
-            if tensor._array is not array:
+            if tensor._graphc_array is not array:
                 break
         else:
             return True
@@ -82,11 +82,11 @@ class Unfit(Exception):
 
 def _flat(tensor: Any) -> np.ndarray:
     """The array of a tensor whose elements lie side by side."""
-    array = getattr(tensor, "_array", None)
+    array = getattr(tensor, "_graphc_array", None)
     if not (
         isinstance(tensor, Tensor) and type(array) is np.ndarray and array.dtype in _FLOATS
-        and array.flags.c_contiguous and array.flags.writeable and tensor._trace is None
-        and not tensor._storage.inference and is_ours(type(tensor))
+        and array.flags.c_contiguous and array.flags.writeable and tensor._graphc_trace is None
+        and not tensor._graphc_storage.inference and is_ours(type(tensor))
     ):
         raise Unfit
     return array

@@ -106,7 +106,7 @@ class Plan:
             row = known(id(param))
             if row is None or not row.stands(changed):  # (the row keeps its parameter's id taken)
                 row = self._row(param, states)
-            array, own = gradient._array, row.array
+            array, own = gradient._graphc_array, row.array
             if type(array) is not np.ndarray or array.shape != own.shape or (
                 array.dtype is not own.dtype and array.dtype != own.dtype
             ):

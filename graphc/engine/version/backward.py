@@ -92,7 +92,7 @@ class CompiledBackwardPlan:
         arguments, moved = call.arguments, version.moved
         stamps: dict[int, Stamp] = {}
         for i, source in self._read_again(version):
-            storage = tensor_of(source, arguments, moved)._storage
+            storage = tensor_of(source, arguments, moved)._graphc_storage
             stamps[i] = storage, storage.version
         return History(self, arguments, inputs, stamps, call.results, call.dims, moved)
 
@@ -154,17 +154,21 @@ class History:
         """Make the results' grad_fn this call's node."""
         for number, output in enumerate(self.plan.outputs):
             tensor: Tensor = builder.tensor(output)
-            tensor._node, tensor._output = self.node, number
+            tensor._graphc_node, tensor._graphc_output = self.node, number
 
     def watch(self, builder: Any) -> None:
         """What the user holds may be written to before backward()."""
         held = {
-            o.index: (t._storage, t._storage.root.array if o.kind == "view" else t._array)
-            for o, t in builder.handed_out() if o.index >= 0
+            o.index: (
+                t._graphc_storage,
+                t._graphc_storage.root.array if o.kind == "view" else t._graphc_array,
+            )
+            for o, t in builder.handed_out()
+            if o.index >= 0
         }
         for i in builder.version.engine.mutated:
             tensor = builder.written(i)
-            held[i] = tensor._storage, builder.call.results[i]
+            held[i] = tensor._graphc_storage, builder.call.results[i]
         self.node.watch(held)
 
 

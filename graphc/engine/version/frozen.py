@@ -67,7 +67,7 @@ class Constants:
         self.calls += 1
         if (
             seen is not None and (Shared.changes, Shared.rewound) == seen.shared
-            and [tensor._storage for tensor in self.sources] == seen.storages
+            and [tensor._graphc_storage for tensor in self.sources] == seen.storages
             and [storage.version for storage in seen.counted] == seen.versions
         ):
             return True
@@ -87,7 +87,7 @@ class Constants:
         if self.runs >= RESTLESS and self.calls < _CALLS * self.runs:
             _restless.update({id(tensor): tensor for tensor in self.sources})
             return False
-        arrays = [tensor._array for tensor in self.sources]
+        arrays = [tensor._graphc_array for tensor in self.sources]
         if any(
             (array.shape, array.dtype) != type_
             for array, type_ in zip(arrays, self.types, strict=True)
@@ -98,14 +98,14 @@ class Constants:
         self.runs += 1
         # in new memory: a call on another thread may be reading the old
         for tensor, array in zip(self.made, results, strict=True):
-            tensor._array = array
-            tensor._storage = Storage(array)
+            tensor._graphc_array = array
+            tensor._graphc_storage = Storage(array)
         self._seen = now  # last of all: other threads go by it
         return True
 
     def _look(self) -> _Seen:
         shared = Shared.changes, Shared.rewound
-        storages = [tensor._storage for tensor in self.sources]
+        storages = [tensor._graphc_storage for tensor in self.sources]
         roots = list(dict.fromkeys([storage.root for storage in storages]))
         others = [siblings(root) for root in roots]
         living = [each for _, some in others for each in some]
@@ -116,7 +116,7 @@ class Constants:
 
 def is_shared(tensor: Tensor) -> bool:
     """Whether somebody may write to a tensor's memory without a count."""
-    root = tensor._storage.root
+    root = tensor._graphc_storage.root
     return root.exposed or root.segment is not None
 
 
@@ -134,7 +134,7 @@ def frozen(
         if type(source) is TensorInput and source.kind == "tensor" and source.tensor is not None
         and source.number not in places and not is_shared(source.tensor)
         and id(source.tensor) not in _restless
-        and source.tensor._storage.root not in written
+        and source.tensor._graphc_storage.root not in written
     ]
     if not _is_wanted(traced.graph, numbers):
         return None
@@ -178,4 +178,4 @@ def _written(traced: TracedGraph) -> set[Storage]:
     tensors: list[Any] = [traced.inputs[each.input].tensor for each in traced.mutations]  # type: ignore[union-attr]
     tensors += [each.tensor for each in traced.rebinds]
     tensors += [each.tensor for each in traced.flags]
-    return {tensor._storage.root for tensor in tensors if tensor is not None}
+    return {tensor._graphc_storage.root for tensor in tensors if tensor is not None}

@@ -91,7 +91,7 @@ def _lone_array(gradient: Gradient) -> np.ndarray | None:
     old = gradient.tensor._grad
     if type(old) is not Tensor or getrefcount(old) > 3 or len(vars(old)) != 2:  # array, storage
         return None
-    storage, array = old._storage, old._array
+    storage, array = old._graphc_storage, old._graphc_array
     if storage.array is not array or getrefcount(storage) > 3 or getrefcount(array) > 4:
         return None
     if (

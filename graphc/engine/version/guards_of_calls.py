@@ -73,7 +73,7 @@ class GradIsThere(Guard):
 
     def __init__(self, read: GradRead, made: bool, moved: Moved) -> None:
         self.read, self.made, self.moved = read, made, moved
-        self.path = f".grad of a {tuple(read.tensor._array.shape)} tensor"
+        self.path = f".grad of a {tuple(read.tensor._graphc_array.shape)} tensor"
 
     def holds_for(self, call: Call) -> bool:
         there = written_to(self.read, call.arguments, self.moved)._grad is not None
@@ -107,7 +107,7 @@ class Differentiable(Guard):
         tensor, flag = self.tensor, self.flag
         return (
             gradient_kind(tensor) == flag and hooks_of(tensor) == self.hooks
-            and (not flag or (tensor._node is None) == self.leaf)
+            and (not flag or (tensor._graphc_node is None) == self.leaf)
         )
 
     def about(self) -> Any:
@@ -134,7 +134,7 @@ class Renewed(Guard):
         source = self.source
         tensor = tensor_of(source, call.arguments, self.moved)
         flag = gradient_kind(tensor)
-        if flag != source.requires_grad or (flag and (tensor._node is None) != source.leaf):
+        if flag != source.requires_grad or (flag and (tensor._graphc_node is None) != source.leaf):
             return False
         return not hooks_of(tensor)
 
@@ -267,7 +267,7 @@ class Aliases(Guard):
 
     def holds_for(self, call: Call) -> bool:
         alias = self.alias
-        array = tensor_of(alias.source, call.arguments, self.moved)._array
+        array = tensor_of(alias.source, call.arguments, self.moved)._graphc_array
         return (
             address(array) - address(call.arrays[alias.input]) == alias.offset
             and array.shape == alias.shape and strides_of(array) == alias.source.strides
@@ -379,8 +379,13 @@ def named(source: TensorInput) -> str:
 
 def hooks_of(tensor: Tensor) -> tuple[Any, ...]:
     """The hooks on a tensor, with their numbers."""
-    node = tensor._accumulator and tensor._accumulator()
-    groups = (tensor._hooks, tensor._post_hooks, node and node.pre_hooks, node and node.post_hooks)
+    node = tensor._graphc_accumulator and tensor._graphc_accumulator()
+    groups = (
+        tensor._graphc_hooks,
+        tensor._graphc_post_hooks,
+        node and node.pre_hooks,
+        node and node.post_hooks,
+    )
     if not any(groups):
         return ()
     return tuple([(i, hook) for i, group in enumerate(groups) for hook in (group or {}).values()])

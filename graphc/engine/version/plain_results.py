@@ -29,10 +29,10 @@ class PlainResult(NamedTuple):
     def of(self, array: np.ndarray) -> Tensor:
         """The tensor."""
         tensor = from_array(array)
-        storage = tensor._storage
+        storage = tensor._graphc_storage
         storage.version, storage.inference = self.writes, self.inference
         if self.spent is not None:
-            tensor._node = SpentNode(*self.spent)
+            tensor._graphc_node = SpentNode(*self.spent)
         return tensor
 
 

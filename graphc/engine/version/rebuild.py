@@ -107,7 +107,7 @@ class Rebuild:
             self.leaves.append(value)
             return 0, len(self.leaves) - 1
         if isinstance(value, Tensor):
-            if value._trace is None and not self._known(value):
+            if value._graphc_trace is None and not self._known(value):
                 raise NotRebuilt("a new tensor that is no part of the graph")
             _check_tensor(value)
         if isinstance(value, Tensor) or is_traced_value(value):
@@ -174,16 +174,16 @@ _STATE = frozenset(Tensor.__annotations__)
 
 def _check_tensor(tensor: Tensor) -> None:
     """Raise NotRebuilt unless an Output says all there is to say about a traced tensor."""
-    if tensor._trace is None:
+    if tensor._graphc_trace is None:
         return
     if type(tensor) is not Tensor:
         raise NotRebuilt(f"a new {type(tensor).__name__}")
     if not vars(tensor).keys() <= _STATE:
         raise NotRebuilt("a tensor with attributes of its own")
-    node = tensor._node
-    if tensor._requires_grad and node is None:
+    node = tensor._graphc_node
+    if tensor._graphc_requires_grad and node is None:
         raise NotRebuilt("a new leaf that requires a gradient")
-    if tensor._hooks or tensor._post_hooks or (
+    if tensor._graphc_hooks or tensor._graphc_post_hooks or (
         node is not None and (node.tensor_hooks or node.retained or node.pre_hooks
                               or node.post_hooks or node.metadata_)
     ):

@@ -75,10 +75,10 @@ def replay(
         place = at.get(i) if create_graph else None
         if place is not None:
             leaf = place[0].variable if isinstance(place[0], AccumulateGrad) else None
-            if leaf is not None and leaf._array is array:
+            if leaf is not None and leaf._graphc_array is array:
                 tensor = leaf
             else:
-                tensor._node, tensor._output = place
+                tensor._graphc_node, tensor._graphc_output = place
         values.append(TensorValue(tensor))
     values += [TensorValue(g) for g in grads]
     like = TensorValue(constant(0.0))

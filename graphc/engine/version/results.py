@@ -64,7 +64,7 @@ class Results:
         if found is None:
             found = self.made[id(output)] = self._make(output)
             if output.outdated:
-                found._seen = found._storage.version - 1
+                found._graphc_seen = found._graphc_storage.version - 1
         return found
 
     def handed_out(self) -> list[tuple[Output, Tensor]]:
@@ -106,14 +106,14 @@ class Results:
             if output.order is not None:
                 array = array.transpose(output.order)
             result = from_array(array)
-            result._storage.inference = output.inference
-            result._storage.version = output.versions
+            result._graphc_storage.inference = output.inference
+            result._graphc_storage.version = output.versions
         of_base = output.unrecorded and output.base is not None  # a view made in no_grad mode
         if output.requires_grad and not of_base:
             # history.attach() gives those that can still be differentiated their own node
             early = self.behind.get(id(output))
-            result._node = SpentNode(
-                result._type, output.made_by,
+            result._graphc_node = SpentNode(
+                result._graphc_type, output.made_by,
                 partial(edges_of, self._leaves(output)) if early is None else lambda: early
             )
             if output.unrecorded:  # its base has the history, and is not given back
@@ -131,15 +131,15 @@ class Results:
             memory = self.bases.get(output.index)
             if memory is None:
                 memory = self.bases[output.index] = from_array(self.call.results[output.index])
-                memory._storage.inference = output.inference
-                memory._storage.version = output.versions
+                memory._graphc_storage.inference = output.inference
+                memory._graphc_storage.version = output.versions
             with no_grad():
                 result = self._views(memory, output.chain)
             if result is memory:
                 result = memory.detach()
             elif output.requires_grad:  # what it is a view of has no history
-                result._base, result._chain = None, ()
-        result._no_grad_view = output.unrecorded
+                result._base, result._graphc_chain = None, ()
+        result._graphc_no_grad_view = output.unrecorded
         return result
 
     def _views(self, base: Tensor, chain: Chain) -> Tensor:

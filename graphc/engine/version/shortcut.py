@@ -147,7 +147,7 @@ class Shortcut:
                 return MISSED
             if self.states:
                 with turns_of([
-                    (call.arguments[index] if index >= 0 else tensor)._array
+                    (call.arguments[index] if index >= 0 else tensor)._graphc_array
                     for index, tensor in self.states
                 ]):
                     self._call(call, lease)
@@ -449,6 +449,6 @@ def _as_found(tensor: Tensor) -> int:
     """The bits of an argument: a version's key has them."""
     return (
         bits.ASK_GRADIENT | bits.REQUIRES * bool(gradient_kind(tensor))
-        | bits.ASK_LEAF | bits.LEAF * (tensor._node is None)
-        | bits.ASK_INFERENCE | bits.INFERENCE * bool(tensor._storage.inference)
+        | bits.ASK_LEAF | bits.LEAF * (tensor._graphc_node is None)
+        | bits.ASK_INFERENCE | bits.INFERENCE * bool(tensor._graphc_storage.inference)
     )

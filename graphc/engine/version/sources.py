@@ -71,7 +71,9 @@ def written_to(
 def array_of(source: TensorInput, tensor: Tensor) -> np.ndarray:
     """The memory of an input's tensor. Raises Stale for one that is sparse now."""
     try:
-        return tensor._storage.root.flat() if source.kind == "storage" else tensor._array
+        return (
+            tensor._graphc_storage.root.flat() if source.kind == "storage" else tensor._graphc_array
+        )
     except NotDense as error:
         raise Stale(str(error)) from None
 

@@ -223,7 +223,7 @@ class Specialisation:
             tensor = guard.missing(call)
             if tensor is not None:
                 fresh.append(tensor)
-                tensor._grad = from_array(zeros_like(tensor._array))
+                tensor._grad = from_array(zeros_like(tensor._graphc_array))
         return fresh
 
     def fits(self, arguments: list[Any], given: Any) -> bool:
@@ -246,7 +246,7 @@ class Specialisation:
         arrays: list[np.ndarray] = []
         for index, tensor, source in self._fetched:
             if source is None:
-                arrays.append((tensor if index < 0 else arguments[index])._array)
+                arrays.append((tensor if index < 0 else arguments[index])._graphc_array)
             elif not isinstance(source, TensorInput):
                 arrays.append(_UNKNOWN)
             else:
@@ -337,14 +337,14 @@ class Specialisation:
             source = self.inputs[mutation.input]
             assert isinstance(source, TensorInput)
             tensor = tensor_of(source, arguments, self.moved)
-            found.append((tensor._storage, mutation.versions))
+            found.append((tensor._graphc_storage, mutation.versions))
         return found
 
     def begin_flags(self, arguments: list[Any]) -> None:
         """What begins to require a gradient is part of the history."""
         for flag in self.traced.flags:
             if flag.requires_grad:
-                written_to(flag, arguments, self.moved)._requires_grad = True
+                written_to(flag, arguments, self.moved)._graphc_requires_grad = True
 
     def finish(self, call: Call) -> Any:
         """Everything after the native call, in the trace's order."""
@@ -385,7 +385,7 @@ class Specialisation:
                 value = None if write.value is None else builder.tensor(write.value)
                 written_to(write, arguments, self.moved)._grad = value
             for flag in traced.flags:
-                written_to(flag, arguments, self.moved)._requires_grad = flag.requires_grad
+                written_to(flag, arguments, self.moved)._graphc_requires_grad = flag.requires_grad
 
 
 def _is_tangent(source: Any) -> bool:

@@ -92,12 +92,12 @@ class Versions:
         for i, leaf in enumerate(leaves):
             if isinstance(leaf, Tensor):
                 try:
-                    array = leaf._array
+                    array = leaf._graphc_array
                 except NotDense:
                     raise SparseArgument(i) from None
                 parts.append((
-                    array.dtype, array.ndim, gradient_kind(leaf), leaf._node is None,
-                    leaf._storage.inference,
+                    array.dtype, array.ndim, gradient_kind(leaf), leaf._graphc_node is None,
+                    leaf._graphc_storage.inference,
                     (type(leaf), leaf.device) if type(array) is DeviceArray else type(leaf),
                 ))
                 shapes.append(array.shape)
@@ -374,7 +374,7 @@ class Versions:
                     was = version.inputs[number].type.shape
                     if not isinstance(now, Tensor) or now.ndim != len(was):
                         continue
-                    for d, (old, new) in enumerate(zip(was, now._array.shape, strict=True)):
+                    for d, (old, new) in enumerate(zip(was, now._graphc_array.shape, strict=True)):
                         if new > 1 and old != new:
                             name = names.setdefault((old, new), f"c{len(names)}")
                             found.setdefault(place, {})[d] = name

@@ -172,7 +172,7 @@ class _Made:
         self, program: ExportedProgram, sizes: dict[str, Any], in_file: bool
     ) -> None:
         self.arrays = {
-            name: np.asarray(on_host(tensor._array), order="C")
+            name: np.asarray(on_host(tensor._graphc_array), order="C")
             for name, tensor in program._weights.items()
         }
         self.data = Data()

@@ -171,7 +171,7 @@ class StepBuilder:
             self._write(target["weight"], node)
         for rebind in self.traced.rebinds:
             named = self._named(rebind.tensor)
-            self._keep(named.name, named.kind, rebind.tensor._array)
+            self._keep(named.name, named.kind, rebind.tensor._graphc_array)
             self._write(named.name, self._node(rebind.value))
         inputs = {place: number for number, place in self.recording.stored_inputs().items()}
         for place, value in self.stored.items():
@@ -235,7 +235,7 @@ class StepBuilder:
             if output.argument >= 0:
                 return {"argument": output.argument}
             named = self._named(output.tensor)
-            return {"weight": self._keep(named.name, named.kind, output.tensor._array)}
+            return {"weight": self._keep(named.name, named.kind, output.tensor._graphc_array)}
         return {"output": self._shown(self._node(output))}
 
     def _shown(self, node: Node) -> int:
@@ -265,7 +265,7 @@ class StepBuilder:
         written = {write["weight"] for write in self.writes}
         state: list[str] = []
         for named in self.names.state():
-            self._keep(named.name, named.kind, named.tensor._array)
+            self._keep(named.name, named.kind, named.tensor._graphc_array)
             state.append(named.name)
         tied = {n: first for n, first in self.names.tied.items() if first in self.arrays}
         fixed = {"other", "number", "constant"}

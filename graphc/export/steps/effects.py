@@ -23,7 +23,7 @@ def check(recording: Recording, names: StepNames) -> None:
             "the step uses tensors that share memory, and writes to it. Cure: clone() one of them"
         )
     for flag in traced.flags:
-        if flag.tensor._requires_grad != flag.requires_grad:
+        if flag.tensor._graphc_requires_grad != flag.requires_grad:
             raise ExportError(
                 f"the step sets requires_grad of {_called(names, flag.tensor)}, which an exported "
                 "step cannot do. Cure: set it before you export"

@@ -126,7 +126,7 @@ class ExportedStep:
         for name in weights.state:
             tensor = self._weights[weights.tied.get(name, name)]
             kind = "parameter" if name in weights.parameters else weights.kinds.get(name, "buffer")
-            shape = tuple(int(size) for size in tensor._array.shape)
+            shape = tuple(int(size) for size in tensor._graphc_array.shape)
             found.append(
                 Entry(name, kind, tensor.dtype.name, shape, name in read, name in written)
             )
@@ -182,12 +182,12 @@ class ExportedStep:
             self._own[name] = type(self._own[name])(array.item())
         else:
             tensor = self._weights[self.contents.weights.tied.get(name, name)]
-            written = [(tensor._storage, 1)]
+            written = [(tensor._graphc_storage, 1)]
             before_write(written)
             if self._place is None:
-                tensor._array[...] = array
+                tensor._graphc_array[...] = array
             else:
-                tensor._array = self._place.put(np.ascontiguousarray(array))
+                tensor._graphc_array = self._place.put(np.ascontiguousarray(array))
             count_writes(written)
 
     def manual_seed(self, seed: int) -> None:
@@ -207,7 +207,7 @@ class ExportedStep:
         old = self.contents
         with self._lock:
             arrays = {
-                name: np.array(on_host(tensor._array), order="C")
+                name: np.array(on_host(tensor._graphc_array), order="C")
                 for name, tensor in self._weights.items()
             }
             was, step = old.weights, dict(self._step)
@@ -223,7 +223,7 @@ class ExportedStep:
         """Python's numbers as this call finds them."""
         found = dict(self._own)
         for name, weight in self._step["tables"].items():
-            rows = self._weights[weight]._array
+            rows = self._weights[weight]._graphc_array
             if self.calls >= len(rows):
                 raise ValueError(
                     f"the step was exported with a schedule of {len(rows)} calls, and this is "
@@ -263,11 +263,11 @@ class ExportedStep:
             self._input(i, source, leaves, sources, dims)
             for i, source in enumerate(self.signature.inputs)
         ]
-        written = [(self._weights[w["weight"]]._storage, 1) for w in self.signature.writes]
+        written = [(self._weights[w["weight"]]._graphc_storage, 1) for w in self.signature.writes]
         before_write(written)
         _, outputs = engine.call(arrays, dims)
         for write in self._copied:
-            self._weights[write["weight"]]._array[...] = outputs[write["output"]]
+            self._weights[write["weight"]]._graphc_array[...] = outputs[write["output"]]
         count_writes(written)
         return outputs
 
@@ -277,9 +277,9 @@ class ExportedStep:
     ) -> Any:
         ((kind, value),) = source.items()
         if kind == "weight":
-            return self._weights[value]._array
+            return self._weights[value]._graphc_array
         if kind == "argument":
-            return leaves[value]._array
+            return leaves[value]._graphc_array
         dtype = self.graph.inputs[number].tensor_type.dtype.numpy
         return np.asarray(self._number(self._step["computed"][value], sources, dims), dtype)
 
@@ -336,7 +336,7 @@ class _Numbers(MutableMapping[str, Any]):
         step = self._of
         if name in step._own:
             return step._own[name]
-        rows = step._weights[step._step["tables"][name]]._array
+        rows = step._weights[step._step["tables"][name]]._graphc_array
         return rows[min(step.calls, len(rows) - 1)].item()
 
     def __setitem__(self, name: str, value: Any) -> None:
@@ -373,13 +373,16 @@ def _dtype_of(value: Any) -> Any:
 def _converted(name: str, value: Any, like: Tensor) -> tuple[Any, str]:
     """An array for a part of the state, and what is wrong with it ("": nothing)."""
     if isinstance(value, Tensor):
-        array = np.asarray(on_host(value.detach()._array))
+        array = np.asarray(on_host(value.detach()._graphc_array))
     elif isinstance(value, int | float | np.ndarray | np.generic):
         array = np.asarray(value)
     else:
         return None, f"{name} is a {type(value).__name__}"
-    if array.shape != tuple(like._array.shape):
-        return None, f"{name} has the sizes {list(array.shape)}, not {list(like._array.shape)}"
+    if array.shape != tuple(like._graphc_array.shape):
+        return (
+            None,
+            f"{name} has the sizes {list(array.shape)}, not {list(like._graphc_array.shape)}",
+        )
     try:
         kind = dtypes.from_numpy(array.dtype)
     except (KeyError, ValueError):

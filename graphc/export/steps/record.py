@@ -76,7 +76,7 @@ class Attempts:
         if not found.missing or found.observer.looked_at_grad:
             return found
         for tensor in found.missing:
-            tensor._grad = from_array(zeros_like(tensor._array))
+            tensor._grad = from_array(zeros_like(tensor._graphc_array))
             self._graded.append(tensor)
         return self._record(free)
 

@@ -280,4 +280,4 @@ NAMES |= {
 methods_apart()
 NAMES = functions_apart(tensors_only(NAMES, "graphc"), "graphc")
 globals().update(NAMES)
-Tensor._constructor = staticmethod(tensor_types.legacy_constructor)
+Tensor._graphc_constructor = staticmethod(tensor_types.legacy_constructor)

@@ -152,9 +152,13 @@ def public_size(size: DimSize) -> Any:
 def shape(x: Tensor) -> tuple[Any, ...]:
     """The IR's sizes of a tensor: ints and Dims."""
     try:
-        return x._type.shape if local.trace is not None or x._trace is not None else x._array.shape
+        return (
+            x._graphc_type.shape
+            if local.trace is not None or x._graphc_trace is not None
+            else x._graphc_array.shape
+        )
     except NotDense:
-        return x._type.shape
+        return x._graphc_type.shape
     except AttributeError:
         if isinstance(x, Tensor):
             raise
@@ -191,7 +195,7 @@ def numpy_names(function: F) -> F:
 
 def named(result: Tensor, name: str) -> Tensor:
     """The result, its grad_fn printed as torch's `name`."""
-    node = result._node
+    node = result._graphc_node
     if isinstance(node, OpNode):
         node.__class__ = named_class(name)
     return result
@@ -207,7 +211,7 @@ def recorded_as(name: str) -> Callable[[F], F]:
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             found = function(*args, **kwargs)
             result = found[0] if isinstance(found, tuple) else found
-            node = result._node
+            node = result._graphc_node
             if isinstance(node, OpNode) and not (args and result is args[0]):
                 node.__class__ = kind
             return found
@@ -297,7 +301,9 @@ def _check_same_dtype(targets: Iterable[Tensor], results: Iterable[Tensor]) -> N
 
 def _check_single(out: Tensor) -> None:
     """Raise RuntimeError where two elements of `out` are one."""
-    if out._trace is None and may_overlap(out._array.shape, out._array.strides, _STATIC):
+    if out._graphc_trace is None and may_overlap(
+        out._graphc_array.shape, out._graphc_array.strides, _STATIC
+    ):
         raise RuntimeError(located(OVERLAP))
 
 

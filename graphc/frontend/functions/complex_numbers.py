@@ -128,7 +128,7 @@ def isreal(input: Tensor) -> Tensor:
     """Whether the imaginary part is 0."""
     if input.dtype.is_complex:
         return P.eq(imag(input), 0)
-    result: Tensor = filled_beside(input, input._type.shape, True, dtypes.bool_)
+    result: Tensor = filled_beside(input, input._graphc_type.shape, True, dtypes.bool_)
     return result
 
 

@@ -168,14 +168,14 @@ _PLAIN = frozenset("?bhilqBfd")
 
 def item(self: Tensor) -> Any:
     """The only element as a Python number. Raises RuntimeError for other sizes."""
-    if local.trace is None and local.counted is None and self._trace is None:
-        held = self._array
+    if local.trace is None and local.counted is None and self._graphc_trace is None:
+        held = self._graphc_array
         if type(held) is np.ndarray and held.size == 1 and held.dtype.char in _PLAIN:
             return held.item()
     array = known(self)
     trace = local.trace
     _require_elements(self)
-    if array is None and trace is not None and self._type.elements == 1:
+    if array is None and trace is not None and self._graphc_type.elements == 1:
         pending = trace.pending_item(self)
         if pending is not None:
             return pending
@@ -220,15 +220,15 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
     array: np.ndarray = held(self, "numpy()", _CURE)
     if isinstance(array, DeviceArray):
         return array.memory.read(array).copy() if force else np.asarray(array)
-    if self._type.dtype is dtypes.bf16:
+    if self._graphc_type.dtype is dtypes.bf16:
         if force:
             return array.astype(np.float32)
         raise TypeError(located(
             "Got unsupported ScalarType BFloat16. Use tensor.float().numpy()"
         ))
-    if self._trace is not None:  # a copy, which a survey gives
+    if self._graphc_trace is not None:  # a copy, which a survey gives
         return array
-    self._storage.expose()
+    self._graphc_storage.expose()
     if trace is not None:
         trace.exposed(self)
     return array
@@ -254,7 +254,7 @@ def _array_wrap(
 
 
 def _bool(self: Tensor) -> bool:
-    count = self._type.elements
+    count = self._graphc_type.elements
     if count == 0:
         raise RuntimeError(located("Boolean value of Tensor with no values is ambiguous"))
     if count != 1:
@@ -266,8 +266,8 @@ def _bool(self: Tensor) -> bool:
 
 
 def _float(self: Tensor) -> float:
-    if local.trace is None and local.counted is None and self._trace is None:
-        array = self._array
+    if local.trace is None and local.counted is None and self._graphc_trace is None:
+        array = self._graphc_array
         if type(array) is np.ndarray and array.size == 1 and array.dtype.char in _PLAIN:
             return float(array.item())
     return float(_single(self))
@@ -278,13 +278,13 @@ def _int(self: Tensor) -> int:
 
 
 def _single(self: Tensor) -> Any:
-    if self._type.elements != 1:
+    if self._graphc_type.elements != 1:
         raise ValueError(located("only one element tensors can be converted to Python scalars"))
     return item(self)
 
 
 def _index(self: Tensor) -> int:
-    if self.dtype.is_float or self._type.elements != 1:
+    if self.dtype.is_float or self._graphc_type.elements != 1:
         raise TypeError(located(
             "only integer tensors of a single element can be converted to an index"
         ))
@@ -334,8 +334,8 @@ def _format(self: Tensor, specification: str) -> str:
 
 def size(self: Tensor, dim: int | None = None) -> Any:
     """The shape, or one size of it."""
-    if type(dim) is int and local.trace is None and self._trace is None:
-        given = self._array.shape
+    if type(dim) is int and local.trace is None and self._graphc_trace is None:
+        given = self._graphc_array.shape
         if -len(given) <= dim < len(given):
             return given[dim]
     if dim is None:
@@ -352,7 +352,7 @@ def numel(input: Tensor) -> Any:
         raise TypeError(located(
             f"numel(): argument 'input' must be Tensor, not {input.__class__.__name__}"
         ))
-    return public_size(input._type.elements)
+    return public_size(input._graphc_type.elements)
 
 
 def dim(self: Tensor) -> int:
@@ -394,7 +394,7 @@ def get_device(self: Tensor) -> int:
 def is_set_to(self: Tensor, tensor: Tensor) -> bool:
     """Whether both are the same view of the same memory."""
     return (
-        current(self)._storage is current(tensor)._storage
+        current(self)._graphc_storage is current(tensor)._graphc_storage
         and tuple(self.shape) == tuple(tensor.shape)
         and self.stride() == tensor.stride()
         and self.storage_offset() == tensor.storage_offset()
@@ -431,7 +431,6 @@ PROPERTIES = {
     "is_nested": property(lambda self: False),
     "itemsize": property(element_size),
     "nbytes": property(lambda self: numel(self) * element_size(self)),
-    "names": property(lambda self: (None,) * self.ndim),
     "layout": property(lambda self: strided),
     "name": property(lambda self: None),
 }
@@ -439,7 +438,7 @@ PROPERTIES = {
 
 def is_inference(input: Tensor) -> bool:
     """Whether its memory was made in inference mode."""
-    found: bool = current(input)._storage.root.inference
+    found: bool = current(input)._graphc_storage.root.inference
     return found
 
 

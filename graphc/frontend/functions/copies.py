@@ -59,10 +59,10 @@ def laid_out_as(
     input: Tensor, make: Callable[[Any], Tensor], memory_format: Any = None
 ) -> Tensor:
     """make(sizes) of the sizes of `input`, with the dimensions in the order of its memory."""
-    if memory_format is None and local.trace is None and input._trace is None and (
-        input._array.flags.c_contiguous
+    if memory_format is None and local.trace is None and input._graphc_trace is None and (
+        input._graphc_array.flags.c_contiguous
     ):
-        return make(input._array.shape)
+        return make(input._graphc_array.shape)
     sizes = shape(input)
     if memory_format is not None and memory_format is not preserve_format:
         return contiguous(make(sizes), memory_format)
@@ -77,8 +77,11 @@ def laid_out_as(
 
 def contiguous(input: Tensor, memory_format: Any = contiguous_format) -> Tensor:
     """The tensor itself if its memory is row-major without gaps, else a copy that is."""
-    if memory_format is contiguous_format and input._trace is None and local.trace is None and (
-        input._array.flags.c_contiguous
+    if (
+        memory_format is contiguous_format
+        and input._graphc_trace is None
+        and local.trace is None
+        and (input._graphc_array.flags.c_contiguous)
     ):
         return input
     if memory_format in (channels_last, channels_last_3d):
@@ -86,9 +89,9 @@ def contiguous(input: Tensor, memory_format: Any = contiguous_format) -> Tensor:
     if is_contiguous(input):
         return input
     sizes = shape(input)
-    flat: Tensor = apply(ops.reshape, input, shape=(input._type.elements,))
+    flat: Tensor = apply(ops.reshape, input, shape=(input._graphc_type.elements,))
     # eager mode has copied already where the elements did not follow each other
-    alone = flat._trace is None and flat._base is None
+    alone = flat._graphc_trace is None and flat._base is None
     result: Tensor = apply(ops.reshape, flat if alone else _copied(flat), shape=sizes)
     return own(result, ())
 
@@ -111,8 +114,8 @@ def is_contiguous(self: Tensor, memory_format: Any = contiguous_format) -> bool:
             return False
         order = (0, *range(2, state.ndim), 1)
         return is_contiguous(apply(ops.permute, self.detach(), dims=order))
-    if state._trace is None:
-        return bool(state._array.flags.c_contiguous)
-    return state._traced.is_contiguous()
+    if state._graphc_trace is None:
+        return bool(state._graphc_array.flags.c_contiguous)
+    return state._graphc_traced.is_contiguous()
 
 

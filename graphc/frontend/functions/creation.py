@@ -238,7 +238,7 @@ def asarray(
     Raises ValueError where memory cannot be shared and `copy` is False.
     """
     found = as_tensor(obj, dtype, device)
-    shared = found is obj or (isinstance(obj, np.ndarray) and found._storage.exposed)
+    shared = found is obj or (isinstance(obj, np.ndarray) and found._graphc_storage.exposed)
     if copy is False and not shared:
         raise ValueError(located(
             f"can't alias {type(obj).__name__} as a tensor"
@@ -263,7 +263,7 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
             "copy of your array with array.copy().)"
         ))
     result = from_array(ndarray)
-    result._storage.exposed = True
+    result._graphc_storage.exposed = True
     return result
 
 

@@ -19,7 +19,7 @@ def deepcopied(tensor: Tensor, memo: dict[Any, Any]) -> Any:
     found = memo.get(id(tensor))
     if found is not None:
         return found
-    if current(tensor)._node is not None:
+    if current(tensor)._graphc_node is not None:
         raise RuntimeError(located(
             "Only Tensors created explicitly by the user (graph leaves) support the deepcopy "
             "protocol at the moment. Cure: detach() it first"
@@ -29,12 +29,14 @@ def deepcopied(tensor: Tensor, memo: dict[Any, Any]) -> Any:
         if found is not None:
             return found
     array = held(tensor, "copy.deepcopy()", "clone() it instead")
-    traced = memo.get(tensor._storage.root)  # the copy of what shares its memory; of a segment
-    storage = traced._storage if traced is not None else (
-        memo.get(id(tensor._storage)) or deepcopy(tensor._storage, memo)
+    traced = memo.get(
+        tensor._graphc_storage.root
+    )  # the copy of what shares its memory; of a segment
+    storage = traced._graphc_storage if traced is not None else (
+        memo.get(id(tensor._graphc_storage)) or deepcopy(tensor._graphc_storage, memo)
     )
-    parts = (offset_of(array, tensor._storage), array.shape, strides_of(array))
-    result = rebuild(type(tensor), storage, *parts, tensor._requires_grad, array.dtype)
+    parts = (offset_of(array, tensor._graphc_storage), array.shape, strides_of(array))
+    result = rebuild(type(tensor), storage, *parts, tensor._graphc_requires_grad, array.dtype)
     memo[id(tensor)] = result
     result._grad = deepcopy(tensor._grad, memo)
     for name, value in fields(tensor).items():
@@ -60,9 +62,9 @@ setattr(Parameter, "__deepcopy__", parameter_deepcopied)  # noqa: B010  # as in 
 def reduced(tensor: Tensor, protocol: Any) -> Any:
     """What `Tensor.__reduce_ex__` gives."""
     array = held(tensor, "pickling", "pickle it outside the compiled function")
-    parts = (offset_of(array, tensor._storage), array.shape, strides_of(array))
+    parts = (offset_of(array, tensor._graphc_storage), array.shape, strides_of(array))
     own, slots = own_state(tensor)
-    place = (type(tensor), tensor._storage, *parts, requires_grad(tensor), array.dtype)
+    place = (type(tensor), tensor._graphc_storage, *parts, requires_grad(tensor), array.dtype)
     return (rebuild, place, (own, slots) if slots else own or None)
 
 
@@ -88,11 +90,11 @@ def _traced(tensor: Tensor, memo: dict[Any, Any]) -> Any:
 
     copy.deepcopy() itself notes the copy in the memo; its memory is noted here.
     """
-    if tensor._trace is not None or not fields(tensor).keys() <= INTERNAL:
+    if tensor._graphc_trace is not None or not fields(tensor).keys() <= INTERNAL:
         return None
-    storage: Storage = tensor._storage.root
-    array = tensor._array
-    if not memo.keys().isdisjoint((storage, id(storage), id(tensor._storage))) or (
+    storage: Storage = tensor._graphc_storage.root
+    array = tensor._graphc_array
+    if not memo.keys().isdisjoint((storage, id(storage), id(tensor._graphc_storage))) or (
         not array.flags.c_contiguous or array.size != storage.array.size
     ):
         return None

@@ -39,12 +39,22 @@ def _pointwise(name: str) -> Callable[..., Any]:
     return call
 
 
+def _written(name: str) -> Callable[..., Any]:
+    """In place, of what a single tensor has no such method for (maximum)."""
+
+    def call(x: Tensor, *args: Any) -> Any:
+        return x.copy_(getattr(x, name)(*args))
+
+    return call
+
+
 def table() -> dict[str, Callable[..., Any]]:
     """_foreach_add, _foreach_add_, ... once the methods are attached to Tensor."""
     found: dict[str, Callable[..., Any]] = {}
     for name in (*_UNARY, *_BINARY, "lerp"):
         for spelled in (name, f"{name}_"):
-            found[f"_foreach_{spelled}"] = _each(getattr(Tensor, spelled), spelled)
+            method = getattr(Tensor, spelled, None) or _written(name)
+            found[f"_foreach_{spelled}"] = _each(method, spelled)
     for name in ("zero_", "copy_"):
         found[f"_foreach_{name}"] = _each(getattr(Tensor, name), name)
     for name in ("addcmul", "addcdiv"):

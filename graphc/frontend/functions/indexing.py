@@ -79,7 +79,7 @@ class Selection:
                 "tensors used as indices must be long, int, byte or bool tensors"
             ))
         if index.ndim == 0 and local.trace is None:
-            self.integer(on_host(index._array).item(), original)
+            self.integer(on_host(index._graphc_array).item(), original)
             return
         if Eager.elsewhere is not None:
             index = _beside(self.view, index)
@@ -291,17 +291,17 @@ def read_index(x: Tensor, index: Any) -> Selection:
 
 def _recall_key(x: Tensor, index: Any) -> Any:
     """What tells which view an index gives (recalled.py); None where that is not known."""
-    if local.trace is not None or local.counted is not None or x._trace is not None or (
+    if local.trace is not None or local.counted is not None or x._graphc_trace is not None or (
         not is_near(x)
     ):
         return None
     if type(index) is int:
-        return _KEY, x._array.shape, index
+        return _KEY, x._graphc_array.shape, index
     if type(index) is tuple:
         parts = [_entry_key(entry) for entry in index]
-        return None if _UNKNOWN in parts else (_KEY, x._array.shape, "", *parts)
+        return None if _UNKNOWN in parts else (_KEY, x._graphc_array.shape, "", *parts)
     part = _entry_key(index)
-    return None if part is _UNKNOWN else (_KEY, x._array.shape, part)
+    return None if part is _UNKNOWN else (_KEY, x._graphc_array.shape, part)
 
 
 _KEY, _UNKNOWN = object(), object()
@@ -329,9 +329,17 @@ def getitem(self: Tensor, index: Any) -> Tensor:
         known = recall(key, self)
         if known is not None:
             return known
-    if type(index) is Tensor and local.trace is None and index._trace is None and (
-        self._trace is None and are_near(self, index) and index._array.dtype.char == "l"
-        and index._array.ndim and self._array.ndim
+    if (
+        type(index) is Tensor
+        and local.trace is None
+        and index._graphc_trace is None
+        and (
+            self._graphc_trace is None
+            and are_near(self, index)
+            and index._graphc_array.dtype.char == "l"
+            and index._graphc_array.ndim
+            and self._graphc_array.ndim
+        )
     ):
         return take(self, [index], 0)  # rows at positions, as the rest comes to
     selection = read_index(self, index)
@@ -363,9 +371,9 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     key = _recall_key(self, index)
     if key is not None and type(value) in (int, float):
         view = recall(key, self)
-        if view is not None and view._array.dtype.char in "fd" and is_plain(view):
-            view._array.fill(fitting(value, view.dtype))
-            view._storage.version += 1
+        if view is not None and view._graphc_array.dtype.char in "fd" and is_plain(view):
+            view._graphc_array.fill(fitting(value, view.dtype))
+            view._graphc_storage.version += 1
             return
     masked = _single_mask(self, index)
     if masked is not None and _is_scalar(value):

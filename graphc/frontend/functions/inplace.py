@@ -45,7 +45,7 @@ ARITHMETIC = (
     "digamma div divide erf erfc erfinv exp exp2 expm1 fix floor floor_divide fmod frac heaviside "
     "hypot lerp lgamma log log10 log1p log2 logit mul multiply nan_to_num neg negative pow rad2deg "
     "reciprocal relu remainder round rsqrt sigmoid sign sin sinc sinh sqrt square sub subtract tan "
-    "tanh true_divide trunc xlogy fmax fmin maximum minimum logaddexp"
+    "tanh true_divide trunc xlogy"
 ).split()
 TRUTH = (
     "eq ne lt le gt ge logical_and logical_or logical_xor logical_not greater greater_equal less "
@@ -66,7 +66,7 @@ _WHOLE = frozenset(
 
 # made of several operators, some of which keep the tensor's former contents for their gradients
 _KEEPS_SELF = frozenset(
-    "xlogy sinc logit logaddexp float_power renorm nan_to_num index_reduce".split()
+    "xlogy sinc logit float_power renorm nan_to_num index_reduce".split()
 )
 
 
@@ -109,9 +109,9 @@ def _arithmetic(op: Op, method: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
     @functools.wraps(method)
     def direct(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if len(args) == 1 and not kwargs and local.trace is None and self._trace is None:
+        if len(args) == 1 and not kwargs and local.trace is None and self._graphc_trace is None:
             other = args[0]
-            dtype = _COMPUTED.get(self._array.dtype.char)
+            dtype = _COMPUTED.get(self._graphc_array.dtype.char)
             if dtype is not None:
                 if type(other) is int or (type(other) is float and dtype.is_float):
                     other = promote.operand(other, dtype)
@@ -133,8 +133,8 @@ def _distinct(x: Tensor) -> Tensor:
 def zero_(self: Tensor) -> Tensor:
     """Fill with zeros."""
     if is_plain(self):
-        self._array.fill(0)
-        self._storage.version += 1
+        self._graphc_array.fill(0)
+        self._graphc_storage.version += 1
         return self
     inplace(_distinct(self), _number(0, self.dtype), overwrite=True)
     return self
@@ -142,9 +142,9 @@ def zero_(self: Tensor) -> Tensor:
 
 def fill_(self: Tensor, value: Any) -> Tensor:
     """Fill with one value: a number or a 0-d tensor."""
-    if type(value) in (int, float) and is_plain(self) and self._array.dtype.char in "fd":
-        self._array.fill(fitting(value, self.dtype))
-        self._storage.version += 1
+    if type(value) in (int, float) and is_plain(self) and self._graphc_array.dtype.char in "fd":
+        self._graphc_array.fill(fitting(value, self.dtype))
+        self._graphc_storage.version += 1
         return self
     if isinstance(value, Tensor):
         if value.ndim:
@@ -173,13 +173,13 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
         raise TypeError(located(
             f"copy_(): argument 'other' (position 1) must be Tensor, not {kind_name(src)}"
         ))
-    if is_plain(self) and src._trace is None:
-        to, of = self._array, src._array
+    if is_plain(self) and src._graphc_trace is None:
+        to, of = self._graphc_array, src._graphc_array
         if type(of) is np.ndarray and to.dtype is of.dtype and to.shape == of.shape and not (
             np.may_share_memory(to, of) or (local.grad and requires_grad(src))
         ):
             overwrite(to, of)
-            self._storage.version += 1
+            self._graphc_storage.version += 1
             return self
     check_apart(self, src)
     _check_rank(self, src)

@@ -34,25 +34,33 @@ _NAMES = {
     "swapdims": "TransposeBackward1", "unsqueeze": "UnsqueezeBackward1",
     "as_strided": "AsStridedBackward1",
 }
-_INHERITED = ("_array", "_storage", "_trace", "_traced", "_node", "_output", "_no_grad_view")
+_INHERITED = (
+    "_graphc_array",
+    "_graphc_storage",
+    "_graphc_trace",
+    "_graphc_traced",
+    "_graphc_node",
+    "_graphc_output",
+    "_graphc_no_grad_view",
+)
 
 
 def _reshaping(name: str) -> Callable[..., Tensor]:
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         state = current(self)
         trace = local.trace
-        if trace is not None and (state._concrete is not None or name == "as_strided"):
+        if trace is not None and (state._graphc_concrete is not None or name == "as_strided"):
             trace.end_segment(
                 f"{name}_() of a tensor", f"x = x.{name}(...), which leaves the tensor as it is"
             )
             with trace.suspended():
                 return method(self, *args, **kwargs)
-        if state._storage.inference and not local.inference:
+        if state._graphc_storage.inference and not local.inference:
             raise RuntimeError(located(INFERENCE_WRITE))
         if local.grad:
             check_history(state)
         saved = local.grad
-        local.grad = saved or state._node is not None
+        local.grad = saved or state._graphc_node is not None
         try:
             source = state if state._base is not None else _as_it_was(state)
             seen = getattr(source, name)(*args, **kwargs)
@@ -75,26 +83,26 @@ def _as_it_was(state: Tensor) -> Tensor:
     """A hidden tensor with the place and the history of one that changes its own shape."""
     former: Tensor = object.__new__(Tensor)
     former.__dict__.update({k: v for k, v in fields(state).items() if k in _INHERITED})
-    if state._trace is not None:
-        former._traced = state._traced.copy()
-        state._trace.adopt(former)
-    state._reshaped = True
+    if state._graphc_trace is not None:
+        former._graphc_traced = state._graphc_traced.copy()
+        state._graphc_trace.adopt(former)
+    state._graphc_reshaped = True
     return former
 
 
 def _take_place(state: Tensor, seen: Tensor) -> None:
     """Let a tensor be the view `seen` from now on."""
-    if state._trace is not None:
-        state._traced = seen._traced
-        state._trace.written = True
+    if state._graphc_trace is not None:
+        state._graphc_traced = seen._graphc_traced
+        state._graphc_trace.written = True
     else:
-        state._array = seen._array
-    state._storage = seen._storage
-    _bump(state._storage.root)
-    state._node, state._output = seen._node, seen._output
-    state._base, state._chain = seen._base, seen._chain
-    state._no_grad_view, state._accumulator = seen._no_grad_view, None
-    state._seen = state._storage.version
+        state._graphc_array = seen._graphc_array
+    state._graphc_storage = seen._graphc_storage
+    _bump(state._graphc_storage.root)
+    state._graphc_node, state._graphc_output = seen._graphc_node, seen._graphc_output
+    state._base, state._graphc_chain = seen._base, seen._graphc_chain
+    state._graphc_no_grad_view, state._graphc_accumulator = seen._graphc_no_grad_view, None
+    state._graphc_seen = state._graphc_storage.version
 
 
 def _bump(storage: Any) -> None:
@@ -114,15 +122,15 @@ def methods() -> dict[str, Callable[..., Any]]:
 def detach_(self: Tensor) -> Tensor:
     """Forget the history, in place. Raises RuntimeError for views."""
     state = current(self)
-    if state._base is not None and not state._reshaped:
+    if state._base is not None and not state._graphc_reshaped:
         raise RuntimeError(located("Can't detach views in-place. Use detach() instead."))
     trace = local.trace
-    if trace is not None and state._concrete is not None and state._node is not None:
+    if trace is not None and state._graphc_concrete is not None and state._graphc_node is not None:
         trace.end_segment("detach_() of a tensor that was there before", "x = x.detach()")
         with trace.suspended():
             return detach_(self)
     for tensor in (state, state if state._base is None else state._base):
-        tensor._node, tensor._output, tensor._requires_grad = None, 0, False
+        tensor._graphc_node, tensor._graphc_output, tensor._graphc_requires_grad = None, 0, False
     return self
 
 
@@ -138,15 +146,15 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     if want == array.shape:
         return self
     count = int(np.prod(want, dtype=np.int64))
-    flat = self._storage.flat(array.dtype)[offset_of(array, self._storage) :]
+    flat = self._graphc_storage.flat(array.dtype)[offset_of(array, self._graphc_storage) :]
     if count > flat.size:
         grown = zeros_beside(flat, (count,))
         write(grown[: flat.size], flat)
         flat = grown
-        self._storage = Storage(grown)
-        self._base, self._chain = None, ()
-    self._array = flat[:count].reshape(want)
-    _bump(self._storage)
+        self._graphc_storage = Storage(grown)
+        self._base, self._graphc_chain = None, ()
+    self._graphc_array = flat[:count].reshape(want)
+    _bump(self._graphc_storage)
     return self
 
 
@@ -169,26 +177,29 @@ def set_(
             return set_(self, source, storage_offset, size, stride)
     if local.grad:
         check_history(self)
-    kind = self._array.dtype
-    if isinstance(source, Tensor) and source._array.dtype != kind:
+    kind = self._graphc_array.dtype
+    if isinstance(source, Tensor) and source._graphc_array.dtype != kind:
         raise RuntimeError(located(
             f"Could not set tensor of type {source.dtype} to a tensor of type {self.dtype}"
         ))
-    if source is not None and device_of(self._array) != (there := device_of(
-        source._storage.array
+    if source is not None and device_of(self._graphc_array) != (there := device_of(
+        source._graphc_storage.array
     )):
         raise RuntimeError(located(
             f'Attempted to set the storage of a tensor on device "{self.device}" to a storage on '
             f'different device "{there}".  This is no longer allowed; the devices must match.'
         ))
     version = self._version + 1
-    self._array, storage = _placed(self._array, source, storage_offset, size, stride)
-    self._storage = storage.sibling()
-    self._storage.version = version
-    self._base, self._chain, self._node = None, (), None
+    self._graphc_array, storage = _placed(self._graphc_array, source, storage_offset, size, stride)
+    self._graphc_storage = storage.sibling()
+    self._graphc_storage.version = version
+    self._base, self._graphc_chain, self._graphc_node = None, (), None
     if local.grad and isinstance(source, Tensor) and requires_grad(source):
         message = "the derivative for 'set_' is not implemented."
-        self._node, self._output = BrokenNode(message, (edge(source),), (self._type,)), 0
+        self._graphc_node, self._graphc_output = (
+            BrokenNode(message, (edge(source),), (self._graphc_type,)),
+            0,
+        )
     return self
 
 
@@ -200,10 +211,10 @@ def _placed(
         empty = zeros_beside(before, (0,))
         return empty, Storage(empty)
     if isinstance(source, Tensor) and size is None:
-        return source._array, source._storage
+        return source._graphc_array, source._graphc_storage
     if not isinstance(source, (Tensor, UntypedStorage)):
         raise TypeError(located(f"set_(): source must be a tensor or a storage, not {source!r}"))
-    storage: Storage = source._storage
+    storage: Storage = source._graphc_storage
     flat = storage.root.flat(before.dtype)
     sizes = (flat.size - offset,) if size is None else shape_of((size,))
     steps: Any = contiguous_strides(sizes) if stride is None else shape_of((stride,))

@@ -279,7 +279,7 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     swap = indexing == "xy" and len(given) >= 2
     if swap:
         given[0], given[1] = given[1], given[0]
-    sizes = tuple(x._type.elements for x in given)
+    sizes = tuple(x._graphc_type.elements for x in given)
     grids = []
     for i, x in enumerate(given):
         if x.ndim > 1:

@@ -56,8 +56,8 @@ def _operator(
             return slow(self, other)
         number = not isinstance(other, Tensor)
         try:
-            kind = self._array.dtype
-            alike = number or other._array.dtype is kind
+            kind = self._graphc_array.dtype
+            alike = number or other._graphc_array.dtype is kind
         except AttributeError:  # of a trace that is over, or no tensor at all
             return slow(self, other)
         if number:
@@ -65,7 +65,7 @@ def _operator(
                 return slow(self, other)
             other = promote.operand(other, dtypes.f32 if kind.char == "f" else dtypes.f64)
         elif not alike or kind.char not in same:
-            mine, its = _PROMOTED.get(kind.char), _PROMOTED.get(other._array.dtype.char)
+            mine, its = _PROMOTED.get(kind.char), _PROMOTED.get(other._graphc_array.dtype.char)
             if mine is None or its is None or local.autocast is not None or (
                 mine.is_float == its.is_float
             ):
@@ -77,8 +77,8 @@ def _operator(
         if not swap:
             return apply_two(op, self, other)
         found = apply_two(op, other, self)
-        if number and found._node is not None:
-            found._node.__class__ = kind_of_swapped
+        if number and found._graphc_node is not None:
+            found._graphc_node.__class__ = kind_of_swapped
         return found
 
     return method

@@ -99,7 +99,7 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 def _several(name: str, pieces: list[Tensor]) -> tuple[Tensor, ...]:
     """The views that one function gives: autograd does not follow writes to one of them."""
     for i, piece in enumerate(pieces):
-        named(piece, f"{name}Backward0")._several = f"Output {i} of {name}"
+        named(piece, f"{name}Backward0")._graphc_several = f"Output {i} of {name}"
     return tuple(pieces)
 
 

@@ -152,7 +152,7 @@ def _predicate(name: str, otherwise: bool) -> Callable[[Tensor], Tensor]:
 
     def function(input: Tensor) -> Tensor:
         if not input.dtype.differentiable:
-            shape = input._type.shape
+            shape = input._graphc_type.shape
             constant: Tensor = filled_beside(input, shape, otherwise, dtypes.bool_)
             return constant
         result: Tensor = apply(record, input)

@@ -328,7 +328,7 @@ _MOST_CATEGORIES = 2**24
 
 
 def _check_weights(weights: Tensor, count: int, replacement: bool) -> None:
-    array = weights._array
+    array = weights._graphc_array
     if is_unwatched() and type(array) is np.ndarray and array.dtype.char in "fd" and (
         bool((array >= 0).all()) and bool(np.isfinite(array).all())
         and bool(array.any(-1).all())  # of numbers that are not negative

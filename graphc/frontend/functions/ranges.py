@@ -158,8 +158,8 @@ def eye(
     non_negative(shape)
     if local.trace is None and local.counted is None and out is None:
         result = apply(ops.full, shape=shape, value=0, dtype=dtype)
-        if type(result._array) is np.ndarray:
-            result._array.reshape(-1)[: min(shape) * (shape[1] + 1) : shape[1] + 1] = 1
+        if type(result._graphc_array) is np.ndarray:
+            result._graphc_array.reshape(-1)[: min(shape) * (shape[1] + 1) : shape[1] + 1] = 1
             return finish(result, requires_grad)
     rows = apply(ops.iota, shape=(shape[0], 1), dim=0, dtype=dtypes.i64)
     columns = apply(ops.iota, shape=(1, shape[1]), dim=1, dtype=dtypes.i64)

@@ -210,11 +210,11 @@ def _arg(name: str, doc: str) -> Any:
             raise RuntimeError(located(f'"{name}_cpu" not implemented for \'Bool\''))
         rank = input.ndim
         if dim is None:
-            if input._type.elements == 0:
+            if input._graphc_type.elements == 0:
                 raise IndexError(located(
                     f"{name}(): Expected reduction dim to be specified for input.numel() == 0."
                 ))
-            flat = apply(ops.reshape, input, shape=(input._type.elements,))
+            flat = apply(ops.reshape, input, shape=(input._graphc_type.elements,))
             found: Tensor = apply(record, flat, dim=0, keepdim=False)
             return apply(ops.reshape, found, shape=(1,) * rank) if keepdim else found
         return _arg_along(record, input, wrap_dim(dim, rank), keepdim)

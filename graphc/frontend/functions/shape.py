@@ -73,7 +73,7 @@ def reshape(input: Tensor, *shape: Any) -> Tensor:
 
 
 def _elements(x: Tensor) -> Any:
-    return x._type.elements
+    return x._graphc_type.elements
 
 
 def _reshape(x: Tensor, sizes: Shape) -> Tensor:
@@ -104,14 +104,14 @@ def view(self: Tensor, *shape: Any, dtype: Any = None) -> Tensor:
 def viewable(x: Tensor, sizes: Shape) -> bool:
     """Whether the strides allow a view of these sizes."""
     state = current(x)
-    if state._trace is None:
-        array = state._array
+    if state._graphc_trace is None:
+        array = state._graphc_array
         if array.flags.c_contiguous:
             return True
         have: Shape = array.shape
         strides: Shape = strides_of(array)
     else:
-        have, strides = state._traced.type.shape, state._traced.strides
+        have, strides = state._graphc_traced.type.shape, state._graphc_traced.strides
     env = environment()
     if not env.equal(product(sizes), product(have)):
         return True  # the type rule says what is wrong
@@ -302,5 +302,5 @@ def view_dtype(self: Tensor, dtype: DType) -> Tensor:
     except ValueError as error:
         raise RuntimeError(located(f"view(dtype): {error}")) from None
     result = from_array(seen)
-    result._storage = self._storage
+    result._graphc_storage = self._graphc_storage
     return result

@@ -133,7 +133,7 @@ def _median(name: str, ignore_nan: bool) -> Any:
 
     def function(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
         if dim is None:
-            if input._type.elements == 0:
+            if input._graphc_type.elements == 0:
                 return P.add(input.sum(), float("nan"))
             if not (local.grad and requires_grad(current(input))):
                 return function(input.reshape(-1), 0)[0]
@@ -356,7 +356,7 @@ def _searched(edges: Tensor, values: Tensor, right: bool) -> Tensor | None:
         return None
     if not (is_near(edges) and is_near(values)):
         return None
-    of, found = edges._array, values._array
+    of, found = edges._graphc_array, values._graphc_array
     if of.dtype.kind not in "iufb":  # bfloat16
         of, found = of.astype(np.float32), found.astype(np.float32)
     if np.isnan(of).any():

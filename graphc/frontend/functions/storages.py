@@ -22,7 +22,7 @@ class UntypedStorage:
     """The memory of a tensor as bytes, shared with it."""
 
     def __init__(self, storage: Storage) -> None:
-        self._storage = storage
+        self._graphc_storage = storage
 
     @classmethod
     def from_file(
@@ -42,12 +42,12 @@ class UntypedStorage:
         return cls(Storage(np.asarray(mapped)))
 
     def _bytes(self) -> np.ndarray:
-        return self._storage.root.flat().view(np.uint8)
+        return self._graphc_storage.root.flat().view(np.uint8)
 
     @property
     def device(self) -> device:
         """Where the memory is."""
-        return device_of(self._storage.array)
+        return device_of(self._graphc_storage.array)
 
     @property
     def is_cuda(self) -> bool:
@@ -71,23 +71,23 @@ class UntypedStorage:
 
     def share_memory_(self) -> UntypedStorage:
         """Move the memory to where processes share it; tensors on it follow."""
-        share([self._storage])
+        share([self._graphc_storage])
         return self
 
     def is_shared(self) -> bool:
         """Whether other processes can see the memory."""
-        return self._storage.root.segment is not None
+        return self._graphc_storage.root.segment is not None
 
     def data_ptr(self) -> int:
         """The address of the first byte."""
-        return address(self._storage.root.flat())
+        return address(self._graphc_storage.root.flat())
 
     def __sizeof__(self) -> int:
         return object.__sizeof__(self) + self.nbytes()
 
     def nbytes(self) -> int:
         """The number of bytes."""
-        return int(self._storage.root.flat().nbytes)
+        return int(self._graphc_storage.root.flat().nbytes)
 
     size = nbytes
 
@@ -130,7 +130,7 @@ class UntypedStorage:
 def untyped_storage(self: Tensor) -> UntypedStorage:
     """The memory under the tensor."""
     held(self, "untyped_storage()", "ask for it outside the compiled function")
-    return UntypedStorage(self._storage)
+    return UntypedStorage(self._graphc_storage)
 
 
 def share_memory_(self: Tensor) -> Tensor:

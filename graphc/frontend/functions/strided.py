@@ -28,27 +28,29 @@ def _root(x: Tensor) -> tuple[Tensor, Any] | None:
     """
     state = current(x)
     base = current(base_of(state)) if state._base is not None else state
-    if state._trace is not None:
-        holder = base if base._storage is state._storage else state
-        traced = holder._traced
+    if state._graphc_trace is not None:
+        holder = base if base._graphc_storage is state._graphc_storage else state
+        traced = holder._graphc_traced
         order = dense_order(traced.type.shape, traced.strides, environment())
         if order is None:
             return None
         memory = holder if traced.is_contiguous() else apply(ops.permute, holder, dims=order)
-        return memory, state._traced.offset - traced.offset
-    if base._array.flags.c_contiguous and not (_is_part(base) and not requires_grad(state)):
-        start = offset_of(base._array, base._storage)
-        return base, offset_of(state._array, state._storage) - start
+        return memory, state._graphc_traced.offset - traced.offset
+    if base._graphc_array.flags.c_contiguous and not (_is_part(base) and not requires_grad(state)):
+        start = offset_of(base._graphc_array, base._graphc_storage)
+        return base, offset_of(state._graphc_array, state._graphc_storage) - start
     if requires_grad(state):
         return x.contiguous(), 0
     memory = alias(state)
-    memory._array = state._storage.flat()
-    return memory, (address(state._array) - address(memory._array)) // state._array.itemsize
+    memory._graphc_array = state._graphc_storage.flat()
+    return memory, (
+        address(state._graphc_array) - address(memory._graphc_array)
+    ) // state._graphc_array.itemsize
 
 
 def _is_part(x: Tensor) -> bool:
     """Whether there is more memory under a concrete tensor than its elements."""
-    return int(x._array.size) != int(x._storage.flat().size)
+    return int(x._graphc_array.size) != int(x._graphc_storage.flat().size)
 
 
 def _from_part(x: Tensor, size: Any, stride: Any, offset: Any) -> Tensor:
@@ -77,14 +79,19 @@ def as_strided(
 ) -> Tensor:
     """A view of the memory under `input` by sizes, strides and offset, in elements."""
     state = current(input)
-    if state._trace is None and state._base is None and requires_grad(state) and _is_part(state):
+    if (
+        state._graphc_trace is None
+        and state._base is None
+        and requires_grad(state)
+        and _is_part(state)
+    ):
         return _from_part(input, size, stride, storage_offset)
     size, stride = shape_of((size,)), shape_of((stride,))
     state = current(input)  # a size that is a tensor has ended a segment
-    trace = state._trace
+    trace = state._graphc_trace
     if trace is not None and storage_offset is not None and state._base is None:
         concrete = trace.concrete_of(state)
-        cut = state._traced.offset != 0  # detached from what it was a view of
+        cut = state._graphc_traced.offset != 0  # detached from what it was a view of
         if cut or (concrete is not state and _is_part(concrete)):
             return _outside_trace(trace, input, size, stride, storage_offset)
     found = _root(input)

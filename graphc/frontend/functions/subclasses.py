@@ -246,7 +246,7 @@ def of_kind(fresh: Tensor, cls: type[Tensor]) -> Any:
     result: Tensor = object.__new__(cls)
     fields(result).update(fields(fresh))
     trace = local.trace
-    if trace is not None and fresh._trace is trace:
+    if trace is not None and fresh._graphc_trace is trace:
         trace.adopt(result)
     return result
 

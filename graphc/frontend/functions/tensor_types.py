@@ -51,10 +51,10 @@ class TensorType(type):
     def __instancecheck__(cls, instance: Any) -> bool:
         if not isinstance(instance, Tensor) or instance.dtype is not cls.dtype:
             return False
-        if instance._trace is not None:
+        if instance._graphc_trace is not None:
             return place_at(instance) is None
         try:
-            return place_of_buffer(instance._array) is None
+            return place_of_buffer(instance._graphc_array) is None
         except NotDense:
             return False
 

@@ -25,12 +25,14 @@ def pin_memory(self: Tensor, device: Any = None) -> Tensor:
     look()
     if Pinned.copy is None or is_pinned(self):
         return self
-    return from_array(Pinned.copy(self._array))
+    return from_array(Pinned.copy(self._graphc_array))
 
 
 def is_pinned(self: Tensor, device: Any = None) -> bool:
     """Whether it lies in memory from which a device copies while the host goes on."""
-    return self._trace is None and place_at(self) is None and Pinned.holds(self._array)
+    return (
+        self._graphc_trace is None and place_at(self) is None and Pinned.holds(self._graphc_array)
+    )
 
 
 def record_stream(self: Tensor, stream: Any) -> None:

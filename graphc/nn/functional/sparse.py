@@ -92,7 +92,7 @@ def _not_negative(indices: Tensor, rows: int) -> Tensor:
     """Indices of which the operator refuses the negative ones too, which it would wrap."""
     if local.trace is not None or place_at(indices) is not None:
         return T.where(indices < 0, rows, indices)
-    array = indices._array
+    array = indices._graphc_array
     if 0 < array.size <= _FEW:  # a list's smallest is found before a ufunc has begun
         known = array.ravel().tolist()
         fit = min(known) >= 0 and max(known) < rows
@@ -111,9 +111,9 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     if tensor.dtype is not T.int64:
         raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
     if local.trace is None and place_at(tensor) is None and tensor.numel():
-        if tensor._array.min() < 0:
+        if tensor._graphc_array.min() < 0:
             raise RuntimeError("Class values must be non-negative.")
-        if tensor._array.max() >= num_classes:
+        if tensor._graphc_array.max() >= num_classes:
             raise RuntimeError("Class values must be smaller than num_classes.")
     codes = T.zeros((*tensor.shape, num_classes), dtype=tensor.dtype)
     return codes.scatter(-1, tensor.unsqueeze(-1), 1)  # checks the range of the classes

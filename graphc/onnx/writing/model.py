@@ -163,7 +163,7 @@ class _Maker:
         return set(self.of_weight.values())
 
     def _weight(self, name: str) -> str:
-        array = np.ascontiguousarray(on_host(self.program._weights[name]._array))
+        array = np.ascontiguousarray(on_host(self.program._weights[name]._graphc_array))
         dtype = dtypes.from_numpy(array.dtype)
         if not elements.known(dtype):
             raise OnnxExporterError(
@@ -218,7 +218,7 @@ class _Maker:
             elif kind == "argument":
                 yield self.inputs[value], tensor_type(self.leaves[value][1])
             elif kind == "weight":
-                array = self.program._weights[value]._array
+                array = self.program._weights[value]._graphc_array
                 yield self.of_weight[value], TensorType(
                     dtypes.from_numpy(array.dtype), tuple(array.shape)
                 )

@@ -95,7 +95,7 @@ class ONNXProgram:
                     f"the model has no weight {name!r}", OnnxExporterWarning, stacklevel=2
                 )
                 continue
-            array = np.ascontiguousarray(on_host(tensor._array))
+            array = np.ascontiguousarray(on_host(tensor._graphc_array))
             old = weights[name]
             if (array.shape, array.dtype) != (old.shape, old.dtype):
                 raise ValueError(
@@ -151,7 +151,7 @@ class ONNXProgram:
         check_guards(self.exported_program.variant_at(dims), dims)
         inputs = [each.name for each in model.proto.graph.input]
         return {
-            name: np.ascontiguousarray(on_host(leaves[leaf]._array))
+            name: np.ascontiguousarray(on_host(leaves[leaf]._graphc_array))
             for name, leaf in zip(inputs, model.arguments, strict=True)
         }
 
@@ -191,8 +191,8 @@ def verified(
         want = [x for x in flatten(model(*args, **kwargs))[0] if x is not None]
     names = [each.name for each in program._graphc_model.proto.graph.output]
     for name, ours, theirs in zip(names, want, program(*args, **kwargs), strict=True):
-        expected = np.asarray(on_host(ours._array) if isinstance(ours, Tensor) else ours)
-        found = np.asarray(on_host(theirs._array))
+        expected = np.asarray(on_host(ours._graphc_array) if isinstance(ours, Tensor) else ours)
+        found = np.asarray(on_host(theirs._graphc_array))
         if expected.shape != found.shape or not _close(expected, found):
             raise OnnxExporterError(
                 f"onnxruntime gives other numbers for {name!r} than the model. Cure: report this, "

@@ -50,7 +50,9 @@ def test_a_function_has_a_version_for_each_device(built: list[str]) -> None:
     for _ in range(3):
         got = compiled(x.to(HERE), w.to(HERE))
         equal(got, want)
-        assert got[0].stride() == want[0].stride() and got[1]._storage is got[0]._storage
+        assert (
+            got[0].stride() == want[0].stride() and got[1]._graphc_storage is got[0]._graphc_storage
+        )
         assert compiled(x, w)[0].device.type == "cpu"
     assert built == [f"{HERE}:0", "cpu"]
     transposed = x.t().contiguous().t()
@@ -309,7 +311,7 @@ def test_a_layer_over_packed_sequences_is_one_graph(ordered: bool) -> None:
 def test_a_compiled_step_waits_for_nothing(demands: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """An optimizer's counts of steps are CPU tensors: what is written to them the host knows."""
     reads: list[Any] = []
-    kind: Any = type(torch.ones(1, device=HERE)._array.memory)
+    kind: Any = type(torch.ones(1, device=HERE)._graphc_array.memory)
     read = kind.read
     monkeypatch.setattr(kind, "read", lambda self, b: (reads.append(b), read(self, b))[1])
 

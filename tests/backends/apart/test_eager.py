@@ -22,7 +22,7 @@ def both(function: Callable[..., Any], *shapes: tuple[int, ...]) -> None:
     want = function(*[x.clone() for x in inputs])
     got = function(*[x.to(HERE) for x in inputs])
     for a, b in zip(want, got, strict=True) if isinstance(want, tuple) else [(want, got)]:
-        assert str(b.device) == f"{HERE}:0" and isinstance(b._array, DeviceArray)
+        assert str(b.device) == f"{HERE}:0" and isinstance(b._graphc_array, DeviceArray)
         assert a.stride() == b.stride() and a.storage_offset() == b.storage_offset()
         np.testing.assert_allclose(b.cpu().numpy(), a.numpy(), rtol=1e-5, atol=1e-6)
 

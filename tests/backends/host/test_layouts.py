@@ -58,9 +58,9 @@ def test_the_dict_of_an_object() -> None:
 @pytest.mark.skipif(sys.version_info >= (3, 13), reason="an object keeps its values")
 @pytest.mark.parametrize("kind", [Tensor, Parameter])
 def test_a_dict_that_shares_keys(kind: type) -> None:
-    keys = shared_keys(kind, "_array")
+    keys = shared_keys(kind, "_graphc_array")
     one: Any = object.__new__(kind)
-    one._array, one._storage = 3, 4
+    one._graphc_array, one._graphc_storage = 3, 4
     assert keys and word(id(vars(one)) + 32) == keys
     # as `one.__dict__ = ...` does, which Tensors do otherwise once there are subclasses of theirs
     set_dict = ctypes.pythonapi.PyObject_GenericSetDict

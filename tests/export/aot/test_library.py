@@ -51,7 +51,7 @@ def made(folder: Path, name: str, **options: Any) -> Library:
 def expected(result: Any) -> list[np.ndarray]:
     leaves, _ = flatten(result)
     return [
-        np.array(leaf) if isinstance(leaf, int) else leaf.detach()._array for leaf in leaves
+        np.array(leaf) if isinstance(leaf, int) else leaf.detach()._graphc_array for leaf in leaves
     ]
 
 
@@ -63,7 +63,7 @@ def same(found: list[np.ndarray], wanted: list[np.ndarray]) -> None:
 
 
 def arrays(args: tuple[Any, ...]) -> list[np.ndarray]:
-    return [np.asarray(each._array, order="C") for each in args]
+    return [np.asarray(each._graphc_array, order="C") for each in args]
 
 
 QUICK = ("small", "kinds")
@@ -100,7 +100,7 @@ def test_frozen_weights(name: str, folder: Path) -> None:
         compiled = torch.compile(model)
         for given in (args, *CASES[name].others()):
             (found,) = context(*arrays(given))
-            np.testing.assert_allclose(found, compiled(*given)._array, rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(found, compiled(*given)._graphc_array, rtol=1e-4, atol=1e-5)
     context.close()
 
 

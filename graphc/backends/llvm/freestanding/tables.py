@@ -99,7 +99,9 @@ class Tables:
     def _entries(self, name: str, entries: Sequence[Entry]) -> None:
         records: list[str] = []
         for i, entry in enumerate(entries):
-            shape = array(self.module, f"@{name}.shape{i}", "i64", map(self._seen, entry.shape))
+            shape = array(
+                self.module, f"@{name}.shape{i}", "i64", map(self._seen, entry.shape)
+            )
             records.append(
                 f"{{ ptr {self.texts(entry.name)}, i32 {DTYPES.index(entry.dtype.name)}, "
                 f"i32 {len(entry.shape)}, ptr {shape} }}"
