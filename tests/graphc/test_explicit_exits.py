@@ -345,6 +345,9 @@ def test_exporting_is_told():
     program = graphc.export.export(model, (graphc.ones(1),))
     assert program.module()(graphc.ones(1)).item() == 2.0
     assert graphc.compile(model)(graphc.ones(1)).item() == model(graphc.ones(1)).item() == 3.0
+    program = graphc.export.export(lambda x: x * 2 if graphc.compiler.is_compiling() else x,
+                                   (graphc.ones(1),))
+    assert program(graphc.ones(1)).item() == 2.0
 
 
 def test_numpy_functions_of_tensors():

@@ -101,13 +101,16 @@ def aot(
 
 
 def _checked_kind(program: ExportedProgram | ExportedStep) -> ExportedProgram:
-    """A program that keeps no state. Raises ExportError for what does."""
-    if isinstance(program, ExportedStep) or any(v.signature.writes for v in program.variants):
-        step = isinstance(program, ExportedStep)
-        what = "a training step" if step else "a model that was exported in train mode"
+    """A program. Raises ExportError for a step, and for what was not exported at all."""
+    if isinstance(program, ExportedStep):
         raise ExportError(
-            f"{what} changes its state at each call, which a library does not do. Cure: "
+            "a training step changes its state at each call, which a library does not do. Cure: "
             "export(model.eval(), (x,))"
+        )
+    if not isinstance(program, ExportedProgram):
+        raise ExportError(
+            f"a library is made of an exported program, not of {type(program).__name__}. Cure: "
+            "graphc.export.export(model, args)"
         )
     return program
 
@@ -159,8 +162,8 @@ def _refuse_writes(program: ExportedProgram) -> None:
         for write in variant.signature.writes:
             what = write.get("weight", "an argument")
             raise ExportError(
-                f"the program writes to {what}, which a library's calls do not. Cure: model.eval() "
-                "before export"
+                f"the program writes to {what}, which a library's calls do not: it was exported in "
+                "train mode. Cure: export(model.eval(), args)"
             )
 
 
