@@ -64,9 +64,8 @@ test-tools: venv
 	$(PIP) 'coverage>=7.7'
 	$(PY) -m tests.under all --quiet
 
-# libraries for other CPUs; qemu-user, if it is installed, runs whole programs
+# libraries for other CPUs, the slow tests, too; qemu-user, if it is installed, runs whole programs
 test-cpus: venv
-	$(PIP) --editable '.[aot]'
 	$(PY) -m pytest -m "slow or not slow" tests/export
 
 # the documentation's site, into build/site

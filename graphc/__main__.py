@@ -70,12 +70,14 @@ def parser() -> argparse.ArgumentParser:
         "--out", type=Path, default=Path("outputs.npy"),
         help="a .npy or .csv file; default: %(default)s",
     )
-    run.set_defaults(run=lambda args: predict.main(args.model, args.inputs, args.out))
+    _takes_trust(run)
+    run.set_defaults(run=lambda args: predict.main(args.model, args.inputs, args.out, args.trust))
 
     check = commands.add_parser("verify", help="run an exported model's recorded calls, by the "
                                 "reference interpreter and by code compiled here")
     check.add_argument("model", type=Path, help="a .gcx file")
-    check.set_defaults(run=lambda args: verifying.main(args.model))
+    _takes_trust(check)
+    check.set_defaults(run=lambda args: verifying.main(args.model, args.trust))
 
     aot_command.add(commands)
     serve_command.add(commands)
@@ -94,6 +96,14 @@ def parser() -> argparse.ArgumentParser:
     )
     health.set_defaults(run=lambda args: doctor.main())
     return top
+
+
+def _takes_trust(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--trust", action="append", default=[], metavar="SHA256",
+        help="run the machine code in the file that has this SHA-256, as whoever made it told you; "
+        "it can do anything that you can do. Without it, none of the file is run",
+    )
 
 
 def _add_shim(commands: Any) -> None:

@@ -65,6 +65,7 @@ class _Importing(Fewer):
         self.seconds = 0.0
         self._inside = 0
         self._began = 0.0
+        self._moves = True  # until the user is seen to have frozen something
 
     def __enter__(self) -> None:
         super().__enter__()
@@ -79,17 +80,19 @@ class _Importing(Fewer):
         super().__exit__(kind, error, trace)
         self._inside -= 1
         if not self._inside:
-            _settle()
+            self._settle()
             self.seconds += time.perf_counter() - self._began
 
-
-def _settle() -> None:
-    """What was made joins what is old without being looked at, once as young and once as older:
-    modules stay. (Other garbage of this moment waits for the next full collection with them.)
-    What the user has frozen stays so, and then nothing is moved."""
-    if gc.isenabled() and not gc.get_freeze_count():
-        gc.freeze()
-        gc.unfreeze()
+    def _settle(self) -> None:
+        """What was made joins what is old without being looked at, once as young and once as older:
+        modules stay. (Other garbage of this moment waits for the next full collection with them.)
+        What the user has frozen stays so, and then nothing is moved; that is asked until it is
+        found, for it takes a look at each frozen object."""
+        if gc.isenabled() and self._moves:
+            self._moves = not gc.get_freeze_count()
+            if self._moves:
+                gc.freeze()
+                gc.unfreeze()
 
 
 FEWER = Fewer(APART)  # the user's code runs

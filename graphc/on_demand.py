@@ -48,7 +48,7 @@ def on_demand(
     those are; `finish`: asked once for the names of a
     module, together."""
     home = {name: module for module, text in names.items() for name in text.split()}
-    parts = {*modules, *names}
+    parts = {*modules, *(name for name in names if "." not in name)}
     itself = sys.modules[package]
     namespace = names_so_far(itself)
     itself.__class__ = Package

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,24 +16,29 @@ _MISTAKES = (OSError, ValueError, TypeError, graphc.export.ExportError)
 _CSV_DIGITS = {2: 5, 4: 9, 8: 17}
 
 
-def main(model: Path, inputs: Sequence[Path], out: Path) -> int:
+def main(
+    model: Path, inputs: Sequence[Path], out: Path, trust: Sequence[str] = ()
+) -> int:
     """Write the model's outputs for `inputs` (.npy files) to `out`: a .npy or a .csv file.
 
+    Where `trust` has the SHA-256 of machine code in the file, that computes: nothing is compiled.
     One output is written as it is; several as `out` with .0, .1, ... before its suffix. Returns 0,
     or 2 where a file or an array is wrong, which one line on stderr says.
     """
     try:
-        _predict(model, inputs, out)
+        _predict(model, inputs, out, trust)
     except _MISTAKES as error:
         print(f"graphc predict: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     return 0
 
 
-def _predict(model: Path, inputs: Sequence[Path], out: Path) -> None:
+def _predict(model: Path, inputs: Sequence[Path], out: Path, trust: Sequence[str]) -> None:
     if out.suffix not in (".npy", ".csv"):
         raise ValueError(f"--out {out}: the name must end in .npy or .csv")
-    program = graphc.export.load(model)
+    program: Any = graphc.export.load(model, native=True, trust=trust) if trust else (
+        graphc.export.load(model)
+    )
     result = program(*[graphc.from_numpy(_read(path)) for path in inputs])
     single = isinstance(result, graphc.Tensor)
     for number, tensor in enumerate([result] if single else result):

@@ -18,7 +18,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 
 import numpy as np
 
@@ -42,6 +42,11 @@ from .serialization_safe import safe_globals as safe_globals
 from .serialization_safe import safe_names
 from .serialization_sparse import rebuild_sparse_tensor, refuse_sparse_tensor
 from .unpickle import Reader, UnpicklingError, named_globals, set_state
+
+# what load() takes as map_location
+MAP_LOCATION: TypeAlias = (
+    Callable[[Storage, str], Storage] | device | str | dict[str, str] | None
+)
 
 _STORAGE_TYPES = {
     dtypes.f64: "DoubleStorage", dtypes.f32: "FloatStorage", dtypes.f16: "HalfStorage",

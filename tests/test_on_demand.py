@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import graphc
-from graphc import nn, optim
+from graphc import export, nn, optim
 from graphc.nn import functional as F
 from graphc.on_demand import on_demand
 
@@ -27,7 +27,7 @@ def listed(file: str) -> dict[str, set[str]]:
     return found
 
 
-@pytest.mark.parametrize("package", [nn, nn.modules, F, optim], ids=lambda p: p.__name__)
+@pytest.mark.parametrize("package", [nn, nn.modules, F, optim, export], ids=lambda p: p.__name__)
 def test_what_type_checkers_read_is_what_there_is(package: object) -> None:
     file = Path(package.__file__).relative_to(ROOT).as_posix()  # type: ignore[attr-defined]
     names = {
@@ -38,7 +38,7 @@ def test_what_type_checkers_read_is_what_there_is(package: object) -> None:
     assert names == listed(file)
 
 
-@pytest.mark.parametrize("package", [nn, nn.modules, F, optim], ids=lambda p: p.__name__)
+@pytest.mark.parametrize("package", [nn, nn.modules, F, optim, export], ids=lambda p: p.__name__)
 def test_every_name_is_there(package: object) -> None:
     every = package.__all__  # type: ignore[attr-defined]
     assert len(set(every)) == len(every) and set(every) <= set(dir(package))
@@ -74,7 +74,7 @@ assert graphc.optim.lr_scheduler.StepLR
 LOOKED_THROUGH = """
 import sys
 import graphc
-from graphc import nn, optim
+from graphc import export, nn, optim
 assert "graphc.optim.sgd" not in sys.modules and "graphc.nn.modules.rnn" not in sys.modules
 assert optim.__dict__["SGD"] is optim.SGD and "graphc.optim.rprop" in sys.modules
 assert {"Adam", "LBFGS", "Optimizer", "lr_scheduler"} <= set(vars(optim))

@@ -1,5 +1,5 @@
 """Train a network on digits, and make what the clients beside this file use: a library, its header,
-and a recorded call.
+and a recorded call; and a library that trains the network, with recorded batches and losses.
 
     python examples/clients/make.py [--out examples/clients/out] [--steps 200]
 
@@ -34,11 +34,10 @@ class Digits(nn.Module):
         return {"digit": logits.argmax(1), "probability": logits.softmax(1)}
 
 
-def train(model: nn.Module, steps: int) -> None:
-    raw = MNIST(train=True)
+def training(model: nn.Module):
+    """A step of training: images and their digits to the loss."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
 
-    @torch.compile
     def step(image, digit):
         optimizer.zero_grad()
         loss = F.nll_loss(model(image)["probability"].log(), digit)
@@ -46,6 +45,12 @@ def train(model: nn.Module, steps: int) -> None:
         optimizer.step()
         return loss
 
+    return step
+
+
+def train(model: nn.Module, steps: int) -> None:
+    raw = MNIST(train=True)
+    step = torch.compile(training(model))
     for _ in range(steps):
         batch = torch.randint(0, len(raw.data), (64,))
         step(raw.data[batch], raw.targets[batch])
@@ -74,10 +79,32 @@ def main(
     for number, found in enumerate(program(given).values()):
         write_tensor(golden / f"output{number}.tensor", found)
     right = (program(held_out.data)["digit"] == held_out.targets).float().mean().item()
-    print(f"{100 * right:.1f}% of {len(held_out.targets)} held-out digits are right; {out}:")
-    for path in sorted(out.glob("*digits*")):
-        print(f"  {path.name}: {path.stat().st_size:,} bytes")
+    print(f"{100 * right:.1f}% of {len(held_out.targets)} held-out digits are right")
     return right
+
+
+def make_trainer(
+    out: Path, steps: int = 40, targets: tuple[str, ...] = ("native",), rows: int = 32
+) -> None:
+    """libdigits_trainer.so, and recorded training of a fresh network."""
+    torch.manual_seed(0)
+    model = Digits()
+    model.layers.insert(-1, nn.Dropout(0.2))
+    raw = MNIST(train=True)
+    image, digit = raw.data[: steps * rows], raw.targets[: steps * rows]
+    step = training(model)
+    exported = graphc.export.export_step(step, (image[:rows], digit[:rows]))
+    graphc.export.aot(exported, out, name="digits_trainer", targets=list(targets))
+    compiled = torch.compile(step)
+    torch.manual_seed(1)
+    losses = [
+        compiled(image[at : at + rows], digit[at : at + rows]).detach()
+        for at in range(0, steps * rows, rows)
+    ]
+    recorded = out / "training"
+    recorded.mkdir(parents=True, exist_ok=True)
+    for name, tensor in (("image", image), ("digit", digit), ("loss", torch.stack(losses))):
+        write_tensor(recorded / f"{name}.tensor", tensor)
 
 
 if __name__ == "__main__":
@@ -86,4 +113,8 @@ if __name__ == "__main__":
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--target", action="append", help="may be given several times")
     given = parser.parse_args()
-    main(given.out, given.steps, tuple(given.target or ["native"]))
+    chosen = tuple(given.target or ["native"])
+    main(given.out, given.steps, chosen)
+    make_trainer(given.out, targets=chosen)
+    for path in sorted(given.out.glob("*digits*")):
+        print(f"{path}: {path.stat().st_size:,} bytes")

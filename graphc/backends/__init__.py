@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -229,6 +230,15 @@ register("cuda", _own("cuda.backend"), tags=("experimental",))
 _FLAGS = frozenset({
     "cpu", "cuda", "cudnn", "mkl", "mkldnn", "mps", "nnpack", "openmp", "opt_einsum", "quantized",
 })
+
+
+def flags_frozen() -> bool:
+    """False: flags may be set at any time, in and out of `with` blocks."""
+    return False
+
+
+# what libraries set flags in (MONAI): in PyTorch they may be frozen, here they never are
+__allow_nonbracketed_mutation = nullcontext
 
 
 def __getattr__(name: str) -> Any:

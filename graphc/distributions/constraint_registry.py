@@ -7,6 +7,8 @@ from typing import Any
 
 from . import constraints, transforms
 
+__all__ = ["ConstraintRegistry", "biject_to", "transform_to"]
+
 Factory = Callable[[Any], transforms.Transform]
 
 

@@ -34,6 +34,8 @@ from .transformed_distribution import TransformedDistribution
 from .uniform import Uniform
 from .utils import _sum_rightmost, euler_constant
 
+__all__ = ["kl_divergence", "register_kl"]
+
 Rule = Callable[[Any, Any], Any]
 _KL_REGISTRY: dict[tuple[type, type], Rule] = {}
 

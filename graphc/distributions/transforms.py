@@ -20,3 +20,12 @@ from .transforms_scalar import PowerTransform as PowerTransform
 from .transforms_scalar import SigmoidTransform as SigmoidTransform
 from .transforms_scalar import SoftplusTransform as SoftplusTransform
 from .transforms_scalar import TanhTransform as TanhTransform
+
+__all__ = [
+    "AbsTransform", "AffineTransform", "CatTransform", "ComposeTransform",
+    "CorrCholeskyTransform", "CumulativeDistributionTransform", "ExpTransform",
+    "IndependentTransform", "LowerCholeskyTransform", "PositiveDefiniteTransform",
+    "PowerTransform", "ReshapeTransform", "SigmoidTransform", "SoftmaxTransform",
+    "SoftplusTransform", "StackTransform", "StickBreakingTransform", "TanhTransform",
+    "Transform", "identity_transform",
+]

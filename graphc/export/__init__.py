@@ -2,49 +2,122 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from os import PathLike
-from typing import BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, overload
 
-from graphc.export import archive
-from graphc.export.aot.library import Library, aot
-from graphc.export.capture import export
-from graphc.export.contents import Contents
-from graphc.export.decompositions import default_decompositions
-from graphc.export.dynamic_shapes import AdditionalInputs, Dim, Range, ShapesCollection, dims
-from graphc.export.errors import ExportError
-from graphc.export.graph_signature import ExportGraphSignature
-from graphc.export.limits import Limits
-from graphc.export.module import ExportedModule
-from graphc.export.program import ExportedProgram
-from graphc.export.steps import ExportedStep, export_step
+from graphc.ir.late import late
 
-__all__ = [
-    "AdditionalInputs", "Dim", "ExportError", "ExportGraphSignature", "ExportedModule",
-    "ExportedProgram", "ExportedStep", "Library", "Limits", "Range", "ShapesCollection", "aot",
-    "default_decompositions", "dims", "export", "export_step", "load", "save",
-]
+from ..on_demand import on_demand
+
+if TYPE_CHECKING:
+    from .aot.library import Library as Library
+    from .aot.library import aot as aot
+    from .capture import export as export
+    from .contents import Contents
+    from .decompositions import default_decompositions as default_decompositions
+    from .dynamic_shapes import AdditionalInputs as AdditionalInputs
+    from .dynamic_shapes import Dim as Dim
+    from .dynamic_shapes import Range as Range
+    from .dynamic_shapes import ShapesCollection as ShapesCollection
+    from .dynamic_shapes import dims as dims
+    from .errors import ExportError as ExportError
+    from .graph_signature import ExportGraphSignature as ExportGraphSignature
+    from .limits import Limits as Limits
+    from .module import ExportedModule as ExportedModule
+    from .native.model import NativeModel as NativeModel
+    from .native.model import load_library as load_library
+    from .native.program import NativeProgram as NativeProgram
+    from .program import ExportedProgram as ExportedProgram
+    from .steps import ExportedStep as ExportedStep
+    from .steps import export_step as export_step
+
+_NAMES = {
+    "aot.library": "Library aot",
+    "capture": "export",
+    "contents": "Contents",
+    "decompositions": "default_decompositions",
+    "dynamic_shapes": "AdditionalInputs Dim Range ShapesCollection dims",
+    "errors": "ExportError",
+    "graph_signature": "ExportGraphSignature",
+    "limits": "Limits",
+    "module": "ExportedModule",
+    "native.model": "NativeModel load_library",
+    "native.program": "NativeProgram",
+    "program": "ExportedProgram",
+    "steps": "ExportedStep export_step",
+}
+_OTHERS = """
+    archive checking closeness containers dynamic files graph_module interpreting lifted manifest
+    names native
+    ones portable recorded safetensors signature store verifying
+""".split()
+_archive, _native = late("graphc.export.archive"), late("graphc.export.native.program")
+_program, _steps = late("graphc.export.program"), late("graphc.export.steps.program")
+
+if not TYPE_CHECKING:
+    # the folder aot/ is imported first, and once: the function of that name takes its place
+    from . import aot
+
+    del aot
+    __getattr__, __dir__, __all__ = on_demand(__name__, _NAMES, _OTHERS)
+    __all__ += ["load", "save"]
+    __all__.remove("Contents")
+
+
+@overload
+def load(
+    path: str | PathLike[str] | BinaryIO, *, limits: Limits | None = None,
+    native: Literal[False] = False,
+) -> ExportedProgram | ExportedStep: ...
+
+
+@overload
+def load(
+    path: str | PathLike[str] | BinaryIO, *, limits: Limits | None = None, native: Literal[True],
+    trust: str | Iterable[str] | None = None, threads: int = 1,
+) -> NativeProgram: ...
 
 
 def load(
-    path: str | PathLike[str] | BinaryIO, *, limits: Limits | None = None
-) -> ExportedProgram | ExportedStep:
-    """The program, or the training step, in a .gcx file (its path, or a file that is open for
-    reading bytes); it is compiled at its first call.
+    path: str | PathLike[str] | BinaryIO, *, limits: Limits | None = None, native: bool = False,
+    trust: str | Iterable[str] | None = None, threads: int = 1,
+) -> ExportedProgram | ExportedStep | NativeProgram:
+    """The program (an ExportedProgram), or the training step (an ExportedStep), in a .gcx file (its
+    path, or a file that is open for reading bytes); it is compiled at its first call.
 
-    `limits`: what its graphs may ask of this machine. Raises ExportError for a file that is damaged
-    or that this graphc cannot read, or that is beyond the limits, OSError for one that cannot be
-    opened. Nothing in the file is executed as Python, and no native code of it is loaded.
+    `limits`: what its graphs may ask of this machine. `native`: a NativeProgram, run by machine
+    code that the file holds, without a compiler, by so many `threads` for each call; only if the
+    SHA-256 of that code is `trust` (or among several). Nothing in the file grants that: the digest
+    has to come from whoever made the file, by another way. Without `native` nothing in the file is
+    executed as Python, and no native code of it is loaded. Raises ExportError for a file that is
+    damaged or that this graphc cannot read, that is beyond the limits, or whose code is not
+    trusted, OSError for one that cannot be opened.
     """
-    bounds = limits or Limits()
+    bounds = limits or _archive.DEFAULT
+    if native:
+        program: NativeProgram = _native.load_native(path, trust, threads=threads, limits=bounds)
+        return program
+    if trust is not None or threads != 1:
+        raise ValueError("trust and threads are for the code in a file. Cure: load(path, "
+                         "native=True, ...)")
 
-    def make(contents: Contents) -> ExportedProgram | ExportedStep:
+    def make(contents: Contents) -> Any:
         if contents.kind == "step":
-            return ExportedStep(contents, bounds=bounds)
-        return ExportedProgram(contents, bounds=bounds)
+            return _steps.ExportedStep(contents, bounds=bounds)
+        return _program.ExportedProgram(contents, bounds=bounds)
 
-    return archive.opened(path, bounds, make)
+    found: ExportedProgram | ExportedStep = _archive.opened(path, bounds, make)
+    return found
 
 
-def save(program: ExportedProgram | ExportedStep, path: str | PathLike[str] | BinaryIO) -> None:
-    """program.save(path), as torch.export.save."""
-    program.save(path)
+def save(
+    program: ExportedProgram | ExportedStep, path: str | PathLike[str] | BinaryIO, **options: Any
+) -> None:
+    """program.save(path, ...), as torch.export.save. `options`: those of an ExportedProgram's."""
+    if options and isinstance(program, _steps.ExportedStep):
+        raise _archive.ExportError(
+            f"the file of a training step takes no {next(iter(options))}=. Cure: "
+            "graphc.export.aot(step, folder) makes a library beside it"
+        )
+    program.save(path, **options)

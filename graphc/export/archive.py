@@ -7,28 +7,27 @@ types, what they ask of the machine, and how the parts fit are checked before an
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import re
 import struct
-import tempfile
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-from graphc.export import limits, manifest, safetensors
-from graphc.export.contents import Contents, Golden, Variant
+from graphc.export import files, limits, manifest, safetensors
+from graphc.export.contents import Contents, Golden, Native, Variant
 from graphc.export.errors import ExportError
 from graphc.export.limits import DEFAULT, Limits
 from graphc.export.manifest import FORMAT, MANIFEST, WEIGHTS
+from graphc.export.signature import Signature
 from graphc.ir.graph import Graph
 from graphc.ir.op import OpError
 from graphc.ir.text import ParseError, parse_graph, print_graph
 from graphc.ir.verify import VerifyError, verify
 
-__all__ = ["FORMAT", "Contents", "Golden", "Variant", "read", "write"]
+__all__ = ["FORMAT", "Contents", "Golden", "Native", "Variant", "read", "read_native", "write"]
 
 _LARGEST = {MANIFEST: 1 << 24, WEIGHTS: 1 << 40}  # bytes
 _GOLDEN = 1 << 26
@@ -65,19 +64,8 @@ def write(path: str | os.PathLike[str] | BinaryIO, contents: Contents) -> None:
     if not isinstance(path, (str, os.PathLike)):
         _write_zip(path, parts)
         return
-    target = Path(path)
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name}-", dir=target.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            _write_zip(file, parts)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, _mode())
-        os.replace(temporary, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
+    with files.replacing(Path(path)) as file:
+        _write_zip(file, parts)
 
 
 def _parts(contents: Contents) -> dict[str, bytes]:
@@ -89,6 +77,8 @@ def _parts(contents: Contents) -> dict[str, bytes]:
     parts[WEIGHTS] = safetensors.dumps(contents.weights.arrays)
     for number, golden in enumerate(contents.goldens):
         parts[manifest.golden_file(number)] = safetensors.dumps(golden.arrays())
+    for native in contents.native:
+        parts[native.file] = native.content
     return parts
 
 
@@ -99,13 +89,6 @@ def _write_zip(file: Any, parts: Mapping[str, bytes]) -> None:
             entry.create_system = 3  # Unix, on every system
             entry.external_attr = 0o644 << 16
             archive.writestr(entry, data)
-
-
-def _mode() -> int:
-    """The permissions that an ordinary new file gets."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
 
 
 # --- reading ---------------------------------------------------------------------------------
@@ -121,17 +104,30 @@ def opened(
 ) -> Made:
     """What `make` gives of the contents of a file, by its path or open. Raises ExportError for
     whatever is wrong with it, OSError for a file that cannot be opened."""
-    if not isinstance(path, (str, os.PathLike)):
-        return _made(path, "the file", bounds, make)
-    with open(path, "rb") as file:
-        return _made(file, os.fspath(path), bounds, make)
+    return _opened(path, lambda file: make(_read(file, bounds)))
 
 
-def _made(
-    file: BinaryIO, name: str, bounds: Limits, make: Callable[[Contents], Made]
+def read_native(
+    path: str | os.PathLike[str] | BinaryIO, bounds: Limits = DEFAULT, only: str | None = None
+) -> tuple[Signature, tuple[Native, ...]]:
+    """How a file's program is called, and its machine code, whose SHA-256 is that of the bytes that
+    are given here; graphs and weights are not read. `only`: the target whose bytes are read. Raises
+    what `opened` does."""
+    return _opened(path, lambda file: _read_native(file, bounds, only))
+
+
+def _opened(
+    path: str | os.PathLike[str] | BinaryIO, read: Callable[[BinaryIO], Made]
 ) -> Made:
+    if not isinstance(path, (str, os.PathLike)):
+        return _made(path, "the file", read)
+    with open(path, "rb") as file:
+        return _made(file, os.fspath(path), read)
+
+
+def _made(file: BinaryIO, name: str, read: Callable[[BinaryIO], Made]) -> Made:
     try:
-        return make(_read(file, bounds))
+        return read(file)
     except _WRONG as error:
         said = str(error) or type(error).__name__
         raise ExportError(
@@ -141,14 +137,8 @@ def _made(
 
 
 def _read(file: BinaryIO, bounds: Limits) -> Contents:
-    size = file.seek(0, os.SEEK_END)
     with zipfile.ZipFile(file) as archive:
-        entries = {entry.filename: entry for entry in archive.infolist()}
-        _check_entries(archive.infolist(), size, bounds)
-        if MANIFEST not in entries:
-            raise ExportError(f"it holds no {MANIFEST}")
-        described = manifest.loads(archive.read(entries.pop(MANIFEST)))
-        _check_listed(described, entries)
+        described, entries = _listed(archive, file, bounds)
         parts = {
             name: _part(archive, entry, described)
             for name, entry in entries.items() if not name.startswith("native/")
@@ -165,6 +155,31 @@ def _read(file: BinaryIO, bounds: Limits) -> Contents:
         for dims in (contents.smallest(variant), variant.graph.env.hints):
             limits.check_sizes(variant.graph, dims, bounds, f"graph {variant.graph.name}")
     return contents
+
+
+def _read_native(
+    file: BinaryIO, bounds: Limits, only: str | None
+) -> tuple[Signature, tuple[Native, ...]]:
+    with zipfile.ZipFile(file) as archive:
+        described, entries = _listed(archive, file, bounds)
+        signature, parts = manifest.native_contents(described)
+        return signature, tuple(
+            part._replace(content=_part(archive, entries[part.file], described))
+            if only in (None, part.target) else part for part in parts
+        )
+
+
+def _listed(
+    archive: zipfile.ZipFile, file: BinaryIO, bounds: Limits
+) -> tuple[dict[str, Any], dict[str, zipfile.ZipInfo]]:
+    """The manifest, and the parts that it lists."""
+    entries = {entry.filename: entry for entry in archive.infolist()}
+    _check_entries(archive.infolist(), file.seek(0, os.SEEK_END), bounds)
+    if MANIFEST not in entries:
+        raise ExportError(f"it holds no {MANIFEST}")
+    described = manifest.loads(archive.read(entries.pop(MANIFEST)))
+    _check_listed(described, entries)
+    return described, entries
 
 
 def _check_entries(entries: list[zipfile.ZipInfo], size: int, bounds: Limits) -> None:

@@ -133,6 +133,15 @@ def _expect(fits: bool, path: str, value: Any, wanted: str) -> None:
         raise TypeError(f"{path} must be {wanted}, got a {type(value).__name__}{size}")
 
 
+def named(spec: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """(path, leaf's JSON) in order: "x", "x[0]", "x['mask']", "x.field"."""
+    if not is_container(spec):
+        yield path, spec
+        return
+    for key, item in children(spec):
+        yield from named(item, f"{path}.{key}" if "namedtuple" in spec else f"{path}[{key!r}]")
+
+
 def paths(structure: Structure, path: str) -> Iterator[str]:
     """The path of each leaf: "x", "x[0]", "x['mask']", "x.field"."""
     if structure.kind is None:

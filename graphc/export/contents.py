@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -44,6 +44,17 @@ class Golden:
         }
 
 
+class Native(NamedTuple):
+    """Machine code for a kind of machine ("x86_64-linux"), as a part of a file: a library that
+    aot() makes, called libNAME.so. `content` are its bytes, where they were read, or are to be
+    written."""
+
+    target: str
+    file: str
+    sha256: str
+    content: bytes = b""
+
+
 @dataclass(frozen=True)
 class Contents:
     """All of a file. `kind` is "program" or "step"; `variants[0]` is the main one. `numbers` are
@@ -58,7 +69,7 @@ class Contents:
     kind: str = "program"
     numbers: tuple[Mapping[str, Any], ...] = ()
     generator: Mapping[str, str] | None = None
-    native: tuple[Mapping[str, str], ...] = ()
+    native: tuple[Native, ...] = ()
     writer: str = ""
     step: Mapping[str, Any] | None = None
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from graphc.export import containers, signature
-from graphc.export.contents import Contents, Golden, Variant
+from graphc.export.contents import Contents, Golden, Native, Variant
 from graphc.export.errors import ExportError
 from graphc.export.signature import VALUES, Signature, Weights, json_with
 from graphc.ir import dim, dtypes
@@ -29,6 +29,7 @@ _KEYS = frozenset("""
 """.split())
 _GRAPH_KEYS = frozenset("file ones inputs results writes guards".split())
 _OF_STEPS = frozenset({"item", "numpy", "computed"})  # results
+_RESULTS = frozenset({"output", "argument", "weight", "size", "value"})
 _MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError,
               StopIteration, SyntaxError)
 
@@ -71,7 +72,10 @@ def dumps(contents: Contents, parts: Mapping[str, Any]) -> bytes:
             for number, golden in enumerate(contents.goldens)
         ],
         "checked": [dict(sizes) for sizes in contents.checked],
-        "native": [dict(each) for each in contents.native],
+        "native": [
+            {"target": each.target, "file": each.file, "sha256": each.sha256}
+            for each in contents.native
+        ],
         "step": contents.step and dict(contents.step),
     }, indent=1).encode()
 
@@ -144,14 +148,10 @@ def contents(
             variants, weights, _goldens(found, variants, arrays),
             tuple(_sizes(each) for each in found["checked"]), _kind(found["kind"]),
             tuple(found["numbers"]), _generator(found["generator"], weights),
-            tuple(_native(each, found["parts"]) for each in found["native"]), str(found["graphc"]),
-            found["step"],
+            native_of(found), str(found["graphc"]), found["step"],
         )
     except _MALFORMED as error:
         raise ExportError(f"the manifest is malformed: {error!r}") from None
-    files = {name for name in found["parts"] if name.startswith("native/")}
-    if files != {each["file"] for each in made.native}:
-        raise ExportError(f"the manifest says nothing of the native code {sorted(files)}")
     if (made.kind == "step") != isinstance(made.step, dict) or (made.kind == "program" and numbers):
         raise ExportError("the manifest gives numbers to what is no step")
     return made
@@ -222,13 +222,41 @@ def _generator(given: Any, weights: Weights) -> Mapping[str, str] | None:
     return dict(given)
 
 
-def _native(given: Any, parts: Mapping[str, Any]) -> Mapping[str, str]:
-    """Reserved: named, and not read."""
-    if set(given) != {"target", "file", "sha256"} or (
-        parts[given["file"]]["sha256"] != given["sha256"]
-    ):
-        raise ValueError(f"the native code {given}")
-    return dict(given)
+def native_of(found: Mapping[str, Any]) -> tuple[Native, ...]:
+    """What a manifest says of machine code: named, and not read. Raises ExportError where that is
+    not what the file holds."""
+    parts, made = found["parts"], []
+    for each in found["native"]:
+        if set(each) != {"target", "file", "sha256"} or type(each["target"]) is not str or (
+            parts[each["file"]]["sha256"] != each["sha256"]
+        ):
+            raise ValueError(f"the native code {each}")
+        made.append(Native(each["target"], each["file"], each["sha256"]))
+    files = {name for name in parts if name.startswith("native/")}
+    if files != {each.file for each in made}:
+        raise ExportError(f"the manifest says nothing of the native code {sorted(files)}")
+    if len({each.target for each in made}) != len(made):
+        raise ValueError("native code for one machine twice")
+    return tuple(made)
+
+
+def native_contents(found: Mapping[str, Any]) -> tuple[Signature, tuple[Native, ...]]:
+    """How a program is called, and its machine code: what a caller needs who runs that, and reads
+    no graph. Raises ExportError where the manifest is malformed."""
+    try:
+        found = _upgraded(found) if found["format"] == 1 else found
+        main = found["graphs"][0]
+        for part in (found["arguments"], main["results"]):
+            _check_depth(part)
+        for leaf in containers.leaves_of(main["results"]):
+            ((kind, value),) = leaf.items()
+            if kind not in _RESULTS or not isinstance(value, VALUES):
+                raise ValueError(f"the result {leaf!r}")
+        if _kind(found["kind"]) != "program":
+            raise ExportError("it is a training step, of which a file holds no native code")
+        return signature.from_json(found, main), native_of(found)
+    except _MALFORMED as error:
+        raise ExportError(f"the manifest is malformed: {error!r}") from None
 
 
 def _sizes(given: Any) -> dict[str, int]:

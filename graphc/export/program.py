@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from typing import Any, BinaryIO
 
@@ -22,11 +23,8 @@ from graphc.export.graph_signature import ExportGraphSignature, described
 from graphc.export.limits import DEFAULT as DEFAULT_LIMITS
 from graphc.export.limits import Limits
 from graphc.export.module import ExportedModule
-from graphc.export.signature import Signature, Weights
-from graphc.frontend.context import local
-from graphc.frontend.errors import TraceError, located
+from graphc.export.signature import Signature, Weights, refuse
 from graphc.frontend.grad_mode import no_grad
-from graphc.frontend.history import requires_grad
 from graphc.frontend.placement import Place, one_place
 from graphc.frontend.random_state import generator_at
 from graphc.frontend.tensor import Tensor, from_array
@@ -38,6 +36,7 @@ from graphc.ir.verify import verify
 
 _specialise = late("graphc.ir.passes.specialise")  # a pass, which most programs run without
 _graph_module = late("graphc.export.graph_module")  # to be looked at
+_making = late("graphc.export.native.making")
 
 
 class ExportedProgram:
@@ -161,9 +160,25 @@ class ExportedProgram:
         for variant in self.variants:
             verify(variant.graph)
 
-    def save(self, path: str | PathLike[str] | BinaryIO) -> None:
-        """Write a .gcx file, whole or not at all (one that is open: as far as it goes)."""
-        archive.write(path, self._contents([variant.graph for variant in self.variants]))
+    def save(
+        self, path: str | PathLike[str] | BinaryIO, *, native: bool = False,
+        targets: Sequence[str] = (), sizes: Mapping[str, int | tuple[int, int]] | None = None,
+        freeze: bool = True,
+    ) -> dict[str, str]:
+        """Write a .gcx file, whole or not at all (one that is open: as far as it goes).
+
+        `native`: with machine code, which load(path, native=True, trust=...) runs without a
+        compiler: for this machine, or for the kinds of CPU that `targets` names, as aot() has them;
+        `sizes` and `freeze` are aot's, too. Weights are in it a second time. Returns the SHA-256 of
+        the code for each kind of machine ("x86_64-linux"): what `trust` has to be. Raises what
+        aot() raises; then nothing is written.
+        """
+        contents = self._contents([variant.graph for variant in self.variants])
+        if native or targets:
+            code = _making.native_code(self, targets or ("native",), sizes, freeze)
+            contents = replace(contents, native=code)
+        archive.write(path, contents)
+        return {each.target: each.sha256 for each in contents.native}
 
     def _contents(self, graphs: Sequence[Graph]) -> Contents:
         """What a file holds of the program as it is now."""
@@ -280,20 +295,3 @@ class ExportedProgram:
             return dim.evaluate(dim.parse(value), dims) if kind == "size" else value
 
         return containers.build(signature.results, leaf)
-
-
-def refuse(leaves: Sequence[Any]) -> None:
-    """Raise for arguments of a call inside a compiled function, or that require a gradient."""
-    for leaf in leaves:
-        if not isinstance(leaf, Tensor):
-            continue
-        if local.trace is not None or leaf._graphc_trace is not None:
-            raise TraceError(located(
-                "an exported program is called inside a compiled function. Cure: call it "
-                "outside; it is compiled already"
-            ))
-        if local.grad and requires_grad(leaf):
-            raise RuntimeError(located(
-                "an exported program has no autograd, and an argument requires a gradient. "
-                "Cure: call it under no_grad(), or detach() the argument"
-            ))

@@ -34,26 +34,34 @@ def holds(arrays: Iterable[np.ndarray]) -> bool:
 
 def dumps(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None) -> bytes:
     """Serialise arrays by name. Raises TypeError for a dtype that the format lacks."""
-    header: dict[str, object] = {}
-    if metadata:
-        header["__metadata__"] = dict(metadata)
     if not holds(arrays.values()):
         wrong = next(name for name, array in arrays.items() if not holds([array]))
         raise TypeError(f"safetensors has no word for the {arrays[wrong].dtype} of {wrong!r}")
-    chunks: list[bytes] = []
+    types = {
+        name: (dtypes.from_numpy(array.dtype), array.shape) for name, array in arrays.items()
+    }
+    data = [np.ascontiguousarray(array).tobytes() for array in arrays.values()]
+    return header(types, metadata) + b"".join(data)
+
+
+def header(
+    types: Mapping[str, tuple[dtypes.DType, tuple[int, ...]]],
+    metadata: Mapping[str, str] | None = None,
+) -> bytes:
+    """What a file begins with that has tensors of these types, in this order."""
+    found: dict[str, object] = {}
+    if metadata:
+        found["__metadata__"] = dict(metadata)
     offset = 0
-    for name, array in arrays.items():
-        data = np.ascontiguousarray(array).tobytes()
-        header[name] = {
-            "dtype": _NAMES[dtypes.from_numpy(array.dtype).name],
-            "shape": list(array.shape),
-            "data_offsets": [offset, offset + len(data)],
+    for name, (dtype, shape) in types.items():
+        end = offset + math.prod(shape) * dtype.itemsize
+        found[name] = {
+            "dtype": _NAMES[dtype.name], "shape": list(shape), "data_offsets": [offset, end],
         }
-        chunks.append(data)
-        offset += len(data)
-    text = json.dumps(header, separators=(",", ":")).encode()
+        offset = end
+    text = json.dumps(found, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    return struct.pack("<Q", len(text)) + text + b"".join(chunks)
+    return struct.pack("<Q", len(text)) + text
 
 
 def loads(data: bytes) -> tuple[dict[str, np.ndarray], dict[str, str]]:

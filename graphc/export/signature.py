@@ -9,7 +9,7 @@ with the weight or the argument that becomes it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -19,6 +19,9 @@ import numpy as np
 from graphc.export import containers
 from graphc.export.dynamic_shapes import Range
 from graphc.export.errors import ExportError
+from graphc.frontend.context import local
+from graphc.frontend.errors import TraceError, located
+from graphc.frontend.history import requires_grad
 from graphc.frontend.tensor import Tensor
 from graphc.ir import dim, dtypes
 from graphc.ir.dim import Dim, is_variable
@@ -102,15 +105,26 @@ class Signature:
 
     def leaves(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
         """The leaves of a call's arguments. Raises TypeError for other arguments than exported."""
+        return [self.leaf(*each) for each in self.matched(args, kwargs)]
+
+    def matched(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Iterator[tuple[Any, Any, str]]:
+        """(JSON, value, name) of each leaf of a call's arguments. Raises TypeError for other
+        containers than exported."""
         args, kwargs = self._as_exported(args, dict(kwargs))
-        _, spec_args = containers.children(self.arguments)[0]
-        _, spec_kwargs = containers.children(self.arguments)[1]
-        found: list[Any] = []
+        (_, spec_args), (_, spec_kwargs) = containers.children(self.arguments)
         for i, (_, spec) in enumerate(containers.children(spec_args)):
-            found += self._argument(spec, args[i], self.positional[i])
+            yield from containers.match(spec, args[i], self.positional[i])
         for name, spec in containers.children(spec_kwargs):
-            found += self._argument(spec, kwargs[name], name)
-        return found
+            yield from containers.match(spec, kwargs[name], name)
+
+    def named_arguments(self) -> Iterator[tuple[str, Any]]:
+        """(name, JSON) of each leaf of the arguments: "x", "x[0]"."""
+        (_, args), (_, kwargs) = containers.children(self.arguments)
+        specs = [*containers.children(args), *containers.children(kwargs)]
+        for name, (_, spec) in zip((*self.positional, *self.keywords), specs, strict=True):
+            yield from containers.named(spec, name)
 
     def _as_exported(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -137,10 +151,9 @@ class Signature:
         values = tuple(given[name] for name in self.positional)
         return values, {name: given[name] for name in self.keywords}
 
-    def _argument(self, spec: Any, value: Any, path: str) -> list[Any]:
-        return [self._leaf(*found) for found in containers.match(spec, value, path)]
-
-    def _leaf(self, spec: Any, value: Any, path: str) -> Any:
+    def leaf(self, spec: Any, value: Any, path: str) -> Any:
+        """A leaf of a call's arguments, as the program takes it. Raises TypeError or ValueError for
+        another kind of value, or another number or text than exported."""
         if "number" in spec:  # of a training step: each call gives it
             kind = type(spec["value"])
             if type(value) is not kind and (kind, type(value)) != (float, int):
@@ -277,6 +290,23 @@ class Binding:
         self._size(name, found, f"{place}, which is {size}, says that {name!r}")
 
 
+def refuse(leaves: Sequence[Any]) -> None:
+    """Raise for arguments of a call inside a compiled function, or that require a gradient."""
+    for leaf in leaves:
+        if not isinstance(leaf, Tensor):
+            continue
+        if local.trace is not None or leaf._graphc_trace is not None:
+            raise TraceError(located(
+                "an exported program is called inside a compiled function. Cure: call it "
+                "outside; it is compiled already"
+            ))
+        if local.grad and requires_grad(leaf):
+            raise RuntimeError(located(
+                "an exported program has no autograd, and an argument requires a gradient. "
+                "Cure: call it under no_grad(), or detach() the argument"
+            ))
+
+
 def _short(value: Any) -> str:
     text = repr(value) if isinstance(value, VALUES) else f"a {type(value).__name__}"
     return text if len(text) < 60 else text[:57] + "..."
@@ -292,7 +322,7 @@ def type_text(array: Any) -> str:
     """An array's type as the IR spells it, for messages."""
     try:
         dtype = dtypes.from_numpy(array.dtype).name
-    except (KeyError, ValueError):
+    except (KeyError, ValueError, TypeError):
         dtype = str(array.dtype)
     return f"{dtype}[{','.join(map(str, array.shape))}]"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,9 +11,10 @@ import numpy as np
 
 from graphc.export import archive, closeness, containers
 from graphc.export.closeness import Tolerance
-from graphc.export.contents import Contents, Golden
+from graphc.export.contents import Contents, Golden, Variant
 from graphc.export.errors import ExportError
 from graphc.export.interpreting import computed, variant_for, written_names
+from graphc.export.native.program import NativeProgram, load_native
 from graphc.export.program import ExportedProgram
 from graphc.frontend.tensor import Tensor, from_array
 from graphc.ir.memory import on_host
@@ -29,12 +30,15 @@ class Row(NamedTuple):
     said: str
 
 
-def main(path: Path) -> int:
-    """Print a table of the recorded calls of a file. Returns 0, or 1 where a result differs, or 2
-    for a file that cannot be read, or that holds no recorded call."""
+def main(path: Path, trust: Sequence[str] = ()) -> int:
+    """Print a table of the recorded calls of a file. Machine code in it is run if its SHA-256 is
+    among `trust`. Returns 0, or 1 where a result differs, or 2 for a file that cannot be read, that
+    holds no recorded call, or no code that is trusted where `trust` names some."""
     try:
         contents = archive.read(path)
-    except (ExportError, OSError) as error:
+        codes = archive.read_native(path)[1] if contents.native else ()
+        native = load_native(path, trust) if trust else None
+    except (ExportError, ValueError, OSError) as error:
         print(f"graphc verify: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     print(f"{path}: {contents.kind} {contents.main.graph.name}, {len(contents.variants)} "
@@ -43,11 +47,12 @@ def main(path: Path) -> int:
     if contents.checked:
         sizes = "; ".join(_sizes(dims) or "the example" for dims in contents.checked)
         print(f"compared with eager mode at export: {sizes}")
-    for native in contents.native:
-        print(f"{native['file']}: native code for {native['target']}, as the manifest hashes it; "
-              "it is not run")
+    for code in codes:
+        runs = native is not None and native.digest == code.sha256
+        print(f"{code.file}: native code for {code.target}, SHA-256 {code.sha256}: "
+              + ("run, as trusted" if runs else "not run"))
     failed, count = False, 0
-    for row in rows(contents):
+    for row in rows(contents, native):
         count += 1
         failed |= bool(row.said)
         verdict = row.said or f"within {row.off:.1%} of what is allowed"
@@ -58,17 +63,22 @@ def main(path: Path) -> int:
     return int(failed)
 
 
-def rows(contents: Contents) -> Iterator[Row]:
-    """Each recorded call, by the reference interpreter and by code that is compiled here."""
+def rows(contents: Contents, native: NativeProgram | None = None) -> Iterator[Row]:
+    """Each recorded call, by the reference interpreter, by code that is compiled here, and by the
+    file's own."""
     program = ExportedProgram(contents)
-    ways: tuple[tuple[str, Callable[[Golden], list[Any]]], ...] = (
+    ways: list[tuple[str, Callable[[Golden], list[Any]]]] = [
         ("interpreter", lambda golden: computed(
             contents, variant_for(contents, golden.dims), golden.inputs, golden.dims
         )),
         ("compiled", lambda golden: _called(program, golden)),
-    )
+    ]
+    if native is not None:
+        ways.append(("native", lambda golden: _run(native, program, golden)))
     for number, golden in enumerate(contents.goldens):
         for way, run in ways:
+            if way == "native" and not _takes(native, golden.dims):
+                continue  # the code is for other sizes than all that were exported
             call = f"call {number}" + (f" ({_sizes(golden.dims)})" if golden.dims else "")
             try:
                 yield Row(call, way, *_compared(contents, golden, run(golden)))
@@ -76,7 +86,7 @@ def rows(contents: Contents) -> Iterator[Row]:
                 yield Row(call, way, float("inf"), f"raises {type(error).__name__}: {error}")
 
 
-def _called(program: ExportedProgram, golden: Golden) -> list[Any]:
+def _arguments(program: ExportedProgram, golden: Golden) -> tuple[tuple[Any, ...], dict[str, Any]]:
     numbered = iter(range(len(program.signature.specs())))
 
     def leaf(spec: Any) -> Any:
@@ -84,15 +94,39 @@ def _called(program: ExportedProgram, golden: Golden) -> list[Any]:
         return spec["value"] if "value" in spec else from_array(golden.inputs[number].copy())
 
     args, kwargs = containers.build(program.signature.arguments, leaf)
+    return args, kwargs
+
+
+def _takes(native: NativeProgram | None, dims: Mapping[str, int]) -> bool:
+    """Whether sizes are within those that the code was made for."""
+    return native is not None and all(
+        size.least <= dims.get(size.name, size.least) <= size.most for size in native.model.sizes
+    )
+
+
+def _run(native: NativeProgram, program: ExportedProgram, golden: Golden) -> list[Any]:
+    args, kwargs = _arguments(program, golden)
+    return _leaves(program.variant_at(golden.dims), native(*args, **kwargs))
+
+
+def _called(program: ExportedProgram, golden: Golden) -> list[Any]:
+    args, kwargs = _arguments(program, golden)
     contents = program.contents
     # from the state that was recorded, which a call may change
     state = {name: from_array(a.copy()) for name, a in contents.weights.arrays.items()}
     result = program._run(state, args, kwargs)
     variant = program.variant_at(golden.dims)
+    written = [state[name] for name in written_names(contents, variant)]
+    return [*_leaves(variant, result), *map(_plain, written)]
+
+
+def _leaves(variant: Variant, result: Any) -> list[Any]:
     spec = variant.signature.results
-    found = [value for _, value, _ in containers.match(spec, result, "the result")]
-    found += [state[name] for name in written_names(contents, variant)]
-    return [np.asarray(on_host(v._graphc_array)) if isinstance(v, Tensor) else v for v in found]
+    return [_plain(value) for _, value, _ in containers.match(spec, result, "the result")]
+
+
+def _plain(value: Any) -> Any:
+    return np.asarray(on_host(value._graphc_array)) if isinstance(value, Tensor) else value
 
 
 def _compared(contents: Contents, golden: Golden, found: list[Any]) -> tuple[float, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from .. import unsupported
 from . import experimental as experimental
+from . import passes as passes
 from ._symbolic_trace import Tracer, symbolic_trace, wrap
 from .graph import CodeGen, Graph
 from .graph_module import GraphModule

@@ -8,10 +8,12 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from graphc.ir import dtypes
 from graphc.ir.dtypes import DType
 
-CPU, CUDA, CUDA_HOST, EXTENSION, CUDA_MANAGED = 1, 2, 3, 12, 13  # kinds of devices
+CPU, CUDA, CUDA_HOST, ROCM_HOST, EXTENSION, CUDA_MANAGED = 1, 2, 3, 11, 12, 13  # kinds of devices
 _INT, _UINT, _FLOAT, _BFLOAT, _COMPLEX, _BOOL = 0, 1, 2, 4, 5, 6
 _KINDS = {
     (_BFLOAT if d is dtypes.bf16 else _BOOL if d is dtypes.bool_ else
@@ -50,6 +52,7 @@ _LAYOUTS: dict[bytes, tuple[type[_Managed] | type[_Versioned], bytes]] = {
     b"dltensor_versioned": (_Versioned, b"used_dltensor_versioned"),
 }
 _MAJOR = 1
+_READ_ONLY = 1  # of the flags that capsules with a version have
 _NAME = b"dltensor"
 
 
@@ -125,19 +128,27 @@ class Borrowed:
 
 
 class Found(NamedTuple):
-    """What a capsule tells. `strides`: in elements."""
+    """What a capsule tells. `strides`: in elements. `writable`: it says that its memory may be
+    written; those without a version say nothing."""
 
     memory: Borrowed
     device: tuple[int, int]
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     dtype: DType
+    writable: bool
 
 
 def device_of(capsule: Any) -> tuple[int, int]:
     """Kind and number of the device where its memory is. Raises as `borrow` does."""
     tensor = _described(capsule)[1].tensor
     return tensor.device_type, tensor.device_id
+
+
+def dtype_of(capsule: Any) -> DType | None:
+    """Of its elements; None for what tensors do not have. Raises as `borrow` does."""
+    tensor = _described(capsule)[1].tensor
+    return _KINDS.get((tensor.code, tensor.bits))
 
 
 def borrow(capsule: Any) -> Found:
@@ -152,9 +163,33 @@ def borrow(capsule: Any) -> Found:
         )
     shape = tuple(tensor.shape[: tensor.ndim])
     strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else _row_major(shape)
+    writable = isinstance(managed, _Versioned) and not managed.flags & _READ_ONLY
     memory = Borrowed((tensor.data or 0) + tensor.byte_offset, where, managed.deleter)
     _rename(capsule, _LAYOUTS[name][1])
-    return Found(memory, (tensor.device_type, tensor.device_id), shape, strides, dtype)
+    device = tensor.device_type, tensor.device_id
+    return Found(memory, device, shape, strides, dtype, writable)
+
+
+class _Interface:
+    """Borrowed memory as NumPy asks for arrays, which keep it."""
+
+    def __init__(self, found: Found) -> None:
+        self._kept = found.memory
+        itemsize = found.dtype.itemsize
+        self.__array_interface__ = {
+            "version": 3, "shape": found.shape, "typestr": found.dtype.numpy.str,
+            "data": (found.memory.address, False),
+            "strides": tuple(step * itemsize for step in found.strides),
+        }
+
+
+def array(found: Found) -> np.ndarray:
+    """An array on borrowed memory, which has to be the host's."""
+    if 0 in found.shape:  # there may be no address
+        return np.empty(found.shape, found.dtype.numpy)
+    if not found.memory.address:
+        raise BufferError("the capsule has elements, and no memory")
+    return np.asarray(_Interface(found)).view(found.dtype.numpy)
 
 
 def _described(capsule: Any) -> tuple[bytes, Any, int]:

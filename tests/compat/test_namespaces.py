@@ -134,6 +134,9 @@ def test_backend_flags_can_be_set():
     with flags.cudnn.flags(enabled=False, benchmark=not before):
         assert flags.cudnn.benchmark is not before and not flags.cudnn.enabled
     assert flags.cudnn.benchmark is before and flags.cudnn.enabled
+    with flags.__allow_nonbracketed_mutation():
+        flags.cudnn.benchmark = before
+    assert not flags.flags_frozen()
     with flags.cuda.sdp_kernel(enable_flash=False):
         assert not flags.cuda.flash_sdp_enabled()
     with pytest.raises(AttributeError):

@@ -1,11 +1,12 @@
 """What packages that are built on torch ask of it, piece by piece (test_packages.py runs some)."""
 
 import dataclasses
+import importlib
 import subprocess
 import sys
 from collections import OrderedDict
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -289,3 +290,19 @@ def test_a_storage_says_how_large_it_is() -> None:
         ]
         none, some = map(sys.getsizeof, storages)
         assert some - none == 1000 * size
+
+
+def test_what_a_star_imports_is_what_torch_says() -> None:
+    pytest.importorskip("torch")
+    for name in ("constraints", "transforms", "kl", "constraint_registry"):
+        ours, theirs = (
+            importlib.import_module(f"{root}.distributions.{name}") for root in ("graphc", "torch")
+        )
+        assert sorted(ours.__all__) == sorted(theirs.__all__), name
+        assert all(hasattr(ours, listed) for listed in ours.__all__)
+
+
+def test_map_locations_have_a_type() -> None:
+    from graphc.serialization import MAP_LOCATION
+
+    assert {str, type(None), graphc.device} < set(get_args(MAP_LOCATION))

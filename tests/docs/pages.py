@@ -1,8 +1,10 @@
 """The code on the pages of docs/: blocks that run from top to bottom, and what they print.
 
-A ```python block is run, in the names of the blocks above it on its page. A ```text block right
-below holds what it prints. After a line `<!-- raises -->` the block raises, and the text is the
-error's kind and message. Three dots stand for anything, as in doctest.
+A ```python block is run, in the names of the blocks above it on its page. To Python they are one
+file, PAGE.py, as a reader would copy them: the lines that errors name are those of the code, and do
+not move with what is written around it. A ```text block right below holds what a block prints.
+After a line `<!-- raises -->` the block raises, and the text is the error's kind and message. Three
+dots stand for anything, as in doctest.
 A block after `<!-- not run -->` needs what is not here.
 """
 
@@ -27,7 +29,7 @@ class Block(NamedTuple):
     code: str
     said: str | None  # None: nothing is said of what it prints
     raises: bool
-    line: int  # of the page, at which its code starts
+    line: int  # of the page, at which its code starts: where a test fails
     span: tuple[int, int]  # of `said`, in the page's text
 
 
@@ -42,15 +44,17 @@ def blocks(text: str) -> list[Block]:
 def run(page: Path) -> list[tuple[Block, str]]:
     """Each block of a page with what it said. Raises what a block raises that is not to."""
     names: dict[str, Any] = {"__name__": page.stem}
+    file, copied = f"{page.stem}.py", ""
     found = []
     for block in blocks(page.read_text(encoding="utf-8")):
-        # the page's own lines, so that errors and explain() name and show them
-        code = "\n" * (block.line - 1) + block.code
-        linecache.cache[page.name] = (len(code), None, code.splitlines(True), page.name)
+        code = "\n" * copied.count("\n") + block.code
+        copied += block.code
+        # so that errors and explain() show the lines that they name
+        linecache.cache[file] = (len(copied), None, copied.splitlines(True), file)
         said = io.StringIO()
         try:
             with contextlib.redirect_stdout(said):
-                exec(compile(code, page.name, "exec"), names)
+                exec(compile(code, file, "exec"), names)
         except Exception as error:
             if not block.raises:
                 raise

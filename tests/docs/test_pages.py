@@ -38,3 +38,34 @@ def test_a_page_prints_what_it_shows(page: str, request: Any) -> None:
     for block, said in found:
         if block.said is not None and not agrees(block.said, said):
             assert said == block.said, f"{page}:{block.line}"
+
+
+_PAGE = '''
+```python
+def divided(x):
+    return x / 0
+```
+
+{between}
+
+<!-- raises -->
+```python
+import traceback
+try:
+    divided(1)
+except ZeroDivisionError as error:
+    raise ValueError(traceback.format_exc()) from error
+```
+'''
+
+
+def test_lines_do_not_move_with_what_is_written_between(tmp_path: Path) -> None:
+    said = []
+    for between in ("A line.", "Two\nlines.\n\nAnd a third."):
+        page = tmp_path / "page.md"
+        page.write_text(_PAGE.format(between=between), encoding="utf-8")
+        said.append(run(page)[1][1])
+    assert said[0] == said[1]
+    # a function of an earlier block is shown, too
+    assert 'File "page.py", line 2, in divided\n    return x / 0' in said[0]
+    assert 'File "page.py", line 5, in <module>\n    divided(1)' in said[0]

@@ -60,6 +60,13 @@ ROWS = [
         "schedules, mixup, averages", limit=1800.0,
     ),
     Row(
+        "sentence_vectors", (
+            "sentence-transformers==6.2.0", "transformers==5.23.0", "datasets==5.2.0",
+            "accelerate==1.15.0",
+        ), "sentence-transformers: a tiny BERT and its own tokenizer; pooling, five losses "
+        "trained, saved, compiled, searched, evaluated; a cross encoder",
+    ),
+    Row(
         "diffusion", ("diffusers==0.42.1", "accelerate==1.15.0"), "a UNet trained, averaged, "
         "saved; DDPM pipeline; four schedulers on the other side's weights; an autoencoder", "",
         ("write", "swap"),

@@ -29,4 +29,25 @@ ROWS = [
         "vision_tensors", ("torchvision==0.28.0",), "torchvision's tv_tensors: 46 transforms v2 of "
         "pictures, boxes, masks and videos together",
     ),
+    Row(
+        "medical_images", (
+            "monai==1.6.1", "nibabel==5.4.2", "einops==0.8.2", "scipy==1.17.1",
+            "scikit-image==0.26.0",
+        ), "MONAI: MetaTensors, 17 transforms and their inverses, eight networks, five losses, "
+        "five metrics, a U-Net trained, compiled, in windows", environment=AS_WRITTEN,
+    ),
+    Row(
+        "fast_learner", ("fastai==2.8.12",), "fastai: tensor kinds, Learner with callbacks and "
+        "seven optimizers, a data block of pictures with augmentation, export",
+    ),
+    Row(
+        "reasons_and_beliefs", ("captum==0.9.0", "pyro-ppl==1.9.2"), "captum: 16 attributions; "
+        "Pyro: SVI by four guides, NUTS, enumeration, modules, predictions",
+    ),
+    Row(
+        "rotations", (
+            "e3nn==0.6.0", "opt_einsum==3.4.0", "jaxtyping==0.3.11", "beartype==0.23.1",
+        ), "e3nn: harmonics, Wigner matrices, tensor products, gates; opt_einsum's contractions; "
+        "shapes checked by jaxtyping with beartype",
+    ),
 ]

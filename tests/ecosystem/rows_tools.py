@@ -66,6 +66,10 @@ ROWS = [
         "seven segmentation models trained; torchdiffeq's methods, adjoint, events",
     ),
     Row(
+        "run_trackers", ("wandb==0.31.0", "mlflow==3.17.2"), "wandb offline: logged, watched, "
+        "tables, artifacts; MLflow: metrics, models pickled and exported, loaded, predicting",
+    ),
+    Row(
         "lit_server", ("litserve==0.2.19",), "LitServe with a compiled model, alone and in batches",
         environment=AS_WRITTEN,
     ),

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.export_fuzz.check import Outcome, attempt, bound
-from tests.export_fuzz.files import good_files
+from tests.export_fuzz.files import TRUSTED, good_files
 from tests.export_fuzz.mutate import kind_of, mutated
 from tests.fuzz import isolate
 
@@ -25,6 +25,7 @@ _BATCH = 200
 def fuzz(first: int, count: int, folder: Path) -> tuple[Counter[tuple[str, str]], list[str]]:
     """How files from these seeds ended, and those that ended badly."""
     files = good_files(folder)
+    trusted = (folder / TRUSTED).read_text()
     ended: Counter[tuple[str, str]] = Counter()
     bad: list[str] = []
 
@@ -35,7 +36,7 @@ def fuzz(first: int, count: int, folder: Path) -> tuple[Counter[tuple[str, str]]
         path = folder / f"mutated{seed}.gcx"
         path.write_bytes(mutated(seed, files))
         try:
-            return attempt(path)
+            return attempt(path, trust=trusted)
         finally:
             path.unlink()
 

@@ -21,6 +21,7 @@ VALUES: list[Any] = [
     None, True, "", "x", "n", "f32", "../../etc/passwd", "%0", [], {}, [[]], 1.5, float("inf"),
     *NUMBERS,
 ]
+_ELF = b"\x7fELF\2\1\1" + bytes(9) + b"\3\0\x3e\0\1\0\0\0" + bytes(4096)  # of a library
 WORDS = ["nan", "inf", "f64", "i64", "bool", "n", "%0", "%1", "%999", "(", ")", "[", "{", "}",
          "graph", "return", "dims", "guard", '"', "b64\"AAAA\"", "-", "//", "*", "0", "1", "\n"]
 
@@ -274,6 +275,22 @@ LARGE: list[Callable[[], str]] = [
 ]
 
 
+def _native(chance: random.Random, data: bytes) -> bytes:
+    """Other machine code, which the manifest says it is; there may have been none."""
+    parts = unpacked(data)
+    old = next((code for name, code in parts.items() if name.startswith("native/")), _ELF)
+    parts = {name: code for name, code in parts.items() if not name.startswith("native/")}
+    file = chance.choice(["x86_64-linux/libvector.so", "aarch64-linux/libvector.so",
+                          "x86_64-linux/vector.so", "../lib_.so", "x/lib-;.so"])
+    code = chance.choice([_truncated, _flipped, _spliced])(chance, old)
+    target = chance.choice(["x86_64-linux", "aarch64-linux", "", "../.."])
+    manifest = json.loads(parts["manifest.json"])
+    manifest["native"] = [{"target": target, "file": f"native/{file}",
+                           "sha256": hashlib.sha256(code).hexdigest()}]
+    parts |= {f"native/{file}": code, "manifest.json": json.dumps(manifest).encode()}
+    return packed(parts)
+
+
 KINDS: dict[str, Callable[[random.Random, bytes], bytes]] = {
     "truncated": _truncated,
     "bytes flipped": _flipped,
@@ -286,4 +303,5 @@ KINDS: dict[str, Callable[[random.Random, bytes], bytes]] = {
     "bytes of a part": _in_part("", _flipped),
     "bytes of the weights": _in_part(".safetensors", _flipped),
     "hostile": _hostile,
+    "native code": _native,
 }

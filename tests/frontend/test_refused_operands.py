@@ -160,3 +160,49 @@ def test_a_view_that_came_with_others_gets_a_history() -> None:
 ])
 def test_subtraction_of_bools(step: Step) -> None:
     assert "Subtraction" in agree(step, square)
+
+
+class Answers:
+    """What has an answer of its own to `tensor @ it`."""
+
+    def __rmatmul__(self, other: Any) -> str:
+        return f"of {list(other.shape)}"
+
+    def __matmul__(self, other: Any) -> str:
+        return f"with {list(other.shape)}"
+
+
+class Handles:
+    """What answers for torch's functions."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> str:
+        return f"handled {func.__name__}"
+
+
+PRODUCTS: dict[str, Callable[[Any, Any], Any]] = {
+    "one that answers": lambda torch, x: x @ Answers(),
+    "one that answers, first": lambda torch, x: Answers() @ x,
+    "a list": lambda torch, x: x @ [1, 2, 3],
+    "nothing": lambda torch, x: None @ x,
+    "a number": lambda torch, x: 3 @ x,
+    "the method": lambda torch, x: x.__matmul__(2.0),
+    "the method, turned": lambda torch, x: x.__rmatmul__("a"),
+    "one that handles": lambda torch, x: x @ Handles(),
+    "one that handles, first": lambda torch, x: Handles() @ x,
+    "a matrix": lambda torch, x: (x @ x.T).tolist() + x.__rmatmul__(x).tolist(),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_with_what_is_no_tensor_are_asked_of_its_class(name: str) -> None:
+    def told(torch: Any, run: Callable[[Any, Any], Any]) -> Any:
+        try:
+            return run(torch, square(torch))
+        except TypeError as error:
+            return str(error)
+
+    want = told(torch, PRODUCTS[name])
+    assert told(graphc, PRODUCTS[name]) == want
+    compiled = graphc.compile(lambda x: PRODUCTS[name](graphc, x))
+    assert told(graphc, lambda torch, x: compiled(x)) == want

@@ -1,6 +1,7 @@
 """torch.fx: the graphs that PyTorch makes of the same code, and what can be done with them."""
 
 import copy
+import importlib
 import math
 import operator
 import pickle
@@ -209,6 +210,31 @@ def test_interpreters_and_transformers() -> None:
 
     changed = Negated(traced).transform()
     assert changed(x).tolist() == (graphc.relu(traced.linear(x)) - graphc.relu(x)).tolist()
+
+
+@pytest.mark.parametrize("name", ["branches", "arithmetic", "constants"])
+def test_shapes_of_nodes_are_those_of_torch(name: str) -> None:
+    found = {}
+    for side, t in SIDES.items():
+        shape_prop = importlib.import_module(f"{side}.fx.passes.shape_prop")
+        traced = t.fx.symbolic_trace(PROGRAMS[name](t))
+        args, kwargs = inputs(t, name)
+        shape_prop.ShapeProp(traced).propagate(*args, *kwargs.values())
+        found[side] = [
+            (node.name, *map(described, (node.meta["type"].__name__, node.meta.get("tensor_meta"))))
+            for node in traced.graph.nodes
+        ]
+    assert found["graphc"] == found["torch"]
+
+
+def described(meta: Any) -> str:
+    return str(meta).replace("graphc.", "torch.").removeprefix("immutable_")
+
+
+def test_a_node_that_fails_is_named() -> None:
+    traced = fx.symbolic_trace(Small())
+    with pytest.raises(RuntimeError, match=r"ShapeProp error for: node=%linear : .*call_module"):
+        fx.passes.shape_prop.ShapeProp(traced).propagate(graphc.ones(1, 4))
 
 
 def helper(x: Any) -> Any:

@@ -69,6 +69,11 @@ for frozen in (False, True):
         made = [[] for _ in range(100)]
     assert bool(gc.get_freeze_count()) is frozen
     assert any(made is old for old in gc.get_objects(2)) is not frozen
+asked = []
+gc.get_freeze_count = lambda: asked.append(1)
+with IMPORTING:
+    pass
+assert not asked # which looks at each frozen object
 """
 
 

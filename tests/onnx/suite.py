@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 import graphc
+from graphc.onnx.reading.compute.carried import held_array, kind_for
 
 KINDS_OF_TESTS = ("node", "simple", "pytorch-converted", "pytorch-operator", "real")
 _LIGHT = "onnx/backend/test/data/light/"  # `real` models without their weights
@@ -99,6 +100,9 @@ def given(value: Any) -> Any:
     array = np.asarray(value)
     if array.dtype.kind in "OUS":
         raise graphc.onnx.OnnxError("strings")
+    kind = kind_for(array.dtype)
+    if kind is not None:
+        return graphc.tensor(held_array(array, kind))
     try:
         return graphc.tensor(array)
     except TypeError as error:
@@ -121,6 +125,9 @@ def hold(found: Any, expected: Any, case: Case) -> None:
             assert have is None
             continue
         want = np.asarray(want)
+        carried = kind_for(want.dtype)
+        if carried is not None:  # of the dtype that has all its values
+            want = held_array(want, carried)
         kind = have.dtype.numpy
         array = have.detach().float().numpy() if kind.name == "bfloat16" else have.detach().numpy()
         assert kind == want.dtype, f"{kind} for {want.dtype}"

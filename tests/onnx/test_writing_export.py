@@ -263,7 +263,7 @@ def test_tied_weights_are_one() -> None:
 # --- options -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("opset", [18, 20, 23])
+@pytest.mark.parametrize("opset", [13, 17, 18, 20, 23])
 def test_opsets(opset: int) -> None:
     def function(x: Any) -> Any:
         return F.gelu(x).cumsum(0), F.gelu(x, approximate="tanh"), x.isinf(), x.amax(1)

@@ -27,6 +27,11 @@ REFUSED = frozenset("""
 TOLERANCE = {"gelu": 4, "pow": 4, "log_softmax": 4, "exp2": 8, "window_sum": 4, "cumprod": 4}
 # operators whose result ONNX leaves open where there is a NaN
 OF_NAN = frozenset("amax amin argmax argmin max_pool".split())
+# of which some samples cannot be said before opset 18
+OF_NEWER = frozenset("""
+    bitwise_and bitwise_or bitwise_xor bitwise_not scatter index_put max_pool_grad box_pool_grad
+    relu reshape
+""".split())
 # what onnxruntime has no code for, and the reference implementation gets wrong or refuses: it
 # computes these in float32, or of their samples some
 UNKNOWN = {
@@ -54,7 +59,11 @@ def _compare(info: OpInfo, sample: Sample, dtype: DType, opset: int) -> str:
     with np.errstate(all="ignore"):
         want = as_tuple(TABLE[info.name](*sample.arrays, **sample.attrs))
     types = [TensorType(from_numpy(a.dtype), a.shape) for a in sample.arrays]
-    program = writing.written(writing.graph_of(info.name, types, sample.attrs), opset)
+    try:
+        program = writing.written(writing.graph_of(info.name, types, sample.attrs), opset)
+    except UnsupportedOperatorError as error:
+        assert opset < 18 and info.name in OF_NEWER and f"at opset {opset}" in str(error)
+        return "nobody"
     found, who = writing.run(program, sample.arrays)
     assert len(found) == len(want)
     for ours, theirs in zip(found, want, strict=True):
@@ -80,7 +89,7 @@ def test_an_operator(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("opset", [18, 20, 23])
+@pytest.mark.parametrize("opset", [13, 16, 18, 20, 23])
 @pytest.mark.parametrize("name", NAMES)
 def test_all_of_an_operator(name: str, opset: int) -> None:
     info = OPINFOS[name]

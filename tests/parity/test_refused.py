@@ -51,6 +51,11 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "kthvalue of bools": lambda t: t.tensor([True, False]).kthvalue(1),
     "kthvalue of nothing": lambda t: t.ones(3, 0).kthvalue(1),
     "mode of nothing": lambda t: t.ones(0).mode(),
+    "hsplit in parts of other sizes": lambda t: t.ones(2, 3).hsplit(2),
+    "hsplit of a vector": lambda t: t.ones(4).hsplit(3),
+    "vsplit in parts of other sizes": lambda t: t.vsplit(t.ones(2, 3), 4),
+    "dsplit in no parts": lambda t: t.dsplit(t.ones(1, 2, 3), 0),
+    "broadcast_to sizes": lambda t: t.ones(2, 1).broadcast_to(2, 3),
 }
 for _a, _b in (("int64", "int64"), ("int64", "float32"), ("float32", "int64"), ("bool", "float32"),
                ("float32", "bool"), ("float32", "float64"), ("float64", "float32")):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from collections import namedtuple
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,6 +15,7 @@ pytest.importorskip("torch")
 import torch.utils.data  # noqa: F401  # of the reference
 
 from graphc import utils  # noqa: F401
+from graphc.utils.data.worker import default_context
 from tests.nn.both import SPACES, array
 
 X = np.arange(22, dtype=np.float32).reshape(11, 2)
@@ -329,6 +331,32 @@ def test_persistent_workers_and_init() -> None:
     assert plain(list(loader)) == first
     assert [w.process.pid for w in loader._iterator.workers] == processes
     loader._iterator.close()
+
+
+def test_contexts_of_workers() -> None:
+    def script(s: Any) -> Any:
+        d, rows = data(s), list(range(4))
+        kept = multiprocessing.get_context("spawn")
+        loader = d.DataLoader(rows, num_workers=1, multiprocessing_context="forkserver")
+        told = [loader.multiprocessing_context.get_start_method()]
+        loader.multiprocessing_context = kept
+        told += [loader.multiprocessing_context is kept, "multiprocessing_context" in vars(loader)]
+        loader.multiprocessing_context = None
+        told += [loader.multiprocessing_context, d.DataLoader(rows).multiprocessing_context]
+        for count, wrong in ((0, "fork"), (0, kept), (1, "tea"), (1, 3), (1, multiprocessing)):
+            with pytest.raises((ValueError, TypeError)) as info:
+                d.DataLoader(rows, num_workers=count, multiprocessing_context=wrong)
+            told.append((type(info.value).__name__, str(info.value).replace("`", "")))
+        return told
+
+    same(script)
+
+
+def test_workers_are_started_as_the_program_chose(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(multiprocessing, "get_start_method", lambda allow_none=False: "spawn")
+    assert default_context().get_start_method() == "spawn"
+    monkeypatch.setattr(multiprocessing, "get_start_method", lambda allow_none=False: None)
+    assert default_context().get_start_method() == "fork"
 
 
 def test_an_error_in_a_worker() -> None:

@@ -41,6 +41,8 @@ class Options(Structure):
 class Model:
     """A library of graphc's: `name` is what its functions begin with."""
 
+    CALL = "run"
+
     def __init__(self, path, name, cpu=None, threads=1):
         self.library, self.name, self.context = ctypes.CDLL(str(path)), name, c_void_p()
         if self._function("abi", c_int32)() != ABI:
@@ -77,7 +79,7 @@ class Model:
         memories = [ctypes.create_string_buffer(max(tensor.bytes, 1)) for tensor in made]
         for tensor, memory in zip(made, memories, strict=True):
             tensor.data = ctypes.addressof(memory)
-        self._call("run", given, made)
+        self._call(self.CALL, given, made)
         return [
             (tensor.dtype, tuple(tensor.shape[:tensor.rank]), memory.raw[:tensor.bytes])
             for tensor, memory in zip(made, memories, strict=True)

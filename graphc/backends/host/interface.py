@@ -3,7 +3,7 @@ which whoever exports makes, and a backend turns into objects."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from graphc.ir.dim import Guard, Size
 
@@ -41,9 +41,10 @@ class NamedSize(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where data lies: in the library, or in the file beside it; bytes from its beginning."""
+    """Where data lies: in the "library", in the "file" beside it, or in the "context", of what a
+    training step changes; bytes from the beginning."""
 
-    embedded: bool
+    where: str
     offset: int
 
 
@@ -57,9 +58,67 @@ class Result(NamedTuple):
     size: Size = 0
 
 
+class Number(NamedTuple):
+    """What Python computes of numbers, to be computed to its bits. `kind`: "bool", "int" (of 64
+    bits) or "float". `op` is "constant" (`value`; of a float, its bits as an integer), "held" (a
+    Place), "given" (the number of an input), "dim" (a Size), "row" (of a table: its Place and how
+    many rows; the operand says which), "item" (of a tuple of such constants), or an operation."""
+
+    op: str
+    kind: str
+    operands: tuple[Number, ...] = ()
+    value: Any = None
+
+
+class Stored(NamedTuple):
+    """A number that a call computes before all else, and keeps in the context. `said`: as people
+    read it."""
+
+    number: Number
+    dtype: DType
+    offset: int
+    said: str
+
+
+class Decided(NamedTuple):
+    """A number that has to be what it was when the step was recorded, and what is said where it is
+    not."""
+
+    number: Number
+    wanted: Number
+    text: str
+
+
+class State(NamedTuple):
+    """A part of a step's state, and where in the context it lies."""
+
+    entry: Entry
+    offset: int
+
+
+class Step(NamedTuple):
+    """What a training step has besides its program: `memory` bytes in each context, and numbers.
+
+    `first` is copied there as a context is made: to an offset, from a Place, so many bytes; `after`
+    within it when a call went well: to, from, bytes. A file of the state is `head`, and then the
+    states that `order` numbers; to be read, it wants a word for each state at `found`.
+    `generator`: where its state lies, or -1."""
+
+    memory: int
+    states: tuple[State, ...]
+    first: tuple[tuple[int, Place, int], ...]
+    after: tuple[tuple[int, int, int], ...]
+    decided: tuple[Decided, ...]
+    numbers: tuple[Stored, ...]
+    head: bytes
+    order: tuple[int, ...]
+    found: int
+    generator: int = -1
+
+
 class Interface(NamedTuple):
     """What callers see. `file` is what the weights' file begins with, and `file_bytes` its size: 0
-    where there is none."""
+    where there is none. `step`: of a training step."""
 
     name: str
     inputs: tuple[Entry, ...]
@@ -68,19 +127,20 @@ class Interface(NamedTuple):
     sizes: tuple[NamedSize, ...]
     file: bytes = b""
     file_bytes: int = 0
+    step: Step | None = None
 
 
 class Code(NamedTuple):
     """A program for calls where the sizes named in `ones` are 1, and no other that may be. `inputs`
-    has for each of the program's the library's input, or where a weight lies; None: nobody reads
-    it. `outputs` has the library's output. `scratch`: bytes of the templates for 1 to 64 threads.
-    `guards`: what has to hold of the sizes."""
+    has for each of the program's the library's input, or where it lies; None: nobody reads it.
+    `outputs` has the library's output, or where in the context it goes. `scratch`: bytes of the
+    templates for 1 to 64 threads. `guards`: what has to hold of the sizes."""
 
     ones: frozenset[str]
     program: Program
     inputs: tuple[int | Place | None, ...]
     constants: tuple[Place, ...]
-    outputs: tuple[int, ...]
+    outputs: tuple[int | Place, ...]
     scratch: tuple[int, ...]
     guards: tuple[Guard, ...] = ()
 

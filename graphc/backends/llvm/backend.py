@@ -128,6 +128,12 @@ class LlvmBackend:
 
         return tuple(map(level_name, ordered(names)))
 
+    def machines(self, names: Sequence[str]) -> dict[str, list[str]]:
+        """Names of kinds of CPU by the machines that they are for."""
+        from graphc.backends.llvm.freestanding.levels import machines
+
+        return machines(names)
+
     def at(self, level: str) -> LlvmBackend:
         """The backend for a kind of CPU, which need not be this one."""
         from graphc.backends.llvm.freestanding.levels import target_named

@@ -72,6 +72,10 @@ class Number:
         """The larger one."""
         return self._of(self.f.smax(self.value, value_of(other)))
 
+    def quotient_up_of(self, other: Number | int) -> Number:
+        """The other divided by this one, rounded up."""
+        return self._of(ceil_div(self.f, value_of(other), self.value))
+
     def __le__(self, other: Number | int) -> Condition:
         return Condition(self.f, self.f.cmp("sle", self.value, value_of(other)))
 

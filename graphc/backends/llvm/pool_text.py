@@ -1,35 +1,24 @@
-"""The thread pool's code, LLVM IR: graphc_par, and what pool.py calls besides. Each word that
-several threads write has a cache line (two, for the prefetcher) of its own."""
+"""The process's thread pool, LLVM IR: graphc_par, and what pool.py calls besides. What threads do
+with a region is regions.py. Each word that several threads write has a cache line (two, for the
+prefetcher) of its own."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from graphc.backends.llvm.regions import (
+    DECLARED,
+    DRAIN,
+    REGION,
+    SERIAL,
+    STOPPING,
+    WORKING,
+    rendered,
+    system_of,
+)
+
 if TYPE_CHECKING:
     from graphc.backends.llvm.target import Target
-
-# futex's number and a pause of tens of nanoseconds ("yield" on ARM is a nop on most cores).
-_SYSTEMS = {
-    "x86_64": (202, "@llvm.x86.sse2.pause()"),
-    "aarch64": (98, "@llvm.aarch64.isb(i32 15)"),
-}
-
-# One chunk after another: what every path falls back to.
-_SERIAL = """
-define internal void @serial(ptr %fn, ptr %arg, i64 %chunks) nounwind {
-entry:
-  %some = icmp sgt i64 %chunks, 0
-  br i1 %some, label %body, label %exit
-body:
-  %i = phi i64 [ 0, %entry ], [ %next, %body ]
-  call void %fn(ptr %arg, i64 %i)
-  %next = add nsw i64 %i, 1
-  %more = icmp slt i64 %next, %chunks
-  br i1 %more, label %body, label %exit
-exit:
-  ret void
-}
-"""
 
 _WITHOUT_THREADS = """
 define void @graphc_par(ptr %fn, ptr %arg, i64 %chunks) nounwind {
@@ -66,108 +55,19 @@ _STATE = """
 @threads = internal global [1024 x i64] zeroinitializer
 ; Chunks claimed of each range; more than it has if somebody looked for another there.
 @claimed = internal global [1024 x [16 x i64]] zeroinitializer, align 128
-declare i64 @syscall(i64, ...)
-declare i32 @pthread_create(ptr, ptr, ptr, ptr)
-declare i32 @pthread_join(i64, ptr)
 declare i32 @pthread_setaffinity_np(i64, i64, ptr)
-declare i32 @pthread_sigmask(i32, ptr, ptr)
-declare i32 @sigfillset(ptr)
 declare i32 @sched_getcpu()
-declare i32 @sched_yield()
 declare ptr @memcpy(ptr, ptr, i64)
-declare void @llvm.x86.sse2.pause()
-declare void @llvm.aarch64.isb(i32)
 """
 
-_WORKER = """
-; On the epoch: 128 waits while it is `value`, 129 wakes `value` sleepers (both process-private).
-define internal i64 @futex(i64 %operation, i32 %value) nounwind {
-  %result = call i64 (i64, ...) @syscall(
-      i64 FUTEX, ptr @epoch, i64 %operation, i32 %value, ptr null, ptr null, i64 0)
-  ret i64 %result
-}
-; Runs chunks until none is left, those of the thread's own range first. A late worker that looks
-; between two regions finds remaining <= 0; one that has counted itself in has acquired the region's
-; fn, arg, chunks and ranges, and they stay until its chunk is done. As many are counted in as there
-; are chunks, and a range that is empty stays so: going around, everyone finds one.
-define internal void @drain(i64 %number) nounwind {
-entry:
-  br label %claim
-claim:
-  %left = atomicrmw sub ptr @remaining, i64 1 acq_rel
-  %some = icmp sgt i64 %left, 0
-  br i1 %some, label %begin, label %exit
-begin:
-  %fn = load ptr, ptr @fn
-  %arg = load ptr, ptr @arg
-  %chunks = load i64, ptr @chunks
-  %ranges = load i64, ptr @ranges
-  %own = urem i64 %number, %ranges
-  br label %look
-look:
-  %range = phi i64 [ %own, %begin ], [ %next, %empty ]
-  %up = add nuw nsw i64 %range, 1
-  %low = mul nuw nsw i64 %range, %chunks
-  %high = mul nuw nsw i64 %up, %chunks
-  %first = udiv i64 %low, %ranges
-  %end = udiv i64 %high, %ranges
-  %size = sub nsw i64 %end, %first
-  %counter = getelementptr [16 x i64], ptr @claimed, i64 %range
-  %seen = load atomic i64, ptr %counter monotonic, align 8
-  %open = icmp slt i64 %seen, %size
-  br i1 %open, label %try, label %empty
-try:
-  %at = atomicrmw add ptr %counter, i64 1 monotonic
-  %found = icmp slt i64 %at, %size
-  br i1 %found, label %run, label %empty
-empty:
-  %last = icmp eq i64 %up, %ranges
-  %next = select i1 %last, i64 0, i64 %up
-  br label %look
-run:
-  %chunk = add nsw i64 %first, %at
-  call void %fn(ptr %arg, i64 %chunk)
-  %count = atomicrmw add ptr @done, i64 1 release
-  br label %claim
-exit:
-  ret void
-}
-; Reads the epoch, then works, then waits for the epoch to move: no region is missed.
+_WORKER = """\
 define internal ptr @worker(ptr %numbered) nounwind {
 entry:
   %number = ptrtoint ptr %numbered to i64
   br label %work
-work:
-  %epoch = load atomic i32, ptr @epoch seq_cst, align 4
-  %stop = load atomic i32, ptr @stop seq_cst, align 4
-  %ends = icmp ne i32 %stop, 0
-  br i1 %ends, label %exit, label %begin
-begin:
-  call void @drain(i64 %number)
-  %spins = load atomic i32, ptr @spins monotonic, align 4
-  br label %spin
-spin:
-  %count = phi i32 [ 0, %begin ], [ %counted, %idle ]
-  %now = load atomic i32, ptr @epoch acquire, align 4
-  %same = icmp eq i32 %now, %epoch
-  br i1 %same, label %idle, label %work
-idle:
-  call void PAUSE
-  %counted = add i32 %count, 1
-  %longer = icmp ult i32 %counted, %spins
-  br i1 %longer, label %spin, label %sleep
-; The caller raises the epoch, then reads sleepers; we raise sleepers, then futex compares the
-; epoch: one of us sees the other.
-sleep:
-  %s0 = atomicrmw add ptr @sleepers, i32 1 seq_cst
-  %slept = call i64 @futex(i64 128, i32 %epoch)
-  %s1 = atomicrmw sub ptr @sleepers, i32 1 seq_cst
-  %woken = load atomic i32, ptr @epoch acquire, align 4
-  %still = icmp eq i32 %woken, %epoch
-  br i1 %still, label %sleep, label %work
-exit:
-  ret ptr null
-}
+"""
+
+_STARTING = """
 ; Creates the wanted workers (with every signal blocked: signals are for the program's threads).
 define internal void @start() nounwind cold {
 entry:
@@ -198,28 +98,6 @@ short: ; the system gives no more: be content, and do not ask again in every reg
 exit:
   store i32 %n, ptr @workers
   %restored = call i32 @pthread_sigmask(i32 2, ptr %old, ptr null)
-  ret void
-}
-; Ends the workers; called with the pool held.
-define internal void @stop_workers() nounwind cold {
-entry:
-  store atomic i32 1, ptr @stop seq_cst, align 4
-  %epoch = atomicrmw add ptr @epoch, i32 1 seq_cst
-  %woken = call i64 @futex(i64 129, i32 2147483647)
-  %workers = load i32, ptr @workers
-  br label %head
-head:
-  %n = phi i32 [ 0, %entry ], [ %n1, %join ]
-  %more = icmp slt i32 %n, %workers
-  br i1 %more, label %join, label %exit
-join:
-  %slot = getelementptr i64, ptr @threads, i32 %n
-  %thread = load i64, ptr %slot
-  %joined = call i32 @pthread_join(i64 %thread, ptr null)
-  %n1 = add i32 %n, 1
-  br label %head
-exit:
-  store i32 0, ptr @workers
   ret void
 }
 """
@@ -291,65 +169,6 @@ look:
 move:
   call void @keep_off(i32 %here)
   br label %publish
-publish:
-  store ptr %fn, ptr @fn
-  store ptr %arg, ptr @arg
-  store i64 %chunks, ptr @chunks
-  %hands = load i32, ptr @workers
-  %hands64 = sext i32 %hands to i64
-  %all = add nsw i64 %hands64, 1
-  %fewer = icmp slt i64 %chunks, %all
-  %ranges = select i1 %fewer, i64 %chunks, i64 %all
-  store i64 %ranges, ptr @ranges
-  br label %clear
-clear:
-  %range = phi i64 [ 0, %publish ], [ %range1, %clear ]
-  %counter = getelementptr [16 x i64], ptr @claimed, i64 %range
-  store atomic i64 0, ptr %counter monotonic, align 8
-  %range1 = add nuw nsw i64 %range, 1
-  %cleared = icmp eq i64 %range1, %ranges
-  br i1 %cleared, label %open, label %clear
-open:
-  store atomic i64 0, ptr @done monotonic, align 8
-  store atomic i64 %chunks, ptr @remaining release, align 8
-  %epoch = atomicrmw add ptr @epoch, i32 1 seq_cst
-  %sleepers = load atomic i32, ptr @sleepers seq_cst, align 4
-  %asleep = icmp ne i32 %sleepers, 0
-  br i1 %asleep, label %count, label %work
-count: ; wake only as many as there are chunks for, beyond those who still spin
-  %workers = load i32, ptr @workers
-  %awake = sub i32 %workers, %sleepers
-  %awake64 = sext i32 %awake to i64
-  %others = sub i64 %chunks, 1
-  %lacking = sub i64 %others, %awake64
-  %needed = icmp sgt i64 %lacking, 0
-  br i1 %needed, label %wake, label %work
-wake:
-  %many = icmp sgt i64 %lacking, 1024
-  %wakes = select i1 %many, i64 1024, i64 %lacking
-  %wakes32 = trunc i64 %wakes to i32
-  %woken = call i64 @futex(i64 129, i32 %wakes32)
-  br label %work
-work:
-  call void @drain(i64 0)
-  br label %wait
-wait:
-  %spun = phi i32 [ 0, %work ], [ %spun1, %pause ], [ 0, %yield ]
-  %done = load atomic i64, ptr @done acquire, align 8
-  %finished = icmp eq i64 %done, %chunks
-  br i1 %finished, label %release, label %pause
-pause:
-  call void PAUSE
-  %spun1 = add i32 %spun, 1
-  %longer = icmp ult i32 %spun1, 2000
-  br i1 %longer, label %wait, label %yield
-yield: ; the worker may need this very CPU
-  %yielded = call i32 @sched_yield()
-  br label %wait
-release:
-  store atomic i32 0, ptr @busy release, align 4
-  ret void
-}
 """
 
 _CONTROL = """
@@ -385,12 +204,17 @@ define void @graphc_pool_reset() nounwind {
 }
 """
 
+_WORDS = """
+fn arg chunks remaining ranges done epoch sleepers busy stop wanted workers spins claimed
+""".split()
+
 
 def pool_text(target: Target) -> str:
     """The pool's module: threads on Linux (x86-64 and AArch64), one after another elsewhere."""
-    system = _SYSTEMS.get(target.arch)
-    if system is None or "linux" not in target.triple:
-        return _SERIAL + _WITHOUT_THREADS
-    futex, pause = system
-    text = "".join((_SERIAL, _STATE, _WORKER, _REGION, _CONTROL))
-    return text.replace("FUTEX", str(futex)).replace("PAUSE", pause)
+    system = system_of(target)
+    if system is None:
+        return SERIAL + _WITHOUT_THREADS
+    words = {name: f"@{name}" for name in _WORDS}
+    words |= {"self": "", "pool": "", "slot": "getelementptr i64, ptr @threads, i32 %n"}
+    parts = (DECLARED, DRAIN, _WORKER, WORKING, _STARTING, STOPPING, _REGION, REGION, _CONTROL)
+    return SERIAL + _STATE + rendered("".join(parts), system, words, lambda fields: "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,13 @@ from graphc.backends.host.interface import Code, Place
 from graphc.config import Config
 from graphc.engine import pipeline
 from graphc.engine.built import Engine
-from graphc.export.aot.bounds import Ranges, bounds, values
+from graphc.export.aot.bounds import Ranges, bounds
 from graphc.export.aot.data import Data
 from graphc.export.aot.described import MOST_BYTES, Described, outputs_of
+from graphc.export.aot.scratch import scratch
 from graphc.export.errors import ExportError
 from graphc.export.program import ExportedProgram
+from graphc.ir.dim import Guard
 from graphc.ir.graph import Graph
 from graphc.ir.late import late
 from graphc.ir.machine import Machine
@@ -28,13 +30,10 @@ _specialise = late("graphc.ir.passes.specialise")
 _rewrite = late("graphc.ir.rewrite")
 _kernel = late("graphc.ir.kernel")
 _program = late("graphc.ir.kernel.program")
-_plan = late("graphc.ir.kernel.plan_contraction")
 
 MOST_ONES = 3  # free sizes that may be 1: each doubles the programs
-MOST_VALUES = 1 << 20  # of free sizes together, for which scratch memory is found out,
-MOST_PLANS = 1 << 14  # and of the sizes of one template
-SLOTS = 64
 Stored = Callable[[str, np.ndarray], Place]  # a name and an array: where it lies
+Source = int | Place | tuple[str, np.ndarray]  # a library's input, a place, a weight by name
 
 
 def ones_of(graph: Graph, about: Described) -> list[frozenset[str]]:
@@ -70,15 +69,28 @@ def code(
     guards = [*graph.env.guards]
     outputs = outputs_of(about, program.signature, graph, signature, ones)
     arguments = signature.argument_inputs()
-    sources: list[int | tuple[str, np.ndarray]] = [
+    sources: list[Source] = [
         about.leaves[arguments[i]] if name is None else (name, arrays[name])
         for i, name in enumerate(signature.weights)
     ]
     if freeze:
         graph, made = _frozen(graph, sources, backend.machine, config)
         sources += made
+    return compiled(
+        graph, guards, sources, outputs, {}, about, ones, backend, config, stored, data
+    )
+
+
+def compiled(
+    graph: Graph, guards: Iterable[Guard], sources: Sequence[Source],
+    outputs: tuple[int | Place, ...], mutated: Mapping[int, int], about: Described,
+    ones: frozenset[str], backend: Any, config: Config, stored: Stored, data: Data,
+) -> Code:
+    """The code of a graph. `sources` and `outputs`: what its inputs and outputs are to the library;
+    `mutated`: which output goes into which input's memory. Raises ExportError for what it cannot
+    do without Python."""
     quiet = config._replace(debug=0, check=0, dump=None)
-    stages = _stages.staged(graph, quiet, {}, graph.name, backend)
+    stages = _stages.staged(graph, quiet, mutated, graph.name, backend)
     planned = stages.program
     _refuse_routines(planned)
     ranges = {
@@ -90,13 +102,13 @@ def code(
     used = _inputs_read(planned)
     inputs: list[int | Place | None] = []
     for i, source in enumerate(sources):
-        if isinstance(source, int):
+        if isinstance(source, int | Place):
             inputs.append(source)
         else:
             inputs.append(stored(*source) if i in used else None)
     return Code(
         ones, planned, tuple(inputs), tuple(data.add(each) for each in planned.constants),
-        outputs, _scratch(planned, backend.machine, ranges),
+        outputs, scratch(planned, backend.machine, ranges),
         (*guards, *_rewrite.assumed(graph, stages.fused)),
     )
 
@@ -122,7 +134,7 @@ def _refuse_routines(program: Any) -> None:
     """What calls NumPy, by name and line."""
     found: dict[str, None] = {}
     for leaf in _kernel.leaves(program.steps):
-        if isinstance(leaf, _kernel.Routine):
+        if isinstance(leaf, _kernel.Routine) and not leaf.claimed:
             place = next((loc for loc in leaf.locs if loc), "")
             found[f"{leaf.op}{f' ({place})' if place else ''}"] = None
     if found:
@@ -152,49 +164,3 @@ def _check_arena(program: Any, ranges: Ranges) -> None:
             f"the program needs up to {high:.3g} bytes of memory. Cure: aot(..., sizes={{...}}) "
             "with smaller sizes"
         )
-
-
-def _scratch(program: Any, machine: Machine, ranges: Ranges) -> tuple[int, ...]:
-    """The scratch memory of the program's templates for 1 to SLOTS threads: enough for all values
-    of the free sizes."""
-    found: set[tuple[int, int, int]] = {(0, 0, 0)}  # bytes for all, for each chunk, chunks
-    seen: set[tuple[Any, ...]] = set()
-    for leaf in _kernel.leaves(program.steps):
-        template = leaf.kernel.template
-        if template is None:
-            continue
-        names = leaf.kernel.dims
-        rows = values(leaf.dims, _with_variables(leaf.dims, ranges, leaf), MOST_VALUES)
-        if rows is None or len(rows) > MOST_PLANS:
-            place = next((loc for loc in leaf.locs if loc), "")
-            raise ExportError(
-                f"the free sizes have too many values to find out what memory {leaf.ops[0]} "
-                f"({place}) needs. Cure: aot(..., sizes={{...}}) with smaller sizes"
-            )
-        key = (template, names, rows.tobytes())
-        if key in seen:
-            continue
-        seen.add(key)
-        for row in rows.tolist():
-            plan = _plan.plan_template(template, machine, dict(zip(names, row, strict=True)))
-            if plan is not None:
-                fixed = plan.scratch(0)
-                found.add((fixed, plan.scratch(1) - fixed, plan.slots))
-    all_, each, slots = np.array(sorted(found), np.int64).T
-    return tuple(
-        int((all_ + np.minimum(slots, threads) * each).max()) for threads in range(1, SLOTS + 1)
-    )
-
-
-def _with_variables(sizes: Any, ranges: Ranges, leaf: Any) -> Ranges:
-    """The ranges of all that sizes hang on."""
-    loops = {
-        name for size in sizes if not isinstance(size, int) for name in size.variables()
-        if name not in ranges
-    }
-    if loops:  # of a loop: templates inside have sizes of their own
-        raise ExportError(
-            f"{leaf.ops[0]} is in a loop, and its sizes change with each step, which a library "
-            "cannot plan ahead. Cure: export it without the loop"
-        )
-    return ranges

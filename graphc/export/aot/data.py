@@ -36,7 +36,7 @@ class Data:
         digest = hashlib.sha256(content).digest()
         found = self._known.get(digest)
         if found is None:
-            found = self._known[digest] = Place(True, self._size)
+            found = self._known[digest] = Place("library", self._size)
             padded = content + bytes(-len(content) % ALIGN)
             self._parts.append(padded)
             self._size += len(padded)
@@ -102,7 +102,7 @@ class WeightsFile:
         self.head = self.content[:at]
         self.places: dict[str, Place] = {}
         for name in order:
-            self.places[name] = Place(False, at)
+            self.places[name] = Place("file", at)
             at += arrays[name].nbytes
 
 

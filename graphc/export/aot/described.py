@@ -12,15 +12,14 @@ from graphc.export.errors import ExportError
 from graphc.export.signature import Signature, tensor_type
 from graphc.ir import dim
 from graphc.ir.dim import Dim, Size, is_variable
-from graphc.ir.dtypes import DType, i64
+from graphc.ir.dtypes import DType, f64, i64
 from graphc.ir.graph import Graph
 
 MOST_BYTES = 1 << 46  # of one tensor: beyond, nobody has them, and products would overflow
 
 
 class Described(NamedTuple):
-    """What callers see of a program. `leaves` gives the input that an argument's leaf is; `copied`
-    the names of the weights that are results."""
+    """What callers see of a program. `leaves` gives the input that an argument's leaf is."""
 
     inputs: tuple[Entry, ...]
     outputs: tuple[Entry, ...]
@@ -37,29 +36,36 @@ class Described(NamedTuple):
 def described(
     graph: Graph, signature: Signature, limits: Mapping[str, int | tuple[int, int]],
     weight: Callable[[str], tuple[DType, tuple[int, ...], Place]],
+    number: Callable[[Any], tuple[DType, Place]] | None = None,
 ) -> Described:
     """See above. `limits`: the largest of a named size, or its smallest and largest, where those
-    are to be narrower than exported. `weight`: dtype, shape and place of a weight that is a result.
+    are to be narrower than exported. `weight`: dtype, shape and place of a weight that is a result;
+    `number`: dtype and place of a number that Python computes.
     Raises ExportError for what C cannot hold."""
     inputs: list[Entry] = []
     leaves: dict[int, int] = {}
-    for number, (path, spec) in enumerate(_arguments(signature)):
-        if "value" in spec:
+    for leaf, (path, spec) in enumerate(signature.named_arguments()):
+        if "number" in spec:
+            entry = Entry(path, f64 if type(spec["value"]) is float else i64, ())
+        elif "value" in spec:
             continue
-        type_ = tensor_type(spec)
-        leaves[number] = len(inputs)
-        inputs.append(Entry(path, _known(type_.dtype, path), type_.shape))
+        else:
+            type_ = tensor_type(spec)
+            entry = Entry(path, known(type_.dtype, path), type_.shape)
+        leaves[leaf] = len(inputs)
+        inputs.append(entry)
     sizes = _sizes(graph, signature, inputs, limits)
     outputs: list[Entry] = []
     results: list[Result] = []
     first: dict[int, int] = {}  # which output each of the graph's outputs is
-    for path, spec in _named(signature.results, "result"):
+    for path, spec in containers.named(signature.results, "result"):
         ((kind, value),) = spec.items()
         if kind == "value":
             continue
-        if kind == "output":
+        if kind in ("output", "item", "numpy"):
             found = graph.outputs[value].tensor_type
-            entry = Entry(path, _known(found.dtype, path), found.shape)
+            shape = () if kind == "item" else found.shape
+            entry = Entry(path, known(found.dtype, path), shape)
             again = value in first
             result = Result("again", first[value]) if again else Result("output", value)
             first.setdefault(value, len(outputs))
@@ -68,8 +74,12 @@ def described(
             result = Result("input", leaves[value])
         elif kind == "weight":
             dtype, shape, place = weight(value)
-            entry = Entry(path, _known(dtype, path), shape)
+            entry = Entry(path, known(dtype, path), shape)
             result = Result("data", place=place)
+        elif kind == "computed":
+            assert number is not None
+            dtype, place = number(value)
+            entry, result = Entry(path, dtype, ()), Result("data", place=place)
         else:
             entry, result = Entry(path, i64, ()), Result("size", size=dim.parse(value))
         outputs.append(entry)
@@ -80,6 +90,12 @@ def described(
     return found_all
 
 
+def numbers_given(signature: Signature) -> dict[str, int]:
+    """Which input each number is that a call of a step gives, by name."""
+    inputs = [spec for spec in signature.specs() if "number" in spec or "value" not in spec]
+    return {spec["number"]: i for i, spec in enumerate(inputs) if "number" in spec}
+
+
 def outputs_of(
     about: Described, main: Signature, graph: Graph, signature: Signature, ones: frozenset[str]
 ) -> tuple[int, ...]:
@@ -87,7 +103,8 @@ def outputs_of(
     Raises ExportError where its results are others than those of the main one."""
     found: dict[int, int] = {}
     number = 0
-    pairs = zip(_named(main.results, ""), _named(signature.results, ""), strict=False)
+    named = containers.named
+    pairs = zip(named(main.results, ""), named(signature.results, ""), strict=False)
     for (path, wanted), (other_path, spec) in pairs:
         fits = path == other_path
         if "value" in wanted:
@@ -126,23 +143,8 @@ def at_ones(size: Size, ones: frozenset[str]) -> Size:
     return dim.unwrap(dim.substitute(size, dict.fromkeys(ones, 1)))
 
 
-def _arguments(signature: Signature) -> Iterator[tuple[str, Any]]:
-    (_, args), (_, kwargs) = containers.children(signature.arguments)
-    specs = [*containers.children(args), *containers.children(kwargs)]
-    for name, (_, spec) in zip((*signature.positional, *signature.keywords), specs, strict=True):
-        yield from _named(spec, name)
-
-
-def _named(spec: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Each leaf with its path: "x", "x[0]", "x['mask']", "x.field"."""
-    if not containers.is_container(spec):
-        yield path, spec
-        return
-    for key, item in containers.children(spec):
-        yield from _named(item, f"{path}.{key}" if "namedtuple" in spec else f"{path}[{key!r}]")
-
-
-def _known(dtype: DType, path: str) -> DType:
+def known(dtype: DType, path: str) -> DType:
+    """The dtype. Raises ExportError for one that C does not have."""
     if dtype.name not in DTYPES:
         raise ExportError(
             f"{path} is of {dtype}, which the C interface does not have. Cure: take "

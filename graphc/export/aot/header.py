@@ -14,7 +14,7 @@ _MEANINGS = {
     "BYTES": "a buffer is smaller than its tensor",
     "OVERLAP": "an output's memory is also an input's, or another output's",
     "MEMORY": "there is none left, or memory_bytes is too few",
-    "FILE": "the weights' file: not there, not readable, not the one made with this library",
+    "FILE": "a file of weights or state: not there, damaged, not one of this library's",
     "VALUE": "what the model checks does not hold, such as an index that is out of range",
     "CPU": "no code for this CPU, or not for the one asked for",
     "BUSY": "another thread is inside this context",
@@ -99,11 +99,37 @@ const char *NAME_cpu(const NAME_context *context);  /* the level whose code runs
 
 /* Outputs' dtype, rank, bytes, and shape where it is not NULL, for inputs of these shapes. */
 int32_t NAME_shapes(NAME_context *context, const graphc_tensor *inputs, graphc_tensor *outputs);
-/* Allocates nothing. After an error, no output is valid, and the context is as before. */
-int32_t NAME_run(NAME_context *context, const graphc_tensor *inputs, graphc_tensor *outputs);
-/* Of the last call that failed, "" if the last did not; until the next call. */
+RUN/* Of the last call that failed, "" if the last did not; until the next call. */
 const char *NAME_message(const NAME_context *context);
 """
+
+_RUN = """\
+/* Allocates nothing. After an error, no output is valid, and the context is as before. */
+int32_t NAME_run(NAME_context *context, const graphc_tensor *inputs, graphc_tensor *outputs);
+"""
+
+_STEP = """\
+/* One step of training: the context's state is changed. Allocates nothing. After an error, no
+ * output is valid, and the state is as before. */
+int32_t NAME_step(NAME_context *context, const graphc_tensor *inputs, graphc_tensor *outputs);
+
+/* Where part `number` of the state lies, row-major, as NAME_state(number) says: to be read, or
+ * written to, between calls. NULL beyond the last. Numbers (a learning rate) have no dims. */
+void *NAME_state_data(NAME_context *context, int32_t number);
+/* The whole state as a safetensors file: its size; into memory of that many bytes; from one that
+ * was written so, or by others, with these names, dtypes and shapes in any order. What is not right
+ * changes nothing. */
+int64_t NAME_state_bytes(void);
+int32_t NAME_state_save(NAME_context *context, void *file, int64_t bytes);
+int32_t NAME_state_load(NAME_context *context, const void *file, int64_t bytes);
+/* The same with a file of the system's, which is replaced when all of it is written. These take
+ * memory while they run. */
+int32_t NAME_state_save_file(NAME_context *context, const char *path);
+int32_t NAME_state_load_file(NAME_context *context, const char *path);
+/* The random numbers of the steps to come: those of torch.manual_seed(seed). */
+int32_t NAME_seed(NAME_context *context, uint64_t seed);
+"""
+
 
 
 def header(interface: Interface, library: str) -> str:
@@ -120,13 +146,15 @@ def header(interface: Interface, library: str) -> str:
     types = _TYPES.format(
         abi=ABI, codes="\n".join(line.rstrip() for line in codes), dtypes=f"    {dtypes}"
     )
+    own = _RUN if interface.step is None else _STEP
+    functions = _FUNCTIONS.replace("RUN", own)
     guard = f"GRAPHC_{interface.name.upper()}_H"
     return (
         f"/* {library}, made by graphc.\n{_told(interface)} */\n"
         f"#ifndef {guard}\n#define {guard}\n\n#include <stdint.h>\n\n"
         f'{types.replace("NAME", interface.name)}\n'
         f'#ifdef __cplusplus\nextern "C" {{\n#endif\n\n'
-        f'{_FUNCTIONS.replace("NAME", interface.name)}\n'
+        f'{functions.replace("NAME", interface.name)}\n'
         f"#ifdef __cplusplus\n}}\n#endif\n\n#endif\n"
     )
 
@@ -136,6 +164,10 @@ def _told(interface: Interface) -> str:
         f" *   {what} {number}: {_text(entry)}" for what, entries in
         (("input", interface.inputs), ("output", interface.outputs))
         for number, entry in enumerate(entries)
+    ]
+    states = () if interface.step is None else interface.step.states
+    lines += [
+        f" *   state {number}: {_text(each.entry)}" for number, each in enumerate(states)
     ]
     lines += [
         f" *   size {number}: {_plain(size.name)}, {size.least} to {size.most}"

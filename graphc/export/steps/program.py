@@ -21,8 +21,7 @@ from graphc.export.contents import Contents, Variant
 from graphc.export.errors import ExportError
 from graphc.export.limits import DEFAULT as DEFAULT_LIMITS
 from graphc.export.limits import Allowed, Limits
-from graphc.export.program import refuse
-from graphc.export.signature import Signature, Weights
+from graphc.export.signature import Signature, Weights, refuse
 from graphc.export.steps import manifest, numbers
 from graphc.frontend.placement import Place, one_place
 from graphc.frontend.random_state import seed_words

@@ -253,8 +253,6 @@ register_methods({
     **subclasses.METHODS,
     "take": gathering.take_flat,
     "where": pointwise.where_method,
-    "__matmul__": _both["matmul"],
-    "__rmatmul__": listed(linalg_basic.rmatmul, "matmul"),
 })
 # functions that write into their first argument: torch.relu_(x), torch.zero_(x), ...
 NAMES |= {

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from graphc.ir import dlpack
+from graphc.ir import dlpack, dtypes
 
 from ..errors import located
 from ..placement import Place, Streams, place_at, place_of
@@ -28,6 +28,8 @@ def __dlpack__(
     one, -1: none) waits for what the current one was asked for. Raises BufferError for what cannot
     be shared."""
     place = place_at(self)
+    if place is None and self.dtype is dtypes.bf16:
+        return _lent_here(self, dl_device, copy)
     if place is None:
         given = {"max_version": max_version, "dl_device": dl_device, "copy": copy}
         return numpy(self).__dlpack__(
@@ -48,6 +50,21 @@ def __dlpack__(
     return dlpack.lend(
         place.memory.address(buffer), buffer.shape, tensor.stride(), tensor.dtype,
         (dlpack.CUDA, place.device.index or 0), buffer,
+    )
+
+
+def _lent_here(self: Tensor, dl_device: Any, copy: bool | None) -> Any:
+    """Of a dtype that NumPy cannot lend."""
+    _no_gradient(self)
+    if dl_device not in (None, (dlpack.CPU, 0)):
+        raise BufferError(located(
+            "the tensor is on the CPU, another device was asked for. Cure: Tensor.to()"
+        ))
+    tensor = self.clone() if copy else self
+    array = held(tensor, "__dlpack__()", _CURE)
+    tensor._graphc_storage.expose()
+    return dlpack.lend(
+        array.ctypes.data, array.shape, tensor.stride(), tensor.dtype, (dlpack.CPU, 0), array
     )
 
 
@@ -92,11 +109,15 @@ def from_dlpack(ext_tensor: Any) -> Tensor:
     if hasattr(ext_tensor, "__dlpack__"):
         kind, index = ext_tensor.__dlpack_device__()
         if kind not in (dlpack.CUDA, dlpack.CUDA_MANAGED):
+            if str(getattr(ext_tensor, "dtype", "")).endswith("bfloat16"):  # which NumPy lacks
+                return from_numpy(dlpack.array(dlpack.borrow(ext_tensor.__dlpack__())))
             return from_numpy(np.from_dlpack(ext_tensor))
         stream = Streams.current(_gpu(index)) or LEGACY
         return _borrowed(ext_tensor.__dlpack__(stream=stream))
     kind, index = dlpack.device_of(ext_tensor)
     if kind not in (dlpack.CUDA, dlpack.CUDA_MANAGED):
+        if dlpack.dtype_of(ext_tensor) is dtypes.bf16:
+            return from_numpy(dlpack.array(dlpack.borrow(ext_tensor)))
         return from_numpy(np.from_dlpack(_Lender(ext_tensor, (kind, index))))
     return _borrowed(ext_tensor)
 

@@ -79,6 +79,11 @@ _SECOND = {"mm": "mat2", "bmm": "mat2", "mv": "vec", "dot": "tensor"}
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """The matrix product with broadcast batch dims; 1-d tensors are vectors."""
     _require_tensors("matmul", input, other)
+    return matmul_of_tensors(input, other)
+
+
+def matmul_of_tensors(input: Tensor, other: Tensor) -> Tensor:
+    """matmul() where both are known to be Tensors."""
     a, b = shape(input), shape(other)
     if not a or not b:
         raise RuntimeError(located(
@@ -99,11 +104,6 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     if len(a) == 1:
         return dot_general(other, input, (len(b) - 2,), (0,))
     return _batched(input, other, a, b)
-
-
-def rmatmul(self: Tensor, other: Any) -> Tensor:
-    """other @ self."""
-    return matmul(other, self)
 
 
 def _mismatch(a: Any, b: Any) -> RuntimeError:

@@ -19,9 +19,11 @@ from ..errors import located
 from ..nodes import class_of, named_class
 from ..overriding import first_met
 from ..promote import is_number
+from ..replayed import replayed
 from ..tensor import Tensor
 from . import pointwise as P
 from .arguments import named
+from .linalg_basic import matmul_of_tensors
 
 _FLOATS = "fdeE"
 # of two operands of one such dtype, an operator of Python's is one of graphc's
@@ -118,6 +120,19 @@ def _negative(self: Tensor) -> Tensor:
     return P.neg(self) if found is None else found
 
 
+@replayed
+def _matmul(self: Tensor, other: Any) -> Any:
+    if isinstance(other, Tensor):
+        return matmul_of_tensors(self, other)
+    return Tensor.__matmul__(self, other) if first_met((other,), {}) else NotImplemented
+
+
+def _rmatmul(self: Tensor, other: Any) -> Any:
+    if isinstance(other, Tensor):
+        return matmul_of_tensors(other, self)
+    return Tensor.__rmatmul__(self, other) if first_met((other,), {}) else NotImplemented
+
+
 def operator_methods() -> dict[str, Any]:
     """__add__, __radd__, __eq__ and the like."""
     table: dict[str, Any] = {}
@@ -133,5 +148,6 @@ def operator_methods() -> dict[str, Any]:
     for name, function in COMPARISONS.items():
         table[f"__{name}__"] = _operator(f"__{name}__", function, direct=_DIRECT[name])
     table |= {"__neg__": _negative, "__pos__": lambda self: self, "__abs__": P.abs,
-              "__invert__": P.bitwise_not}
+              "__invert__": P.bitwise_not, "__matmul__": listed(_matmul, "matmul"),
+              "__rmatmul__": listed(_rmatmul, "matmul")}
     return table

@@ -15,7 +15,6 @@ from ..placement import beside
 from ..recalled import recalled
 from ..tensor import Tensor, concrete
 from .arguments import (
-    as_sequence,
     as_size,
     broadcast_sizes,
     recorded_as,
@@ -67,9 +66,10 @@ def expand_as(self: Tensor, other: Tensor) -> Tensor:
     return expand(self, *shape(other))
 
 
-def broadcast_to(input: Tensor, size: Any) -> Tensor:
-    """expand() to `size`."""
-    return expand(input, *as_sequence(size))
+@variadic("size")
+def broadcast_to(input: Tensor, *size: Any) -> Tensor:
+    """expand() to `size`: broadcast_to(x, (2, 3)), or x.broadcast_to(2, 3)."""
+    return expand(input, *size)
 
 
 def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:

@@ -120,6 +120,14 @@ def _splitter(name: str, dim: int, least: int) -> Any:
                 f"tensor with {input.ndim} dimensions!"
             ))
         along = 0 if name == "hsplit" and input.ndim == 1 else dim
+        if isinstance(indices_or_sections, int):
+            size = shape_of_tensor(input)[along]
+            if indices_or_sections == 0 or size % indices_or_sections != 0:
+                raise RuntimeError(located(
+                    f"torch.{name} attempted to split along dimension {along}, but the size of "
+                    f"the dimension {size} is not divisible by the split_size "
+                    f"{indices_or_sections}!"
+                ))
         return parts.tensor_split(input, indices_or_sections, along)
 
     function.__name__ = name

@@ -4,8 +4,9 @@ A contraction is cut into chunks of work, which threads claim; a chunk goes thro
 each of which is multiplied tile by tile. The plan follows from sizes and the Machine alone, never
 from the number of threads, so the bits of a result do not depend on who computes it.
 
-The rule is written over numbers that are Python's, or those of an emitter (backends/llvm/
-gemm_plan.py): where sizes are symbolic, code that the same rule makes runs in the call.
+The rule is written over numbers that are Python's, bounds of them (export/aot/intervals.py), or
+those of an emitter (backends/llvm/gemm_plan.py): where sizes are symbolic, code that the same rule
+makes runs in the call.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, TypeAlias
 
 from ..machine import Machine
 
-Number: TypeAlias = Any  # an int, or an emitter's number with the same operators
+Number: TypeAlias = Any  # an int, or another number with the same operators
 Condition: TypeAlias = Any  # a bool, or an emitter's
 POINTER_BYTES = 8
 ALIGN = 64  # of everything in scratch, bytes
@@ -136,7 +137,7 @@ def choose(condition: Condition, a: Number, b: Number) -> Number:
 
 def quotient_up(a: Number, b: Number) -> Number:
     """a / b rounded up, for a >= 0, b > 0."""
-    return (a + b - 1) // b
+    return (a + b - 1) // b if isinstance(b, int) else b.quotient_up_of(a)
 
 
 def multiple(a: Number, b: Number) -> Number:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..dim import evaluate, is_static, substitute
+from ..dim import Dim, evaluate, substitute
 from ..machine import Machine, Tiling
 from .blocking import Blocking, Number, Request, quotient_up, tiled
 from .plan_attention import AttentionBlocking, plan_attention
@@ -32,11 +32,11 @@ def plan_contraction(
     None where a size is not known: then the plan is made in the call.
     """
     dims = dims or {}
-    if machine.tiling is None or not is_static(substitute(x, dims) for x in template.sizes):
+    sizes: list[Number] = [substitute(size, dims) for size in template.sizes]
+    if machine.tiling is None or any(isinstance(size, Dim) for size in sizes):
         return None
     if isinstance(template, Convolution):
         return plan_convolution(template, machine, dims)
-    sizes = [evaluate(size, dims) for size in template.sizes]
     request = request_of(template, machine.tiling, sizes)
     machine = machine_of(machine, step_of(template, machine.tiling))
     return tiled(request, machine, template.acc_dtype.itemsize)

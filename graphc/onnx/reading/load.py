@@ -12,6 +12,7 @@ from ...nn.parameter import Parameter
 from .compute import rows
 from .compute.build import Builder, Held, Model
 from .compute.call import Input
+from .compute.carried import kind_for
 from .errors import OnnxError, refuse
 from .files import domain_of, model_of, versions_of
 from .module import OnnxModule
@@ -78,22 +79,21 @@ def _input(info: Any) -> Input:
     if not info.type.HasField("tensor_type"):
         return Input(info.name, None, None)
     tensor, where = info.type.tensor_type, f"the input {info.name!r}"
-    kind = kind_of(tensor.elem_type, where)
-    try:
-        dtype = from_numpy(kind)
-    except TypeError:
-        refuse(f"{where} is {kind}, which graphc's tensors do not have", "export it as int64")
+    numpy = kind_of(tensor.elem_type, where)
+    kind = kind_for(numpy)
+    dtype = from_numpy(numpy) if kind is None else kind.holder
     if not tensor.HasField("shape"):
-        return Input(info.name, dtype, None)
-    return Input(info.name, dtype, tuple(
+        return Input(info.name, dtype, None, kind)
+    shape = tuple(
         dim.dim_value if dim.HasField("dim_value") and dim.dim_value > 0 else None
         for dim in tensor.shape.dim
-    ))
+    )
+    return Input(info.name, dtype, shape, kind)
 
 
 def _tensor(held: Held) -> Any:
     array = np.ascontiguousarray(held.array).reshape(held.array.shape)
     tensor = T.tensor(array, dtype=from_numpy(array.dtype))
-    if held.learned and tensor.dtype.is_floating_point and tensor.dim():
+    if held.learned and not held.fixed and tensor.dtype.is_floating_point and tensor.dim():
         return Parameter(tensor)
     return tensor

@@ -19,8 +19,9 @@ class OnnxModule(Module):
 
     Floating-point initializers are parameters under their own names (those without dimensions, and
     those that describe, such as a batch norm's running moments, are buffers); others are buffers,
-    or constants where they are small. What train() and eval() set makes no difference: whether
-    dropout and batch norm are those of training, the file says.
+    or constants where they are small. Whether dropout and batch norm are those of training, the
+    file says, until train() or eval() is called: after that they are as in torch.nn, and running
+    moments follow the batches that are trained on.
     """
 
     def __init__(
@@ -32,6 +33,8 @@ class OnnxModule(Module):
         self._graphc_paths: tuple[tuple[str, ...], ...] = ()
         self._graphc_names: dict[str, str] = {}
         self._graphc_name = name
+        self._graphc_told: bool | None = None  # what train() or eval() said
+        self.training = False
         self.input_names = tuple(each.name for each in inputs)
         self.output_names = tuple(outputs)
 
@@ -85,6 +88,11 @@ class OnnxModule(Module):
         last = parts[-1]
         return bool(last) and not hasattr(Module if place is None else place, last)
 
+    def train(self, mode: bool = True) -> Module:
+        """Dropout and batch norm of training, or of inference, whatever the file says."""
+        self._graphc_told = mode
+        return super().train(mode)
+
     def forward(self, *inputs: Any, **named: Any) -> Any:
         tensors = []
         for path in self._graphc_paths:
@@ -93,7 +101,7 @@ class OnnxModule(Module):
                 found = getattr(found, part)
             tensors.append(found)
         given = checked(self._graphc_name, self._graphc_inputs, inputs, named)
-        return called(self._graphc_program, tensors, given)
+        return called(self._graphc_program, tensors, given, self._graphc_told)
 
     def extra_repr(self) -> str:
         return f"{self._graphc_name!r}, {', '.join(self.input_names)}"

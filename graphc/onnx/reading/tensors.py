@@ -23,13 +23,19 @@ KINDS: dict[int, tuple[str, Any, str]] = {
     12: ("UINT32", np.uint32, "uint64_data"), 13: ("UINT64", np.uint64, "uint64_data"),
     14: ("COMPLEX64", np.complex64, "float_data"), 15: ("COMPLEX128", np.complex128, "double_data"),
     16: ("BFLOAT16", ml_dtypes.bfloat16, "int32_data"),
+    17: ("FLOAT8E4M3FN", ml_dtypes.float8_e4m3fn, "int32_data"),
+    18: ("FLOAT8E4M3FNUZ", ml_dtypes.float8_e4m3fnuz, "int32_data"),
+    19: ("FLOAT8E5M2", ml_dtypes.float8_e5m2, "int32_data"),
+    20: ("FLOAT8E5M2FNUZ", ml_dtypes.float8_e5m2fnuz, "int32_data"),
+    21: ("UINT4", ml_dtypes.uint4, "int32_data"), 22: ("INT4", ml_dtypes.int4, "int32_data"),
+    23: ("FLOAT4E2M1", ml_dtypes.float4_e2m1fn, "int32_data"),
+    24: ("FLOAT8E8M0", ml_dtypes.float8_e8m0fnu, "int32_data"),
+    25: ("UINT2", ml_dtypes.uint2, "int32_data"), 26: ("INT2", ml_dtypes.int2, "int32_data"),
 }
+_PACKED = {21: 4, 22: 4, 23: 4, 25: 2, 26: 2}  # bits of elements that share bytes, the first lowest
+_AS_BITS = frozenset({10, 16, 17, 18, 19, 20, 24})  # floats in a field of integers
 # elements that tensors here do not have, for messages
-_OTHERS = {
-    0: "UNDEFINED", 8: "STRING", 17: "FLOAT8E4M3FN", 18: "FLOAT8E4M3FNUZ", 19: "FLOAT8E5M2",
-    20: "FLOAT8E5M2FNUZ", 21: "UINT4", 22: "INT4", 23: "FLOAT4E2M1", 24: "FLOAT8E8M0",
-    25: "UINT2", 26: "INT2",
-}
+_OTHERS = {0: "UNDEFINED", 8: "STRING"}
 MOST_RANK = 64  # NumPy's
 _EXTERNAL, _DEFAULT = 1, 0  # TensorProto.DataLocation
 
@@ -55,6 +61,9 @@ def array_of(proto: Any, where: str, folder: Path | None) -> np.ndarray:
     if len(dims) > MOST_RANK or any(size < 0 for size in dims):
         refuse(f"{where} has the shape {list(dims[:9])}", "the file is damaged; load another copy")
     count = math.prod(dims)
+    bits = _PACKED.get(proto.data_type)
+    if bits is not None:
+        return _packed(proto, where, folder, kind, bits).reshape(dims)
     if proto.data_location == _EXTERNAL:
         data = _external(proto, where, folder, count * kind.itemsize)
         return np.frombuffer(data, kind.newbyteorder("<")).astype(kind).reshape(dims)
@@ -77,11 +86,35 @@ def _elements(
     if kind.kind == "c":
         parts = np.array(found, np.float32 if kind.itemsize == 8 else np.float64)
         return parts.view(kind).reshape(dims)
-    if kind in (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)):
-        bits = np.array(found, np.int64).astype(np.uint16)
+    if proto.data_type in _AS_BITS:
+        bits = np.array(found, np.int64).astype(np.uint16 if kind.itemsize == 2 else np.uint8)
         return bits.view(kind).reshape(dims)
     wide = np.array(found, np.uint64 if field == "uint64_data" else None)
     return wide.astype(kind).reshape(dims)
+
+
+def _packed(
+    proto: Any, where: str, folder: Path | None, kind: np.dtype, bits: int
+) -> np.ndarray:
+    """Elements of less than a byte."""
+    count = math.prod(proto.dims)
+    size = -(-count * bits // 8)
+    if proto.data_location == _EXTERNAL:
+        data = np.frombuffer(_external(proto, where, folder, size), np.uint8)
+    elif proto.HasField("raw_data"):
+        data = np.frombuffer(proto.raw_data, np.uint8)
+    else:
+        data = np.array(proto.int32_data, np.int64).astype(np.uint8)
+    if data.size != size:
+        _mismatch(where, tuple(proto.dims), kind, f"{data.size} bytes")
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    found = ((data[:, None] >> shifts) & ((1 << bits) - 1)).reshape(-1)[:count]
+    if kind in (np.dtype(ml_dtypes.int4), np.dtype(ml_dtypes.int2)):
+        half = 1 << bits - 1
+        return ((found ^ half).astype(np.int8) - half).astype(kind)
+    if kind == ml_dtypes.float4_e2m1fn:
+        return found.view(kind)
+    return found.astype(kind)
 
 
 def _mismatch(where: str, dims: tuple[int, ...], kind: np.dtype, have: str) -> None:

@@ -22,7 +22,7 @@ from graphc.onnx.running import exporting
 from .model import Names, make
 from .program import ONNXProgram, verified
 
-OLDEST, USUAL = 18, 20  # opsets; the second is PyTorch's
+OLDEST, USUAL = 13, 20  # opsets; the second is PyTorch's
 
 
 def export(
@@ -55,7 +55,7 @@ def export(
 
     `model`: a Module or function, as it is (call eval() first), or a program of torch.export.
     Sizes are those of the example, but for what `dynamic_shapes` frees ({"x": {0: "batch"}}, as
-    torch.export spells it), or `dynamic_axes`, by `input_names`. `opset_version`: 18 or more, 20
+    torch.export spells it), or `dynamic_axes`, by `input_names`. `opset_version`: 13 or more, 20
     by default. Weights are initializers with the names of the state_dict, in `f`.data with
     `external_data` or beyond 1.5 GB; `export_params=False` makes them inputs. `verify` compares
     what was recorded with eager mode, and that with onnxruntime. Gives None with `dynamo=False`,
@@ -66,11 +66,7 @@ def export(
     `onnx`. (pytorch.org/docs/stable/onnx.html; what else torch takes changes nothing here.)
     """
     opset = _opset(opset_version)
-    if custom_translation_table:
-        raise OnnxExporterError(
-            "custom_translation_table maps PyTorch's operators, which graphc does not record. "
-            "Cure: write the operator in tensor operations"
-        )
+    _refuse_translations(custom_translation_table)
     args, given = _arguments(args, kwargs)
     with _mode(model, dynamo, training), exporting():
         program, sizes = _recorded(
@@ -88,6 +84,14 @@ def export(
             keep_initializers_as_inputs=keep_initializers_as_inputs or not export_params,
         )
     return found if dynamo else None
+
+
+def _refuse_translations(table: Mapping[Any, Any] | None) -> None:
+    if table:
+        raise OnnxExporterError(
+            "custom_translation_table maps PyTorch's operators, which graphc does not record. "
+            "Cure: write the operator in tensor operations"
+        )
 
 
 def _opset(version: int | None) -> int:

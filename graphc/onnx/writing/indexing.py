@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .writer import Writer
 
 _REDUCTIONS = {"": "none", "add": "add", "mul": "mul", "amax": "max", "amin": "min"}
+_EXTREMES = 18  # the opset from which on scatters know the extremes
 
 
 @rule("gather")
@@ -47,7 +48,12 @@ def combined(
             dtypes.i16: dtypes.i32, dtypes.f16: dtypes.f32, dtypes.bf16: dtypes.f32,
         }.get(dtype, dtype)
         x, source = w.cast(x, wide), w.cast(source, wide)
-    found: str = w.emit(op, x, index, source, reduction=reduction, **attrs)
+    if reduction != "none":
+        attrs["reduction"] = reduction
+    if reduction in ("max", "min") and w.opset < _EXTREMES:
+        w.refuse(f"ONNX has no {op} of the {reduction} at opset {w.opset}",
+                 "ask for a higher opset_version")
+    found: str = w.emit(op, x, index, source, **attrs)
     return w.cast(found, dtype)
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .writer import Writer
 
 _FIRST = -(2**63)  # a bound of Slice that is before every element
+_ALLOWS_ZERO = 14  # the opset from which on Reshape can be told so
 
 
 def reshape(w: Writer, x: str, have: Shape, want: Shape) -> str:
@@ -26,9 +27,11 @@ def reshape(w: Writer, x: str, have: Shape, want: Shape) -> str:
     if have == want:
         return x
     told = reshaped(have, want)
+    if told is None and w.opset < _ALLOWS_ZERO and 0 in want:
+        w.refuse(f"Reshape knows no size of 0 at opset {w.opset}", "ask for a higher opset_version")
     shape = w.shape(want) if told is None else w.ints(told)
     # a 0 in a computed shape is a size of 0
-    allow = {"allowzero": 1} if told is None else {}
+    allow = {"allowzero": 1} if told is None and w.opset >= _ALLOWS_ZERO else {}
     found: str = w.emit("Reshape", x, shape, **allow)
     return found
 

@@ -14,6 +14,7 @@ from graphc.ir import dtypes
 from graphc.ir.graph import Graph, Node
 from graphc.ir.rewrite import scalar_value
 
+from . import recurrent
 from .rules import RULES, attributes
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class Match:
     """`inputs`: the nodes that `write` wants the names of."""
 
     inputs: tuple[Node, ...]
-    write: Callable[..., str]
+    write: Callable[..., str | tuple[str, ...]]
 
 
 @dataclass
@@ -44,7 +45,7 @@ def find(w: Writer, graph: Graph) -> Found:
         return len(users[node]) == 1 and node not in outputs
 
     for node in graph.nodes:
-        for pattern in (_batch_norm, _biased):
+        for pattern in (_batch_norm, _biased, _layer_over_time):
             match = pattern(node, alone)
             if match is not None:
                 found.ends[node] = match[0]
@@ -117,6 +118,17 @@ def _norm(epsilon: float) -> Callable[..., str]:
         return found
 
     return write
+
+
+# --- loops over time ---------------------------------------------------------------------------
+
+
+def _layer_over_time(node: Node, alone: Alone) -> Result:
+    found = recurrent.match(node, alone)
+    if found is None:
+        return None
+    inputs, write, inside = found
+    return Match(inputs, write), inside
 
 
 # --- biases ------------------------------------------------------------------------------------

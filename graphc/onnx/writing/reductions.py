@@ -17,13 +17,18 @@ if TYPE_CHECKING:
     from .writer import Writer
 
 _REDUCE = {"sum": "ReduceSum", "prod": "ReduceProd", "amax": "ReduceMax", "amin": "ReduceMin"}
+_AXES_AS_INPUT = 18  # the opset from which on the axes of all reductions are an input
 
 
 def reduced(w: Writer, op: str, x: str, dims: Any, keepdim: bool) -> str:
     """One of ONNX's reductions; x itself over no dims, where ONNX would take all."""
     if not dims:
         return x
-    found: str = w.emit(op, x, w.ints(list(dims)), keepdims=int(keepdim))
+    found: str
+    if w.opset < _AXES_AS_INPUT and op != "ReduceSum":
+        found = w.emit(op, x, axes=list(dims), keepdims=int(keepdim))
+    else:
+        found = w.emit(op, x, w.ints(list(dims)), keepdims=int(keepdim))
     return found
 
 

@@ -33,14 +33,18 @@ def write(w: Writer, graph: Graph, inputs: Sequence[str]) -> list[str]:
             values[node] = (values[node.inputs[0]][node.attrs["index"]],)
         elif node in found.ends:
             match = found.ends[node]
-            values[node] = (match.write(w, *(values[each][0] for each in match.inputs)),)
+            values[node] = _several(match.write(w, *(values[each][0] for each in match.inputs)))
         else:
             result = rule_of(w, node)(w, node, *(values[each][0] for each in node.inputs))
-            values[node] = (result,) if isinstance(result, str) else tuple(result)
+            values[node] = _several(result)
         _check(w, node, values[node])
     w.begin(before)
     w.node = outer
     return [values[node][0] for node in graph.outputs]
+
+
+def _several(result: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (result,) if isinstance(result, str) else tuple(result)
 
 
 def _check(w: Writer, node: Node, names: tuple[str, ...]) -> None:

@@ -140,7 +140,7 @@ class Writer:
 
         An operator is asked for results by `outputs`; their dtypes follow from its schema.
         """
-        schema = self.onnx.defs.get_schema(op, self.opset, "")
+        schema = self._schema(op, attrs)
         bound = self._bound(schema, inputs)
         widened: dict[str, DType] = {}
         names = list(inputs)
@@ -161,6 +161,22 @@ class Writer:
             back = widened.get(variable)
             found.append(name if back is None else self._cast(name, back))
         return found[0] if outputs == 1 else tuple(found)
+
+    def _schema(self, op: str, attrs: Mapping[str, Any]) -> Any:
+        """What the opset says of an operator, which has to have it, and these attributes."""
+        try:
+            schema = self.onnx.defs.get_schema(op, self.opset, "")
+        except self.onnx.defs.SchemaError:
+            schema = None
+        missing = [op] if schema is None else [
+            f"{op}'s {name}" for name in attrs if name not in schema.attributes
+        ]
+        if missing:
+            self.refuse(
+                f"ONNX has no {missing[0]} at opset {self.opset}",
+                "ask for a higher opset_version",
+            )
+        return schema
 
     def cast(self, name: str, dtype: DType) -> str:
         """A value in another dtype; itself where it has that."""

@@ -17,7 +17,7 @@ from .dataset import IterableDataset
 from .fetch import Fetcher
 from .pinning import pinned
 from .sampler import BatchSampler, RandomSampler, SequentialSampler, fresh_seed
-from .worker import RESET, Failure, Job, Stopped, Worker, context_of
+from .worker import RESET, Failure, Job, Stopped, Worker, context_of, default_context
 
 
 class _Endless:
@@ -52,8 +52,7 @@ class DataLoader:
         generator: Generator | None = None, *, prefetch_factor: int | None = None,
         persistent_workers: bool = False, pin_memory_device: str = "", in_order: bool = True,
     ) -> None:
-        _check_workers(num_workers, timeout, prefetch_factor, persistent_workers,
-                       multiprocessing_context)
+        _check_workers(num_workers, timeout, prefetch_factor, persistent_workers)
         self.dataset, self.num_workers = dataset, num_workers
         self.prefetch_factor = 2 if num_workers and prefetch_factor is None else prefetch_factor
         self.pin_memory, self.pin_memory_device = pin_memory, pin_memory_device
@@ -103,6 +102,20 @@ class DataLoader:
             return RandomSampler(self.dataset, generator=generator)
         return SequentialSampler(self.dataset)
 
+    @property
+    def multiprocessing_context(self) -> Any:
+        """The context that workers are started in, made of a name if one was given; or None."""
+        return self.__multiprocessing_context
+
+    @multiprocessing_context.setter
+    def multiprocessing_context(self, given: Any) -> None:
+        if given is not None and self.num_workers == 0:
+            raise ValueError(
+                "multiprocessing_context can only be used with multi-process loading "
+                "(num_workers > 0), but got num_workers=0"
+            )
+        self.__multiprocessing_context = None if given is None else context_of(given)
+
     # `_dataset_kind` and these three: libraries read them, and their subclasses define them
     @property
     def _auto_collation(self) -> bool:
@@ -140,9 +153,7 @@ class DataLoader:
         )
 
 
-def _check_workers(
-    count: int, timeout: float, prefetch: int | None, persistent: bool, context: Any
-) -> None:
+def _check_workers(count: int, timeout: float, prefetch: int | None, persistent: bool) -> None:
     if count < 0:
         raise ValueError(
             "num_workers option should be non-negative; use num_workers=0 to disable "
@@ -159,11 +170,6 @@ def _check_workers(
         raise ValueError("prefetch_factor option should be non-negative")
     if persistent and count == 0:
         raise ValueError("persistent_workers option needs num_workers > 0")
-    if context is not None and count == 0:
-        raise ValueError(
-            "multiprocessing_context can only be used with multi-process loading "
-            f"(num_workers > 0), but got num_workers={count}"
-        )
 
 
 def _check_iterable(shuffle: Any, sampler: Any, batch_sampler: Any) -> None:
@@ -212,7 +218,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         self.loader = loader
         self.indices = iter(loader._index_sampler)
         seed = fresh_seed(loader.generator)
-        context = context_of(loader.multiprocessing_context)
+        context = loader.multiprocessing_context or default_context()
         self.workers: list[Worker] = []
         self.owner = os.getpid()
         try:

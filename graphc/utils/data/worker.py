@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
+from multiprocessing.context import BaseContext
 from typing import Any, NoReturn
 
 import numpy as np
@@ -224,14 +225,27 @@ class Worker:
             self.process.join()
 
 
-def context_of(given: Any) -> Any:
-    """A multiprocessing context: fork where the system has it, unless chosen otherwise."""
-    if given is not None and not isinstance(given, str):
-        return given
-    known = multiprocessing.get_all_start_methods()
-    if given is not None and given not in known:
-        raise ValueError(
-            f"multiprocessing_context option should specify a valid start method in {known!r}, "
-            f"but got multiprocessing_context={given!r}"
+def context_of(given: Any) -> BaseContext:
+    """A multiprocessing context, or that of a start method's name."""
+    if isinstance(given, str):
+        known = multiprocessing.get_all_start_methods()
+        if given not in known:
+            raise ValueError(
+                "multiprocessing_context option should specify a valid start method in "
+                f"{known!r}, but got multiprocessing_context={given!r}"
+            )
+        return multiprocessing.get_context(given)
+    if not isinstance(given, BaseContext):
+        raise TypeError(
+            "multiprocessing_context option should be a valid context object or a string "
+            f"specifying the start method, but got multiprocessing_context={given}"
         )
-    return multiprocessing.get_context(given or ("fork" if "fork" in known else None))
+    return given
+
+
+def default_context() -> BaseContext:
+    """That of the start method that the program has set; else fork, where the system has it."""
+    chosen = multiprocessing.get_start_method(allow_none=True)
+    if chosen is None and "fork" in multiprocessing.get_all_start_methods():
+        chosen = "fork"
+    return multiprocessing.get_context(chosen)

@@ -18,7 +18,7 @@ data = TensorDataset(x, y)
 
 
 def made():
-    torch.manual_seed(1)
+    torch.manual_seed(3)  # with 1, two logits are the same number but for the rounding
     model = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 3))
     return model, torch.optim.Adam(model.parameters(), 0.01)
 
@@ -63,7 +63,7 @@ for compiled in (False, True):
     trainer.run(DataLoader(data, 16, shuffle=True), max_epochs=4)
     kind = "compiled" if compiled else "eager"
     tell(f"losses, {kind}", losses, 1e-3)
-    tell(f"metrics, {kind}", found, 0.05)  # one of 96 lies between two classes
+    tell(f"metrics, {kind}", found, 1e-5)
     tell(f"kept, {kind}", len(os.listdir(f"kept{compiled}")))
     tell(f"averaged, {kind}", [p.sum() for p in averaged.ema_model.parameters()], 1e-3)
 

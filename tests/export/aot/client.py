@@ -65,6 +65,8 @@ def tensor_of(array: np.ndarray) -> Tensor:
 class Library:
     """The functions of a library, typed."""
 
+    CALL = "run"
+
     def __init__(self, path: Path, name: str) -> None:
         self.code, self.name = ctypes.CDLL(str(path)), name
         pointer, number = ctypes.c_void_p, ctypes.c_int32
@@ -77,14 +79,14 @@ class Library:
             ("bytes", ctypes.c_int64, [pointer]), ("create", number, [pointer, pointer]),
             ("destroy", None, [pointer]), ("set_threads", number, [pointer, number]),
             ("cpu", ctypes.c_char_p, [pointer]), ("shapes", number, [pointer] * 3),
-            ("run", number, [pointer] * 3), ("message", ctypes.c_char_p, [pointer]),
+            (self.CALL, number, [pointer] * 3), ("message", ctypes.c_char_p, [pointer]),
         ):
             function = getattr(self.code, f"{name}_{each}")
             function.restype, function.argtypes = result, arguments
             setattr(self, each, function)
 
     def entries(self, kind: str) -> list[tuple[str, np.dtype, list[int]]]:
-        """Names, dtypes and shapes of "input" or "output"."""
+        """Names, dtypes and shapes of "input", "output" or "state"."""
         count, get = getattr(self, f"{kind}s")(), getattr(self, kind)
         assert not get(count) and not get(-1)
         return [
@@ -166,4 +168,4 @@ class Context:
         """Raises Failed."""
         given = (Tensor * len(inputs))(*map(tensor_of, inputs))
         taken = (Tensor * len(outputs))(*map(tensor_of, outputs))
-        self.checked(self.library.run(self.pointer, given, taken))
+        self.checked(getattr(self.library, self.library.CALL)(self.pointer, given, taken))

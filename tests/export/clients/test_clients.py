@@ -46,9 +46,11 @@ def damaged(out: Path, tmp_path: Path) -> Path:
     return golden
 
 
-def compile_c(out: Path, source: Path, made: Path, compiler: str, *options: str) -> Path:
+def compile_c(
+    out: Path, source: Path, made: Path, compiler: str, *options: str, library: str = "digits"
+) -> Path:
     run(compiler, *WARNINGS, *options, f"-I{out}", source, "-x", "none",
-        f"-L{out}", "-ldigits", "-lm", f"-Wl,-rpath,{out}", "-o", made)
+        f"-L{out}", f"-l{library}", "-lm", f"-Wl,-rpath,{out}", "-o", made)
     return made
 
 
@@ -67,6 +69,44 @@ def test_c(
     assert "GRAPHC_CPU: " in refused(client, out / "golden", "x86-64-v9")
     assert "GRAPHC_THREADS: " in refused(client, out / "golden", "-", "-1")
     refused(client, damaged(out, tmp_path))
+
+
+@pytest.fixture(scope="module")
+def trainer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A library that trains, and what it is to find."""
+    if sys.platform != "linux" or not linkers.available("x86_64"):
+        pytest.skip("there is no linker for x86-64 Linux here")
+    folder = tmp_path_factory.mktemp("trainer")
+    example("make.py").make_trainer(folder, steps=12)
+    return folder
+
+
+def trained(said: str, first: int, last: int) -> None:
+    """All losses of these steps have the recorded bits."""
+    for step in range(first, last):
+        assert f"step {step}: loss" in said, said
+    assert said.count("equal to the bit") == last - first, said
+
+
+@pytest.mark.slow
+def test_training(trainer: Path, tmp_path: Path) -> None:
+    """In C, C++ and Python, one going on where another has stopped."""
+    programs = [
+        compile_c(trainer, CLIENTS / "c" / "train.c", tmp_path / name, tool(compiler), *options,
+                  library="digits_trainer")
+        for name, compiler, *options in (
+            ("c", "gcc", "-std=c99", "-x", "c"), ("cc", "g++", "-std=c++11", "-x", "c++"),
+        )
+    ]
+    recorded, state = trainer / "training", tmp_path / "state.safetensors"
+    python = (sys.executable, "-S", CLIENTS / "python" / "train.py",
+              trainer / "libdigits_trainer.so")
+    for k, program in enumerate(((programs[0],), python, (programs[1],))):
+        first, last = 4 * k, 4 * k + 4
+        trained(run(*program, recorded, state, str(first), str(last)), first, last)
+    state.write_bytes(state.read_bytes()[:-1])
+    assert "GRAPHC_FILE: " in refused(programs[0], recorded, state, "4", "5")
+    assert "GRAPHC_FILE: " in refused(*python, recorded, tmp_path / "none", "4", "5")
 
 
 def test_ctypes(out: Path, tmp_path: Path) -> None:

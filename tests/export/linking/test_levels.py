@@ -190,6 +190,7 @@ def test_order_and_doubles() -> None:
 
 @pytest.mark.parametrize("names, said", [
     ([], "at least one target: x86-64, "), (["sse9"], "no target 'sse9'. Cure: one of x86-64, "),
+    (["x86-64-v4+amx"], "no target 'x86-64-v4.amx': libraries do not use matrix units. Cure"),
     (["x86-64", "aarch64"], "of aarch64 and x86_64. Cure: a library for each"),
 ])
 def test_what_is_refused(names: list[str], said: str) -> None:

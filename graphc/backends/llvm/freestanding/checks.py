@@ -31,10 +31,7 @@ def _emit_bind(module: Module, texts: Texts, interface: Interface) -> None:
         f.store(-1, "i64", f.gep("%dims", place, "i64"), 8)
     elements = f.alloca("i64", 1, 8)
     with f.loop(0, count) as i:
-        tensor, entry = w.table("%inputs", i, TENSOR), w.table("@inputs", i, ENTRY)
-        name, rank = w.field(entry, ENTRY, _NAME), w.field(entry, ENTRY, _RANK)
-        dtype = w.field(entry, ENTRY, _DTYPE)
-        _same_kind(w, "%m", tensor, name, dtype, rank)
+        tensor, name, dtype, rank = _same_kind(w, "inputs", i)
         shape = w.field(tensor, TENSOR, Tensor.SHAPE)
         some = f.cmp("sgt", rank, 0)
         w.refuse_if(
@@ -55,21 +52,25 @@ def _emit_bind(module: Module, texts: Texts, interface: Interface) -> None:
     f.ret("i32 0")
 
 
-def _same_kind(w: Writer, m: str, tensor: str, name: str, dtype: str, rank: str) -> None:
-    """A tensor has the dtype and the rank of an entry."""
+def _same_kind(w: Writer, what: str, i: Value) -> tuple[str, str, str, str]:
+    """A tensor that has the dtype and the rank of its entry; the entry's name, and those."""
     f = w.f
+    tensor, entry = w.table(f"%{what}", i, TENSOR), w.table(f"@{what}", i, ENTRY)
+    name, rank = w.field(entry, ENTRY, _NAME), w.field(entry, ENTRY, _RANK)
+    dtype = w.field(entry, ENTRY, _DTYPE)
     given = w.field(tensor, TENSOR, Tensor.DTYPE)
     wanted = f.load(f.gep("@dtypes", dtype, "ptr"), "ptr", 8)
     w.refuse_if(
-        f.cmp("ne", given, dtype), m, CODE["DTYPE"],
+        f.cmp("ne", given, dtype), "%m", CODE["DTYPE"],
         f"{STRING} must be of dtype {OTHER} (number {A}), is of number {B}", name, wanted,
         (dtype, given),
     )
     found = w.field(tensor, TENSOR, Tensor.RANK)
     w.refuse_if(
-        f.cmp("ne", found, rank), m, CODE["RANK"],
+        f.cmp("ne", found, rank), "%m", CODE["RANK"],
         f"{STRING} must have {A} dims, has {B}", name, numbers=(rank, found),
     )
+    return tensor, name, dtype, rank
 
 
 def _bind_size(w: Writer, name: str, d: Value, size: str, term: str) -> None:
@@ -143,10 +144,7 @@ def _emit_take(module: Module, texts: Texts, interface: Interface) -> None:
         w.refuse_if(w.is_null("%outputs"), "%m", CODE["ARGUMENT"], "outputs is NULL")
     elements = f.alloca("i64", 1, 8)
     with f.loop(0, count) as i:
-        tensor, entry = w.table("%outputs", i, TENSOR), w.table("@outputs", i, ENTRY)
-        name, rank = w.field(entry, ENTRY, _NAME), w.field(entry, ENTRY, _RANK)
-        dtype = w.field(entry, ENTRY, _DTYPE)
-        _same_kind(w, "%m", tensor, name, dtype, rank)
+        tensor, name, dtype, rank = _same_kind(w, "outputs", i)
         _count(w, i, rank, elements)
         itemsize = f.load(f.gep("@itemsizes", dtype, "i64"), "i64", 8)
         needed = f.mul(f.load(elements, "i64", 8), itemsize)

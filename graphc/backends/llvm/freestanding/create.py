@@ -1,6 +1,8 @@
 """The memory of a context: how much it is, where it comes from, how it is laid out.
 
-    words | pool | text | blocks, one for each variant | arena | room: scratch, the pool's threads
+    words | pool | text | blocks, one for each variant | a step's state | arena | room
+
+A room is scratch, and the pool's threads.
 """
 
 from __future__ import annotations
@@ -86,15 +88,18 @@ def emit_create(
         "declare i32 @graphc_cpu_level()",
     ):
         module.declare(text)
-    head = -(-(FIRST_BLOCK + blocks) // ALIGN) * ALIGN
+    state = -(-(FIRST_BLOCK + blocks) // ALIGN) * ALIGN
+    head = state
+    if interface.step is not None:  # with a line behind it that wide loads may touch
+        head += -(-interface.step.memory // ALIGN) * ALIGN + ALIGN
     _emit_pick(module, texts, levels)
     _emit_room(module, texts)
     _emit_plan(module, texts, interface, head)
     _emit_place(module, texts)
-    _emit_fill(module, texts)
+    _emit_fill(module, texts, interface)
     if interface.file_bytes:
         _emit_weights(module, texts, interface)
-    _emit_made(module, texts, interface, head)
+    _emit_made(module, texts, interface, state, head)
     _emit_gone(module, texts)
 
 
@@ -237,10 +242,12 @@ def _emit_place(module: Module, texts: Texts) -> None:
     f.ret()
 
 
-def _emit_fill(module: Module, texts: Texts) -> None:
-    """Puts into every block where constants and weights lie."""
+def _emit_fill(module: Module, texts: Texts, interface: Interface) -> None:
+    """Puts into every block where constants and weights lie; a step's state begins."""
     w = Writer(module, texts, "void @graphc_fill(ptr %ctx)")
     f = w.f
+    if interface.step is not None:
+        f.call("void", "@graphc_begin", "ptr %ctx")
     variants, count = _variants(w, w.get("%ctx", Word.LEVEL))
     with f.loop(0, count) as i:
         variant = w.table(variants, i, VARIANT)
@@ -347,7 +354,9 @@ def _map_weights(w: Writer, bytes_: int) -> None:
     w.set("%ctx", Word.MAPPED_BYTES, bytes_)
 
 
-def _emit_made(module: Module, texts: Texts, interface: Interface, head: int) -> None:
+def _emit_made(
+    module: Module, texts: Texts, interface: Interface, state: int, head: int
+) -> None:
     """A context in memory that is its own, by a plan."""
     w = Writer(
         module, texts,
@@ -366,6 +375,7 @@ def _emit_made(module: Module, texts: Texts, interface: Interface, head: int) ->
         (Word.THREADS, 1), (Word.LEVEL, level), (Word.MEMORY, w.address("%own")),
         (Word.ARENA, w.address(start)), (Word.ARENA_BYTES, arena),
         (Word.ROOM, w.address(behind)), (Word.ROOM_BYTES, room),
+        (Word.STATE, w.address(w.bytes_behind(ctx, state))),
     ):
         w.set(ctx, word, value)
     if interface.file_bytes:

@@ -17,9 +17,12 @@ from graphc.backends.host.interface import (
     Code,
     Interface,
     Level,
+    Place,
+    Step,
 )
 from graphc.backends.llvm.emit import kernel_checks
 from graphc.backends.llvm.frame import Frame
+from graphc.backends.llvm.freestanding import state, state_files
 from graphc.backends.llvm.freestanding.checks import emit_checks
 from graphc.backends.llvm.freestanding.create import (
     FIRST_BLOCK,
@@ -41,6 +44,7 @@ from graphc.backends.llvm.freestanding.layout import (
     encoded,
 )
 from graphc.backends.llvm.freestanding.messages import A, B, Texts, emit_messages, escaped, plain
+from graphc.backends.llvm.freestanding.numbers import emit_numbers
 from graphc.backends.llvm.freestanding.tables import Tables, array
 from graphc.backends.llvm.freestanding.writer import Writer
 from graphc.backends.llvm.target import Target
@@ -49,10 +53,12 @@ from graphc.ir.failure import check_error
 from graphc.ir.kernel import Routine, leaves
 
 # what callers see, each behind the library's name
-FUNCTIONS = (
+_EVERY = (
     "abi", "text", "inputs", "outputs", "sizes", "states", "input", "output", "size", "state",
-    "bytes", "create", "destroy", "set_threads", "cpu", "shapes", "run", "message",
+    "bytes", "create", "destroy", "set_threads", "cpu", "shapes", "message",
 )
+FUNCTIONS = (*_EVERY, "run")
+STEP_FUNCTIONS = (*_EVERY, "step", *state.FUNCTIONS, *state_files.FUNCTIONS)
 
 
 class Compiled(NamedTuple):
@@ -65,7 +71,8 @@ class Compiled(NamedTuple):
 
 def public(interface: Interface) -> list[str]:
     """The names that a library shows."""
-    return [f"{interface.name}_{name}" for name in FUNCTIONS]
+    names = FUNCTIONS if interface.step is None else STEP_FUNCTIONS
+    return [f"{interface.name}_{name}" for name in names]
 
 
 def emit_entry(
@@ -95,6 +102,10 @@ def emit_entry(
     emit_checks(module, texts, interface)
     emit_execute(module, texts, interface, tables, ones)
     emit_create(module, texts, interface, len(levels), blocks)
+    if interface.step is not None:
+        emit_numbers(module, texts, interface, tables)
+        state.emit_state(module, texts, interface)
+        state_files.emit_state_files(module, texts, interface.step)
     _Public(module, texts, interface, tables).emit()
     return module.text()
 
@@ -138,13 +149,20 @@ class _Levels:
         if code.guards:
             guards = f"@guards.{name}"
             self.tables.guards(guards, code.guards)
-        inputs = [source if isinstance(source, int) else -1 for source in code.inputs]
+        inputs, outputs = (
+            [each if isinstance(each, int) else -1 for each in some]
+            for some in (code.inputs, code.outputs)
+        )
         data = [
-            f"{{ i64 {layout.inputs + i}, i64 {encoded(*source)} }}"
-            for i, source in enumerate(code.inputs) if isinstance(source, tuple)
+            f"{{ i64 {layout.inputs + i}, i64 {encoded(source)} }}"
+            for i, source in enumerate(code.inputs) if isinstance(source, Place)
         ]
         data += [
-            f"{{ i64 {layout.constants + i}, i64 {encoded(*place)} }}"
+            f"{{ i64 {layout.outputs + i}, i64 {encoded(place)} }}"
+            for i, place in enumerate(code.outputs) if isinstance(place, Place)
+        ]
+        data += [
+            f"{{ i64 {layout.constants + i}, i64 {encoded(place)} }}"
             for i, place in enumerate(code.constants)
         ]
         ones = sum(1 << self.ones.index(one) for one in code.ones)
@@ -154,7 +172,7 @@ class _Levels:
             ("i64", len(dims)), ("ptr", array(module, f"@dims.{name}", "i64", dims)),
             ("i64", len(inputs)), ("ptr", array(module, f"@inputs.{name}", "i64", inputs)),
             ("i64", frame.outputs),
-            ("ptr", array(module, f"@outputs.{name}", "i64", code.outputs)), ("i64", len(data)),
+            ("ptr", array(module, f"@outputs.{name}", "i64", outputs)), ("i64", len(data)),
             ("ptr", array(module, f"@data.{name}", "{ i64, i64 }", data)),
             ("ptr", self._checks(name, code)),
         ]
@@ -164,8 +182,8 @@ class _Levels:
         """For each leaf the texts of its Checks."""
         tables: list[str] = []
         for number, leaf in enumerate(leaves(code.program.steps)):
-            assert not isinstance(leaf, Routine)
-            found = kernel_checks(leaf.kernel)
+            # a draw that is native fails never
+            found = [] if isinstance(leaf, Routine) else kernel_checks(leaf.kernel)
             messages = [
                 str(check_error(check.message.replace("{value}", "\x00"), leaf.locs))
                 for check in found
@@ -187,9 +205,10 @@ class _Public:
     def emit(self) -> None:
         """All of FUNCTIONS."""
         interface = self.interface
+        states = () if interface.step is None else interface.step.states
         for name, value in (
             ("abi", ABI), ("inputs", len(interface.inputs)), ("outputs", len(interface.outputs)),
-            ("sizes", len(interface.sizes)), ("states", 0),
+            ("sizes", len(interface.sizes)), ("states", len(states)),
         ):
             f = self._function(f"i32 @NAME_{name}()").f
             f.ret(f"i32 {value}")
@@ -198,7 +217,7 @@ class _Public:
         self._looked_up("input", "@inputs", ENTRY, len(interface.inputs))
         self._looked_up("output", "@outputs", ENTRY, len(interface.outputs))
         self._looked_up("size", "@sizes", SIZE, len(interface.sizes))
-        self._looked_up("state", "@inputs", ENTRY, 0)
+        self._looked_up("state", "@states" if states else "@inputs", ENTRY, len(states))
         self._bytes()
         self._create()
         self._destroy()
@@ -206,6 +225,8 @@ class _Public:
         self._told()
         self._shapes()
         self._run()
+        if interface.step is not None:
+            self._state(interface.step)
 
     def _function(self, signature: str) -> Writer:
         signature = signature.replace("NAME", self.interface.name)
@@ -330,6 +351,13 @@ class _Public:
         w.f.emit(f"store atomic i64 0, ptr {busy} release, align 8")
         w.f.ret(f"i32 {code}")
 
+    def _guarded(self, name: str, inner: str, *parameters: str) -> None:
+        """A function of a context that is one, and free, and of more: what the inner one does."""
+        given = "ptr %context", *parameters
+        w = self._function(f"i32 @NAME_{name}({', '.join(given)})")
+        self._enter(w)
+        self._leave(w, w.f.call("i32", f"@graphc_{inner}", *given))
+
     def _set_threads(self) -> None:
         w = self._function("i32 @NAME_set_threads(ptr %context, i32 %threads)")
         f = w.f
@@ -359,12 +387,7 @@ class _Public:
         w.f.ret(f"ptr {w.f.load(level, 'ptr', 8)}")
 
     def _shapes(self) -> None:
-        w = self._function("i32 @NAME_shapes(ptr %context, ptr %inputs, ptr %outputs)")
-        f = w.f
-        self._enter(w)
-        self._leave(w, f.call(
-            "i32", "@graphc_shapes", "ptr %context", "ptr %inputs", "ptr %outputs"
-        ))
+        self._guarded("shapes", "shapes", "ptr %inputs", "ptr %outputs")
         w = Writer(
             self.module, self.texts,
             "i32 @graphc_shapes(ptr %context, ptr %inputs, ptr %outputs)",
@@ -393,12 +416,8 @@ class _Public:
         return variant, dims, computed
 
     def _run(self) -> None:
-        w = self._function("i32 @NAME_run(ptr %context, ptr %inputs, ptr %outputs)")
-        f = w.f
-        self._enter(w)
-        self._leave(w, f.call(
-            "i32", "@graphc_run", "ptr %context", "ptr %inputs", "ptr %outputs"
-        ))
+        shown = "run" if self.interface.step is None else "step"
+        self._guarded(shown, "run", "ptr %inputs", "ptr %outputs")
         w = Writer(
             self.module, self.texts, "i32 @graphc_run(ptr %context, ptr %inputs, ptr %outputs)"
         )
@@ -410,9 +429,34 @@ class _Public:
             "i32", "@graphc_take", "ptr %context", "ptr %inputs", "ptr %outputs",
             f"ptr {computed}", f"ptr {needs}",
         ))
+        if self.interface.step is not None:
+            w.end_unless_well(f.call(
+                "i32", "@graphc_outside", "ptr %context", "ptr %inputs", "ptr %outputs",
+                f"ptr {needs}",
+            ))
+            w.end_unless_well(f.call(
+                "i32", "@graphc_numbers", "ptr %context", "ptr %inputs", f"ptr {dims}"
+            ))
         f.ret("i32 " + f.call(
             "i32", "@graphc_execute", "ptr %context", f"ptr {variant}", "ptr %inputs",
             "ptr %outputs", f"ptr {dims}", f"ptr {computed}", f"ptr {needs}",
         ))
 
-
+    def _state(self, step: Step) -> None:
+        """What gives out the state of a training step, and takes another."""
+        f = self._function("i64 @NAME_state_bytes()").f
+        f.ret(f"i64 {state.file_bytes(step)}")
+        for name, parameters in (
+            ("state_save", ("ptr %file", "i64 %bytes")),
+            ("state_load", ("ptr %file", "i64 %bytes")),
+            ("state_save_file", ("ptr %path",)), ("state_load_file", ("ptr %path",)),
+            ("seed", ("i64 %seed",)),
+        ):
+            self._guarded(name, name, *parameters)
+        w = self._function("ptr @NAME_state_data(ptr %context, i32 %number)")
+        w.end_if(self._foreign(w), "ptr null")
+        f = w.f
+        number = f.let("sext i32 %number to i64")
+        w.end_if(f.let(f"icmp uge i64 {number}, {len(step.states)}"), "ptr null")
+        offset = f.load(f.gep("@state_offsets", number, "i64"), "i64", 8)
+        f.ret(f"ptr {w.bytes_behind(w.pointer('%context', Word.STATE), offset)}")

@@ -8,6 +8,7 @@ from graphc.backends.llvm.freestanding.layout import (
     LEVEL,
     TENSOR,
     VARIANT,
+    WHERE,
     Tensor,
     Variant,
     Word,
@@ -57,6 +58,8 @@ def emit_execute(
         "i32", "@graphc_failed", "ptr %ctx", f"ptr {variant}", f"ptr {block}"
     ))
     f.block(good)
+    if interface.step is not None:
+        f.call("void", "@graphc_commit", "ptr %ctx")
     f.call(
         "void", "@graphc_copies", "ptr %ctx", "ptr %inputs", "ptr %outputs", "ptr %computed",
         "ptr %needs",
@@ -65,14 +68,19 @@ def emit_execute(
 
 
 def _emit_data(module: Module, texts: Texts) -> None:
-    """Where data lies: in the library, or, below 0, in the weights' file."""
+    """Where data lies."""
     w = Writer(module, texts, "ptr @graphc_at(ptr %ctx, i64 %place)")
     f = w.f
-    outside = f.cmp("slt", "%place", 0)
-    offset = f.let("sub i64 -1, %place")
-    there = w.bytes_behind(w.pointer("%ctx", Word.BASE), offset)
-    here = w.bytes_behind("@graphc_data", "%place")
-    f.ret(f"ptr {f.let(f'select i1 {outside}, ptr {there}, ptr {here}')}")
+    offset, kind = f.let("ashr i64 %place, 2"), f.let("and i64 %place, 3")
+    starts = {
+        "library": "@graphc_data", "file": w.pointer("%ctx", Word.BASE),
+        "context": w.pointer("%ctx", Word.STATE),
+    }
+    start = "null"
+    for number, where in enumerate(WHERE):
+        same = f.cmp("eq", kind, number)
+        start = f.let(f"select i1 {same}, ptr {starts[where]}, ptr {start}")
+    f.ret(f"ptr {w.bytes_behind(start, offset)}")
 
 
 def _emit_find(
@@ -160,7 +168,7 @@ def _emit_copies(
 
     def source(result: Result) -> str:
         if result.place is not None:
-            place = encoded(result.place.embedded, result.place.offset)
+            place = encoded(result.place)
             return f.call("ptr", "@graphc_at", "ptr %ctx", f"i64 {place}")
         return data("%inputs" if result.kind == "input" else "%outputs", result.number)
 

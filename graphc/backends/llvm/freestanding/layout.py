@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import enum
 
+from graphc.backends.host.interface import Place
+
 # what C declares, as LLVM types
 ENTRY = "{ ptr, i32, i32, ptr }"  # name, dtype, rank, shape
 SIZE = "{ ptr, i64, i64 }"  # name, least, most
@@ -58,6 +60,7 @@ class Word(enum.IntEnum):
     LARGER = enum.auto()  # what malloc gave for a larger room; 0: nothing
     SCRATCH = enum.auto()
     BASE = enum.auto()  # where the weights' file lies in memory
+    STATE = enum.auto()  # of a training step: what it changes
 
 
 # variants of a level: which named sizes are 1 (a bit each), functions, where the words of the
@@ -97,8 +100,9 @@ TEXT_BYTES = 1024
 SLOTS = 64  # threads from which on scratch grows no more (ir/kernel/blocking.py: MOST_SLOTS)
 THREAD_BYTES = 128 + 32  # of the pool for each thread: a counter of its own, and a record
 
-# what data's place is to the library's code: embedded data by its offset, that of a file by
-# -1 - offset
-def encoded(embedded: bool, offset: int) -> int:
-    """See above."""
-    return offset if embedded else -1 - offset
+WHERE = ("library", "file", "context")
+
+
+def encoded(place: Place) -> int:
+    """A place as a word: which of WHERE in its last two bits, and the offset."""
+    return place.offset << 2 | WHERE.index(place.where)

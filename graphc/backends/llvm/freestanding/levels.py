@@ -4,6 +4,12 @@ runs.
 A level is more than a CPU's features: it is what many CPUs have in common, so that a library for
 few levels runs everywhere, and quickly. Source of the levels of x86-64: the System V ABI, AMD64
 supplement, "Micro-Architecture Levels"; what stands behind a plus is ours.
+
+There is none with a matrix unit (AMX). A process has to ask for its tiles (arch_prctl), once for
+all its threads: signals then save 8 KiB more, alternative stacks for them that are too small are
+refused from then on, and asking fails where there is one already. That is the program's to decide,
+not a library's that it loads. graphc's own process uses the unit only after it has computed right
+(backends/host/matrix_unit.py), and no machine of ours has one to test a library on.
 """
 
 from __future__ import annotations
@@ -38,8 +44,9 @@ def target_named(name: str) -> Target:
     if name == NATIVE:
         return _native()
     if name not in _NAMED:
+        unit = ": libraries do not use matrix units" if "amx" in name.lower() else ""
         raise ValueError(
-            f"there is no target {name!r}. Cure: one of {', '.join(_NAMED)}, or {NATIVE}"
+            f"there is no target {name!r}{unit}. Cure: one of {', '.join(_NAMED)}, or {NATIVE}"
         )
     arch, cpu, more = _NAMED[name]
     features = (*LEVELS.get(cpu, ()), *more)
@@ -76,6 +83,20 @@ def ordered(names: Iterable[str]) -> tuple[Target, ...]:
             "Cure: a library for each"
         )
     return tuple(target_named(name) for name in _NAMED if name in asked)
+
+
+def machines(names: Iterable[str]) -> dict[str, list[str]]:
+    """Names by the machines that they are for ("x86_64-linux"). Raises ValueError for unknown ones,
+    and for none at all."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        target = target_named(name)
+        system = "linux" if "linux" in target.triple else target.triple.rsplit("-", 1)[-1]
+        found.setdefault(f"{target.arch}-{system}", []).append(name)
+    if not found:
+        known = ", ".join(_NAMED)
+        raise ValueError(f"native code is for at least one target: {known}, or {NATIVE}")
+    return found
 
 
 def needs(target: Target) -> frozenset[str]:

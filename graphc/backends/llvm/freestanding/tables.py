@@ -68,6 +68,8 @@ class Tables:
         interface, module = self.interface, self.module
         self._entries("inputs", interface.inputs)
         self._entries("outputs", interface.outputs)
+        if interface.step is not None:
+            self._entries("states", [each.entry for each in interface.step.states])
         array(module, "@itemsizes", "i64", _ITEMSIZES)
         array(module, "@dtypes", "ptr", map(self.texts, DTYPES))
         array(module, "@first_computed", "i64", self.first_computed)

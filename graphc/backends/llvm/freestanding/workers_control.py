@@ -1,5 +1,5 @@
 """What starts and ends the threads of a context, and knows those of all: LLVM IR, which workers.py
-puts beside its own. FIELDS and the words in capitals are its, too.
+puts beside its own; regions.py says what FIELDS and `$name` are.
 """
 
 STARTING = """
@@ -23,7 +23,7 @@ body:
 counted:
   %wide = sext i32 %threads to i64
   %enough = icmp sle i64 %wide, %total
-  %spins = select i1 %enough, i32 SPINS, i32 0
+  %spins = select i1 %enough, i32 $SPINS, i32 0
   ret i32 %spins
 exit:
   ret i32 0
@@ -31,18 +31,17 @@ exit:
 ; Creates the wanted workers (with every signal blocked: signals are for the program's threads).
 define internal void @start(ptr %pool) nounwind cold {
 entry:
-  FIELDS stop wanted workers spins pid records
+  FIELDS stop wanted workers spins pid *records
   %all = alloca [128 x i8], align 8
   %old = alloca [128 x i8], align 8
   %filled = call i32 @sigfillset(ptr %all)
   %blocked = call i32 @pthread_sigmask(i32 2, ptr %all, ptr %old)
-  store atomic i32 0, ptr %stop.at seq_cst, align 4
+  store atomic i32 0, ptr $stop seq_cst, align 4
   %process = call i32 @getpid()
-  store i32 %process, ptr %pid.at
-  %wanted = load i32, ptr %wanted.at
+  store i32 %process, ptr $pid
+  %wanted = load i32, ptr $wanted
   %spins = call i32 @spinning(i32 %wanted)
-  store atomic i32 %spins, ptr %spins.at monotonic, align 4
-  %records = load ptr, ptr %records.at
+  store atomic i32 %spins, ptr $spins monotonic, align 4
   br label %head
 head:
   %n = phi i32 [ 0, %entry ], [ %n1, %make ]
@@ -50,52 +49,34 @@ head:
   %more = icmp slt i32 %n1, %wanted
   br i1 %more, label %make, label %exit
 make:
-  %wide = sext i32 %n to i64
-  %offset = mul i64 %wide, 32
-  %record = getelementptr i8, ptr %records, i64 %offset
+  %record = getelementptr $RECORD, ptr %records, i32 %n
   store ptr %pool, ptr %record
-  %number.at = getelementptr i8, ptr %record, i64 8
+  %wide = sext i32 %n to i64
   %number = add i64 %wide, 1 ; the caller is 0
+  %number.at = getelementptr $RECORD, ptr %record, i32 0, i32 1
   store i64 %number, ptr %number.at
-  %thread.at = getelementptr i8, ptr %record, i64 16
-  %failed = call i32 @pthread_create(ptr %thread.at, ptr null, ptr @worker, ptr %record)
+  %slot = $slot
+  %failed = call i32 @pthread_create(ptr %slot, ptr null, ptr @worker, ptr %record)
   %ok = icmp eq i32 %failed, 0
   br i1 %ok, label %head, label %exit
 exit:
-  store i32 %n, ptr %workers.at
+  store i32 %n, ptr $workers
   %restored = call i32 @pthread_sigmask(i32 2, ptr %old, ptr null)
   ret void
 }
 ; Ends the workers, if they are this process's; no region is under way.
 define internal void @end(ptr %pool) nounwind cold {
 entry:
-  FIELDS epoch stop workers pid records
+  FIELDS workers pid
   %process = call i32 @getpid()
-  %pid = load i32, ptr %pid.at
+  %pid = load i32, ptr $pid
   %ours = icmp eq i32 %process, %pid
-  br i1 %ours, label %tell, label %exit
-tell:
-  store atomic i32 1, ptr %stop.at seq_cst, align 4
-  %epoch = atomicrmw add ptr %epoch.at, i32 1 seq_cst
-  %woken = call i64 @futex(ptr %epoch.at, i64 129, i32 2147483647)
-  %workers = load i32, ptr %workers.at
-  %records = load ptr, ptr %records.at
-  br label %head
-head:
-  %n = phi i32 [ 0, %tell ], [ %n1, %join ]
-  %more = icmp slt i32 %n, %workers
-  br i1 %more, label %join, label %exit
-join:
-  %wide = sext i32 %n to i64
-  %offset = mul i64 %wide, 32
-  %record = getelementptr i8, ptr %records, i64 %offset
-  %thread.at = getelementptr i8, ptr %record, i64 16
-  %thread = load i64, ptr %thread.at
-  %joined = call i32 @pthread_join(i64 %thread, ptr null)
-  %n1 = add i32 %n, 1
-  br label %head
-exit:
-  store i32 0, ptr %workers.at
+  br i1 %ours, label %stop, label %forget
+stop:
+  call void @stop_workers(ptr %pool)
+  ret void
+forget:
+  store i32 0, ptr $workers
   ret void
 }
 """
@@ -114,12 +95,12 @@ define hidden i32 @graphc_pool_resize(ptr %pool, i32 %threads) nounwind {
 entry:
   FIELDS wanted workers
   call void @end(ptr %pool)
-  store i32 %threads, ptr %wanted.at
+  store i32 %threads, ptr $wanted
   %one = icmp slt i32 %threads, 2
   br i1 %one, label %alone, label %several
 several:
   call void @start(ptr %pool)
-  %workers = load i32, ptr %workers.at
+  %workers = load i32, ptr $workers
   %all = add i32 %workers, 1
   ret i32 %all
 alone:
@@ -130,19 +111,19 @@ alone:
 define hidden void @graphc_pool_enter(ptr %pool) nounwind {
 entry:
   FIELDS remaining sleepers busy wanted workers pid
-  %wanted = load i32, ptr %wanted.at
+  %wanted = load i32, ptr $wanted
   %one = icmp slt i32 %wanted, 2
   br i1 %one, label %exit, label %several
 several:
   %process = call i32 @getpid()
-  %pid = load i32, ptr %pid.at
+  %pid = load i32, ptr $pid
   %ours = icmp eq i32 %process, %pid
   br i1 %ours, label %begin, label %reset
 reset:
-  store i32 0, ptr %workers.at
-  store atomic i32 0, ptr %sleepers.at seq_cst, align 4
-  store atomic i64 0, ptr %remaining.at seq_cst, align 8
-  store atomic i32 0, ptr %busy.at seq_cst, align 4
+  store i32 0, ptr $workers
+  store atomic i32 0, ptr $sleepers seq_cst, align 4
+  store atomic i64 0, ptr $remaining seq_cst, align 8
+  store atomic i32 0, ptr $busy seq_cst, align 4
   call void @start(ptr %pool)
   br label %begin
 begin:
@@ -179,7 +160,7 @@ define hidden void @graphc_pool_list(ptr %pool) nounwind {
   FIELDS next
   call void @take()
   %first = load ptr, ptr @pools
-  store ptr %first, ptr %next.at
+  store ptr %first, ptr $next
   store ptr %pool, ptr @pools
   store atomic i32 0, ptr @lock release, align 4
   ret void
@@ -200,10 +181,10 @@ compare:
   %same = icmp eq ptr %found, %pool
   br i1 %same, label %drop, label %other
 other:
-  %behind = getelementptr i8, ptr %found, i64 NEXT
+  %behind = getelementptr i8, ptr %found, i64 $NEXT
   br label %look
 drop:
-  %rest = load ptr, ptr %next.at
+  %rest = load ptr, ptr $next
   store ptr %rest, ptr %place
   br label %exit
 exit:
@@ -224,7 +205,7 @@ head:
   br i1 %none, label %exit, label %body
 body:
   FIELDS next
-  %next = load ptr, ptr %next.at
+  %next = load ptr, ptr $next
   call void @end(ptr %pool)
   br label %head
 exit:

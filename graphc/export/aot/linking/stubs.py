@@ -23,9 +23,10 @@ tanh tgamma trunc
 """.split()
 _SYSTEM = """
 __errno_location _exit abort access aligned_alloc bcmp calloc clock_gettime close exit fclose fopen
-fputs fread free fseek fstat ftell fwrite getauxval getpid lseek madvise malloc memcmp memcpy
-memmove memset mmap munmap open posix_memalign pread read sched_getaffinity sched_getcpu sched_yield
-sigfillset snprintf strcmp strlen strncmp strnlen syscall usleep write
+fputs fread free fseek fstat fsync ftell fwrite getauxval getpid lseek madvise malloc memcmp memcpy
+memmove memset mmap munmap open posix_memalign pread read rename
+sched_getaffinity sched_getcpu sched_yield sigfillset snprintf strcmp strlen strncmp strnlen syscall
+unlink usleep write
 """.split()
 _THREADS = """
 pthread_attr_destroy pthread_attr_init pthread_attr_setstacksize pthread_cond_destroy

@@ -13,6 +13,7 @@ from ...package import onnx
 from ..errors import refuse
 from ..files import domain_of, versions_of
 from ..tensors import array_of
+from .carried import held_array, kind_for
 from .fallback import body_of, grown
 from .numbers import Numbers
 from .program import ABSENT, Program, Step, small
@@ -33,6 +34,7 @@ class Held:
     array: np.ndarray
     learned: bool = False  # an operator reads it as more than a setting
     kept: bool = True  # a part of state_dict(): an initializer, and no constant
+    fixed: bool = False  # it carries a type that tensors do not have: it cannot be learned
 
 
 @dataclass(eq=False)
@@ -126,18 +128,18 @@ class Builder:
 
     def _array(self, name: str, where: str) -> int:
         array = self.arrays[name]
+        foreign = kind_for(array.dtype)
         learnable = name in self.kept and array.dtype.kind not in "iub"
-        if small(array) and not learnable:
+        if small(array) and not learnable and (foreign is None or array.dtype.kind == "u"):
             return self.as_numbers(name)
         if name not in self.held:
-            kind = array.dtype
-            if kind.kind == "u" and kind.itemsize > 1:
-                refuse(
-                    f"{where} reads {name!r}, {array.size} elements of {kind}, which graphc's "
-                    "tensors do not have", "convert it to int64",
-                )
-            self.model.held.append(Held(name, array, kept=name in self.kept))
+            if foreign is not None:
+                array = held_array(array, foreign)
+            fixed = foreign is not None
+            self.model.held.append(Held(name, array, kept=name in self.kept, fixed=fixed))
             self.held[name] = len(self.model.held) - 1, self.number()
+            if foreign is not None:
+                self.program.kinds[self.held[name][1]] = foreign
         return self.held[name][1]
 
     def as_numbers(self, name: str) -> int:
@@ -146,7 +148,10 @@ class Builder:
             array = self.array(name)
             assert array is not None
             self.known[name] = self.number()
-            self.program.constants[self.known[name]] = Numbers.of(array)
+            foreign = None if array.dtype.kind == "u" else kind_for(array.dtype)
+            self.program.constants[self.known[name]] = Numbers.of(
+                array if foreign is None else held_array(array, foreign)
+            )
             self.maybe.add(self.known[name])
         return self.known[name]
 
@@ -222,6 +227,8 @@ class Builder:
 
     def _describes(self, name: str, array: np.ndarray, operator: str) -> bool:
         """Whether a constant may be Numbers: none that is learned, but for a factor."""
+        if array.dtype.kind != "u" and kind_for(array.dtype) is not None:
+            return False
         if array.dtype.kind in "iub" or not self._kept(name):
             return small(array)
         return array.size == 1 and operator in _ARITHMETIC

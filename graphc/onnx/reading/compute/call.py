@@ -9,6 +9,7 @@ from typing import Any
 from ....frontend import functions as T
 from ....frontend.tensor import Tensor
 from ....ir.dtypes import DType
+from .carried import Kind, carried
 from .program import Program, as_tensors, run
 
 
@@ -19,6 +20,7 @@ class Input:
     name: str
     dtype: DType | None
     shape: tuple[int | None, ...] | None  # None: any
+    kind: Kind | None = None  # which the dtype carries
 
 
 def checked(
@@ -50,13 +52,16 @@ def _checked(wanted: Input, value: Any) -> Any:
         value.dtype.is_floating_point and wanted.dtype.is_floating_point
     )
     if not fits:
+        spelled = f"{wanted.dtype}" if wanted.kind is None else (
+            f"{wanted.kind}, carried by {wanted.dtype},"
+        )
         raise TypeError(
-            f"input {wanted.name!r} is {wanted.dtype} in the file, got {value.dtype}. "
+            f"input {wanted.name!r} is {spelled} in the file, got {value.dtype}. "
             f"Cure: x.to({wanted.dtype})"
         )
     if wanted.shape is not None:
         _check_shape(wanted, value)
-    return value
+    return value if wanted.kind is None else carried(value, wanted.kind)
 
 
 def _check_shape(wanted: Input, value: Tensor) -> None:
@@ -71,8 +76,10 @@ def _check_shape(wanted: Input, value: Tensor) -> None:
         )
 
 
-def called(program: Program, tensors: Sequence[Tensor], inputs: Sequence[Any]) -> Any:
+def called(
+    program: Program, tensors: Sequence[Tensor], inputs: Sequence[Any], training: bool | None
+) -> Any:
     """The output, or a tuple of them."""
     like = next((x for x in (*inputs, *tensors) if isinstance(x, Tensor)), None)
-    found = as_tensors(run(program, tensors, inputs), like)
+    found = as_tensors(run(program, tensors, inputs, training=training), like)
     return found[0] if len(found) == 1 else tuple(found)

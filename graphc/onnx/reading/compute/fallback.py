@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ....frontend.tensor import Tensor
 from ...package import onnx
 from ..tensors import KINDS
+from .carried import Carried
 from .numbers import Numbers
 from .program import Program, run
 from .schemas import schema_of
@@ -88,8 +89,11 @@ def _grow(builder: Builder, schema: Any, proto: Any, node: Node, types: Any) -> 
 def _type(value: Any) -> Any:
     """The TypeProto of a value; an empty one where there is none."""
     made = onnx().TypeProto()
-    if isinstance(value, (Tensor, Numbers)):
-        kind = value.kind if isinstance(value, Numbers) else value.dtype.numpy
+    if isinstance(value, (Tensor, Numbers, Carried)):
+        kind: Any = (
+            value.dtype.numpy if isinstance(value, Tensor)
+            else value.kind.numpy if isinstance(value, Carried) else value.kind
+        )
         made.tensor_type.elem_type = next(n for n, (_, k, _) in KINDS.items() if k == kind)
         made.tensor_type.shape.SetInParent()
         for size in value.shape:

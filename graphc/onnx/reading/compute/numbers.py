@@ -17,6 +17,7 @@ from ....frontend import functions as T
 from ....frontend.numbers import is_traced_number, plain_number
 from ....frontend.tensor import Tensor
 from ....ir.dtypes import DType, from_numpy
+from .carried import Carried, carried, held_array, kind_for
 
 MOST = 64  # elements; sizes, paddings, axes and scales are fewer
 
@@ -58,14 +59,18 @@ class Numbers:
             [self.items[i] for i in places.reshape(-1).tolist()], places.shape, self.kind
         )
 
-    def tensor(self, like: Any = None) -> Tensor:
-        """As a Tensor (on the device of `like`)."""
-        dtype = tensor_dtype(self.kind)
+    def tensor(self, like: Any = None) -> Any:
+        """As a Tensor (on the device of `like`), or as what carries a kind that these lack."""
         device = like.device if isinstance(like, Tensor) else None
+        foreign = kind_for(self.kind)
+        if foreign is not None and not self.traced:
+            return Carried(T.tensor(held_array(self.array(), foreign), device=device), foreign)
+        dtype = T.int64 if foreign is not None else tensor_dtype(self.kind)
         if not self.traced:
             return T.tensor(self.array(), dtype=dtype, device=device)
         each = [T.full((), item, dtype=dtype, device=device) for item in self.items]
-        return T.stack(each).reshape(self.shape)
+        found = T.stack(each).reshape(self.shape)
+        return found if foreign is None else carried(found, foreign)
 
     def integers(self) -> list[Any]:
         """Its numbers where they are sizes, axes, ...: Python's ints, or symbolic ones."""

@@ -33,6 +33,7 @@ class Operator:
     folded: Function | None = None
     shapes: bool = False  # it asks for the shape of its input alone
     raw: bool = False  # it takes Numbers and Tensors as they come
+    trains: bool = False  # it does something else while the Module is trained: it asks
     most: int | None = None  # inputs; None: any number
 
     def __repr__(self) -> str:
@@ -50,6 +51,7 @@ class Node:
     attributes: dict[str, Any] = field(default_factory=dict)
     wanted: tuple[bool, ...] = (True,)  # which outputs have a name
     inner: tuple[str, ...] = ()  # attributes that are subgraphs
+    training: bool | None = None  # what train() or eval() said, to who asks
 
     def get(self, name: str, default: Any = None) -> Any:
         """An attribute."""
@@ -85,7 +87,7 @@ TABLE: dict[tuple[str, str], list[Operator]] = {}
 def operator(
     names: str, since: int = 1, *, domain: str = ONNX, numbers: tuple[int, ...] = (),
     settings: tuple[int, ...] = (), folded: Function | None = None, shapes: bool = False,
-    raw: bool = False,
+    raw: bool = False, trains: bool = False,
 ) -> Callable[[Function], Function]:
     """Put a function into the table, under each of `names`."""
 
@@ -95,7 +97,8 @@ def operator(
             rows = TABLE.setdefault((domain, name), [])
             assert all(row.since != since for row in rows), f"{name}-{since} is there twice"
             rows.append(Operator(
-                name, since, function, numbers, (*numbers, *settings), folded, shapes, raw, most
+                name, since, function, numbers, (*numbers, *settings), folded, shapes, raw, trains,
+                most,
             ))
             rows.sort(key=lambda row: row.since)
         return function

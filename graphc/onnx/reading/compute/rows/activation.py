@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from .....frontend import functions as T
 from .....frontend.tensor import Tensor
 from .....nn import functional as F
 from ..table import Node, operator
+from .arithmetic import unary
 
 
 @operator("Relu", 6)
@@ -15,19 +17,25 @@ def relu(node: Node, x: Tensor) -> Any:
     return T.relu(x) if x.dtype.is_floating_point else T.clamp(x, min=0)
 
 
-@operator("Sigmoid", 6)
-def sigmoid(node: Node, x: Tensor) -> Any:
-    return T.sigmoid(x)
+unary("Sigmoid", 6, T.sigmoid)
+unary("Tanh", 6, T.tanh)
+unary("Softplus", 1, F.softplus)
+unary("Softsign", 1, F.softsign)
+unary("HardSwish", 14, F.hardswish)
+unary("Mish", 18, F.mish)
 
 
-@operator("Tanh", 6)
-def tanh(node: Node, x: Tensor) -> Any:
-    return T.tanh(x)
+def _sloped(name: str, since: int, compute: Callable[..., Any], alpha: float) -> None:
+    """`alpha`: where a node does not say it."""
+    def row(node: Node, x: Tensor) -> Any:
+        return compute(x, node.get("alpha", alpha))
+
+    operator(name, since)(row)
 
 
-@operator("LeakyRelu", 6)
-def leaky_relu(node: Node, x: Tensor) -> Any:
-    return F.leaky_relu(x, node.get("alpha", 0.01))
+_sloped("LeakyRelu", 6, F.leaky_relu, 0.01)
+_sloped("Elu", 6, F.elu, 1.0)
+_sloped("Celu", 12, F.celu, 1.0)
 
 
 @operator("ThresholdedRelu", 10)
@@ -47,45 +55,15 @@ def prelu(node: Node, x: Tensor, slope: Tensor) -> Any:
     return T.where(x < 0, x * slope, x)
 
 
-@operator("Elu", 6)
-def elu(node: Node, x: Tensor) -> Any:
-    return F.elu(x, node.get("alpha", 1.0))
-
-
-@operator("Celu", 12)
-def celu(node: Node, x: Tensor) -> Any:
-    return F.celu(x, node.get("alpha", 1.0))
-
-
 @operator("Selu", 6)
 def selu(node: Node, x: Tensor) -> Any:
     alpha, gamma = node.get("alpha", 1.67326319217681884765625), node.get("gamma", 1.05070102214813)
     return gamma * T.where(x > 0, x, alpha * T.expm1(T.clamp(x, max=0)))
 
 
-@operator("Softplus", 1)
-def softplus(node: Node, x: Tensor) -> Any:
-    return F.softplus(x)
-
-
-@operator("Softsign", 1)
-def softsign(node: Node, x: Tensor) -> Any:
-    return F.softsign(x)
-
-
 @operator("HardSigmoid", 6)
 def hard_sigmoid(node: Node, x: Tensor) -> Any:
     return T.clamp(node.get("alpha", 0.2) * x + node.get("beta", 0.5), 0, 1)
-
-
-@operator("HardSwish", 14)
-def hard_swish(node: Node, x: Tensor) -> Any:
-    return F.hardswish(x)
-
-
-@operator("Mish", 18)
-def mish(node: Node, x: Tensor) -> Any:
-    return F.mish(x)
 
 
 @operator("Swish", 24)
@@ -116,31 +94,19 @@ def shrink(node: Node, x: Tensor) -> Any:
     return T.where(x > limit, x - bias, below).to(x.dtype)
 
 
-def _flat(node: Node, x: Tensor, function: Any) -> Any:
-    """As of operator sets before 13: of a matrix, rows of all dims from `axis` on."""
-    axis = node.get("axis", 1) % max(x.dim(), 1)
-    rows = x.reshape(1, -1) if axis == 0 else x.flatten(axis) if x.dim() > axis + 1 else x
-    return function(rows, -1).reshape(x.shape)
+def _rows(name: str, compute: Callable[[Tensor, int], Tensor]) -> None:
+    """A function of the rows along `axis`."""
+    def flat(node: Node, x: Tensor) -> Any:
+        """Of operator sets before 13: of a matrix, whose rows are all dims from `axis` on."""
+        axis = node.get("axis", 1) % max(x.dim(), 1)
+        rows = x.reshape(1, -1) if axis == 0 else x.flatten(axis) if x.dim() > axis + 1 else x
+        return compute(rows, -1).reshape(x.shape)
 
+    def row(node: Node, x: Tensor) -> Any:
+        return compute(x, node.get("axis", -1))
 
-@operator("Softmax", 1)
-def softmax_flat(node: Node, x: Tensor) -> Any:
-    return _flat(node, x, T.softmax)
-
-
-@operator("Softmax", 13)
-def softmax(node: Node, x: Tensor) -> Any:
-    return T.softmax(x, node.get("axis", -1))
-
-
-@operator("LogSoftmax", 1)
-def log_softmax_flat(node: Node, x: Tensor) -> Any:
-    return _flat(node, x, T.log_softmax)
-
-
-@operator("LogSoftmax", 13)
-def log_softmax(node: Node, x: Tensor) -> Any:
-    return T.log_softmax(x, node.get("axis", -1))
+    operator(name, 1)(flat)
+    operator(name, 13)(row)
 
 
 def _hardmax(x: Tensor, dim: int) -> Tensor:
@@ -149,11 +115,6 @@ def _hardmax(x: Tensor, dim: int) -> Tensor:
     return T.zeros_like(x).scatter(dim, largest, 1)
 
 
-@operator("Hardmax", 1)
-def hardmax_flat(node: Node, x: Tensor) -> Any:
-    return _flat(node, x, _hardmax)
-
-
-@operator("Hardmax", 13)
-def hardmax(node: Node, x: Tensor) -> Any:
-    return _hardmax(x, node.get("axis", -1))
+_rows("Softmax", T.softmax)
+_rows("LogSoftmax", T.log_softmax)
+_rows("Hardmax", _hardmax)

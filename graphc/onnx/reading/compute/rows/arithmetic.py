@@ -16,6 +16,7 @@ from .....frontend.numbers import is_traced_number
 from .....frontend.tensor import Tensor
 from .....ir.dtypes import DType, from_numpy
 from ...tensors import kind_of
+from ..carried import Kind, carried, kind_for
 from ..numbers import Numbers, each
 from ..table import Node, operator
 
@@ -117,7 +118,8 @@ def modulo(node: Node, a: Tensor, b: Tensor) -> Any:
     return T.fmod(a, b) if node.get("fmod", 0) else T.remainder(a, b)
 
 
-def _unary(name: str, since: int, compute: Callable[..., Any], fold: Any = None) -> None:
+def unary(name: str, since: int, compute: Callable[..., Any], fold: Any = None) -> None:
+    """An operator of one input and no attributes."""
     def row(node: Node, x: Tensor) -> Any:
         return compute(x)
 
@@ -129,24 +131,24 @@ def _same(x: Any) -> Any:
 
 
 def _rounding(name: str, exact: Callable[..., Any]) -> None:
-    _unary(name, 6 if name != "Round" else 11, getattr(T, name.lower()), _folds(_same, exact))
+    unary(name, 6 if name != "Round" else 11, getattr(T, name.lower()), _folds(_same, exact))
 
 
 for _name, _exact in (("Floor", np.floor), ("Ceil", np.ceil), ("Round", np.rint)):
     _rounding(_name, _exact)
-_unary("Neg", 6, T.neg, _folds(python.neg, np.negative))
-_unary("Abs", 6, T.abs, _folds(abs, np.abs))
-_unary("Sqrt", 6, T.sqrt, _folds(math.sqrt, np.sqrt))
-_unary("Reciprocal", 6, T.reciprocal, _folds(_same, np.reciprocal))
-_unary("Exp", 6, T.exp)
-_unary("Log", 6, T.log)
-_unary("Sign", 9, T.sign)
-_unary("Erf", 9, T.erf)
-_unary("IsNaN", 9, T.isnan)
+unary("Neg", 6, T.neg, _folds(python.neg, np.negative))
+unary("Abs", 6, T.abs, _folds(abs, np.abs))
+unary("Sqrt", 6, T.sqrt, _folds(math.sqrt, np.sqrt))
+unary("Reciprocal", 6, T.reciprocal, _folds(_same, np.reciprocal))
+unary("Exp", 6, T.exp)
+unary("Log", 6, T.log)
+unary("Sign", 9, T.sign)
+unary("Erf", 9, T.erf)
+unary("IsNaN", 9, T.isnan)
 for _name in ("Sin", "Cos", "Tan", "Asin", "Acos", "Atan"):
-    _unary(_name, 7, getattr(T, _name.lower()))
+    unary(_name, 7, getattr(T, _name.lower()))
 for _name in ("Sinh", "Cosh", "Asinh", "Acosh", "Atanh"):
-    _unary(_name, 9, getattr(T, _name.lower()))
+    unary(_name, 9, getattr(T, _name.lower()))
 
 
 @operator("IsInf", 10)
@@ -203,7 +205,7 @@ for _name, _since, _function, _numpy in (
 _binary("And", 7, T.logical_and, _folds(lambda a, b: bool(a) and bool(b), np.logical_and, np.bool_))
 _binary("Or", 7, T.logical_or, _folds(lambda a, b: bool(a) or bool(b), np.logical_or, np.bool_))
 _binary("Xor", 7, T.logical_xor)
-_unary("Not", 1, T.logical_not, _folds(python.not_, np.logical_not, np.bool_))
+unary("Not", 1, T.logical_not, _folds(python.not_, np.logical_not, np.bool_))
 
 
 def _fold_where(node: Node, chosen: Numbers, a: Numbers, b: Numbers) -> Numbers | None:
@@ -220,7 +222,7 @@ for _name, _function in (
     ("BitwiseAnd", python.and_), ("BitwiseOr", python.or_), ("BitwiseXor", python.xor)
 ):
     _binary(_name, 18, _function)
-_unary("BitwiseNot", 18, T.bitwise_not)
+unary("BitwiseNot", 18, T.bitwise_not)
 
 
 @operator("BitShift", 11)
@@ -271,8 +273,16 @@ def dtype_of(node: Node, data_type: int) -> DType:
         )
 
 
+def element_of(node: Node, data_type: int) -> DType | Kind:
+    """The dtype, or the kind that another dtype carries."""
+    found = kind_for(kind_of(data_type, node.where))
+    return dtype_of(node, data_type) if found is None else found
+
+
 def _fold_cast(node: Node, x: Numbers) -> Numbers | None:
     kind = kind_of(node.get("to", 1), node.where)
+    if kind.kind != "u" and kind_for(kind) is not None:
+        return None
     if x.traced and kind.kind in "iu" and x.kind.kind in "iu":
         return Numbers(x.items, x.shape, kind)
     if x.kind.kind == "f" and kind.kind in "iu":
@@ -282,7 +292,12 @@ def _fold_cast(node: Node, x: Numbers) -> Numbers | None:
 
 @operator("Cast", 6, folded=_fold_cast)
 def cast(node: Node, x: Tensor) -> Any:
-    return cast_to(x, dtype_of(node, node.get("to", 1)))
+    wanted = element_of(node, node.get("to", 1))
+    if isinstance(wanted, Kind):
+        return carried(
+            x, wanted, bool(node.get("saturate", 1)), node.get("round_mode", "up")
+        )
+    return cast_to(x, wanted)
 
 
 @operator("CastLike", 15)
@@ -292,7 +307,11 @@ def cast_like(node: Node, x: Tensor, like: Tensor) -> Any:
 
 @operator("BitCast", 26)
 def bit_cast(node: Node, x: Tensor) -> Any:
-    dtype = dtype_of(node, node.get("to", 1))
-    if dtype.itemsize != x.dtype.itemsize:
+    dtype = element_of(node, node.get("to", 1))
+    if dtype.bits != x.dtype.bits:
         node.refuse(f"{x.dtype} and {dtype} differ in size", "cast to a type of the same size")
-    return x.view(dtype)
+    if not isinstance(dtype, Kind):
+        return x.view(dtype)
+    if not dtype.is_unsigned:
+        node.refuse(f"it takes bits as {dtype}", "cast to a type of 16 bits or more")
+    return carried(x.view({16: T.int16, 32: T.int32, 64: T.int64}[dtype.bits]), dtype)

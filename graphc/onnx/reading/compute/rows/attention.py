@@ -131,13 +131,17 @@ def rotary(
     if positions is not None:
         cosines, sines = (table[positions.long()] for table in (cosines, sines))
     cosines, sines = cosines.unsqueeze(-3), sines.unsqueeze(-3)
+    found = rotated(x, cosines, sines, width, bool(node.get("interleaved", 0)))
+    return found.transpose(1, 2).reshape(shape) if flat else found
+
+
+def rotated(x: Tensor, cosines: Tensor, sines: Tensor, width: int, pairs: bool) -> Tensor:
+    """The first `width` of the last dim turned, by pairs, or by halves."""
     turned, rest = x[..., :width], x[..., width:]
-    pairs = bool(node.get("interleaved", 0))
     a, b = (turned[..., 0::2], turned[..., 1::2]) if pairs else turned.chunk(2, -1)
     real, imaginary = cosines * a - sines * b, sines * a + cosines * b
     if pairs:
         found = T.stack([real, imaginary], -1).flatten(-2)
     else:
         found = T.cat([real, imaginary], -1)
-    found = T.cat([found, rest], -1)
-    return found.transpose(1, 2).reshape(shape) if flat else found
+    return T.cat([found, rest], -1)

@@ -10,6 +10,7 @@ import numpy as np
 from .....frontend import functions as T
 from .....frontend.tensor import Tensor
 from .....ir.dtypes import from_numpy
+from ..carried import Carried, held_array, kind_for
 from ..numbers import MOST, Numbers
 from ..table import Node, operator
 from .arithmetic import dtype_of
@@ -22,9 +23,12 @@ def _value(node: Node) -> np.ndarray:
 
 def _fold_filled(node: Node, shape: Numbers) -> Numbers | None:
     sizes = shape.integers()
+    value = _value(node)
     if shape.traced or math.prod(sizes) > MOST or min(sizes, default=0) < 0:
         return None
-    return Numbers.of(np.full(sizes, _value(node)[0]))
+    if value.size != 1 or (value.dtype.kind != "u" and kind_for(value.dtype) is not None):
+        return None
+    return Numbers.of(np.full(sizes, value[0]))
 
 
 @operator("ConstantOfShape", 9, numbers=(0,), folded=_fold_filled)
@@ -34,6 +38,10 @@ def filled(node: Node, shape: Numbers) -> Any:
         node.refuse(f"its value has {value.size} elements", "give it one")
     sizes = shape.integers()
     check_count(node, sizes)
+    kind = kind_for(value.dtype)
+    if kind is not None:
+        one = held_array(value, kind).item()
+        return Carried(T.full(sizes, one, dtype=kind.holder), kind)
     return T.full(sizes, value.item(), dtype=from_numpy(value.dtype))
 
 

@@ -16,18 +16,23 @@ def _wide(x: Tensor) -> Tensor:
     return x.float() if x.dtype in _NARROW else x
 
 
-@operator("BatchNormalization", 6, settings=(3, 4))
+@operator("BatchNormalization", 6, settings=(3, 4), trains=True)
 def batch_norm(
     node: Node, x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor
 ) -> Any:
-    """By the moments that the file has; with training_mode, by those of the batch."""
+    """By the moments that the file has; with training_mode, by those of the batch. While the Module
+    is trained, by the batch's, which its running moments then follow."""
     epsilon = node.get("epsilon", 1e-5)
     if not node.get("spatial", 1):
         node.refuse("spatial is 0", "export the model with another operator set")
-    if node.version < 7 and not node.get("is_test", 0):
+    same = x.dtype is scale.dtype is mean.dtype is bias.dtype
+    if node.training and same:
+        share = 1 - node.get("momentum", 0.9)
+        return F.batch_norm(x, mean, var, scale, bias, True, share, epsilon), mean, var
+    if node.version < 7 and node.training is None and not node.get("is_test", 0):
         node.refuse("is_test is 0", "export the model for inference")
-    if not node.get("training_mode", 0):
-        if x.dtype is scale.dtype is mean.dtype is bias.dtype:
+    if not (node.get("training_mode", 0) if node.training is None else node.training):
+        if same:
             return F.batch_norm(x, mean, var, scale, bias, False, 0.0, epsilon)
         return _affine(x, scale, bias, mean, var, epsilon)
     dims = [dim for dim in range(x.dim()) if dim != 1]
@@ -131,23 +136,31 @@ def local_response(node: Node, x: Tensor) -> Any:
     return x / (bias + alpha / size * total.movedim(-1, 1)) ** beta
 
 
-@operator("Dropout", 6)
-def dropout_of_inference(node: Node, x: Tensor) -> Any:
-    if node.version < 7 and not node.get("is_test", 0):
+@operator("Dropout", 6, trains=True)
+def dropout_by_attribute(node: Node, x: Tensor) -> Any:
+    if node.training:
+        return _dropped(node, x, node.get("ratio", 0.5))
+    if node.version < 7 and node.training is None and not node.get("is_test", 0):
         node.refuse("is_test is 0", "export the model for inference")
     return x, T.ones_like(x, dtype=T.bool)
 
 
-@operator("Dropout", 12, settings=(1, 2))
+@operator("Dropout", 12, settings=(1, 2), trains=True)
 def dropout(
     node: Node, x: Tensor, ratio: Tensor | None = None, training: Tensor | None = None
 ) -> Any:
-    """As the file has it: nothing unless its training_mode is true."""
-    kept = T.ones_like(x, dtype=T.bool)
-    if training is None or not bool(training):
-        return x, kept
-    share = 0.5 if ratio is None else float(ratio)
+    """Nothing unless the Module is trained, or, before anybody says, its training_mode is true."""
+    trains = training is not None and bool(training) if node.training is None else node.training
+    if trains:
+        return _dropped(node, x, 0.5 if ratio is None else float(ratio))
+    return x, T.ones_like(x, dtype=T.bool)
+
+
+def _dropped(node: Node, x: Tensor, share: float) -> tuple[Tensor, Any]:
+    """With torch's random numbers, in their order."""
+    if not node.wants(1):
+        return F.dropout(x, share), None
     if share == 0:
-        return x, kept
-    kept = T.rand(x.shape) >= share
-    return x * kept / (1 - share), kept
+        return x, T.ones_like(x, dtype=T.bool)
+    kept = T.empty_like(x).bernoulli_(1 - share)
+    return x * (kept / (1 - share)), kept.bool()

@@ -10,8 +10,9 @@ from typing import Any
 
 from .....frontend import functions as T
 from .....frontend.tensor import Tensor
+from ..carried import Carried, Kind, carried, plain
 from ..table import Node, operator
-from .arithmetic import dtype_of
+from .arithmetic import dtype_of, element_of
 from .convolution import convolved
 
 
@@ -29,29 +30,44 @@ def _along(node: Node, each: Tensor, x: Tensor) -> Tensor:
     return each.reshape([-1 if dim == axis else 1 for dim in range(x.dim())])
 
 
-def _rounded(x: Tensor, zero: Any, dtype: Any) -> Tensor:
-    """x, a quotient, as integers of a dtype: half to even, and cut off at its ends."""
-    info = T.iinfo(dtype)
+def rounded(x: Tensor, zero: Any, target: Any) -> Any:
+    """x, a quotient, as integers of a dtype or kind: half to even, and cut off at its ends."""
+    if isinstance(target, Kind):
+        low, high = target.ends
+        dtype = target.holder
+    else:
+        info = T.iinfo(target)
+        low, high, dtype = info.min, info.max, target
     found = T.round(x)
     found = found if zero is None else found + zero
-    return T.clamp(found, info.min, info.max).to(dtype)
+    found = T.clamp(found, low, high).to(dtype)
+    return Carried(found, target) if isinstance(target, Kind) else found
 
 
 @operator("QuantizeLinear", 10, settings=(1, 2))
-def quantize(node: Node, x: Tensor, scale: Tensor, zero: Tensor | None = None) -> Any:
-    dtype = T.uint8 if zero is None else zero.dtype
+def quantize(node: Node, x: Tensor, scale: Any, zero: Any = None) -> Any:
+    """In the type of the zero point."""
+    target: Any = T.uint8
+    if zero is not None:
+        target = zero.kind if isinstance(zero, Carried) else zero.dtype
     if node.get("output_dtype", 0):
-        dtype = dtype_of(node, node.get("output_dtype"))
-    if dtype.is_floating_point:
-        node.refuse(f"it makes {dtype}", "quantize to 8-bit integers")
+        target = element_of(node, node.get("output_dtype"))
+    if isinstance(scale, Carried):
+        scale = scale.tensor
+    whole = target.is_integer and target.bits <= 16
+    if not (whole or (isinstance(target, Kind) and not target.is_integer)):
+        node.refuse(f"it makes {target}", "quantize to integers of at most 16 bits, or float8")
     wide = T.float64 if x.dtype is T.float64 else T.float32
     if node.get("precision", 0):
         wide = dtype_of(node, node.get("precision"))
-    else:
-        wide = T.promote_types(x.dtype, scale.dtype) if x.dtype.is_floating_point else wide
+    elif x.dtype.is_floating_point:
+        wide = T.promote_types(x.dtype, scale.dtype)
     quotient = x.to(wide) / _along(node, scale, x).to(wide)
-    at = None if zero is None else _along(node, zero, x).to(T.float32)
-    return _rounded(quotient.to(T.float32) if wide is not T.float64 else quotient, at, dtype)
+    quotient = quotient if wide is T.float64 else quotient.to(T.float32)
+    if not whole:
+        return carried(quotient, target, bool(node.get("saturate", 1)))
+    at = None if zero is None else _along(node, plain(zero, T.float32), x)
+    return rounded(quotient, at, target)
 
 
 @operator("DequantizeLinear", 10, settings=(1, 2))
@@ -71,7 +87,7 @@ def dynamic_quantize(node: Node, x: Tensor) -> Any:
     high, low = T.clamp(T.amax(x), min=0), T.clamp(T.amin(x), max=0)
     scale = T.where(high == low, T.ones_like(high), high - low) / 255
     zero = T.round(T.clamp(-low / scale, 0, 255))
-    return _rounded(x / scale, zero, T.uint8), scale, zero.to(T.uint8)
+    return rounded(x / scale, zero, T.uint8), scale, zero.to(T.uint8)
 
 
 def _centred(x: Tensor, zero: Tensor | None, rows: bool) -> Tensor:

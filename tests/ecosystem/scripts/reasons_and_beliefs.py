@@ -1,0 +1,108 @@
+"""captum's attributions, and Pyro: stochastic variational inference, HMC, predictions."""
+
+import warnings
+
+warnings.filterwarnings("ignore")
+
+import pyro  # noqa: E402
+import pyro.distributions as dist  # noqa: E402
+import torch  # noqa: E402
+from captum.attr import DeepLift, FeatureAblation, GradientShap, GuidedBackprop, InputXGradient, IntegratedGradients, LayerActivation, LayerConductance, LayerGradCam, LayerIntegratedGradients, NeuronGradient, NoiseTunnel, Occlusion, Saliency, ShapleyValueSampling  # noqa: E402
+from pyro.infer import MCMC, NUTS, SVI, Predictive, Trace_ELBO, TraceEnum_ELBO, TraceMeanField_ELBO, config_enumerate  # noqa: E402
+from pyro.infer.autoguide import AutoDelta, AutoDiagonalNormal, AutoLowRankMultivariateNormal, AutoMultivariateNormal  # noqa: E402
+from pyro.nn import PyroModule, PyroSample  # noqa: E402
+from pyro.optim import Adam, ClippedAdam  # noqa: E402
+from told import tell  # noqa: E402
+from torch import nn  # noqa: E402
+
+# --- what a model looks at -------------------------------------------------------------------
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Conv2d(3, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(32, 3)).eval()
+x = torch.randn(2, 1, 8, 8)
+for kind in (Saliency, InputXGradient, IntegratedGradients, DeepLift, GuidedBackprop):
+    tell(kind.__name__, kind(model).attribute(x.clone().requires_grad_(), target=1), 1e-3)
+tell("GradientShap", GradientShap(model).attribute(x, baselines=torch.zeros(3, 1, 8, 8), n_samples=4, stdevs=0.0, target=0).shape)
+tell("FeatureAblation", FeatureAblation(model).attribute(x, target=0, feature_mask=torch.arange(64).reshape(1, 1, 8, 8) // 16), 1e-3)
+tell("Occlusion", Occlusion(model).attribute(x, (1, 4, 4), (1, 4, 4), target=0), 1e-3)
+torch.manual_seed(1)
+tell("Shapley", ShapleyValueSampling(model).attribute(x, target=0, n_samples=3, feature_mask=torch.arange(64).reshape(1, 1, 8, 8) // 16), 1e-3)
+for kind in (LayerActivation, LayerConductance, LayerGradCam):
+    found = kind(model, model[2])
+    tell(kind.__name__, found.attribute(x) if kind is LayerActivation else found.attribute(x, target=1), 1e-3)
+tell("LayerIntegratedGradients", LayerIntegratedGradients(model, model[0]).attribute(x, target=2, n_steps=10), 1e-3)
+tell("NeuronGradient", NeuronGradient(model, model[2]).attribute(x, (0, 1, 1)), 1e-3)
+torch.manual_seed(2)
+tell("NoiseTunnel", NoiseTunnel(Saliency(model)).attribute(x, nt_samples=3, target=1), 1e-3)
+
+# --- what one may believe --------------------------------------------------------------------
+
+pyro.set_rng_seed(0)
+points = torch.randn(40, 2)
+seen = points @ torch.tensor([1.5, -0.5]) + 0.3 + 0.1 * torch.randn(40)
+
+
+def line(points, seen=None):
+    slope = pyro.sample("slope", dist.Normal(torch.zeros(2), 1.0).to_event(1))
+    start = pyro.sample("start", dist.Normal(0.0, 1.0))
+    noise = pyro.sample("noise", dist.LogNormal(-1.0, 0.5))
+    with pyro.plate("data", len(points)):
+        return pyro.sample("seen", dist.Normal(points @ slope + start, noise), obs=seen)
+
+
+for guide in (AutoDelta, AutoDiagonalNormal, AutoMultivariateNormal, AutoLowRankMultivariateNormal):
+    for loss in (Trace_ELBO(), TraceMeanField_ELBO()) if guide is AutoDiagonalNormal else (Trace_ELBO(),):
+        pyro.clear_param_store()
+        pyro.set_rng_seed(1)
+        made = guide(line)
+        svi = SVI(line, made, ClippedAdam({"lr": 0.02}), loss)
+        losses = [svi.step(points, seen) for _ in range(25)]
+        tell(f"losses, {guide.__name__}, {type(loss).__name__}", losses, 2e-3)
+        tell(f"median, {guide.__name__}, {type(loss).__name__}", dict(sorted(made.median().items())), 5e-3)
+drawn = Predictive(line, guide=made, num_samples=20)(points)
+tell("predicted", {key: list(value.shape) for key, value in sorted(drawn.items())})
+
+pyro.set_rng_seed(2)
+chain = MCMC(NUTS(line, max_tree_depth=4), num_samples=20, warmup_steps=20, disable_progbar=True)
+chain.run(points, seen)
+tell("chain", {key: list(value.shape) for key, value in sorted(chain.get_samples().items())})
+near = chain.get_samples()["slope"].mean(0) - torch.tensor([1.5, -0.5])
+tell("near", bool(near.abs().max() < 0.3))
+
+
+@config_enumerate
+def mixture(data):
+    weights = pyro.param("weights", torch.ones(2) / 2, constraint=dist.constraints.simplex)
+    centres = pyro.param("centres", torch.tensor([-1.0, 1.0]))
+    with pyro.plate("data", len(data)):
+        kind = pyro.sample("kind", dist.Categorical(weights))
+        pyro.sample("seen", dist.Normal(centres[kind], 0.5), obs=data)
+
+
+pyro.clear_param_store()
+svi = SVI(mixture, lambda data: None, Adam({"lr": 0.05}), TraceEnum_ELBO(max_plate_nesting=1))
+tell("losses, enumerated", [svi.step(seen) for _ in range(20)], 1e-3)
+tell("parameters", {key: value.detach() for key, value in sorted(pyro.get_param_store().items())}, 1e-3)
+
+
+class Net(PyroModule):
+    def __init__(self):
+        super().__init__()
+        self.first = PyroModule[nn.Linear](2, 4)
+        self.first.weight = PyroSample(dist.Normal(0.0, 1.0).expand([4, 2]).to_event(2))
+        self.last = PyroModule[nn.Linear](4, 1)
+
+    def forward(self, points, seen=None):
+        mean = self.last(torch.tanh(self.first(points))).squeeze(-1)
+        with pyro.plate("data", len(points)):
+            return pyro.sample("seen", dist.Normal(mean, 0.2), obs=seen)
+
+
+pyro.clear_param_store()
+pyro.set_rng_seed(3)
+net = Net()
+svi = SVI(net, AutoDiagonalNormal(net), Adam({"lr": 0.01}), Trace_ELBO())
+tell("losses, network", [svi.step(points, seen) for _ in range(20)], 2e-3)
+trace = pyro.poutine.trace(pyro.poutine.condition(line, {"start": torch.tensor(0.1)})).get_trace(points, seen)
+trace.compute_log_prob()
+tell("trace", sorted(trace.nodes))
