@@ -110,7 +110,12 @@ def test_recurrent_layers_as_in_torch(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch's, of projections
             with t.autocast("cpu", dtype=t.bfloat16):
-                found = layer(rows)
+                try:
+                    found = layer(rows)
+                except RuntimeError as error:
+                    if t is torch and "primitive descriptor" in str(error):
+                        pytest.skip("PyTorch has no such layer of bfloat16 on this CPU")
+                    raise
             out, rest = (found[0].data if packed and kind != "LSTMCell" else found[0]), found[1]
             out.double().square().sum().backward()
         parts = [out, *(rest if isinstance(rest, tuple) else [rest]), x.grad,

@@ -123,6 +123,12 @@ ROUNDED: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
 }
 
 
+def _rounded_once(call: Callable[..., Any], arrays: list[Any]) -> list[np.ndarray]:
+    """The result in float64, rounded to bfloat16."""
+    given = [torch.tensor(a).bfloat16().double() for a in arrays]
+    return [call(torch, *given).bfloat16().double().numpy()]
+
+
 @COMPILED
 @pytest.mark.parametrize("name", list(ROUNDED))
 def test_half_precision_is_rounded_once(name: str, compiled: bool) -> None:
@@ -133,6 +139,8 @@ def test_half_precision_is_rounded_once(name: str, compiled: bool) -> None:
     want, have = (
         _run(m, call, arrays, "bfloat16", compiled and m is graphc) for m in (torch, graphc)
     )
+    if name == "conv_transpose2d" and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        want = _rounded_once(call, arrays)  # PyTorch rounds each of its sums' parts on such a CPU
     assert np.mean(have[0] != want[0]) < 0.01
     np.testing.assert_allclose(have[0], want[0], rtol=2.0**-7, atol=1e-6)
 
