@@ -122,6 +122,13 @@ def _ask_item(handed: Any, own: Callable[..., Any], args: Any, kwargs: Any) -> A
     return ask(handed, own, args, kwargs, (args[0], *index, *args[2:]))
 
 
+def _ask_einsum(handed: Any, own: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """einsum(equation, [x, y]) is einsum(equation, x, y) to whom it concerns; modes see a list."""
+    if not local.function_modes and len(args) == 2 and isinstance(args[1], (list, tuple)):
+        args = (args[0], *args[1])
+    return ask(handed, own, args, kwargs)
+
+
 def _ask_operator(handed: Any, own: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """Python tries the other operand's method where a handler raises TypeError."""
     if not local.function_modes and (local.overriding_off or not those_asked(args)):
@@ -222,7 +229,9 @@ def _functions() -> Iterator[Overridable]:
         for name, function in public(module):
             method = _METHODS_OF.get(name) if module == "torch.nn.functional" else None
             handed = function if method is None else getattr(Tensor, method)
-            asked = _ask_modes if name in _OF_DATA else ask
+            asked = (
+                _ask_modes if name in _OF_DATA else _ask_einsum if name == "einsum" else ask
+            )
             yield Overridable(f"{module}.{name}", function, handed, asked)
     # an operator's function may be the method's: which is listed first
     for name, function in sorted(methods(), key=lambda item: item[0] in OPERATORS):

@@ -49,5 +49,6 @@ ROWS = [
             "e3nn==0.6.0", "opt_einsum==3.4.0", "jaxtyping==0.3.11", "beartype==0.23.1",
         ), "e3nn: harmonics, Wigner matrices, tensor products, gates; opt_einsum's contractions; "
         "shapes checked by jaxtyping with beartype",
+        lacks="torch.backends.opt_einsum: torch.einsum contracts from left to right",
     ),
 ]

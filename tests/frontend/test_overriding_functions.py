@@ -128,3 +128,45 @@ for call in {FIRST_CALLS}:
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_einsum_of_a_list_hands_over_its_operands() -> None:
+    def handed(t: Any) -> list[Any]:
+        seen = []
+
+        class Keeps:
+            @classmethod
+            def __torch_function__(
+                cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+            ) -> None:
+                seen.append([("it" if isinstance(x, Keeps) else x) for x in args])
+
+        x = Keeps()
+        t.einsum("ij,jk->ik", x, x)
+        t.einsum("ij,jk->ik", [x, x])
+        t.einsum("ij,jk->ik", (x, x))
+        t.einsum("ij->i", [x])
+        t.einsum(x, [0, 1], x, [1, 2])
+        return seen
+
+    assert handed(graphc) == handed(torch)
+
+
+def test_a_mode_sees_the_list_that_einsum_was_given() -> None:
+    def handed(t: Any) -> list[Any]:
+        seen = []
+
+        class Mode(t.overrides.TorchFunctionMode):
+            def __torch_function__(
+                self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+            ) -> Any:
+                if func is t.einsum:
+                    seen.append([type(x).__name__ for x in args])
+                return func(*args, **(kwargs or {}))
+
+        x = t.ones(2, 2)
+        with Mode():
+            t.einsum("ij,jk->ik", [x, x])
+        return seen
+
+    assert handed(graphc) == handed(torch)
