@@ -106,7 +106,7 @@ _LAZY = {
     ),
     "_assert_async": "._C", "OutOfMemoryError": ".ir.memory",
     "SymInt": ".frontend.numbers", "SymFloat": "._C", "SymBool": "._C",
-    "ScriptModule": ".jit", "ScriptFunction": ".jit",
+    "ScriptModule": ".jit", "ScriptFunction": ".jit", "Future": ".futures",
 }
 # torch's copies of functions of nn.functional
 _NN_FUNCTIONS = frozenset("""

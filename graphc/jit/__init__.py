@@ -169,14 +169,14 @@ def run_frozen_optimizations(mod: Module, *args: Any, **options: Any) -> None:
     """Nothing to do."""
 
 
-def fork(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Future:
+def fork(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Future[Any]:
     """A Future whose value is there already: the function runs at once."""
-    future = Future()
+    future: Future[Any] = Future()
     future.set_result(func(*args, **kwargs))
     return future
 
 
-def wait(future: Future) -> Any:
+def wait(future: Future[Any]) -> Any:
     """The value of a Future."""
     return future.wait()
 

@@ -316,6 +316,13 @@ def test_special_of_two():
     np.testing.assert_allclose(have.numpy(), want.numpy(), rtol=1e-6)
 
 
+def test_annotations_name_futures():
+    for package in (graphc, torch):
+        assert package.futures.Future[int].__args__ == (int,)
+        assert isinstance(package.futures.Future(), package.Future)
+        assert not isinstance(package.ones(1), package.Future)
+
+
 def test_futures():
     future = graphc.futures.Future()
     doubled = future.then(lambda f: 2 * f.wait())

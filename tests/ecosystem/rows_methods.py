@@ -41,8 +41,12 @@ ROWS = [
         "seven optimizers, a data block of pictures with augmentation, export",
     ),
     Row(
-        "reasons_and_beliefs", ("captum==0.9.0", "pyro-ppl==1.9.2"), "captum: 16 attributions; "
-        "Pyro: SVI by four guides, NUTS, enumeration, modules, predictions",
+        "reasons", ("captum==0.9.0", "pyro-ppl==1.9.2"), "captum: 15 attributions, of inputs, "
+        "layers and a neuron",
+    ),
+    Row(
+        "beliefs", ("captum==0.9.0", "pyro-ppl==1.9.2"), "Pyro: SVI by four guides, NUTS, "
+        "enumeration, modules, predictions",
     ),
     Row(
         "rotations", (
