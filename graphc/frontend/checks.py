@@ -16,14 +16,16 @@ def check_grad(tensor: Any, value: Any) -> None:
         raise RuntimeError("can't assign Variable as its own grad")
     if value.dtype is not tensor.dtype:
         raise RuntimeError(
-            f"assigned grad has data of a different type: {value.dtype}, expected {tensor.dtype}"
+            f"attempting to assign a gradient with dtype '{value.dtype}' to a tensor of dtype "
+            f"'{tensor.dtype}'. The gradient must match the tensor's dtype"
         )
     if value.device != tensor.device:
         raise RuntimeError("assigned grad has data located on a different device")
     if tuple(value.shape) != tuple(tensor.shape):
         raise RuntimeError(
-            f"assigned grad has data of a different size: {list(value.shape)}, "
-            f"expected {list(tensor.shape)}"
+            f"attempting to assign a gradient of size '{list(value.shape)}' to a tensor of size "
+            f"'{list(tensor.shape)}'. Please ensure that the gradient and the tensor are the same "
+            "size"
         )
 
 

@@ -144,9 +144,9 @@ class FunctionNode(Node):
             ))
         for i, gradient in enumerate(found):
             if gradient is not None and not isinstance(gradient, Tensor):
-                raise TypeError(located(
-                    f"function {self.name()} must return a Tensor or None for gradient {i}, got "
-                    f"{type(gradient).__name__}"
+                raise RuntimeError(located(
+                    f"expected Variable or None (got {type(gradient).__name__}): function "
+                    f"{self.name()}, gradient {i}"
                 ))
         return [None if g is None else world.from_tensor(g) for g in found[:count]]
 
@@ -196,6 +196,15 @@ class Function:
         raise NotImplementedError("You must implement the jvp function for custom Function.")
 
     generate_vmap_rule = False
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Functions have no instances that are called. Raises RuntimeError."""
+        raise RuntimeError(located(
+            "Legacy autograd function with non-static forward method is deprecated. Please use "
+            "new-style autograd function with static forward method. (Example: "
+            "https://pytorch.org/docs/stable/autograd.html#torch.autograd.Function) Cure: "
+            f"{type(self).__name__}.apply(...)"
+        ))
 
     @classmethod
     def apply(cls, *args: Any) -> Any:

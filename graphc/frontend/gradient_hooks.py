@@ -16,11 +16,12 @@ def run_hooks(hooks: Hooks, tensor: Tensor) -> Tensor:
         changed = callout(hook)(tensor)
         if changed is not None:
             if not isinstance(changed, Tensor):
-                raise TypeError(f"expected Tensor, but hook returned '{type(changed).__name__}'")
+                raise TypeError(f"expected Variable, but hook returned '{type(changed).__name__}'")
             if changed._graphc_type != tensor._graphc_type:
+                what = "type" if changed.dtype is not tensor.dtype else "size"
                 raise RuntimeError(located(
-                    f"hook has changed the type of value: was {tensor._graphc_type}, "
-                    f"now {changed._graphc_type}"
+                    f"hook '{getattr(hook, '__name__', hook)}' has changed the {what} of value: "
+                    f"was {tensor._graphc_type}, now {changed._graphc_type}"
                 ))
             tensor = changed
     return tensor

@@ -135,8 +135,10 @@ class Node:
 
     @property
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
-        """(node, result number) that made each input; (None, 0) where no gradient goes."""
-        return tuple((None, 0) if edge is None else edge for edge in self.edges)
+        """(node, result number) that made each input; (None, 0) where no gradient goes. What a
+        function of several operators (a mean, a mean squared error, a linear layer) is made of is
+        left out where torch has one node for it."""
+        return tuple((None, 0) if edge is None else edge for edge in _beyond(self))
 
     @property
     def metadata(self) -> dict[Any, Any]:
@@ -362,6 +364,30 @@ def _kind(type_: TensorType) -> str:
              "int64": "Long", "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte",
              "bool": "Bool"}
     return names[type_.dtype.torch_name] + "Tensor"
+
+
+# the nodes that lead from a result to what it was made of, by the first edge; not all are always
+# there, but the last is
+_WITHIN = {
+    "MeanBackward0": ("SumBackward0",), "MeanBackward1": ("SumBackward0",),
+    "MseLossBackward0": ("SumBackward0", "PowBackward0", "SubBackward0"),
+}
+
+
+def _beyond(node: Node) -> tuple[Edge | None, ...]:
+    """The edges of all that torch has one node for."""
+    edges = node.edges
+    if node.name() == "AddmmBackward0":
+        products = [e for e in edges if e is not None and e[0].name() == "MmBackward0"]
+        if not products:
+            return edges
+        own = max(products, key=lambda e: e[0].sequence)  # the other may be an operand
+        return *[e for e in edges if e is not own], *own[0].edges
+    for name in _WITHIN.get(node.name(), ()):
+        first = edges[0]
+        if first is not None and first[0].name() == name:
+            edges = first[0].edges
+    return edges
 
 
 class OutsideHistory(Node):

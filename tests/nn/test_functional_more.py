@@ -178,6 +178,7 @@ def test_fold_and_unfold() -> None:
         lambda x: nn.functional.fold(x, (7, 6), **options),
         lambda x: torch.nn.functional.fold(x, (7, 6), **options), [random(*columns)], True, 1e-12,
     )
+    assert nn.functional.fold(graphc.zeros(*columns), (7, 6), **options).is_contiguous()
 
 
 @pytest.mark.parametrize("dims", [1, 2, 3])

@@ -18,7 +18,8 @@ case("likes", lambda t, x: (t.zeros_like(x), t.ones_like(x), t.full_like(x, 2),
 case("arange", lambda t: (t.arange(5), t.arange(2, 5), t.arange(1, 10, 3), t.arange(5.0),
                           t.arange(0, 1, 0.25), t.arange(5, dtype=t.float32), t.arange(5, 0, -2),
                           t.arange(0), t.arange(1, 2.5), t.arange(0.1, 1, 0.3), t.arange(-3, 3),
-                          t.arange(start=1, end=4)), grad=False)
+                          t.arange(start=1, end=4), t.arange(end=3),
+                          t.arange(end=3, dtype=t.float64)), grad=False)
 case("linspace", lambda t: (t.linspace(0, 1, 5), t.linspace(-1, 1, steps=7), t.linspace(3, 3, 1),
                             t.linspace(0, 10, 4, dtype=t.float64), t.linspace(1, -1, 6),
                             t.linspace(0, 1, 100)), grad=False)
@@ -36,7 +37,9 @@ case("tensor of tensors", lambda t, x: (t.tensor([x[0].item(), 2.0]), t.as_tenso
                                         t.tensor([x[0], x[1]])), real(3), grad=False,
      segments="item()")
 case("constructors", lambda t: (t.Tensor([1, 2]), t.FloatTensor([1, 2]), t.LongTensor([1, 2]),
-                                t.Tensor(2, 3).shape, t.BoolTensor([1, 0]), t.IntTensor([[1], [2]]),
+                                t.Tensor(2, 3).shape, t.Tensor(size=(2, 3)).shape,
+                                t.LongTensor(size=(2,)).shape, t.BoolTensor([1, 0]),
+                                t.IntTensor([[1], [2]]),
                                 t.DoubleTensor([1]), t.ByteTensor([1]), t.Tensor().shape),
      grad=False)
 case("triangles", lambda t: (t.tril_indices(3, 4), t.triu_indices(3, 3, 1)), grad=False)

@@ -71,8 +71,8 @@ def _foreach_(t, x, y):  # type: ignore[no-untyped-def]
     t._foreach_add_(xs, [y, x], alpha=3)
     t._foreach_addcdiv_(xs, [y, x], [x, y], value=-0.1)
     t._foreach_lerp_(xs, [y, x], 0.2)
-    t._foreach_sqrt_(xs)
-    return xs
+    given = t._foreach_add_(xs, 1)
+    return t._foreach_sqrt_(xs), given is xs
 
 
 case("foreach in place", _foreach_, positive(3), positive(3))

@@ -27,6 +27,12 @@ case("count_nonzero", lambda t, x: (t.count_nonzero(x), x.count_nonzero(0)), rea
      dtypes=ALL, grad=False)
 case("any all", lambda t, x: (x.any(), x.all(), x.any(0), x.all(1, keepdim=True), t.any(x, dim=-1),
                               x.all((0, 1))), real(3, 4), dtypes=ALL, grad=False)
+case("any all no dims", lambda t, x: (x.any(dim=()), x.all(()), t.any(x, dim=[], keepdim=True)),
+     real(2, 3), grad=False)
+case("sum prod to bool", lambda t, x: (
+    x.sum(dtype=t.bool), x.sum(0, dtype=t.bool), x.sum((0, 1), True, dtype=t.bool),
+    x.prod(dtype=t.bool), x.prod(0, dtype=t.bool)), fixed([[0.5, 0.0], [0.0, 0.0], [2.0, 0.0]]),
+    dtypes=("float32", "int64"), grad=False)
 case("any all bool", lambda t, x: (x.any(1), x.all(1), (~x).all()), bools(3, 2), grad=False)
 for _name in ("amax", "amin"):
     case(_name, lambda t, x, n=_name: (getattr(x, n)(), getattr(x, n)(0), getattr(x, n)((0, 2)),

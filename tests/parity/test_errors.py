@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,33 @@ import pytest
 import graphc
 
 torch = pytest.importorskip("torch")
+
+
+def _hooked(t: Any, returned: Any) -> None:
+    x = t.ones(3, requires_grad=True)
+    x.register_hook(lambda g: returned)
+    x.sum().backward()
+
+
+def _function(t: Any) -> Any:
+    class Wrong(t.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            return 3
+
+    return Wrong
+
+
+def _called(function: Any, x: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # torch: of the instance
+        instance = function()
+    instance(x)
+
 
 # the message must start as PyTorch's does
 SAME: dict[str, Callable[[Any], Any]] = {
@@ -173,6 +201,26 @@ SAME: dict[str, Callable[[Any], Any]] = {
     "gather out dtype": lambda t: t.gather(t.ones(2), 0, t.tensor([0]), out=t.empty(1).double()),
     "cov weights": lambda t: t.cov(t.ones(3), aweights=t.tensor([-1.0, 1.0, 1.0])),
     "bincount negative": lambda t: t.bincount(t.tensor([-1])),
+    "bincount of floats": lambda t: t.bincount(t.tensor([1.0])),
+    "histc bins": lambda t: t.histc(t.ones(2), bins=0),
+    "cross length": lambda t: t.cross(t.ones(2, 2), t.ones(2, 2), dim=1),
+    "invert float": lambda t: ~t.ones(2),
+    "expand rank": lambda t: t.ones(2, 3).expand(3),
+    "Tensor of a float": lambda t: t.Tensor(2.5),
+    "transposed channels": lambda t: t.nn.ConvTranspose2d(3, 4, 3)(t.ones(1, 2, 8, 8)),
+    "reflect too far": lambda t: t.nn.functional.pad(t.ones(1, 3), (3, 3), mode="reflect"),
+    "interpolation mode": lambda t: t.nn.functional.interpolate(
+        t.ones(1, 3, 4, 4), size=3, mode="foo"),
+    "parameter": lambda t: t.nn.Linear(2, 2).get_parameter("x"),
+    "parameter that is none": lambda t: t.nn.Linear(2, 2).get_parameter("forward"),
+    "fused and foreach": lambda t: t.optim.Adam(
+        t.nn.Linear(2, 2).parameters(), foreach=True, fused=True),
+    "gradient size": lambda t: setattr(t.ones(3, requires_grad=True), "grad", t.ones(4)),
+    "gradient changed by a hook": lambda t: _hooked(t, t.ones(5)),
+    "a hook's number": lambda t: _hooked(t, 5),
+    "gradient that is a number": lambda t: _function(t).apply(
+        t.ones(2, requires_grad=True)).sum().backward(),
+    "Function that is called": lambda t: _called(_function(t), t.ones(2)),
 }
 
 # the same exception, in other words
@@ -188,6 +236,13 @@ SAME_TYPE: dict[str, Callable[[Any], Any]] = {
     "out in the way": lambda t: (lambda x: t.take(x, t.tensor([2, 1, 0]), out=x))(t.ones(3)),
     "index_add slices": lambda t: t.zeros(3, 4).index_add(0, t.tensor([0]), t.zeros(1, 3)),
     "keyword": lambda t: t.zeros(2).sum(dims=0),
+    "dtype changed by a hook": lambda t: _hooked(t, t.ones(3).double()),
+    "sizes missing": lambda t: t.randn(),
+    "sizes of zeros missing": lambda t: t.zeros(),
+    "arange without an end": lambda t: t.arange(),
+    "bernoulli above 1": lambda t: t.bernoulli(t.tensor([0.5, 2.0])),
+    "bernoulli_ of NaN": lambda t: t.ones(1).bernoulli_(t.tensor([float("nan")])),
+    "gradient dtype": lambda t: setattr(t.ones(3, requires_grad=True), "grad", t.ones(3).double()),
     "missing argument": lambda t: t.zeros(2).softmax(),
     "sum of a string": lambda t: t.zeros(2).sum("a"),
     "matmul number": lambda t: t.zeros(2) @ 3,

@@ -456,6 +456,32 @@ def test_named_as_torch(expression: str) -> None:
         assert names(graphc, expression) == names(torch, expression)
 
 
+def reached(node: Any) -> list[Any]:
+    """Names of a node and of what comes before it, without the weight's transpose, which is no
+    node here."""
+    if node is None:
+        return ["nothing"]
+    before = [reached(n) for n, _ in node.next_functions]
+    return before[0] if node.name() == "TBackward0" else [node.name(), *before]
+
+
+@pytest.mark.parametrize("expression", """
+y.mul(2).mean()
+y.sum(1).mean()
+(y * y).mean(1, keepdim=True)
+F.mse_loss(y * 2, y.detach())
+F.mse_loss(y.detach(), y.sum(0, keepdim=True).expand(5, 5), reduction='sum')
+F.mse_loss(y.exp(), y.detach(), reduction='none')
+F.mse_loss(nn.Linear(5, 2)(y).relu(), torch.zeros(5, 2))
+F.l1_loss(y * 2, y.detach())
+nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 3))(y)
+torch.addmm(y @ y, y.exp(), y)
+""".strip().splitlines())
+def test_what_comes_before_is_torch_s(expression: str) -> None:
+    have, want = (reached(eval(expression, operands(m)).grad_fn) for m in (graphc, torch))
+    assert have == want
+
+
 def test_the_node_of_an_argument_keeps_its_name() -> None:
     x = graphc.ones(3, requires_grad=True)
     y = x.exp()

@@ -325,6 +325,11 @@ def _shaped(value: float, name: str, doc: str) -> Any:
         requires_grad: bool = False, layout: Any = None, pin_memory: bool = False,
         memory_format: Any = None, out: Any = None, names: Any = None,
     ) -> Tensor:
+        if not sizes and size is None:
+            raise TypeError(located(
+                f"{name}() received an invalid combination of arguments - got no size. Cure: "
+                f"{name}(2, 3), or {name}(()) for a single number"
+            ))
         kind = check_dtype(dtype) or get_default_dtype()
         shape = shape_of(sizes if size is None else (size,), name)
         return _filled(shape, value, kind, requires_grad, out)

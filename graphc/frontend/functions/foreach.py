@@ -19,7 +19,7 @@ def _each(function: Callable[..., Any], name: str) -> Callable[..., Any]:
         for i, x in enumerate(tensors):
             own = [a[i] if isinstance(a, (list, tuple)) else a for a in args]
             results.append(function(x, *own, **kwargs))
-        return None if name.endswith("_") else tuple(results)
+        return tensors if name.endswith("_") else tuple(results)
 
     foreach.__name__ = f"_foreach_{name}"
     foreach.__doc__ = f"{name}() of each tensor; list arguments are taken element by element."

@@ -443,6 +443,12 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
         dim = next((i for i, n in enumerate(sizes) if env.equal(n, 3)), None)
         if dim is None:
             raise RuntimeError(located("no dimension of size 3 in input"))
+    lengths = [shape(x)[wrap_dim(dim, x.ndim)] for x in (input, other)]
+    if any(isinstance(n, int) and n != 3 for n in lengths):
+        raise RuntimeError(located(
+            f"linalg.cross: inputs dimension {dim} must have length 3. "
+            f"Got {lengths[0]} and {lengths[1]}"
+        ))
     a = [input.select(dim, i) for i in range(3)]
     b = [other.select(dim, i) for i in range(3)]
     parts = [

@@ -133,6 +133,15 @@ def _rmatmul(self: Tensor, other: Any) -> Any:
     return Tensor.__rmatmul__(self, other) if first_met((other,), {}) else NotImplemented
 
 
+def _invert(self: Tensor) -> Any:
+    if self.dtype.differentiable:
+        raise TypeError(located(
+            "~ (operator.invert) is only implemented on integer and Boolean-type tensors, "
+            f"not on {self.dtype}"
+        ))
+    return P.bitwise_not(self)
+
+
 def operator_methods() -> dict[str, Any]:
     """__add__, __radd__, __eq__ and the like."""
     table: dict[str, Any] = {}
@@ -148,6 +157,6 @@ def operator_methods() -> dict[str, Any]:
     for name, function in COMPARISONS.items():
         table[f"__{name}__"] = _operator(f"__{name}__", function, direct=_DIRECT[name])
     table |= {"__neg__": _negative, "__pos__": lambda self: self, "__abs__": P.abs,
-              "__invert__": P.bitwise_not, "__matmul__": listed(_matmul, "matmul"),
+              "__invert__": _invert, "__matmul__": listed(_matmul, "matmul"),
               "__rmatmul__": listed(_rmatmul, "matmul")}
     return table

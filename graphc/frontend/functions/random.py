@@ -38,6 +38,7 @@ from .parts import slice_dim
 from .random_inplace import (
     bernoulli_,
     cauchy_,
+    check_probabilities,
     check_probability,
     exponential_,
     float_dtype,
@@ -91,6 +92,11 @@ def _shaped(kind: str, name: str, fill: Any, doc: str) -> Any:
         pin_memory: bool = False, out: Tensor | None = None,
     ) -> Tensor:
         want: Any = sizes
+        if not sizes and size is None:
+            raise TypeError(located(
+                f"{name}() received an invalid combination of arguments - got no size. Cure: "
+                f"{name}(2, 3), or {name}(()) for a single number"
+            ))
         if size is not None or not _are_sizes(sizes):
             want = shape_of(sizes if size is None else (size,), name)
             non_negative(want)
@@ -276,6 +282,8 @@ def bernoulli(
         raise RuntimeError(located(
             f"\"bernoulli_tensor_cpu_self_\" not implemented for '{promote._name(input.dtype)}'"
         ))
+    if local.trace is None:
+        check_probabilities(input)
     kind = dtypes.f64 if input.dtype is dtypes.f64 else dtypes.f32
     u = draw("uniform", generator, shape=shape(input), dtype=kind)
     found = promote.cast(P.lt(u, promote.cast(input.detach(), kind)), input.dtype)

@@ -294,6 +294,19 @@ def check_probability(p: float) -> None:
         raise RuntimeError(located(f"bernoulli_ expects p to be in [0, 1], but got p={p}"))
 
 
+def check_probabilities(p: Tensor) -> None:
+    """Raises RuntimeError for a probability outside [0, 1] or NaN, if the host has it."""
+    array = p._graphc_array
+    if type(array) is not np.ndarray:
+        return
+    inside = (array >= 0) & (array <= 1)
+    if not inside.all():
+        worst = float(array[~inside].reshape(-1)[0])
+        raise RuntimeError(located(
+            f"Expected p_in >= 0 && p_in <= 1 to be true, but got p={worst}"
+        ))
+
+
 @beside
 def bernoulli_(
     self: Tensor, p: Any = 0.5, *, generator: Generator | None = None
@@ -304,6 +317,8 @@ def bernoulli_(
             raise RuntimeError(located(
                 f"expected probabilities tensor to have floating type, got {p.dtype}"
             ))
+        if local.trace is None:
+            check_probabilities(p)
         kind = dtypes.f64 if p.dtype is dtypes.f64 else dtypes.f32
         u = draw("uniform", generator, shape=shape(self), dtype=kind)
         drawn = P.lt(u, promote.cast(p.detach(), kind))

@@ -26,12 +26,18 @@ from .creation import finish
 @makes
 @replayed
 def arange(
-    start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None,
+    start: Any = None, end: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None,
     requires_grad: bool = False, layout: Any = None, out: Any = None,
 ) -> Tensor:
     """start, start + step, ... below end."""
     if end is None:
         start, end = 0, start
+    if end is None:
+        raise TypeError(located(
+            "arange() received an invalid combination of arguments: end is missing. Cure: "
+            "torch.arange(end)"
+        ))
+    start = 0 if start is None else start
     values = (start, end, step)
     dtype = check_dtype(dtype) or (None if out is None else out.dtype)
     if dtype is None:

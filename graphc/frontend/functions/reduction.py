@@ -67,6 +67,8 @@ def size_operand(size: Any, dtype: DType) -> Tensor:
 def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The sum over `dim` (all without one); integers are summed in int64."""
     x = _integers_as_long(input, dtype)
+    if x.dtype is dtypes.bool_:  # sums of truths are whether any is true
+        return reduce_dims(ops.any, x, wrap_dims(dim, x.ndim), keepdim)
     result = reduce_dims(ops.sum, x, wrap_dims(dim, x.ndim), keepdim)
     return result if dim is None else named(result, "SumBackward1")
 
@@ -126,6 +128,8 @@ def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
     """The product over `dim`; integers are multiplied in int64."""
     x = _integers_as_long(input, dtype)
     dims = wrap_dims(None, x.ndim) if dim is None else (wrap_dim(dim, x.ndim),)[: x.ndim]
+    if x.dtype is dtypes.bool_:  # products of truths are whether all are true
+        return reduce_dims(ops.all, x, dims, keepdim)
     result = reduce_dims(ops.prod, x, dims, keepdim)
     return result if dim is None else named(result, "ProdBackward1")
 
@@ -144,7 +148,9 @@ def _truth(name: str, doc: str) -> Any:
 
     def function(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
         truth = promote.cast(input, dtypes.bool_)
-        result = reduce_dims(record, truth, wrap_dims(dim, input.ndim), keepdim)
+        # no dims at all are none here, where for sums and extremes they are every one
+        dims = () if isinstance(dim, (tuple, list)) and not dim else wrap_dims(dim, input.ndim)
+        result = reduce_dims(record, truth, dims, keepdim)
         # torch keeps uint8, the masks of old
         return promote.cast(result, dtypes.u8) if input.dtype is dtypes.u8 else result
 

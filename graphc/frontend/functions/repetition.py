@@ -24,6 +24,7 @@ from .arguments import (
     wrap_dim,
 )
 from .copies import clone_contiguous
+from .dtype_names import TYPE_NAMES
 from .indexing import take
 from .shape import reshape
 
@@ -43,8 +44,9 @@ def expand(input: Tensor, *sizes: Any, size: Any = None, implicit: bool = False)
     extra = len(want) - len(have)
     if extra < 0:
         raise RuntimeError(located(
-            f"expand({input.dtype}{list(have)}, size={list(want)}): the number of sizes provided "
-            f"({len(want)}) must be greater or equal to the number of dimensions in the tensor "
+            f"expand(torch.{TYPE_NAMES[input.dtype]}{{{list(have)}}}, "
+            f"size={list(want)}): the number of sizes provided ({len(want)}) must be greater or "
+            "equal to the number of dimensions in the tensor "
             f"({len(have)})"
         ))
     full: list[Any] = []

@@ -377,7 +377,11 @@ def bucketize(
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
     """How often each non-negative integer occurs (or its summed weights)."""
     array = concrete(input, "bincount()", _CURE)
-    if array.ndim != 1 or array.dtype.kind not in "iu":
+    if array.dtype.kind not in "iu":
+        raise NotImplementedError(located(
+            f"\"bincount_cpu\" not implemented for '{promote._name(input.dtype)}'. Cure: .long()"
+        ))
+    if array.ndim != 1:
         raise RuntimeError(located(
             "bincount only supports 1-d non-negative integral inputs."
         ))
@@ -395,6 +399,10 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     """Counts in `bins` equal bins between min and max (the data's own where both are equal)."""
     array = concrete_or_zeros(input, "histc()", _CURE)
+    if bins <= 0:
+        raise RuntimeError(located(
+            f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0"
+        ))
     low, high = float(min), float(max)
     if low == high and array.size:
         low, high = float(array.min()), float(array.max())

@@ -10,6 +10,7 @@ from graphc.ir.dtypes import DType
 
 from .. import promote
 from ..dispatch import constant
+from ..errors import located
 from ..layouts import NotDense
 from ..numbers import Size
 from ..placement import makes, makes_like, place_at
@@ -23,8 +24,12 @@ from .subclasses import as_subclass, of_kind
 
 
 @makes
-def construct(dtype: DType, args: tuple[Any, ...], device: Any = None) -> Tensor:
+def construct(
+    dtype: DType, args: tuple[Any, ...], device: Any = None, size: Any = None
+) -> Tensor:
     """A tensor of sizes, or a copy of data: FloatTensor(2, 3), FloatTensor([1, 2])."""
+    if size is not None:
+        return zeros(shape_of((size,)), dtype=dtype)  # type: ignore[no-any-return]
     if not args:
         return constant(np.zeros(0, dtype.numpy))
     data = args[0]
@@ -36,6 +41,11 @@ def construct(dtype: DType, args: tuple[Any, ...], device: Any = None) -> Tensor
         return zeros(data, dtype=dtype)  # type: ignore[no-any-return]
     if isinstance(data, np.ndarray):
         return from_array(np.ascontiguousarray(data, dtype.numpy))
+    if isinstance(data, (float, complex)):
+        raise TypeError(located(
+            f"new(): data must be a sequence (got {type(data).__name__}). Cure: "
+            f"torch.tensor({data})"
+        ))
     return tensor(data, dtype=dtype)
 
 
@@ -45,8 +55,8 @@ class TensorType(type):
 
     dtype: DType
 
-    def __call__(cls, *args: Any, device: Any = None) -> Any:
-        return construct(cls.dtype, args, device=device)
+    def __call__(cls, *args: Any, device: Any = None, size: Any = None) -> Any:
+        return construct(cls.dtype, args, device=device, size=size)
 
     def __instancecheck__(cls, instance: Any) -> bool:
         if not isinstance(instance, Tensor) or instance.dtype is not cls.dtype:
@@ -68,14 +78,16 @@ TYPES: dict[str, Any] = {
 }
 
 
-def legacy_constructor(cls: type[Tensor], *args: Any, device: Any = None) -> Any:
+def legacy_constructor(
+    cls: type[Tensor], *args: Any, device: Any = None, size: Any = None
+) -> Any:
     """torch.Tensor(2, 3), torch.Tensor([1, 2]): tensors of the default dtype; of a subclass, its
     own."""
     if cls is Tensor:
-        return construct(get_default_dtype(), args, device=device)
+        return construct(get_default_dtype(), args, device=device, size=size)
     if len(args) == 1 and isinstance(args[0], Tensor):
         return as_subclass(args[0], cls)
-    return of_kind(construct(get_default_dtype(), args, device=device), cls)
+    return of_kind(construct(get_default_dtype(), args, device=device, size=size), cls)
 
 
 def new(self: Tensor, *args: Any, device: Any = None) -> Tensor:

@@ -133,7 +133,7 @@ def _check(
     expected = weight.shape[0] if transposed else weight.shape[1] * groups
     if channels != expected:
         raise RuntimeError(
-            f"Given groups={groups}, {'transposed=1, ' if transposed else ''}weight of size "
+            f"Given {'transposed=1' if transposed else f'groups={groups}'}, weight of size "
             f"{list(weight.shape)}, expected input{list(input.shape)} to have {expected} "
             f"channels, but got {channels} channels instead"
         )

@@ -95,7 +95,7 @@ def fold(
             total = place if total is None else total + place
     top, left = border
     result: Tensor = total[:, :, top : top + size[0], left : left + size[1]]
-    return result
+    return result.contiguous()
 
 
 def _spread_out(

@@ -89,8 +89,8 @@ def _by_index(input: Tensor, dim: int, low: int, high: int, mode: str) -> Tensor
     size = input.shape[dim]
     if mode == "reflect" and (low >= size or high >= size):
         raise RuntimeError(
-            "Padding size should be less than the corresponding input dimension, but got: "
-            f"padding ({low}, {high}) at dimension {dim} of input {list(input.shape)}"
+            "Argument #4: Padding size should be less than the corresponding input dimension, "
+            f"but got: padding ({low}, {high}) at dimension {dim} of input {list(input.shape)}"
         )
     positions = []
     for i in range(-low, size + high):

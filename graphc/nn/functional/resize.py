@@ -114,7 +114,10 @@ def _check_mode(input: Tensor, mode: str, align: bool | None, antialias: bool) -
         if align:
             raise ValueError("Lanczos mode does not support align_corners=True")
     elif mode not in (*_LINEAR, "bicubic"):
-        raise NotImplementedError(f"Unrecognised interpolation mode {mode!r}; one of {_MODES}")
+        raise NotImplementedError(
+            "Input Error: Only 3D, 4D and 5D input Tensors supported (got "
+            f"{input.dim()}D) for the modes: {_MODES} (got {mode})"
+        )
     rank = input.dim()
     if rank not in (3, 4, 5):
         raise NotImplementedError(

@@ -114,9 +114,9 @@ class TraversalMixin:
         """The parameter at a dotted path. Raises AttributeError."""
         path, _, name = target.rpartition(".")
         module = self.get_submodule(path)
-        if name not in module._parameters:
-            raise AttributeError(f"{type(module).__name__} has no parameter `{name}`")
-        found = module._parameters[name]
+        if not hasattr(module, name):
+            raise AttributeError(f"{type(module).__name__} has no attribute `{name}`")
+        found = module._parameters.get(name)
         if found is None:
             raise AttributeError(f"`{name}` is not an nn.Parameter")
         return found
