@@ -302,6 +302,32 @@ def test_each_context_has_its_own_state(library: StepLibrary) -> None:
     assert found == wanted
 
 
+def test_contexts_that_save_into_one_file(library: StepLibrary, tmp_path: Path) -> None:
+    """Threads of a process: the file is one state or another, always whole."""
+    path, wanted, failed = tmp_path / "state", set(), []
+    contexts = [library.context() for _ in range(4)]
+    for seed, context in enumerate(contexts):
+        context.seed(seed)
+        wanted.add(context.save())
+
+    def save(context: StepContext) -> None:
+        try:
+            for _ in range(20):
+                context.save_file(path)
+                assert path.read_bytes() in wanted
+        except (Failed, AssertionError) as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=save, args=(context,)) for context in contexts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed and [each.name for each in tmp_path.iterdir()] == ["state"]
+    for context in contexts:
+        context.close()
+
+
 def test_fork(library: StepLibrary, tmp_path: Path) -> None:
     """The child goes on from the state as it was, and changes that of nobody else."""
     context = library.context(threads=2)
