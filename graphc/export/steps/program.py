@@ -205,9 +205,15 @@ class ExportedStep:
         named = [name for name, kind in kinds.items() if kind == "generator"]
         return tuple(dict.fromkeys([*([told["weight"]] if told else []), *named]))
 
-    def save(self, path: str | PathLike[str] | BinaryIO) -> None:
-        """Write a .gcx file with the state as it is now, whole or not at all."""
-        archive.write(path, self.snapshot())
+    def save(
+        self, path: str | PathLike[str] | BinaryIO, *, extra_files: Mapping[str, str] | None = None
+    ) -> None:
+        """Write a .gcx file with the state as it is now, whole or not at all. `extra_files` are
+        texts by name, which load(path, extra_files=...) gives back."""
+        contents = self.snapshot()
+        if extra_files is not None:
+            contents = replace(contents, extra=dict(extra_files))
+        archive.write(path, contents)
 
     def snapshot(self) -> Contents:
         """What a file holds of the step as it is now."""
