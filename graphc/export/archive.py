@@ -130,10 +130,10 @@ def _made(file: BinaryIO, name: str, read: Callable[[BinaryIO], Made]) -> Made:
         return read(file)
     except _WRONG as error:
         said = str(error) or type(error).__name__
-        raise ExportError(
-            f"{name} cannot be loaded: {said}. Cure: export the model again, or fetch the file "
-            "again if it was copied"
-        ) from None
+        cure = "" if "Cure: " in said else (
+            ". Cure: export the model again, or fetch the file again if it was copied"
+        )
+        raise ExportError(f"{name} cannot be loaded: {said}{cure}") from None
 
 
 def _read(file: BinaryIO, bounds: Limits) -> Contents:

@@ -59,5 +59,5 @@ case("names of arguments of matrices", lambda t, x: (
     t.det(input=x @ x.mT), t.inverse(input=x @ x.mT), t.slogdet(input=x @ x.mT),
     t.pinverse(input=x, rcond=1e-6), t.matrix_exp(input=x @ x.mT),
     t.cholesky_inverse(input=t.linalg.cholesky(x @ x.mT), upper=False),
-    t.cholesky_solve(input=t.ones(2, 1).double(), input2=t.linalg.cholesky(x @ x.mT))),
+    t.cholesky_solve(input=t.ones(2, 1, dtype=x.dtype), input2=t.linalg.cholesky(x @ x.mT))),
     real(2, 5), dtypes=("float64",), grad=False)
