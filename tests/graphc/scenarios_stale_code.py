@@ -301,6 +301,13 @@ def classes_of_a_file_named_like_a_library_s(torch: Any, nn: Any, F: Any, compil
                 sys.modules["turtle"] = former
 
 
+@stale
+def classes_of_a_module_that_nobody_imported(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    own = types.ModuleType("turtledemo")
+    exec(_CLASS, vars(own))
+    return _with_settings(torch, compile, own.f, own.Settings)
+
+
 def _with_settings(torch: Any, compile: Any, f: Any, settings: Any) -> list[Any]:
     c, out = compile(f), []
     for scale in (1.5, 2.5, 3.5):

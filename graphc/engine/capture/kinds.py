@@ -180,9 +180,9 @@ def is_standard(module: Any) -> bool:
     if not isinstance(module, str) or module == "__main__":
         return False
     top = module.partition(".")[0]
-    if top not in sys.stdlib_module_names:
+    if top not in sys.stdlib_module_names or top not in sys.modules:
         return False
-    file = getattr(sys.modules.get(top), "__file__", None)
+    file = getattr(sys.modules[top], "__file__", None)
     return file is None or (file.startswith(_LIBRARY) and "-packages" not in file)
 
 
