@@ -108,14 +108,12 @@ _LAZY = {
     "SymInt": ".frontend.numbers", "SymFloat": "._C", "SymBool": "._C",
     "ScriptModule": ".jit", "ScriptFunction": ".jit", "Future": ".futures",
 }
-# torch's copies of functions of nn.functional
+# torch's copies of functions of nn.functional (others take other arguments: late_names)
 _NN_FUNCTIONS = frozenset("""
-    adaptive_avg_pool1d alpha_dropout avg_pool1d batch_norm bilinear celu channel_shuffle conv1d
-    conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d cosine_embedding_loss
-    cosine_similarity ctc_loss dropout embedding embedding_bag feature_alpha_dropout group_norm
-    hardshrink hinge_embedding_loss instance_norm kl_div layer_norm margin_ranking_loss max_pool1d
-    max_pool2d max_pool3d pairwise_distance pdist pixel_shuffle pixel_unshuffle prelu rms_norm rrelu
-    selu threshold triplet_margin_loss binary_cross_entropy_with_logits poisson_nll_loss
+    adaptive_avg_pool1d avg_pool1d bilinear celu channel_shuffle conv1d conv2d conv3d
+    conv_transpose1d conv_transpose2d conv_transpose3d cosine_similarity embedding_bag hardshrink
+    max_pool1d max_pool2d max_pool3d pairwise_distance pdist pixel_shuffle pixel_unshuffle prelu
+    rms_norm rrelu selu threshold
 """.split())
 # in amp.state
 _AUTOCAST = frozenset("""

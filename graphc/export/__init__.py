@@ -68,7 +68,7 @@ if not TYPE_CHECKING:
 @overload
 def load(
     path: str | PathLike[str] | BinaryIO, *, limits: Limits | None = None,
-    native: Literal[False] = False,
+    native: Literal[False] = False, extra_files: dict[str, Any] | None = None,
 ) -> ExportedProgram | ExportedStep: ...
 
 
@@ -82,6 +82,7 @@ def load(
 def load(
     path: str | PathLike[str] | BinaryIO, *, limits: Limits | None = None, native: bool = False,
     trust: str | Iterable[str] | None = None, threads: int = 1,
+    extra_files: dict[str, Any] | None = None,
 ) -> ExportedProgram | ExportedStep | NativeProgram:
     """The program (an ExportedProgram), or the training step (an ExportedStep), in a .gcx file (its
     path, or a file that is open for reading bytes); it is compiled at its first call.
@@ -89,12 +90,16 @@ def load(
     `limits`: what its graphs may ask of this machine. `native`: a NativeProgram, run by machine
     code that the file holds, without a compiler, by so many `threads` for each call; only if the
     SHA-256 of that code is `trust` (or among several). Nothing in the file grants that: the digest
-    has to come from whoever made the file, by another way. Without `native` nothing in the file is
-    executed as Python, and no native code of it is loaded. Raises ExportError for a file that is
-    damaged or that this graphc cannot read, that is beyond the limits, or whose code is not
-    trusted, OSError for one that cannot be opened.
+    has to come from whoever made the file, by another way. `extra_files`: if it has entries, the
+    texts that were saved beside the program are put into it, by name. Without `native` nothing in
+    the file is executed as Python, and no native code of it is loaded. Raises ExportError for a
+    file that is damaged or that this graphc cannot read, that is beyond the limits, or whose code
+    is not trusted, OSError for one that cannot be opened.
     """
     bounds = limits or _archive.DEFAULT
+    if native and extra_files is not None:
+        raise ValueError("extra_files are not read where native code is. Cure: load(path, "
+                         "extra_files=...) without native=True")
     if native:
         program: NativeProgram = _native.load_native(path, trust, threads=threads, limits=bounds)
         return program
@@ -103,6 +108,8 @@ def load(
                          "native=True, ...)")
 
     def make(contents: Contents) -> Any:
+        if extra_files:  # an empty one asks for none, as in torch
+            extra_files.update(contents.extra)
         if contents.kind == "step":
             return _steps.ExportedStep(contents, bounds=bounds)
         return _program.ExportedProgram(contents, bounds=bounds)
@@ -115,9 +122,10 @@ def save(
     program: ExportedProgram | ExportedStep, path: str | PathLike[str] | BinaryIO, **options: Any
 ) -> None:
     """program.save(path, ...), as torch.export.save. `options`: those of an ExportedProgram's."""
-    if options and isinstance(program, _steps.ExportedStep):
+    refused = sorted(options.keys() - {"extra_files"})
+    if refused and isinstance(program, _steps.ExportedStep):
         raise _archive.ExportError(
-            f"the file of a training step takes no {next(iter(options))}=. Cure: "
+            f"the file of a training step takes no {refused[0]}=. Cure: "
             "graphc.export.aot(step, folder) makes a library beside it"
         )
     program.save(path, **options)

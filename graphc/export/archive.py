@@ -13,6 +13,7 @@ import re
 import struct
 import zipfile
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -34,8 +35,10 @@ _GOLDEN = 1 << 26
 _ENTRIES = 1000
 _PART = re.compile(
     r"manifest\.json|graph\.txt|graphs/\d+\.txt|weights\.safetensors|golden/\d+\.safetensors"
-    r"|native/[\w.-]+/[\w.-]+", re.ASCII,
+    r"|native/[\w.-]+/[\w.-]+"
+    r"|extra(?:/(?!\.+(?:/|$))[\w .-]+)+", re.ASCII,
 )
+_EXTRA = "extra/"
 _DATE = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can hold
 # what reading a file that is wrong can raise
 _WRONG = (
@@ -79,7 +82,26 @@ def _parts(contents: Contents) -> dict[str, bytes]:
         parts[manifest.golden_file(number)] = safetensors.dumps(golden.arrays())
     for native in contents.native:
         parts[native.file] = native.content
+    for name, text in contents.extra.items():
+        part = _extra_part(name, text)
+        parts[part] = text.encode()
     return parts
+
+
+def _extra_part(name: str, text: str) -> str:
+    """The name of the part that holds a text of the writer's."""
+    if not isinstance(text, str):
+        raise TypeError(
+            f"extra_files[{name!r}] must be a str, got {type(text).__name__}. Cure: encode bytes "
+            "as text, with base64, say"
+        )
+    part = f"{_EXTRA}{name}"
+    if not isinstance(name, str) or not _PART.fullmatch(part):
+        raise ValueError(
+            f"{name!r} cannot be the name of an extra file. Cure: letters, digits, blanks and "
+            "\"_.-\", in folders if need be (notes/a.txt)"
+        )
+    return part
 
 
 def _write_zip(file: Any, parts: Mapping[str, bytes]) -> None:
@@ -130,10 +152,10 @@ def _made(file: BinaryIO, name: str, read: Callable[[BinaryIO], Made]) -> Made:
         return read(file)
     except _WRONG as error:
         said = str(error) or type(error).__name__
-        raise ExportError(
-            f"{name} cannot be loaded: {said}. Cure: export the model again, or fetch the file "
-            "again if it was copied"
-        ) from None
+        cure = "" if "Cure: " in said else (
+            ". Cure: export the model again, or fetch the file again if it was copied"
+        )
+        raise ExportError(f"{name} cannot be loaded: {said}{cure}") from None
 
 
 def _read(file: BinaryIO, bounds: Limits) -> Contents:
@@ -144,13 +166,19 @@ def _read(file: BinaryIO, bounds: Limits) -> Contents:
             for name, entry in entries.items() if not name.startswith("native/")
         }
     graphs = {
-        name: _graph(data, name, bounds) for name, data in parts.items() if name.endswith(".txt")
+        name: _graph(data, name, bounds)
+        for name, data in parts.items() if name.endswith(".txt") and not name.startswith(_EXTRA)
     }
     arrays = {
         name: safetensors.loads(data)[0]
-        for name, data in parts.items() if name.endswith(".safetensors")
+        for name, data in parts.items()
+        if name.endswith(".safetensors") and not name.startswith(_EXTRA)
     }
-    contents = manifest.contents(described, graphs, arrays)
+    extra = {
+        name.removeprefix(_EXTRA): data.decode()
+        for name, data in parts.items() if name.startswith(_EXTRA)
+    }
+    contents = replace(manifest.contents(described, graphs, arrays), extra=extra)
     for variant in contents.variants:
         for dims in (contents.smallest(variant), variant.graph.env.hints):
             limits.check_sizes(variant.graph, dims, bounds, f"graph {variant.graph.name}")
@@ -202,6 +230,8 @@ def _check_entries(entries: list[zipfile.ZipInfo], size: int, bounds: Limits) ->
 
 
 def _largest(name: str, bounds: Limits) -> int:
+    if name.startswith(_EXTRA):
+        return _GOLDEN
     if name.endswith(".txt"):
         return bounds.text
     return _LARGEST.get(name, _GOLDEN if name.startswith("golden/") else 1 << 40)

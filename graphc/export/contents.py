@@ -60,7 +60,8 @@ class Contents:
     """All of a file. `kind` is "program" or "step"; `variants[0]` is the main one. `numbers` are
     Python numbers that a call may give, `generator` says which weight is one, and its algorithm.
     `checked` are sizes at which export compared the graphs with eager mode; `writer` is the version
-    of graphc that wrote the file, `step` what a training step computes in Python (steps/)."""
+    of graphc that wrote the file, `step` what a training step computes in Python (steps/), `extra`
+    texts that its writer put in beside it."""
 
     variants: tuple[Variant, ...]
     weights: Weights
@@ -72,6 +73,7 @@ class Contents:
     native: tuple[Native, ...] = ()
     writer: str = ""
     step: Mapping[str, Any] | None = None
+    extra: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def main(self) -> Variant:

@@ -213,6 +213,9 @@ def _kind(kind: Any) -> str:
 
 
 def _generator(given: Any, weights: Weights) -> Mapping[str, str] | None:
+    states = [weights.arrays[name] for name, kind in weights.kinds.items() if kind == "generator"]
+    if any(each.shape != (626,) or each.dtype != np.int64 for each in states):
+        raise ValueError("a generator's state is no i64[626]")
     if given is None:
         return None
     array = weights.arrays[given["weight"]]
@@ -245,6 +248,12 @@ def native_contents(found: Mapping[str, Any]) -> tuple[Signature, tuple[Native, 
     no graph. Raises ExportError where the manifest is malformed."""
     try:
         found = _upgraded(found) if found["format"] == 1 else found
+        if _kind(found["kind"]) != "program":
+            raise ExportError(
+                "it is a training step, of which a file holds no native code. Cure: load(path), "
+                "which compiles it here; or graphc.export.aot(load(path), folder), a library "
+                "beside the file, which C and ctypes call"
+            )
         main = found["graphs"][0]
         for part in (found["arguments"], main["results"]):
             _check_depth(part)
@@ -252,8 +261,6 @@ def native_contents(found: Mapping[str, Any]) -> tuple[Signature, tuple[Native, 
             ((kind, value),) = leaf.items()
             if kind not in _RESULTS or not isinstance(value, VALUES):
                 raise ValueError(f"the result {leaf!r}")
-        if _kind(found["kind"]) != "program":
-            raise ExportError("it is a training step, of which a file holds no native code")
         return signature.from_json(found, main), native_of(found)
     except _MALFORMED as error:
         raise ExportError(f"the manifest is malformed: {error!r}") from None

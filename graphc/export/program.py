@@ -163,17 +163,20 @@ class ExportedProgram:
     def save(
         self, path: str | PathLike[str] | BinaryIO, *, native: bool = False,
         targets: Sequence[str] = (), sizes: Mapping[str, int | tuple[int, int]] | None = None,
-        freeze: bool = True,
+        freeze: bool = True, extra_files: Mapping[str, str] | None = None,
     ) -> dict[str, str]:
         """Write a .gcx file, whole or not at all (one that is open: as far as it goes).
 
         `native`: with machine code, which load(path, native=True, trust=...) runs without a
         compiler: for this machine, or for the kinds of CPU that `targets` names, as aot() has them;
-        `sizes` and `freeze` are aot's, too. Weights are in it a second time. Returns the SHA-256 of
-        the code for each kind of machine ("x86_64-linux"): what `trust` has to be. Raises what
-        aot() raises; then nothing is written.
+        `sizes` and `freeze` are aot's, too. Weights are in it a second time. `extra_files` are
+        texts by name, which load(path, extra_files=...) gives back. Returns the SHA-256 of the code
+        for each kind of machine ("x86_64-linux"): what `trust` has to be. Raises what aot() raises;
+        then nothing is written.
         """
         contents = self._contents([variant.graph for variant in self.variants])
+        if extra_files is not None:
+            contents = replace(contents, extra=dict(extra_files))
         if native or targets:
             code = _making.native_code(self, targets or ("native",), sizes, freeze)
             contents = replace(contents, native=code)
@@ -198,7 +201,7 @@ class ExportedProgram:
         )
         return Contents(
             variants, weights, () if changed else old.goldens, old.checked, old.kind, old.numbers,
-            old.generator, (), old.writer, old.step,
+            old.generator, (), old.writer, old.step, old.extra,
         )
 
     # --- code ----------------------------------------------------------------------------------

@@ -10,10 +10,29 @@ import graphc
 from . import decompositions, norms, solves
 from ._batches import Tensor, apply, located, ops, result, with_out
 
-det, inverse, logdet, slogdet = solves.det, solves.inv, solves.logdet, solves.slogdet
-matrix_exp, pinverse = solves.matrix_exp, decompositions.pinv
-cholesky_solve, cholesky_inverse = solves.cholesky_solve, solves.cholesky_inverse
-lu_unpack = solves.lu_unpack
+logdet, lu_unpack = solves.logdet, solves.lu_unpack
+
+
+def _of_input(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of torch.linalg, whose first argument these names call `input`."""
+    def former(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return function(input, *args, **kwargs)
+
+    former.__name__ = former.__qualname__ = name
+    former.__doc__ = function.__doc__
+    return former
+
+
+det, inverse = _of_input("det", solves.det), _of_input("inverse", solves.inv)
+slogdet, pinverse = _of_input("slogdet", solves.slogdet), _of_input("pinverse", decompositions.pinv)
+matrix_exp = _of_input("matrix_exp", solves.matrix_exp)
+cholesky_inverse = _of_input("cholesky_inverse", solves.cholesky_inverse)
+
+
+@with_out
+def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> Tensor:
+    """X of A X = input, given A's Cholesky factor."""
+    return solves.cholesky_solve(input, input2, upper)
 
 
 @with_out

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import contextvars
+import importlib.util
 import logging
 import os
 import random
+import sys
+import tempfile
 import threading
 import types
 import uuid
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tests.graphc.scenarios_stale_opaque import between, setter
-from tests.graphc.stale_scenario import Box, stale, whole
+from tests.graphc.stale_scenario import Box, attempt, stale, whole
 
 t = step = mean = 0
 
@@ -257,3 +261,57 @@ def default_dtype_and_modes(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
     with torch.inference_mode():
         out.append(c(torch.ones(3)))
     return [*out, c(torch.ones(3))]
+
+
+_CLASS = """
+class Settings:
+    scale = 1.5
+
+    def twice(self):
+        return self.scale * 2
+
+def f(x):
+    return x * Settings.scale + Settings().twice()
+"""
+
+
+@stale
+def classes_of_a_bare_namespace(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    space: dict[str, Any] = {}  # without a __name__: classes say that they are of builtins
+    exec(_CLASS, space)
+    return _with_settings(torch, compile, space["f"], space["Settings"])
+
+
+@stale
+def classes_of_a_file_named_like_a_library_s(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "turtle.py"
+        path.write_text(_CLASS)
+        spec = importlib.util.spec_from_file_location("turtle", path)
+        assert spec is not None and spec.loader is not None
+        own = importlib.util.module_from_spec(spec)
+        former = sys.modules.get("turtle")
+        sys.modules["turtle"] = own
+        try:
+            spec.loader.exec_module(own)
+            return _with_settings(torch, compile, own.f, own.Settings)
+        finally:
+            del sys.modules["turtle"]
+            if former is not None:
+                sys.modules["turtle"] = former
+
+
+@stale
+def classes_of_a_module_that_nobody_imported(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    own = types.ModuleType("turtledemo")
+    exec(_CLASS, vars(own))
+    return _with_settings(torch, compile, own.f, own.Settings)
+
+
+def _with_settings(torch: Any, compile: Any, f: Any, settings: Any) -> list[Any]:
+    c, out = compile(f), []
+    for scale in (1.5, 2.5, 3.5):
+        settings.scale = scale
+        out.append(attempt(c, torch.ones(2)))
+    settings.twice = lambda self: 7.0
+    return [*out, attempt(c, torch.ones(2))]

@@ -67,6 +67,41 @@ def test_a_file_holds_what_the_specification_says(small: Path) -> None:
         assert f"`{key}`" in text, key
 
 
+@pytest.mark.parametrize("names", [{}, {"": ""}, {"other": ""}])
+def test_texts_beside_the_program_as_in_torch(names: dict[str, str]) -> None:
+    given = {"vocabulary.txt": "an\u00e9mone\n", "notes/graph.txt": "no graph", "a.safetensors": ""}
+    results = []
+    for t in (pytest.importorskip("torch"), torch):
+        class Model(t.nn.Module):  # type: ignore[misc, name-defined]
+            def forward(self, x: Any) -> Any:
+                return x + 1
+
+        file, found = io.BytesIO(), dict(names)
+        t.export.save(t.export.export(Model(), (t.ones(2),)), file, extra_files=given)
+        file.seek(0)
+        program = t.export.load(file, extra_files=found)
+        assert program.module()(t.ones(2)).tolist() == [2.0, 2.0]
+        results.append(found)
+    assert results[0] == results[1] == ({**names, **given} if names else {})
+
+
+def test_texts_beside_a_program_stay_with_it(small: Path, tmp_path: Path) -> None:
+    path, found = tmp_path / "again.gcx", {"": ""}
+    load(small).save(path, extra_files={"a/b.txt": "text"})
+    load(path).save(path)
+    load(path, extra_files=found)
+    assert found["a/b.txt"] == "text"
+    with pytest.raises(ExportError, match=r"Bad CRC-32 for file 'extra/a/b\.txt'"):
+        load(io.BytesIO(path.read_bytes().replace(b"textPK", b"TEXTPK")))
+    for name in ("../a", "a/..", "/a", "a//b", "", "a\n"):
+        with pytest.raises(ValueError, match="cannot be the name of an extra file"):
+            load(path).save(path, extra_files={name: "text"})
+    with pytest.raises(TypeError, match="must be a str, got bytes"):
+        load(path).save(path, extra_files={"a": b"text"})
+    with pytest.raises(ValueError, match="extra_files are not read"):
+        load(path, native=True, extra_files={"": ""})
+
+
 def test_a_loaded_file_is_saved_as_it_was(small: Path, tmp_path: Path) -> None:
     load(small).save(tmp_path / "again.gcx")
     assert (tmp_path / "again.gcx").read_bytes() == small.read_bytes()

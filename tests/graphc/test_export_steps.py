@@ -536,6 +536,7 @@ HOSTILE: dict[str, Callable[[dict[str, Any]], None]] = {
     "a list": lambda m: m.update(step=[]),
     "another entry": lambda m: m["step"].update(more=1),
     "calls": lambda m: m["step"].update(calls=-1),
+    "a generator that is a weight": lambda m: m["kinds"].update({"0.bias": "generator"}),
     "a text as a number": lambda m: m["step"]["settings"].update(lr="0.1"),
     "an unknown source": lambda m: m["step"]["computed"].update(
         {"number.0": ["source", "nothing"]}

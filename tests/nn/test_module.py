@@ -69,8 +69,29 @@ def test_traversal() -> None:
             [n for n, _ in m.named_parameters(prefix="p", recurse=False)],
             [n for n, _ in m.named_modules(remove_duplicate=False)],
             len(list(m.parameters())), len(list(m.buffers())), len(list(m.modules())),
+            len(list(m.modules(remove_duplicate=False))),
             list(m.state_dict()), dict(m.state_dict()._metadata), repr(m),
         )
+
+    both(script)
+
+
+def test_reset_parameters() -> None:
+    def script(s: Any) -> Any:
+        s.torch.manual_seed(3)
+        layers = [
+            s.nn.Bilinear(2, 3, 4), s.nn.PReLU(2, init=0.1), s.nn.Linear(2, 3),
+            s.nn.Conv1d(2, 2, 2),
+            s.nn.Embedding(3, 2, padding_idx=1), s.nn.LayerNorm(2), s.nn.GRU(2, 2),
+            s.nn.LSTMCell(2, 2), s.nn.GroupNorm(1, 2), s.nn.BatchNorm1d(2),
+        ]
+        found = []
+        for layer in layers:
+            for p in layer.parameters():
+                p.data.fill_(7)
+            layer.reset_parameters()
+            found += [p.detach().double().round(decimals=6).tolist() for p in layer.parameters()]
+        return found
 
     both(script)
 

@@ -44,3 +44,20 @@ case("out reductions", lambda t, x: (t.sum(x, 0, out=t.empty(4)),
 case("method chain", lambda t, x: x.view(2, 6).t().contiguous().view(-1).relu().mean(), real(3, 4))
 case("numpy functions", lambda t, x: x * np.float32(2) + np.array([1.0, 2.0, 3.0], np.float32),
      real(3), grad=False)
+case("names of arguments", lambda t, x: (
+    t.swapaxes(x, axis0=0, axis1=1), x.swapaxes(axis0=-1, axis1=0), t.adjoint(input=x),
+    t.hsplit(x, sections=2), x.hsplit(indices=(1, 2)), t.vsplit(x, indices=[1]),
+    t.split_with_sizes(input=x, split_sizes=[1, 2], dim=0),
+    x.split_with_sizes(split_sizes=[3, 1], dim=1)), real(3, 4), grad=False)
+case("names of arguments of makers", lambda t, x: (
+    t.eye(2, layout=t.strided, pin_memory=False), t.arange(3, pin_memory=False),
+    t.linspace(0, 1, 3, layout=t.strided, pin_memory=False),
+    t.logspace(0, 1, 3, pin_memory=False), t.tril_indices(2, 2, pin_memory=False),
+    t.triu_indices(2, 2, pin_memory=False), t.full_like(x, 2.0, pin_memory=False),
+    t.rand_like(x, pin_memory=False).shape, t.is_signed(input=x)), real(3), grad=False)
+case("names of arguments of matrices", lambda t, x: (
+    t.det(input=x @ x.mT), t.inverse(input=x @ x.mT), t.slogdet(input=x @ x.mT),
+    t.pinverse(input=x, rcond=1e-6), t.matrix_exp(input=x @ x.mT),
+    t.cholesky_inverse(input=t.linalg.cholesky(x @ x.mT), upper=False),
+    t.cholesky_solve(input=t.ones(2, 1, dtype=x.dtype), input2=t.linalg.cholesky(x @ x.mT))),
+    real(2, 5), dtypes=("float64",), grad=False)

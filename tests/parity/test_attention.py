@@ -42,11 +42,20 @@ def _padded(m: Any, q: Any, k: Any, v: Any) -> Any:
     return _attend(m, q, k, v, mask)
 
 
+def _both(m: Any, q: Any, k: Any, v: Any) -> Any:
+    """Causal, and some keys do not count; no row is left with nothing."""
+    seen = (m.arange(k.shape[-2]) % 3 != 1).expand(q.shape[-2], k.shape[-2])
+    added = m.arange(k.shape[-2] * 1.0).to(q.dtype).cos().expand(1, 1, q.shape[-2], k.shape[-2])
+    return _attend(m, q, k, v, seen, is_causal=True) + _attend(
+        m, q, k, v, added, is_causal=True, scale=0.2)
+
+
 Q, K, V = (2, 3, 70, 24), (2, 3, 130, 24), (2, 3, 130, 20)
 CASES: dict[str, tuple[Call, list[tuple[int, ...]]]] = {
     "plain": (_attend, [Q, K, V]),
     "causal": (lambda m, *x: _attend(m, *x, is_causal=True, scale=0.3), [Q, K, V]),
     "bool mask": (_padded, [Q, K, V]),
+    "mask, and causal": (_both, [Q, K, (2, 3, 130, 24)]),
     "float mask": (_attend, [Q, K, V, (70, 130)]),
     "mask of keys": (_attend, [Q, K, V, (2, 1, 1, 130)]),
     "dropout": (_dropped, [Q, K, V, (70, 130)]),

@@ -102,7 +102,7 @@ class Step(NamedTuple):
     `first` is copied there as a context is made: to an offset, from a Place, so many bytes; `after`
     within it when a call went well: to, from, bytes. A file of the state is `head`, and then the
     states that `order` numbers; to be read, it wants a word for each state at `found`.
-    `generator`: where its state lies, or -1."""
+    `generators`: where the states of those lie that it draws from."""
 
     memory: int
     states: tuple[State, ...]
@@ -113,7 +113,7 @@ class Step(NamedTuple):
     head: bytes
     order: tuple[int, ...]
     found: int
-    generator: int = -1
+    generators: tuple[int, ...] = ()
 
 
 class Interface(NamedTuple):

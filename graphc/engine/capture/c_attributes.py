@@ -9,7 +9,7 @@ import re
 import types
 from typing import Any
 
-from .kinds import Kind, is_own_name, is_standard, kind_of
+from .kinds import Kind, is_own_name, is_standard_class, kind_of
 from .observer import Observer
 from .places import same
 
@@ -44,7 +44,7 @@ def of_class(observer: Observer, kind: type, name: str) -> Any:
     """An attribute of every class, which its metaclass computes: __name__, __mro__."""
     module = kind.__module__
     if isinstance(module, str) and (
-        is_own_name(module) or module.startswith("graphc.") or is_standard(module)
+        is_own_name(module) or module.startswith("graphc.") or is_standard_class(kind)
     ):
         return getattr(kind, name)
     if name in _OF_ORDER:

@@ -21,7 +21,7 @@ from ..marks import Mark, marks
 from . import c_attributes, c_functions, draws, exits, numpy_calls, own_objects, settings
 from .c_tables import SEEDED, SETTINGS, SWITCHES
 from .instrument import Uninstrumentable, Where, instrumented, is_rewritten
-from .kinds import Kind, content_of, is_own_name, is_standard, kind_of
+from .kinds import Kind, content_of, is_own_name, is_standard_class, kind_of
 from .observer import Observer
 from .outside import unbound
 from .places import MISSING
@@ -206,7 +206,7 @@ def _handed(observer: Observer, value: Any, wrap: bool) -> Any:
 def _members(observer: Observer, kind: type) -> None:
     """graphc's own code may call whatever a user's class has (a custom Function's backward)."""
     for base in kind.__mro__:
-        if not (base.__module__.startswith("graphc.") or is_standard(base.__module__)):
+        if not (base.__module__.startswith("graphc.") or is_standard_class(base)):
             for name, member in list(vars(base).items()):
                 if isinstance(member, (types.FunctionType, staticmethod, classmethod)):
                     observer.lookup(kind, name)

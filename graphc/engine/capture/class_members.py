@@ -9,7 +9,7 @@ from typing import Any
 from ...frontend.numbers import is_traced_number
 from ..version.guard_list import Guards
 from ..version.guards import Entry, Result
-from .kinds import is_ours, is_own_name, is_plain, is_standard
+from .kinds import is_ours, is_own_name, is_plain, is_standard_class
 from .places import MISSING, Place
 
 
@@ -48,7 +48,7 @@ class ClassMembers:
         if token not in self._read:
             self._read.add(token)
             self._kept.append(kind)
-            if not (is_own_name(name) or is_ours(kind) or is_standard(name)):
+            if not (is_own_name(name) or is_ours(kind) or is_standard_class(kind)):
                 order = f"the order of {kind.__qualname__}'s bases"
                 self.guards.add(Result(members_in_order, (kind,), kind.__mro__, order))
 
@@ -57,7 +57,7 @@ class ClassMembers:
         Guarded."""
         for base in bases:
             value = vars(base).get(name, MISSING)
-            fixed = base.__flags__ & _IMMUTABLE or is_standard(base.__module__)
+            fixed = base.__flags__ & _IMMUTABLE or is_standard_class(base)
             saved = self.saved.get(id(base))
             written = saved is not None and saved[1].get(name, MISSING) is not value
             token = (id(base), (str, name))

@@ -10,6 +10,7 @@ and of instances of Python classes, which are one kind here, it asks what is in 
 from __future__ import annotations
 
 import functools
+import os
 import sys
 import threading
 import types
@@ -174,9 +175,26 @@ def is_part_of_machinery(*parts: Any) -> None:
 
 @functools.lru_cache(maxsize=4096)
 def is_standard(module: Any) -> bool:
-    """Whether a module is of Python's own library, whose classes and functions stay as they are."""
-    return isinstance(module, str) and module.split(".")[0] in sys.stdlib_module_names and (
-        module != "__main__"
+    """Whether a module is of Python's own library, whose classes and functions stay as they are.
+    (A user's file may have the name of one: profile.py, statistics.py.)"""
+    if not isinstance(module, str) or module == "__main__":
+        return False
+    top = module.partition(".")[0]
+    if top not in sys.stdlib_module_names or top not in sys.modules:
+        return False
+    file = getattr(sys.modules[top], "__file__", None)
+    return file is None or (file.startswith(_LIBRARY) and "-packages" not in file)
+
+
+_LIBRARY = os.path.dirname(os.__file__)
+
+
+def is_standard_class(kind: Any) -> bool:
+    """Whether a class is of Python's own library. One made by exec() in a bare namespace says that
+    it is of builtins, too, whose own classes cannot be changed."""
+    module = getattr(kind, "__module__", "")
+    return is_standard(module) and (
+        module != "builtins" or bool(kind.__flags__ & _IMMUTABLE)
     )
 
 

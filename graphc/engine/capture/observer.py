@@ -29,7 +29,7 @@ from ...frontend.watched import Watched, WatchedOrdered
 from ..version.guard_list import Guards
 from ..version.guards import Cached, Code, Entry, Guard, Items, Referent, Result, Type
 from .class_members import ClassMembers
-from .kinds import is_ours, is_plain, is_standard
+from .kinds import is_ours, is_plain, is_standard, is_standard_class
 from .machinery import inside_machinery
 from .numpy_settings import OfNumPy
 from .places import MISSING, Place, key_of
@@ -332,7 +332,7 @@ class Observer(ClassMembers, WholeReads):
             # an object that a place holds is looked at through that place; of graphc's own
             # classes nobody changes __class__
             kind = type(value)
-            if not is_ours(kind) and not is_standard(kind.__module__):
+            if not is_ours(kind) and not is_standard_class(kind):
                 self.guards.add(Type(value, self.path(value)))
 
     def code(self, function: FunctionType) -> None:

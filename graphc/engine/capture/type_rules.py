@@ -9,7 +9,7 @@ from typing import Any
 from ...frontend.pending import PendingItem
 from ...frontend.texts import is_traced_value
 from . import attributes
-from .kinds import Kind, is_standard, kind_of
+from .kinds import Kind, is_standard_class, kind_of
 from .observer import Observer
 from .places import MISSING
 
@@ -63,7 +63,7 @@ def _tells_its_class(kind: type) -> bool:
 
 def _registered(observer: Observer, value: Any, kind: Any) -> None:
     """What is an instance of an abstract class may be registered there, or change (protocols)."""
-    fixed = is_standard(type(value).__module__) and is_standard(getattr(kind, "__module__", ""))
+    fixed = is_standard_class(type(value)) and is_standard_class(kind)
     if fixed or not isinstance(kind, ABCMeta) or is_traced_value(value):
         return
     if observer.is_known(value):
@@ -76,7 +76,7 @@ def _issubclass(observer: Observer, function: Any, args: tuple[Any, ...], kwargs
     kind, classes = args
     for base in classes if isinstance(classes, tuple) else (classes,):
         if isinstance(base, ABCMeta) and not (
-            is_standard(kind.__module__) and is_standard(base.__module__)
+            is_standard_class(kind) and is_standard_class(base)
         ):
             what = f"issubclass({kind.__qualname__}, {base.__qualname__})"
             observer.result(issubclass, (kind, base), what)

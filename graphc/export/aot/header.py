@@ -126,7 +126,8 @@ int32_t NAME_state_load(NAME_context *context, const void *file, int64_t bytes);
  * memory while they run. */
 int32_t NAME_state_save_file(NAME_context *context, const char *path);
 int32_t NAME_state_load_file(NAME_context *context, const char *path);
-/* The random numbers of the steps to come: those of torch.manual_seed(seed). */
+/* The random numbers of the steps to come: those of torch.manual_seed(seed), and of each generator
+ * of the step's own those of generator.manual_seed(seed). */
 int32_t NAME_seed(NAME_context *context, uint64_t seed);
 """
 

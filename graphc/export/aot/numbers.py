@@ -89,6 +89,8 @@ def _mathematics(
     if name in ("degrees", "radians") and len(given) == 1:
         factor = 180 / math.pi if name == "degrees" else math.pi / 180
         return Number("mul", "float", (*given, constant(factor)))
+    if name == "gcd" and len(given) == 2 and not _is_float(given):
+        return Number("math.gcd", "int", given)
     if _MATHEMATICS.get(name) != len(given):
         raise _refused(expression)
     return Number(f"math.{name}", "float", given)
@@ -117,9 +119,9 @@ def _power(given: Sequence[Number]) -> str | None:
     kind = _two(given)
     if kind != "int":
         return kind
-    exponent = given[1]  # 2 ** -1 is a float
+    exponent = given[1]  # 2 ** -1 is a float; where a call finds one, it is refused
     if exponent.op != "constant":
-        return None
+        return "int"
     return "int" if 0 <= exponent.value < 1 << 12 else "float" if exponent.value < 0 else None
 
 

@@ -63,8 +63,7 @@ class StepLibrary:
 
     def interface(self, name: str) -> Interface:
         """What callers see."""
-        told = self._step.contents.generator
-        generator = -1 if told is None else self._weight(told["weight"])
+        generators = tuple(map(self._weight, self._step.generators))
         order = tuple(sorted(
             range(len(self._states)), key=lambda i: -self._states[i].entry.dtype.itemsize
         ))
@@ -76,7 +75,7 @@ class StepLibrary:
         step = Step(
             self._memory, tuple(self._states), tuple(self._first), tuple(self._after),
             self._decided(), tuple(self._stored), head, order, found,
-            generator,
+            generators,
         )
         about = self.about
         return Interface(

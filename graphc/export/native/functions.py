@@ -101,6 +101,12 @@ class Functions:
                 f"{image.where} has version {abi} of the C interface, and this graphc calls {ABI}. "
                 "Cure: make the library again with this graphc"
             )
+        if image.has(f"{name}_step"):
+            raise ExportError(
+                f"{image.where} is a training step, and load_library is for models that answer. "
+                "Cure: graphc.export.load(the .gcx file), which trains here; or call it by ctypes, "
+                "as examples/clients/python/train.py does"
+            )
         if not image.has(f"{name}_run"):
             raise ExportError(
                 f"{image.where} has no {name}_run: it is no library of a model that answers. Cure: "

@@ -190,16 +190,30 @@ class ExportedStep:
             count_writes(written)
 
     def manual_seed(self, seed: int) -> None:
-        """Start the stream of random numbers that torch.manual_seed(seed) starts. Raises
-        RuntimeError for a step that draws none."""
-        if self.contents.generator is None:
+        """Start the stream of random numbers that torch.manual_seed(seed) starts, in every
+        generator that the step draws from. Raises RuntimeError for a step that draws none."""
+        if not self.generators:
             raise RuntimeError("the exported step draws no random numbers")
         with self._lock:
-            self._take(self.contents.generator["weight"], seed_words(int(seed) % 2**64))
+            for name in self.generators:
+                self._take(name, seed_words(int(seed) % 2**64))
 
-    def save(self, path: str | PathLike[str] | BinaryIO) -> None:
-        """Write a .gcx file with the state as it is now, whole or not at all."""
-        archive.write(path, self.snapshot())
+    @property
+    def generators(self) -> tuple[str, ...]:
+        """The names of the random generators that the step draws from."""
+        told, kinds = self.contents.generator, self.contents.weights.kinds
+        named = [name for name, kind in kinds.items() if kind == "generator"]
+        return tuple(dict.fromkeys([*([told["weight"]] if told else []), *named]))
+
+    def save(
+        self, path: str | PathLike[str] | BinaryIO, *, extra_files: Mapping[str, str] | None = None
+    ) -> None:
+        """Write a .gcx file with the state as it is now, whole or not at all. `extra_files` are
+        texts by name, which load(path, extra_files=...) gives back."""
+        contents = self.snapshot()
+        if extra_files is not None:
+            contents = replace(contents, extra=dict(extra_files))
+        archive.write(path, contents)
 
     def snapshot(self) -> Contents:
         """What a file holds of the step as it is now."""

@@ -380,9 +380,9 @@ def is_nonzero(input: Tensor) -> bool:
     return _bool(input)
 
 
-def is_signed(self: Tensor) -> bool:
+def is_signed(input: Tensor) -> bool:
     """Whether the dtype has negative numbers."""
-    return self.dtype.is_signed
+    return input.dtype.is_signed
 
 
 def get_device(self: Tensor) -> int:

@@ -373,6 +373,7 @@ empty_like = _like(0, "empty_like")
 def full_like(
     input: Tensor, fill_value: Any, *, dtype: Any = None, device: Any = None,
     requires_grad: bool = False, layout: Any = None, memory_format: Any = None,
+    pin_memory: bool = False,
 ) -> Tensor:
     """One value, with the shape and dtype of `input`."""
     kind = check_dtype(dtype) or input.dtype
@@ -468,7 +469,7 @@ def frombuffer(
 @makes
 def tril_indices(
     row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None,
-    layout: Any = None,
+    layout: Any = None, pin_memory: bool = False,
 ) -> Tensor:
     """Row and column numbers of the lower triangle, [2, count]."""
     array = np.stack(np.tril_indices(row, offset, col)).astype(np.int64)
@@ -478,7 +479,7 @@ def tril_indices(
 @makes
 def triu_indices(
     row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None,
-    layout: Any = None,
+    layout: Any = None, pin_memory: bool = False,
 ) -> Tensor:
     """Row and column numbers of the upper triangle, [2, count]."""
     array = np.stack(np.triu_indices(row, offset, col)).astype(np.int64)

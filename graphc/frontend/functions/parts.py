@@ -161,7 +161,9 @@ def _split_sizes(x: Tensor, pieces: Shape, dim: int) -> tuple[Tensor, ...]:
     return _several("SplitWithSizes", result)
 
 
-split_with_sizes = split
+def split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """Pieces of the given sizes along `dim`."""
+    return split(input, split_sizes, dim)
 
 
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:

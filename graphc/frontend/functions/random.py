@@ -123,6 +123,7 @@ def _like(function: Any, fill: Any, name: str) -> Any:
     def like(
         input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
         generator: Generator | None = None, layout: Any = None, memory_format: Any = None,
+        pin_memory: bool = False,
     ) -> Tensor:
         kind = check_dtype(dtype) or input.dtype
         if input.is_contiguous():

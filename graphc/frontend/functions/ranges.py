@@ -27,7 +27,7 @@ from .creation import finish
 @replayed
 def arange(
     start: Any = None, end: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None,
-    requires_grad: bool = False, layout: Any = None, out: Any = None,
+    requires_grad: bool = False, layout: Any = None, pin_memory: bool = False, out: Any = None,
 ) -> Tensor:
     """start, start + step, ... below end."""
     if end is None:
@@ -81,7 +81,7 @@ def _ranged(array: np.ndarray, count: int, start: Any, step: Any, dtype: DType) 
 @makes
 def linspace(
     start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any = None,
-    requires_grad: bool = False, out: Any = None,
+    requires_grad: bool = False, layout: Any = None, pin_memory: bool = False, out: Any = None,
 ) -> Tensor:
     """`steps` values from start to end, both included; symmetric as torch's."""
     if isinstance(steps, (float, bool)) or not hasattr(steps, "__index__"):
@@ -121,7 +121,7 @@ def _number(value: Any) -> Any:
 @makes
 def logspace(
     start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Any = None, device: Any = None,
-    requires_grad: bool = False, layout: Any = None, out: Any = None,
+    requires_grad: bool = False, layout: Any = None, pin_memory: bool = False, out: Any = None,
 ) -> Tensor:
     """base ** linspace(start, end)."""
     dtype = check_dtype(dtype) or (get_default_dtype() if out is None else out.dtype)
@@ -141,7 +141,7 @@ def logspace(
 @makes
 def range(
     start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None,
-    requires_grad: bool = False, layout: Any = None, out: Any = None,
+    requires_grad: bool = False, layout: Any = None, pin_memory: bool = False, out: Any = None,
 ) -> Tensor:
     """start, start + step, ... up to end, included (torch.range, of old)."""
     if end is None:
@@ -156,7 +156,7 @@ def range(
 @makes
 def eye(
     n: int, m: int | None = None, *, dtype: Any = None, device: Any = None,
-    requires_grad: bool = False, out: Any = None,
+    requires_grad: bool = False, layout: Any = None, pin_memory: bool = False, out: Any = None,
 ) -> Tensor:
     """The identity matrix [n, m]."""
     dtype = check_dtype(dtype) or (get_default_dtype() if out is None else out.dtype)

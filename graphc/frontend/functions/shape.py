@@ -226,7 +226,12 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     return named(apply(ops.permute, input, dims=tuple(order)), "TransposeBackward0")
 
 
-swapaxes = swapdims = transpose
+swapdims = transpose
+
+
+def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
+    """Two dims exchanged, under NumPy's name."""
+    return transpose(input, axis0, axis1)
 
 
 @recalled
@@ -256,10 +261,10 @@ def matrix_transpose(self: Tensor) -> Tensor:
     return transpose(self, -2, -1)
 
 
-def adjoint(self: Tensor) -> Tensor:
+def adjoint(input: Tensor) -> Tensor:
     """The last two dims exchanged, and conjugated."""
-    turned = matrix_transpose(self)
-    return apply(ops.conj, turned) if self.dtype.is_complex else turned
+    turned = matrix_transpose(input)
+    return apply(ops.conj, turned) if input.dtype.is_complex else turned
 
 
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:

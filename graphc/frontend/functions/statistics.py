@@ -113,7 +113,13 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
 
 
 def _splitter(name: str, dim: int, least: int) -> Any:
-    def function(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+    def function(
+        input: Tensor, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None
+    ) -> tuple[Tensor, ...]:
+        given = [g for g in (indices_or_sections, indices, sections) if g is not None]
+        if len(given) != 1:
+            raise TypeError(located(f"{name}() takes either indices or sections"))
+        indices_or_sections, = given
         if input.ndim < least:
             raise RuntimeError(located(
                 f"torch.{name} requires a tensor with at least {least} dimension, but got a "

@@ -27,10 +27,8 @@ def scaled_dot_product_attention(
 ) -> Tensor:
     """softmax(q k^T * scale + mask) v on [..., L, E]; a bool mask is True where attended."""
     if attn_mask is not None and is_causal:
-        raise RuntimeError(
-            "_scaled_dot_product_attention: Explicit attn_mask should not be set when "
-            "is_causal=True"
-        )
+        attn_mask = _causal_too(query, key, value, attn_mask, dropout_p)
+        is_causal = False
     if query.dtype is not key.dtype or query.dtype is not value.dtype:
         found = [f"{n}.dtype: {CPP_NAMES[x.dtype]}" for n, x in zip(
             ("query", "key", "value"), (query, key, value), strict=True
@@ -72,6 +70,26 @@ def scaled_dot_product_attention(
     if dropout_p == 1.0:
         return result * 0.0
     return result if query.dim() == 4 and not dropout_p else named(result, "UnsafeViewBackward0")
+
+
+def _causal_too(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor, dropout_p: float
+) -> Tensor:
+    """The mask of what a mask and causality let through. Raises RuntimeError where torch's kernel
+    for the CPU, which alone takes both, would not run."""
+    widths = {query.shape[-1], key.shape[-1], value.shape[-1]}
+    takes_both = len(widths) == 1 and query.dim() == 4 and mask.dim() in (2, 4)
+    if not takes_both or dropout_p > 0.0 or mask.requires_grad:
+        raise RuntimeError(located(
+            "_scaled_dot_product_attention: Explicit attn_mask should not be set when "
+            "is_causal=True. Cure: have the mask say both"
+        ))
+    past = T.ones(
+        (query.shape[-2], key.shape[-2]), dtype=T.bool, device=query.device
+    ).tril()
+    if mask.dtype is T.bool:
+        return mask & past
+    return mask.masked_fill(~past, float("-inf"))
 
 
 def _repeated(x: Tensor, repeats: Any) -> Tensor:

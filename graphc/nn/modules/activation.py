@@ -8,6 +8,7 @@ from ...frontend import functions as T
 from ...frontend.tensor import Parameter, Tensor
 from ...on_demand import elsewhere
 from .. import functional as F
+from ..init import constant_
 from .constructors import own_constructors
 from .module import Module
 
@@ -122,7 +123,12 @@ class PReLU(Module):
         super().__init__()
         self.num_parameters = num_parameters
         self.init = init
-        self.weight = Parameter(T.full((num_parameters,), init, dtype=dtype, device=device))
+        self.weight = Parameter(T.empty(num_parameters, dtype=dtype, device=device))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """The slope that it was made with."""
+        constant_(self.weight, self.init)
 
     def forward(self, input: Tensor) -> Tensor:
         return F.prelu(input, self.weight)

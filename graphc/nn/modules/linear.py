@@ -79,7 +79,11 @@ class Bilinear(Module):
             self.bias = Parameter(T.empty(out_features, dtype=dtype, device=device))
         else:
             self.register_parameter("bias", None)
-        bound = 1 / math.sqrt(in1_features)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Uniform numbers, bounded by 1 / sqrt(in1_features)."""
+        bound = 1 / math.sqrt(self.weight.shape[1])
         init.uniform_(self.weight, -bound, bound)
         if self.bias is not None:
             init.uniform_(self.bias, -bound, bound)

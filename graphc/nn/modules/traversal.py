@@ -94,9 +94,9 @@ class TraversalMixin:
                 child_prefix = self._graphc_start(prefix) + name
                 yield from module.named_modules(seen, child_prefix, remove_duplicate)
 
-    def modules(self) -> Iterator[Module]:
-        """Every module once, self first."""
-        for _, module in self.named_modules():
+    def modules(self, remove_duplicate: bool = True) -> Iterator[Module]:
+        """Every module, self first, once unless told otherwise."""
+        for _, module in self.named_modules(remove_duplicate=remove_duplicate):
             yield module
 
     def get_submodule(self, target: str) -> Module:

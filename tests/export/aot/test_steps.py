@@ -16,7 +16,7 @@ import pytest
 import graphc as torch
 from graphc.__main__ import main
 from graphc.backends.llvm.freestanding.entry import STEP_FUNCTIONS
-from graphc.export import ExportError, aot, export_step, safetensors
+from graphc.export import ExportError, aot, export_step, load, load_library, safetensors
 
 from . import client
 from .client import Failed
@@ -302,6 +302,32 @@ def test_each_context_has_its_own_state(library: StepLibrary) -> None:
     assert found == wanted
 
 
+def test_contexts_that_save_into_one_file(library: StepLibrary, tmp_path: Path) -> None:
+    """Threads of a process: the file is one state or another, always whole."""
+    path, wanted, failed = tmp_path / "state", set(), []
+    contexts = [library.context() for _ in range(4)]
+    for seed, context in enumerate(contexts):
+        context.seed(seed)
+        wanted.add(context.save())
+
+    def save(context: StepContext) -> None:
+        try:
+            for _ in range(20):
+                context.save_file(path)
+                assert path.read_bytes() in wanted
+        except (Failed, AssertionError) as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=save, args=(context,)) for context in contexts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed and [each.name for each in tmp_path.iterdir()] == ["state"]
+    for context in contexts:
+        context.close()
+
+
 def test_fork(library: StepLibrary, tmp_path: Path) -> None:
     """The child goes on from the state as it was, and changes that of nobody else."""
     context = library.context(threads=2)
@@ -419,3 +445,48 @@ def test_what_no_library_is_made_of(tmp_path: Path) -> None:
     with pytest.raises(ExportError, match=r"by NumPy.* sort"):
         aot(export_step(sorts, (torch.ones(3),)), tmp_path, name="m")
     assert not list(tmp_path.iterdir())
+
+
+def test_every_generator_is_seeded(tmp_path: Path) -> None:
+    """The process's, and the step's own: to be run again from the start."""
+    own = torch.Generator().manual_seed(7)
+    weight = torch.nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.SGD([weight], lr=0.0)  # a loss is of its draws alone
+
+    def draws(x: Any) -> Any:
+        optimizer.zero_grad()
+        loss = (weight * x * torch.rand(3) + torch.randn(3, generator=own)).sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    exported = export_step(draws, (torch.ones(3),))
+    assert exported.generators == ("generator", "own")
+    context = StepLibrary(aot(exported, tmp_path, name="d").library, "d").context()
+    first = [context(np.ones(3, np.float32))[0] for _ in range(3)]
+    context.seed(5)
+    exported.manual_seed(5)
+    torch.manual_seed(5)
+    own.manual_seed(5)
+    compiled = torch.compile(draws)
+    for _ in range(3):
+        (found,) = context(np.ones(3, np.float32))
+        assert found == exported(torch.ones(3)).item() == compiled(torch.ones(3)).item()
+        assert found not in first
+    context.close()
+
+
+def test_native_code_of_steps_is_not_in_files(
+    step: Any, library: StepLibrary, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each way to ask for it says what there is instead."""
+    path = tmp_path / "small.gcx"
+    step.save(path)
+    with pytest.raises(ExportError, match=r"is a training step.*Cure: load\(path\).*aot\(") as said:
+        load(path, native=True, trust="0" * 64)
+    assert str(said.value).count("Cure") == 1
+    with pytest.raises(ExportError, match=r"is a training step.*Cure: graphc\.export\.load"):
+        load_library(library.code._name)
+    assert main(["aot", str(path), "--into", str(tmp_path / "other.gcx")]) == 2
+    assert "is a training step" in capsys.readouterr().err
+    assert [each.name for each in tmp_path.iterdir()] == ["small.gcx"]

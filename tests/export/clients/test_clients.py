@@ -109,6 +109,26 @@ def test_training(trainer: Path, tmp_path: Path) -> None:
     assert "GRAPHC_FILE: " in refused(*python, recorded, tmp_path / "none", "4", "5")
 
 
+@pytest.mark.slow
+def test_training_in_two_threads(trainer: Path, tmp_path: Path) -> None:
+    """C++: a context in each thread, and a third that goes on from the file of one."""
+    client = compile_c(
+        trainer, CLIENTS / "cpp" / "train.cpp", tmp_path / "train", tool("g++", "c++", "clang++"),
+        "-std=c++17", "-pthread", library="digits_trainer",
+    )
+    recorded, state = trainer / "training", tmp_path / "state.safetensors"
+    assert run(client, recorded, state, "5") == (
+        "equal to the bit: 5 and 5 of 5 losses, and 7 of the 7 behind the file\n"
+    )
+    assert "12 recorded batches" in refused(client, recorded, state, "13")
+    assert "GRAPHC_FILE: " in refused(client, recorded, tmp_path / "no" / "state", "5")
+    wrong = shutil.copytree(recorded, tmp_path / "wrong")
+    losses = bytearray((wrong / "loss.tensor").read_bytes())
+    losses[-1] ^= 0x3F
+    (wrong / "loss.tensor").write_bytes(losses)
+    assert refused(client, wrong, state, "5") == ""
+
+
 def test_ctypes(out: Path, tmp_path: Path) -> None:
     """By a Python that finds no packages: neither graphc nor NumPy."""
     client = CLIENTS / "python" / "client.py"

@@ -25,6 +25,7 @@ _INFINITY = "0x7FF0000000000000"
 _ZERO, _ONE, _HALF = "0.0", "1.0", "0.5"
 _LARGE = "it needs more than 64 bits"
 _MOST_SAID = 300
+_MOST_EXPONENT = 4096  # of bits: as steps/numbers.py has it
 
 
 def emit_numbers(module: Module, texts: Texts, interface: Interface, tables: Tables) -> None:
@@ -176,11 +177,17 @@ class Numbers:
         return self._is("oeq", self._call("llvm.fabs.f64", value), _INFINITY)
 
     def _overflowing(self, name: str, a: str, b: str) -> str:
+        found, over = self._told(name, a, b)
+        self._refuse(over, _LARGE)
+        return found
+
+    def _told(self, name: str, a: str, b: str) -> tuple[str, str]:
+        """A sum, difference or product, and whether it is another than that of 64 bits."""
         f = self.f
         f.module.declare(f"declare {{ i64, i1 }} @llvm.{name}.with.overflow.i64(i64, i64)")
         pair = f.let(f"call {{ i64, i1 }} @llvm.{name}.with.overflow.i64(i64 {a}, i64 {b})")
-        self._refuse(f.let(f"extractvalue {{ i64, i1 }} {pair}, 1"), _LARGE)
-        return f.let(f"extractvalue {{ i64, i1 }} {pair}, 0")
+        over = f.let(f"extractvalue {{ i64, i1 }} {pair}, 1")
+        return f.let(f"extractvalue {{ i64, i1 }} {pair}, 0"), over
 
     # --- operations ----------------------------------------------------------------------------
 
@@ -229,8 +236,10 @@ class Numbers:
         return self._select(self._is("une", quotient, _ZERO), floor, zero)
 
     def power(self, number: Number) -> str:
-        """Of floats by libm; of ints, whose exponent is a constant and not below 0, by products."""
+        """Of floats by libm; of ints, whose exponent is not below 0, by products."""
         first, second = number.operands
+        if number.kind == "int" and second.op != "constant":
+            return self._power_of(self.value(first), self.value(second), first.kind == "bool")
         if number.kind == "int":
             return self._whole_power(self.value(first), second)
         f, a, b = self.f, self._float(first), self._float(second)
@@ -255,6 +264,49 @@ class Numbers:
             if left:
                 square = self._overflowing("smul", square, square)
         return found
+
+    def _power_of(self, base: str, exponent: str, small: bool) -> str:
+        """By an exponent of this call, bit by bit; below 0 it would be a float. `small`: a bool."""
+        f = self.f
+        self._refuse(f.let(f"icmp slt i64 {exponent}, 0"), "an exponent is below 0")
+        if not small:
+            far = f.let(f"icmp sgt i64 {exponent}, {_MOST_EXPONENT}")
+            some = f.let(f"icmp ne i64 {base}, 0")
+            self._refuse(f.let(f"and i1 {far}, {some}"), "it is too large")
+        loop = f.carry_loop(0, 63, 1, [
+            ("i64", "1"), ("i64", base), ("i64", exponent), ("i1", "false"), ("i1", "false"),
+        ])
+        found, square, rest, wrong, large = loop.values
+        used = f.let(f"trunc i64 {rest} to i1")
+        factor = f.let(f"select i1 {used}, i64 {square}, i64 1")
+        found, over = self._told("smul", found, factor)
+        over = f.let(f"or i1 {over}, {f.let(f'and i1 {used}, {large}')}")
+        square, above = self._told("smul", square, square)
+        loop.close([
+            found, square, f.let(f"lshr i64 {rest}, 1"), f.let(f"or i1 {wrong}, {over}"),
+            f.let(f"or i1 {large}, {above}"),
+        ])
+        self._refuse(loop.values[3], _LARGE)
+        return str(loop.values[0])
+
+    def divisor(self, number: Number) -> str:
+        """math.gcd, by Euclid: of 64 bits in 93 steps at most (Lame: numbers of Fibonacci)."""
+        f = self.f
+        f.module.declare("declare i64 @llvm.abs.i64(i64, i1)")
+        a, b = (
+            f.let(f"call i64 @llvm.abs.i64(i64 {self.value(each)}, i1 false)")
+            for each in number.operands
+        )
+        loop = f.carry_loop(0, 93, 1, [("i64", a), ("i64", b)])
+        a, b = loop.values
+        done = f.let(f"icmp eq i64 {b}, 0")
+        rest = f.let(f"urem i64 {a}, {f.let(f'select i1 {done}, i64 1, i64 {b}')}")
+        loop.close([
+            f.let(f"select i1 {done}, i64 {a}, i64 {b}"),
+            f.let(f"select i1 {done}, i64 0, i64 {rest}"),
+        ])
+        self._refuse(f.let(f"icmp slt i64 {loop.values[0]}, 0"), _LARGE)
+        return str(loop.values[0])
 
     def negative(self, number: Number) -> str:
         """-x."""
@@ -319,6 +371,8 @@ class Numbers:
 
     def _mathematics(self, name: str, number: Number) -> str:
         """A function of libm; what is no number, or infinite, and was not, is refused."""
+        if name == "gcd":
+            return self.divisor(number)
         f = self.f
         given = [self._float(each) for each in number.operands]
         if name in ("fabs", "copysign"):

@@ -142,15 +142,17 @@ def each_saved(w: Writer, place: object) -> tuple[str, str]:
 
 
 def _emit_seed(module: Module, texts: Texts, step: Step) -> None:
-    """The words of mt19937 for the last 32 bits of a seed, none of them used yet. Source: Knuth,
-    The Art of Computer Programming 2, 3.2.1, with the constant of Matsumoto and Nishimura."""
+    """In each generator the words of mt19937 for the last 32 bits of a seed, none of them used yet.
+    Source: Knuth, The Art of Computer Programming 2, 3.2.1, with the constant of Matsumoto and
+    Nishimura."""
     w = Writer(module, texts, "i32 @graphc_seed(ptr %ctx, i64 %seed)")
     f = w.f
-    if step.generator < 0:
+    if not step.generators:
         w.refuse_if("true", "%ctx", CODE["ARGUMENT"], "the step draws no random numbers")
         f.ret("i32 0")
         return
-    state = w.bytes_behind(w.pointer("%ctx", Word.STATE), step.generator)
+    memory = w.pointer("%ctx", Word.STATE)
+    state, *others = (w.bytes_behind(memory, place) for place in step.generators)
     mask = 0xFFFFFFFF
     first = f.let(f"and i64 %seed, {mask}")
     loop = f.carry_loop(0, _WORDS, 1, [("i64", first)])
@@ -162,4 +164,6 @@ def _emit_seed(module: Module, texts: Texts, step: Step) -> None:
     loop.close([f.let(f"and i64 {counted}, {mask}")])
     f.store(_WORDS, "i64", f.gep(state, _WORDS, "i64"), 8)
     f.store(-1, "i64", f.gep(state, _WORDS + 1, "i64"), 8)
+    for other in others:
+        f.call("ptr", "@memcpy", f"ptr {other}", f"ptr {state}", f"i64 {8 * (_WORDS + 2)}")
     f.ret("i32 0")

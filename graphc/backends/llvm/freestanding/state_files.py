@@ -15,7 +15,7 @@ _MODE = 0o666
 _END, _BEGIN = 2, 0  # of lseek
 _INTERRUPTED = 4
 _MOST_HEADER = 100_000_000  # what the format allows
-_SUFFIX = 32  # bytes behind a path: ".", a process, ".part"
+_SUFFIX = 64  # bytes behind a path: ".", a process, ".", a context, ".part"
 FILE = CODE["FILE"]
 
 
@@ -86,7 +86,8 @@ def _emit_put(module: Module, texts: Texts, step: Step) -> None:
 
 
 def _emit_save(module: Module, texts: Texts) -> None:
-    """Under another name first: what stops in the middle leaves the old file."""
+    """Under another name first, of this context alone: what stops in the middle leaves the old
+    file, and of threads that save at the same time one is the last."""
     w = Writer(module, texts, "i32 @graphc_state_save_file(ptr %ctx, ptr %path)")
     f = w.f
     w.refuse_if(w.is_null("%path"), "%ctx", CODE["ARGUMENT"], "path is NULL")
@@ -99,7 +100,7 @@ def _emit_save(module: Module, texts: Texts) -> None:
     f.store(w.address(part), "i64", messenger, 8)
     f.store(room, "i64", f.gep(messenger, 1, "i64"), 8)
     process = f.let(f"sext i32 {f.call('i32', '@getpid')} to i64")
-    fail(f, messenger, 0, texts(f"{STRING}.{A}.part"), "%path", a=process)
+    fail(f, messenger, 0, texts(f"{STRING}.{A}.{B}.part"), "%path", a=process, b=w.address("%ctx"))
     code = f.call("i32", "@graphc_state_write", "ptr %ctx", "ptr %path", f"ptr {part}")
     f.call("void", "@free", f"ptr {part}")
     f.ret(f"i32 {code}")
