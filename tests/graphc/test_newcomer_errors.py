@@ -375,6 +375,7 @@ TENSORS: Cases = {
     ),
     "text data": (lambda t: t.tensor("abc"), ["invalid data type 'str'"]),
     "texts": (lambda t: t.tensor(["a", "b"]), ["too many dimensions 'str'"]),
+    "a text among numbers": (lambda t: t.tensor([[1], ["a"]]), ["invalid data type 'str'"]),
     "None as data": (lambda t: t.tensor(None), ["Could not infer dtype of NoneType"]),
     "a dict as data": (lambda t: t.tensor({"a": 1}), ["Could not infer dtype of dict"]),
     "objects": (lambda t: t.tensor(np.array([None])), ["numpy", "object"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import numpy as np
@@ -121,7 +122,10 @@ def _array(data: Any, dtype: DType | None) -> np.ndarray:
         if array.dtype == np.uint64:  # NumPy's choice for ints beyond int64
             _refuse(int(array.max()), False)
         if array.dtype.kind in "USOV":
-            _refuse(_first(data), isinstance(data, (list, tuple)))
+            leaves = list(_leaves(data))
+            other = [leaf for leaf in leaves if not isinstance(leaf, (int, float, complex))]
+            value = other[0] if other else max(leaves, key=abs)  # then an int is too large
+            _refuse(value, isinstance(data, (list, tuple)) and value is leaves[0])
         if array.dtype.kind in "fc" and dtype is None:
             array = array.astype(_inexact_dtype(data).numpy)
     return array if dtype is None else _converted(array, dtype)
@@ -150,10 +154,12 @@ def _fits(value: int, dtype: DType) -> None:
         )) from None
 
 
-def _first(data: Any) -> Any:
-    while isinstance(data, (list, tuple)) and data:
-        data = data[0]
-    return data
+def _leaves(data: Any) -> Iterator[Any]:
+    if not isinstance(data, (list, tuple)):
+        yield data
+    else:
+        for item in data:
+            yield from _leaves(item)
 
 
 def _refuse(value: Any, nested: bool) -> NoReturn:
