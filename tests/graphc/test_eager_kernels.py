@@ -144,7 +144,7 @@ def outcome(function, shapes):
     torch.manual_seed(3)
     inputs = [torch.randn(*shape, requires_grad=True) for shape in shapes]
     y = function(*inputs)
-    (y * torch.randn(*y.shape)).sum().backward()
+    (y * torch.randn(y.shape)).sum().backward()
     return [y.detach().numpy(), *(x.grad.numpy() for x in inputs if x.grad is not None)], y.stride()
 
 
