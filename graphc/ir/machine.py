@@ -20,10 +20,11 @@ class Tiling:
     second cache. At most `pack_bytes` of the right operand are packed at a time, `pointed_columns`
     columns where tiles go through pointers. A right operand of up to `unpacked_bytes`, or one that
     at most `in_place_rows` rows meet, is read where it lies; one of up to `shared_bytes` may be
-    packed once for all chunks. One of more than `in_place_bytes` that few rows meet is a stream,
-    which memory gives fastest in long runs: `stream_steps` rows of it at a time, in chunks of
-    `stream_columns` columns. Chunks that split the rows are at least `row_tiles` tiles high.
-    Reading the right operand takes as long as what `read_rows` rows do with it.
+    packed once for all chunks, which then have `chunk_columns` columns at least, or as many as are
+    packed at a time, and share out the rows. One of more than `in_place_bytes` that few rows meet
+    is a stream, which memory gives fastest in long runs: `stream_steps` rows of it at a time, in
+    chunks of `stream_columns` columns. Chunks that split the rows are at least `row_tiles` tiles
+    high. Reading the right operand takes as long as what `read_rows` rows do with it.
     Where k is contiguous in both operands, up to `dot_rows` rows or `dot_columns` columns are
     computed as dot products. What a loop of at least `pack_steps` steps reads in each is packed
     before it; a product over all steps joins the loop's own where a step has `joint_rows` rows.
@@ -46,6 +47,7 @@ class Tiling:
     stream_steps: int
     stream_columns: int
     shared_bytes: int
+    chunk_columns: int
     row_tiles: int
     read_rows: int
     dot_rows: int

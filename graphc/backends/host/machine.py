@@ -20,6 +20,7 @@ _TILING = Tiling(
     stream_steps=8,
     stream_columns=4096,
     shared_bytes=32 << 20,
+    chunk_columns=0,
     row_tiles=4,
     read_rows=8,
     dot_rows=32,
@@ -28,6 +29,13 @@ _TILING = Tiling(
     joint_rows=8,
     packed_rows=512,  # packing is as much work as multiplying by 20 rows: not worth a copy beyond
     packed_bytes=1 << 27,  # 512 rows gain 5%, which is not worth a large second copy
+)
+
+# Of 16 registers, 12 hold accumulators. Rows of so few columns lie in a line or two of the caches
+# each, which a power of two between them has evict each other: packing gains 20% to 50% from 64 KiB
+# on, where chunks are wide enough to read rows of the left operand for many columns.
+_FEW_REGISTERS = replace(
+    _TILING, vectors=2, unpacked_bytes=64 << 10, chunk_columns=256
 )
 
 # A launch costs about 0.1 us, an element of light work 0.2 to 1 ns, a core's first cache 32 KiB.
@@ -73,7 +81,6 @@ CPU = Machine(
 def cpu(vector_bytes: int, registers: int, steps: tuple[str, ...] = ()) -> Machine:
     """A CPU with so many vector registers of so many bytes, and instructions for such steps of k;
     only how templates are tiled asks, and which of them read halves."""
-    # of 16 registers, 12 hold accumulators
-    vectors = 4 if registers >= 32 else 2
-    tiling = replace(_TILING, vector_bytes=vector_bytes, vectors=vectors, steps=steps)
+    tiling = _TILING if registers >= 32 else _FEW_REGISTERS
+    tiling = replace(tiling, vector_bytes=vector_bytes, steps=steps)
     return replace(CPU, tiling=tiling, halves="bf16" in steps, integers=True)

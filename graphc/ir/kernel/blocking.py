@@ -180,6 +180,10 @@ def tiled(r: Request, machine: Machine, itemsize: int) -> Blocking:
     tiles = most(quotient_up(r.n, columns), 1)
     width = quotient_up(tiles, least(tiles, per_batch))
     width = most(width, choose(streams, least(tiles, t.stream_columns // columns), 1))
+    # the sums of a split k have room for what is packed at a time, not for wider chunks
+    fits = equal(r.batch, 1) & (r.k * r.n * itemsize <= t.shared_bytes) & r.dense
+    wide = least(tiles, least(most(t.chunk_columns // columns, 1), block_n // columns))
+    width = most(width, choose(in_place | r.panels, 1, choose(fits, wide, 1)))
     split_n = quotient_up(tiles, width)
     rest = most(per_batch // split_n, 1)
     most_rows = most(quotient_up(r.m, t.rows) // t.row_tiles, 1)
@@ -199,8 +203,7 @@ def tiled(r: Request, machine: Machine, itemsize: int) -> Blocking:
     split = split_k > 1
     area = choose((chunk_blocks > 1) | split, chunk_m * wide * itemsize, 0)
     pack_at = choose(split, 0, multiple(area, ALIGN))
-    fits = r.k * r.n * itemsize <= t.shared_bytes
-    shared = (split_m > 1) & equal(r.batch, 1) & fits & r.dense
+    shared = fits & (split_m > 1)
     right_packed = equal(choose(in_place | r.panels, 0, choose(shared, 1, 0)), 1)
     tail = choose(equal(r.n % lanes, 0), 0, lanes)
     pack_columns = choose(in_place, tail, choose(right_packed | r.panels, 0, wide))

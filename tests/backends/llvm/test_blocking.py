@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from graphc.backends.host.machine import CPU
+from graphc.backends.host.machine import CPU, cpu
 from graphc.backends.host.memory import HOST
 from graphc.backends.llvm.cache import ObjectCache
 from graphc.backends.llvm.executable import build
@@ -24,6 +24,7 @@ from graphc.ir.kernel import BufferRef, Launch, Product, Program
 from graphc.ir.kernel.blocking import Blocking, Request, tiled
 from graphc.ir.kernel.plan_contraction import plan_contraction
 from graphc.ir.kernel.steps import STEPS
+from graphc.ir.machine import Machine
 from graphc.ir.types import TensorType
 
 from .contractions import Gemm, narrow_targets
@@ -183,3 +184,37 @@ def test_threads_may_come_and_go_between_calls_and_sizes_may_change() -> None:
         np.testing.assert_allclose(result, left @ right.T, rtol=1e-4)
         assert results.setdefault(m, result.tobytes()) == result.tobytes()
     pool.set_threads(1)
+
+
+@pytest.mark.parametrize(
+    ("size", "in_place", "columns"), [(96, True, 32), (256, False, 256), (1000, False, 256)]
+)
+def test_few_registers_pack_what_a_cache_does_not_hold(
+    size: int, in_place: bool, columns: int
+) -> None:
+    """With 16 registers a tile is 16 columns wide: a row of it is one line of a cache."""
+    template = Gemm(size, size, size).kernel().template
+    assert template is not None
+    found = plan_contraction(template, cpu(32, 16))
+    assert found is not None
+    assert found.right_in_place == in_place and found.right_packed == (not in_place)
+    assert found.chunk_n == columns and found.split_k == 1
+
+
+@pytest.mark.parametrize("machine", [cpu(32, 16), cpu(64, 32)], ids=["16", "32"])
+def test_sums_of_a_split_k_have_room_for_a_whole_chunk(machine: Machine) -> None:
+    rng = np.random.default_rng(0)
+    split = 0
+    for _ in range(2000):
+        m, k, n = (int(2 ** rng.uniform(0, 15)) for _ in range(3))
+        window = bool(rng.integers(2))
+        request = Request(
+            batch=int(rng.integers(1, 4)), m=m, n=n, k=k, terms=k, left_direct=True,
+            right_direct=not window, segment=k, quantum=1, most_steps=384, dense=True,
+            panels=False, window=window, pack_scratch=0, pack_scratch_column=0,
+        )
+        for itemsize in (4, 8):
+            found = tiled(request, machine, itemsize)
+            split += found.split_k > 1
+            assert found.split_k == 1 or min(found.chunk_n, n) <= found.block_n, request
+    assert split > 100
