@@ -9,6 +9,7 @@ from typing import Any, Literal
 from graphc.backends.llvm.binding import LOCK, binding
 from graphc.backends.llvm.library import LLVMError
 from graphc.backends.llvm.target import Target
+from graphc.backends.llvm.wasm import is_wasm, lowered
 
 Passes = Literal["none", "light"]
 
@@ -37,7 +38,8 @@ def _target_machine(target: Target, opt_level: int) -> Any:
         found = _machines.made[target, opt_level] = llvm.Target.from_triple(
             target.triple
         ).create_target_machine(
-            cpu=target.cpu, features=target.features, opt=opt_level, reloc="pic", codemodel="small"
+            cpu=target.cpu, features=target.features, opt=opt_level, codemodel="small",
+            reloc="static" if is_wasm(target) else "pic",
         )
     return found
 
@@ -86,6 +88,8 @@ def compile_object(
     norm; "light" cleans up scalar code (SROA, CSE, instcombine, CFG). Raises LLVMError. Threads
     may compile side by side: each has contexts and code generators of its own.
     """
+    if is_wasm(target):
+        text = lowered(text)
     with _parsed(text, verify) as module:
         machine = _target_machine(target, opt_level)
         module.triple = target.triple

@@ -79,6 +79,8 @@ def _round_bf16(o: Instructions, x: str) -> str:
 
 def _has_half(o: Instructions) -> bool:
     """Can the target convert f16? Elsewhere LLVM would call a library that may not be there."""
+    if o.target.arch == "wasm32":
+        return False
     return o.target.arch != "x86_64" or "+f16c" in o.target.features
 
 

@@ -1,6 +1,6 @@
-"""Constants and weights: laid out, as one relocatable ELF object, or as a file beside the library.
+"""Constants and weights: laid out, as one relocatable object, or as a file beside the library.
 
-The object is written here, without a compiler: a hundred megabytes would be half a gigabyte of
+An ELF object is written here, without a compiler: a hundred megabytes would be half a gigabyte of
 LLVM assembly. Source: the System V ABI's object files chapter.
 """
 
@@ -11,6 +11,7 @@ import struct
 
 import numpy as np
 
+from graphc.backends.host import wasm
 from graphc.backends.host.interface import Place
 from graphc.export import safetensors
 
@@ -54,6 +55,8 @@ class Data:
 
     def as_object(self, symbol: str, arch: str) -> bytes:
         """An object that defines the hidden name `symbol` as all of it, read-only."""
+        if arch == "wasm32":
+            return wasm.data_object(self.content, symbol, ALIGN)
         return _object(self.content, symbol, _MACHINES[arch])
 
 

@@ -78,10 +78,10 @@ differ:
 
 
 def emit_create(
-    module: Module, texts: Texts, interface: Interface, levels: int, blocks: int
+    module: Module, texts: Texts, interface: Interface, levels: int, blocks: int, files: bool
 ) -> None:
     """Defines what the entries for options, memory and threads call. `blocks`: bytes of a level's
-    blocks, at most."""
+    blocks, at most; `files`: whether the system has any."""
     module.globals.append(_SAME)
     for text in (
         "declare ptr @malloc(i64)", "declare void @free(ptr)", "declare ptr @memset(ptr, i32, i64)",
@@ -98,9 +98,9 @@ def emit_create(
     _emit_place(module, texts)
     _emit_fill(module, texts, interface)
     if interface.file_bytes:
-        _emit_weights(module, texts, interface)
+        _emit_weights(module, texts, interface, files)
     _emit_made(module, texts, interface, state, head)
-    _emit_gone(module, texts)
+    _emit_gone(module, texts, files)
 
 
 def _option(w: Writer, field: Option) -> str:
@@ -262,14 +262,8 @@ def _emit_fill(module: Module, texts: Texts, interface: Interface) -> None:
     f.ret()
 
 
-def _emit_weights(module: Module, texts: Texts, interface: Interface) -> None:
+def _emit_weights(module: Module, texts: Texts, interface: Interface, files: bool) -> None:
     """Finds the weights' file in memory, or maps it: the words BASE, MAPPED, MAPPED_BYTES."""
-    for text in (
-        "declare i32 @open(ptr, i32, ...)", "declare i64 @lseek(i32, i64, i32)",
-        "declare i32 @close(i32)", "declare ptr @mmap(ptr, i64, i32, i32, i32, i64)",
-        "declare i32 @munmap(ptr, i64)",
-    ):
-        module.declare(text)
     bytes_ = interface.file_bytes
     w = Writer(module, texts, "i32 @graphc_weights(ptr %m, ptr %options, ptr %ctx)")
     f, code = w.f, CODE["FILE"]
@@ -280,7 +274,10 @@ def _emit_weights(module: Module, texts: Texts, interface: Interface) -> None:
     given = _option(w, Option.WEIGHTS)
     with f.when(f.let(f"icmp ne ptr {given}, null")):
         _weights_in_memory(w, given, bytes_)
-    _map_weights(w, bytes_)
+    if files:
+        _map_weights(w, bytes_)
+    else:
+        w.refuse_if("true", "%m", code, "the weights are in a file, and it was not given")
     f.ret("i32 0")
     w = Writer(module, texts, "i32 @graphc_belongs(ptr %m, ptr %file)")
     f = w.f
@@ -315,6 +312,12 @@ def _weights_in_memory(w: Writer, given: str, bytes_: int) -> None:
 
 def _map_weights(w: Writer, bytes_: int) -> None:
     """Opens and maps the file."""
+    for text in (
+        "declare i32 @open(ptr, i32, ...)", "declare i64 @lseek(i32, i64, i32)",
+        "declare i32 @close(i32)", "declare ptr @mmap(ptr, i64, i32, i32, i32, i64)",
+        "declare i32 @munmap(ptr, i64)",
+    ):
+        w.f.module.declare(text)
     f, code = w.f, CODE["FILE"]
     path = _option(w, Option.WEIGHTS_PATH)
     w.refuse_if(
@@ -431,13 +434,16 @@ def _emit_threads(module: Module, texts: Texts) -> None:
     f.ret("i32 0")
 
 
-def _emit_gone(module: Module, texts: Texts) -> None:
+def _emit_gone(module: Module, texts: Texts, files: bool) -> None:
     """Ends a context, whose memory is its own no more."""
     w = Writer(module, texts, "void @graphc_gone(ptr %ctx)")
     f = w.f
     w.set("%ctx", Word.MAGIC, 0)
     f.call("void", "@graphc_pool_forget", f"ptr {w.bytes_behind('%ctx', POOL)}")
     f.call("void", "@free", f"ptr {w.pointer('%ctx', Word.LARGER)}")
+    if not files:
+        f.ret()
+        return
     mapped = w.get("%ctx", Word.MAPPED)
     with f.when(f.cmp("ne", mapped, 0)):
         module.declare("declare i32 @munmap(ptr, i64)")

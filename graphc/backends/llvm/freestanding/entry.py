@@ -49,6 +49,7 @@ from graphc.backends.llvm.freestanding.tables import Tables, array
 from graphc.backends.llvm.freestanding.writer import Writer
 from graphc.backends.llvm.target import Target
 from graphc.backends.llvm.text import Module
+from graphc.backends.llvm.wasm import is_wasm
 from graphc.ir.failure import check_error
 from graphc.ir.kernel import Routine, leaves
 
@@ -69,18 +70,20 @@ class Compiled(NamedTuple):
     run: str
 
 
-def public(interface: Interface) -> list[str]:
+def public(interface: Interface, target: Target) -> list[str]:
     """The names that a library shows."""
     names = FUNCTIONS if interface.step is None else STEP_FUNCTIONS
+    if is_wasm(target):
+        names = tuple(name for name in names if name not in state_files.FUNCTIONS)
     return [f"{interface.name}_{name}" for name in names]
 
 
 def emit_entry(
     interface: Interface, levels: Sequence[tuple[Level, Sequence[Compiled]]], target: Target
 ) -> str:
-    """LLVM assembly that defines public(interface). Wants @graphc_data, the drivers by their names,
+    """LLVM assembly that defines public(interface, target). Wants @graphc_data, the drivers by their names,
     @graphc_cpu_level and the functions of workers.py."""
-    module = Module()
+    module, files = Module(), not is_wasm(target)
     texts = Texts(module)
     emit_messages(module)
     module.globals.append("@graphc_data = external hidden constant i8, align 64")
@@ -101,12 +104,13 @@ def emit_entry(
     blocks = _Levels(module, texts, tables, ones).emit(levels)
     emit_checks(module, texts, interface)
     emit_execute(module, texts, interface, tables, ones)
-    emit_create(module, texts, interface, len(levels), blocks)
+    emit_create(module, texts, interface, len(levels), blocks, files)
     if interface.step is not None:
         emit_numbers(module, texts, interface, tables)
         state.emit_state(module, texts, interface)
-        state_files.emit_state_files(module, texts, interface.step)
-    _Public(module, texts, interface, tables).emit()
+        if files:
+            state_files.emit_state_files(module, texts, interface.step)
+    _Public(module, texts, interface, tables, files).emit()
     return module.text()
 
 
@@ -199,11 +203,14 @@ class _Levels:
 class _Public:
     """The functions."""
 
-    def __init__(self, module: Module, texts: Texts, interface: Interface, tables: Tables) -> None:
+    def __init__(
+        self, module: Module, texts: Texts, interface: Interface, tables: Tables, files: bool
+    ) -> None:
         self.module, self.texts, self.interface, self.tables = module, texts, interface, tables
+        self.files = files
 
     def emit(self) -> None:
-        """All of FUNCTIONS."""
+        """All of `public`."""
         interface = self.interface
         states = () if interface.step is None else interface.step.states
         for name, value in (
@@ -449,7 +456,7 @@ class _Public:
         for name, parameters in (
             ("state_save", ("ptr %file", "i64 %bytes")),
             ("state_load", ("ptr %file", "i64 %bytes")),
-            ("state_save_file", ("ptr %path",)), ("state_load_file", ("ptr %path",)),
+            *((name, ("ptr %path",)) for name in state_files.FUNCTIONS if self.files),
             ("seed", ("i64 %seed",)),
         ):
             self._guarded(name, name, *parameters)

@@ -16,9 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from graphc.backends.llvm import wasm
 from graphc.backends.llvm.target import LEVELS, Target, host_target, make_target
 
 _LINUX = {"x86_64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-linux-gnu"}
+_TRIPLES = {**_LINUX, "wasm32": wasm.TRIPLE}
 NATIVE = "native"
 # name: architecture, CPU as LLVM spells it, features beside those that the CPU implies; of each
 # architecture the lowest first, each with all that those before it have
@@ -33,11 +35,13 @@ _NAMED: dict[str, tuple[str, str, tuple[str, ...]]] = {
     # every 64-bit ARM has NEON; servers since 2018 have these, too
     "aarch64": ("aarch64", "generic", ("neon",)),
     "aarch64+dotprod": ("aarch64", "generic", ("neon", "lse", "fullfp16", "dotprod")),
+    # any browser of today, and Node: vectors of 16 bytes, one thread
+    "wasm32": ("wasm32", "generic", tuple(each[1:] for each in wasm.FEATURES.split(","))),
 }
 
 
 def target_named(name: str) -> Target:
-    """The Target of a level, for Linux; "native": the highest that this machine runs.
+    """The Target of a level, for Linux or a browser; "native": the highest that this machine runs.
 
     Raises ValueError, naming those there are.
     """
@@ -50,7 +54,7 @@ def target_named(name: str) -> Target:
         )
     arch, cpu, more = _NAMED[name]
     features = (*LEVELS.get(cpu, ()), *more)
-    return make_target(_LINUX[arch], cpu, ",".join(f"+{each}" for each in features))
+    return make_target(_TRIPLES[arch], cpu, ",".join(f"+{each}" for each in features))
 
 
 def level_name(target: Target) -> str:
@@ -91,6 +95,8 @@ def machines(names: Iterable[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for name in names:
         target = target_named(name)
+        if wasm.is_wasm(target):
+            raise ValueError(f"{name} is no code that Python runs. Cure: aot(..., targets=[{name!r}])")
         system = "linux" if "linux" in target.triple else target.triple.rsplit("-", 1)[-1]
         found.setdefault(f"{target.arch}-{system}", []).append(name)
     if not found:

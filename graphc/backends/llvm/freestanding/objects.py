@@ -3,9 +3,9 @@ objects, whose global names are public ones, or begin with the library's prefix 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from graphc.backends.host import elf
+from graphc.backends.host import elf, wasm
 from graphc.backends.host.interface import Interface, Level, LibraryObjects
 from graphc.backends.llvm import words
 from graphc.backends.llvm.cache import ObjectCache
@@ -13,8 +13,10 @@ from graphc.backends.llvm.compile_program import program_objects
 from graphc.backends.llvm.freestanding.cpu_level import cpu_level_text
 from graphc.backends.llvm.freestanding.entry import Compiled, emit_entry, public
 from graphc.backends.llvm.freestanding.levels import baseline, identifier, target_named
-from graphc.backends.llvm.freestanding.renamed import renamed
+from graphc.backends.llvm.freestanding import renamed as elf_names
+from graphc.backends.llvm.freestanding.wasm_runtime import RUNTIME
 from graphc.backends.llvm.freestanding.workers import workers_text
+from graphc.backends.llvm.wasm import is_wasm
 
 
 def prefix(name: str) -> str:
@@ -45,12 +47,13 @@ def library_objects(
     common = [
         cache.compile(emit_entry(interface, compiled, lowest), lowest, passes="light"),
         cache.compile(workers_text(lowest), lowest),
-        cache.compile(cpu_level_text(targets), lowest),
+        cache.compile(RUNTIME if is_wasm(lowest) else cpu_level_text(targets), lowest),
     ]
-    shown = set(public(interface))
+    shown = set(public(interface, lowest))
     every = prefix(interface.name)
     shared = {
-        name: f"{every}{name}" for each in common for name in _defined(each) if name not in shown
+        name: f"{every}{name}" for each in common for name in _defined(each)
+       if name not in shown
     }
     shared["graphc_data"] = f"{every}graphc_data"
     result = [renamed(each, shared) for each in common]
@@ -62,7 +65,7 @@ def library_objects(
         }
         result += [renamed(each, {**shared, **names}) for each in members]
     return LibraryObjects(
-        result, public(interface), shared["graphc_data"], lowest.triple, lowest.arch
+        result, public(interface, lowest), shared["graphc_data"], lowest.triple, lowest.arch
     )
 
 
@@ -72,6 +75,12 @@ def _prefixed(data: bytes, own: str) -> dict[str, str]:
 
 def _defined(data: bytes) -> frozenset[str]:
     """The global names that an object defines."""
-    found = elf.global_names(data)
-    assert found is not None, "not an ELF object"
+    found = elf.global_names(data) or wasm.global_names(data)
+    assert found is not None, "neither an ELF object nor one of WebAssembly"
     return frozenset(found[0])
+
+
+def renamed(data: bytes, names: Mapping[str, str]) -> bytes:
+    """The object with these global names changed, and hidden."""
+    change = wasm.renamed if data.startswith(wasm.MAGIC) else elf_names.renamed
+    return change(data, names)
