@@ -1,8 +1,8 @@
-"""Relocatable WebAssembly objects: the names that they define and want, changed names, and an object
-of data alone.
+"""Relocatable WebAssembly objects: the names that they define and want, changed names, and an
+object of data alone.
 
-Source: the WebAssembly specification's binary format, and tool-conventions' "WebAssembly Object File
-Linking" (version 2): the custom section "linking" holds a table of symbols.
+Source: the WebAssembly specification's binary format, and tool-conventions' "WebAssembly Object
+File Linking" (version 2): the custom section "linking" holds a table of symbols.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Symbol(NamedTuple):
     kind: int
     flags: int
     name: str
-    index: int
+    number: int
     rest: bytes
 
 
@@ -181,7 +181,7 @@ def _renamed(symbols: list[Symbol], names: Mapping[str, str]) -> bytes:
         if symbol.kind == _DATA_SYMBOL:
             result += _text(name) + symbol.rest
             continue
-        result += number(symbol.index)
+        result += number(symbol.number)
         if symbol.kind != _SECTION and (not flags & _UNDEFINED or flags & _EXPLICIT):
             result += _text(name)
     return bytes(result)

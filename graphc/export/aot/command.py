@@ -34,7 +34,8 @@ def add(commands: Any) -> None:
     command.add_argument("--name", help="what its functions begin with; default: the model's")
     command.add_argument(
         "--target", action="append", dest="targets", metavar="CPU",
-        help="a kind of CPU, such as x86-64-v3; several times for several; default: native",
+        help="a kind of CPU, such as x86-64-v3; several times for several; default: native. Or "
+        "wasm32: NAME.wasm and NAME.mjs, for browsers",
     )
     command.add_argument(
         "--size", action="append", default=[], type=_size, dest="sizes", metavar="NAME=MOST",

@@ -1,4 +1,5 @@
-"""`aot(program, folder)`: an exported program as a library that needs libc, libm and threads alone.
+"""`aot(program, folder)`: an exported program as a library that needs libc, libm and threads alone,
+or as WebAssembly, which needs nothing.
 
 What is where: described.py says what callers see, programs.py and steps.py what a library is made
 of, compiled.py makes the programs, the backend objects of them, stock.py and data.py those of
@@ -19,10 +20,11 @@ from graphc.engine import pipeline
 from graphc.export import files
 from graphc.export.aot.data import MOST_EMBEDDED
 from graphc.export.aot.header import header
-from graphc.export.aot.linking import link_shared, static_archive
+from graphc.export.aot.linking import link_shared, link_wasm, static_archive
 from graphc.export.aot.programs import ProgramLibrary
 from graphc.export.aot.steps import StepLibrary
 from graphc.export.aot.stock import Stock
+from graphc.export.aot.web.script import script
 from graphc.export.errors import ExportError
 from graphc.export.program import ExportedProgram
 from graphc.export.steps import ExportedStep
@@ -38,7 +40,8 @@ _MOST_NAME = 64
 
 
 class Library(NamedTuple):
-    """The files of a library. `weights`: None where they are embedded."""
+    """The files of a library. `header`: for WebAssembly the script that loads it; `weights`: None
+    where they are embedded."""
 
     library: Path
     header: Path
@@ -62,7 +65,8 @@ def aot(
     `name`: a C identifier; the model's where it is left out. `weights`: "embedded", or "file":
     NAME.safetensors beside the library, mapped when it runs. `targets`: kinds of CPU by name, of
     one architecture ("x86-64-v2", "aarch64", ...), among which the library chooses; "native" is
-    this machine's. `sizes`: the largest of free sizes, where the export has none, or smaller ones.
+    this machine's; "wasm32" writes NAME.wasm, which imports nothing, and NAME.mjs, which loads it.
+    `sizes`: the largest of free sizes, where the export has none, or smaller ones.
     `freeze`: what hangs on weights alone (of a step: nothing) is computed now, and laid out for the
     CPU; results then are those of compile(model), not to the bit those of program(x), and the file
     has such weights.
@@ -73,13 +77,16 @@ def aot(
     _check_kind(program)
     called = _checked_name(name, program.graph.name)
     backend: Any = backends.get(backends.DEFAULT)
+    wanted = backend.levels(targets)
+    if static and "wasm32" in wanted:
+        raise ValueError("static=True is for C programs. Cure: leave it out for wasm32")
     stock = Stock(weights == "file")
     made: StepLibrary | ProgramLibrary
     if isinstance(program, ExportedStep):
         made = StepLibrary(program, stock, dict(sizes or {}))
     else:
         made = ProgramLibrary(program, stock, dict(sizes or {}), freeze)
-    levels = [made.level(level, backend.at(level)) for level in backend.levels(targets)]
+    levels = [made.level(level, backend.at(level)) for level in wanted]
     interface, file = made.interface(called), stock.file()
     if file is not None:
         interface = stock.interface(interface, file)
@@ -91,20 +98,26 @@ def aot(
             'weights="file"'
         )
     objects = [*built.objects, stock.data.as_object(built.data, built.arch)]
-    library = f"lib{called}.{'a' if static else 'so'}"
-    linked = static_archive(objects) if static else link_shared(
-        objects, built.exports, built.triple, library
-    )
+    beside = None if file is None else f"{called}.safetensors"
+    web = built.arch == "wasm32"
+    library = f"{called}.wasm" if web else f"lib{called}.{'a' if static else 'so'}"
+    if web:
+        linked, spoken = link_wasm(objects, built.exports), script(interface, library, beside)
+    else:
+        linked = static_archive(objects) if static else link_shared(
+            objects, built.exports, built.triple, library
+        )
+        spoken = header(interface, library)
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     written = Library(
-        folder / library, folder / f"{called}.h",
-        None if file is None else folder / f"{called}.safetensors",
+        folder / library, folder / f"{called}.{'mjs' if web else 'h'}",
+        None if beside is None else folder / beside,
     )
     if written.weights is not None and file is not None:
         files.write(written.weights, file.content)
     files.write(written.library, linked)
-    files.write(written.header, header(interface, library).encode())
+    files.write(written.header, spoken.encode())
     return written
 
 

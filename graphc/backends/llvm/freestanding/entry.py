@@ -72,7 +72,7 @@ class Compiled(NamedTuple):
 
 def public(interface: Interface, target: Target) -> list[str]:
     """The names that a library shows."""
-    names = FUNCTIONS if interface.step is None else STEP_FUNCTIONS
+    names: tuple[str, ...] = FUNCTIONS if interface.step is None else STEP_FUNCTIONS
     if is_wasm(target):
         names = tuple(name for name in names if name not in state_files.FUNCTIONS)
     return [f"{interface.name}_{name}" for name in names]
@@ -81,8 +81,8 @@ def public(interface: Interface, target: Target) -> list[str]:
 def emit_entry(
     interface: Interface, levels: Sequence[tuple[Level, Sequence[Compiled]]], target: Target
 ) -> str:
-    """LLVM assembly that defines public(interface, target). Wants @graphc_data, the drivers by their names,
-    @graphc_cpu_level and the functions of workers.py."""
+    """LLVM assembly that defines public(interface, target). Wants @graphc_data, the drivers by
+    their names, @graphc_cpu_level and the functions of workers.py."""
     module, files = Module(), not is_wasm(target)
     texts = Texts(module)
     emit_messages(module)

@@ -96,7 +96,7 @@ def machines(names: Iterable[str]) -> dict[str, list[str]]:
     for name in names:
         target = target_named(name)
         if wasm.is_wasm(target):
-            raise ValueError(f"{name} is no code that Python runs. Cure: aot(..., targets=[{name!r}])")
+            raise ValueError(f"Python does not run {name}. Cure: aot(..., targets=[{name!r}])")
         system = "linux" if "linux" in target.triple else target.triple.rsplit("-", 1)[-1]
         found.setdefault(f"{target.arch}-{system}", []).append(name)
     if not found:

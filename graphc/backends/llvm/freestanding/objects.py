@@ -10,10 +10,10 @@ from graphc.backends.host.interface import Interface, Level, LibraryObjects
 from graphc.backends.llvm import words
 from graphc.backends.llvm.cache import ObjectCache
 from graphc.backends.llvm.compile_program import program_objects
+from graphc.backends.llvm.freestanding import renamed as elf_names
 from graphc.backends.llvm.freestanding.cpu_level import cpu_level_text
 from graphc.backends.llvm.freestanding.entry import Compiled, emit_entry, public
 from graphc.backends.llvm.freestanding.levels import baseline, identifier, target_named
-from graphc.backends.llvm.freestanding import renamed as elf_names
 from graphc.backends.llvm.freestanding.wasm_runtime import RUNTIME
 from graphc.backends.llvm.freestanding.workers import workers_text
 from graphc.backends.llvm.wasm import is_wasm

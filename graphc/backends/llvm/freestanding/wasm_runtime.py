@@ -56,6 +56,22 @@ define hidden float @fmaf(float %a, float %b, float %c) nounwind {
   %result = fptrunc double %rounded to float
   ret float %result
 }
+; A half's exponent is moved by a multiplication, which also makes subnormals normal.
+define hidden float @__extendhfsf2(i32 %half) nounwind {
+  %magnitude = and i32 %half, 32767
+  %above = and i32 %half, 32768
+  %sign = shl i32 %above, 16
+  %shifted = shl i32 %magnitude, 13
+  %small = bitcast i32 %shifted to float
+  %scaled = fmul float %small, 0x46F0000000000000
+  %number = bitcast float %scaled to i32
+  %special = icmp ugt i32 %magnitude, 31743
+  %infinite = or i32 %shifted, 2139095040
+  %chosen = select i1 %special, i32 %infinite, i32 %number
+  %bits = or i32 %chosen, %sign
+  %result = bitcast i32 %bits to float
+  ret float %result
+}
 ; The product of two numbers of 128 bits, in halves.
 define hidden void @__multi3(ptr %out, i64 %a, i64 %a.high, i64 %b, i64 %b.high) nounwind {
   %a0 = and i64 %a, 4294967295

@@ -15,7 +15,8 @@ from graphc.export.aot.linking.errors import LinkError
 
 STACK = 1 << 20  # bytes; it lies first, so that one that overflows traps
 HEAP = "__heap_base"  # the global that says where memory is free
-_ARGUMENTS = ["--no-entry", "--stack-first", "-z", f"stack-size={STACK}", "--strip-all"]
+_ARGUMENTS = ["--no-entry", "--stack-first", "-z", f"stack-size={STACK}", "--strip-all",
+              "--fatal-warnings"]
 
 
 def link_wasm(objects: Sequence[bytes], exports: Sequence[str]) -> bytes:
@@ -34,12 +35,11 @@ def link_wasm(objects: Sequence[bytes], exports: Sequence[str]) -> bytes:
                 raise LinkError(f"objects {defined[name]} and {number} both define {name}")
             defined[name] = number
         wanted.update(dict.fromkeys(sorted(names[1])))
-    # what the linker itself defines
-    missing = [name for name in wanted if name not in defined and name != "__stack_pointer"]
+    missing = [name for name in wanted if name not in defined]
     if missing:
         raise LinkError(
-            f"the code calls {', '.join(missing)}, which WebAssembly has not. Cure: compute "
-            "outside of what is exported what needs these"
+            f"the code calls {', '.join(missing)} of the C library, which WebAssembly does not "
+            "have. Cure: compute outside of what is exported what needs these"
         )
     command = _linker()
     with tempfile.TemporaryDirectory(prefix="graphc-link-") as name:
