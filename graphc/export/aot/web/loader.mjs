@@ -127,7 +127,11 @@ export class Context {
   /** Other values for a part of the state. */
   write(name, value) {
     const [place, entry] = this._state(name);
-    const { data } = tensorOf(entry, value);
+    const { data, shape } = tensorOf(entry, value);
+    if (shape.join() !== entry.shape.join()) {
+      const text = `${name} has the shape [${entry.shape.join(", ")}], not [${shape.join(", ")}]`;
+      throw new ModelError("GRAPHC_SHAPE", text);
+    }
     this._bytes(place, data.byteLength).set(bytesIn(data));
   }
 
