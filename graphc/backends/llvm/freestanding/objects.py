@@ -14,8 +14,10 @@ from graphc.backends.llvm.freestanding import renamed as elf_names
 from graphc.backends.llvm.freestanding.cpu_level import cpu_level_text
 from graphc.backends.llvm.freestanding.entry import Compiled, emit_entry, public
 from graphc.backends.llvm.freestanding.levels import baseline, identifier, target_named
+from graphc.backends.llvm.freestanding.wasm_maths import known, maths_text
 from graphc.backends.llvm.freestanding.wasm_runtime import RUNTIME
 from graphc.backends.llvm.freestanding.workers import workers_text
+from graphc.backends.llvm.target import Target
 from graphc.backends.llvm.wasm import is_wasm
 
 
@@ -49,6 +51,8 @@ def library_objects(
         cache.compile(workers_text(lowest), lowest),
         cache.compile(RUNTIME if is_wasm(lowest) else cpu_level_text(targets), lowest),
     ]
+    if is_wasm(lowest):
+        common += _maths([*common, *(each for _, some in groups for each in some)], lowest, cache)
     shown = set(public(interface, lowest))
     every = prefix(interface.name)
     shared = {
@@ -67,6 +71,13 @@ def library_objects(
     return LibraryObjects(
         result, public(interface, lowest), shared["graphc_data"], lowest.triple, lowest.arch
     )
+
+
+def _maths(objects: Sequence[bytes], target: Target, cache: ObjectCache) -> list[bytes]:
+    """What of libm the objects want, as one."""
+    wanted = {name for each in objects for name in (wasm.global_names(each) or ((), ()))[1]}
+    found = sorted(name for name in wanted if known(name))
+    return [cache.compile(maths_text(found, target), target)] if found else []
 
 
 def _prefixed(data: bytes, own: str) -> dict[str, str]:
