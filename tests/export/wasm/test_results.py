@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -12,11 +15,13 @@ import pytest
 
 import graphc as torch
 import graphc.nn as nn
+from benchmarks import models
 from graphc.__main__ import main
 from graphc.backends.host.interface import Interface
-from graphc.export import Dim, ExportedProgram, ExportError, aot, export
+from graphc.export import Dim, ExportedProgram, ExportError, aot, export, export_step
 from graphc.export.aot.linking import LinkError
 from graphc.export.aot.web.script import script
+from tests.docs.pages import blocks
 from tests.export.aot.libraries import arrays, expected, exported
 from tests.export.aot.models import CASES
 
@@ -171,3 +176,38 @@ def test_names_of_a_model_are_no_code() -> None:
     told = text[text.index("const MODEL = ") + 14 : text.index(";\n\n// `load()`")]
     assert "</script>" not in text
     assert json.loads(told)["inputs"] == [{"name": name, "dtype": "f32", "shape": [2]}]
+
+
+def test_the_script_of_the_page(tmp_path: Path) -> None:
+    """docs/how_to/ship.md: its JavaScript, of the model that the page exports."""
+    page = (Path(__file__).parents[3] / "docs" / "how_to" / "ship.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"^```js\n(.*?)^```\n", page, re.DOTALL | re.MULTILINE)
+    names: dict[str, Any] = {"__name__": "ship"}
+    first = blocks(page)[0].code.replace('targets=["x86-64-v2", "x86-64-v3"]', 'targets=["wasm32"]')
+    with contextlib.redirect_stdout(io.StringIO()):
+        exec(compile(first, "ship.md", "exec"), names)
+    file = names["out"] / "page.mjs"
+    file.write_text(f"{text}console.log(JSON.stringify([...result.data, ...result.shape]));\n")
+    done = subprocess.run([node(), file], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout.splitlines()[-1])
+    rows = names["program"](torch.tensor([[5.1, 3.5, 1.4, 0.2], [6.7, 3.0, 5.2, 2.3]]))
+    np.testing.assert_allclose(told, [*rows.numpy().ravel(), 2, 3], 1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["lenet", "gpt", "resnet18"])
+def test_models_of_the_benchmarks(name: str, tmp_path: Path) -> None:
+    """Inference, and three steps of training."""
+    space = models.load("graphc")
+    torch.manual_seed(0)
+    model, optimizer = models.make(space, name)
+    x, y = (array[:12] for array in models.batch(name))
+    given = torch.from_numpy(x), torch.from_numpy(y)
+    program = export(model.eval(), given[:1])
+    near(results(ask(script_of(tmp_path, program, "model"), [call(x)])[0]),
+         expected(program(*given[:1])), 1e-4)
+    exported = export_step(models.training_step(space, model.train(), optimizer), given)
+    made = aot(exported, tmp_path, name="step", targets=["wasm32"]).header
+    for answer in ask(made, [call(x, y)] * 3):
+        near(results(answer), expected(exported(*given)), 1e-3)
