@@ -20,7 +20,9 @@ UNARY = """
 abs acos acosh asin asinh atan atanh ceil cos cosh digamma erf erfc erfinv exp exp2 expm1 floor log
 log10 log1p log2 neg reciprocal round rsqrt sigmoid sign sin sinh sqrt square tan tanh trunc
 """.split()
-BINARY = "atan2 copysign div floor_divide fmod hypot maximum minimum pow remainder".split()
+BINARY = """
+atan2 copysign div floor_divide fmax fmin fmod hypot maximum minimum pow remainder
+""".split()
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, np.inf, -np.inf, np.nan, 1e-30, 3.0, -2.5, 7e4]
 
 
@@ -50,6 +52,20 @@ def test_functions(dtype: Any, largest: float, rtol: float, tmp_path: Path) -> N
     found = results(ask(script_of(tmp_path, program, "maths"), [call(*arrays(args))])[0])
     for name, one, other in zip([*UNARY, *BINARY], found, expected(program(*args)), strict=True):
         np.testing.assert_allclose(one, other, rtol, 1e-300, err_msg=name)
+
+
+def test_lgamma(tmp_path: Path) -> None:
+    x = np.concatenate([SPECIAL, np.linspace(-40.3, 60, 2000), np.exp2(np.linspace(-900, 1020, 99)),
+                        np.arange(-3.0, 10), [2.5e305, 1e306]])
+    program = export(
+        lambda x, y: (torch.lgamma(x), torch.lgamma(y)),
+        (torch.from_numpy(x), torch.from_numpy(x.clip(-1e30, 1e30).astype(np.float32))),
+    )
+    args = torch.from_numpy(x), torch.from_numpy(x.clip(-1e30, 1e30).astype(np.float32))
+    found = results(ask(script_of(tmp_path, program, "gamma"), [call(*arrays(args))])[0])
+    wanted = expected(program(*args))
+    np.testing.assert_allclose(found[0], wanted[0], 2e-15, 4e-14)
+    np.testing.assert_allclose(found[1], wanted[1], 2e-6, 1e-6)
 
 
 def test_angles_and_remainders(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Functions of libm for WebAssembly, as LLVM assembly: graphc's own vector code, lane by lane of
-one, and what that leaves to libm elsewhere: angles of any size, `fmod`, `hypot`.
+one, and what that leaves to libm elsewhere: angles of any size, `fmod`, `fmax`, `fmin`, `hypot`,
+`lgamma`.
 
 Angles: the bits of 2 / pi that count are multiplied by x's as integers (Payne and Hanek, "Radian
 reduction for trigonometric functions", 1983).
@@ -7,6 +8,7 @@ reduction for trigonometric functions", 1983).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 
 from graphc.backends.llvm.target import Target
@@ -15,11 +17,14 @@ from graphc.backends.llvm.vmath import VectorMath
 from graphc.backends.llvm.vmath_trig import HALF_PI, REDUCIBLE
 
 _BY_LANES = """
-acos acosh asin asinh atan atan2 atanh cos cosh erf erfc exp exp2 expm1 log log10 log1p log2 pow sin
-sinh tan tanh
+acos acosh asin asinh atan atan2 atanh cos cosh erf erfc exp exp2 expm1 fmax
+fmin hypot lgamma log log10 log1p log2 pow sin sinh tan tanh
 """.split()
-_OPERANDS = {"atan2": 2, "pow": 2, "fmod": 2, "hypot": 2}
-DOUBLE = frozenset([*_BY_LANES, "fmod", "hypot"])
+_OPERANDS = dict.fromkeys(("atan2", "fmax", "fmin", "fmod", "hypot", "pow"), 2)
+DOUBLE = frozenset([*_BY_LANES, "fmod"])
+_STIRLING = 12
+_SERIES = (-691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12)  # highest first
+_HALF_LOG = 0.91893853320467274178  # of 2 pi
 _WORDS = 21  # of 64 bits: 2 / pi from 64 bits in front of the point, as far as the largest x goes
 
 _FMOD = """
@@ -181,7 +186,7 @@ def maths_text(names: Collection[str], target: Target) -> str:
     doubles = sorted({name for name in names if name in DOUBLE} | {n[:-1] for n in singles})
     if "fmod" in doubles:
         module.globals.append(_FMOD)
-    if {"sin", "cos", "tan"} & {*doubles}:
+    if {"sin", "cos", "tan", "lgamma"} & {*doubles}:
         words = ", ".join(f"i64 {word}" for word in _two_over_pi())
         module.globals.append(f"@two_over_pi = internal constant [{_WORDS} x i64] [{words}]")
         module.declare("declare i64 @llvm.ctlz.i64(i64, i1)")
@@ -224,7 +229,7 @@ class _Scalars(VectorMath):
         fn = self.fn
         near = super()._reduce_trig(x)
         huge = self.cmp("ogt", self.fabs(x), REDUCIBLE["f64"])
-        finite = self.cmp("olt", self.fabs(x), float("inf"))
+        finite = self.cmp("olt", self.fabs(x), math.inf)
         before, slow, done = fn.current, fn.label("huge"), fn.label("reduced")
         fn.cond_br(self.logic("and", huge, finite), slow, done)
         fn.block(slow)
@@ -258,6 +263,42 @@ class _Scalars(VectorMath):
     def _or_libm(self, name: str, x: str, result: str) -> str:
         return result
 
+    def fmax(self, x: str, y: str) -> str:
+        """The larger one, or the one that is a number."""
+        larger = self.select(self.cmp("ogt", y, x), y, x)
+        return self.select(self.cmp("uno", x, x), y, larger)
+
+    def fmin(self, x: str, y: str) -> str:
+        """The smaller one, or the one that is a number."""
+        smaller = self.select(self.cmp("olt", y, x), y, x)
+        return self.select(self.cmp("uno", x, x), y, smaller)
+
+    def lgamma(self, x: str) -> str:
+        """log |gamma(x)|, to 4e-14 or 2e-15 of it, by Stirling's series from
+        _STIRLING on, to which smaller numbers are raised, and by reflection below 1/2.
+        Source: Abramowitz and Stegun, 6.1.15, 6.1.17 and 6.1.40."""
+        left = self.cmp("olt", x, 0.5)
+        start = self.select(left, self.sub(1.0, x), x)
+        loop = self.fn.carry_loop(
+            0, _STIRLING, 1, [(self.vtype, start), (self.vtype, self.const(1.0))]
+        )
+        below = self.cmp("olt", loop.values[0], float(_STIRLING))
+        product = self.mul(loop.values[1], self.select(below, loop.values[0], 1.0))
+        z, product = loop.close([
+            self.add(loop.values[0], self.select(below, 1.0, 0.0)), product
+        ])
+        inverse = self.div(1.0, z)
+        series = self.mul(inverse, self.poly(_SERIES, self.mul(inverse, inverse)))
+        # not (z - 1/2) log z - z, which is infinite too soon
+        main = self.mul(self.sub(z, 0.5), self.sub(self.log(z), 1.0))
+        right = self.add(main, self.add(series, _HALF_LOG - 0.5))
+        right = self.sub(right, self.log(product))
+        apart = self.fabs(self.sub(x, self.rint(x)))
+        sine = self.fabs(self.sin(self.mul(apart, math.pi)))
+        mirrored = self.sub(self.log(self.div(math.pi, sine)), right)
+        result = self.select(left, mirrored, right)
+        return self.select(self.cmp("oeq", self.fabs(x), math.inf), math.inf, result)
+
     def hypot(self, x: str, y: str) -> str:
         """sqrt(x * x + y * y), of squares by two numbers, near 1 so that none is lost."""
         a, b = self.fabs(x), self.fabs(y)
@@ -276,18 +317,18 @@ class _Scalars(VectorMath):
         rest = self.add(rest, self.add(lost, self.add(p_lost, q_lost)))
         better = self.add(root, self.div(rest, self.add(root, root)))
         result = self.mul(self.select(self.cmp("oeq", total, 0.0), 0.0, better), back)
-        either = [self.cmp("oeq", each, float("inf")) for each in (a, b)]
+        either = [self.cmp("oeq", each, math.inf) for each in (a, b)]
         infinite = self.logic("or", *either)
-        result = self.select(self.cmp("uno", x, y), float("nan"), result)
-        return self.select(infinite, float("inf"), result)
+        result = self.select(self.cmp("uno", x, y), math.nan, result)
+        return self.select(infinite, math.inf, result)
 
 
 def _double(module: Module, name: str, target: Target) -> None:
     operands = [f"%x{i}" for i in range(_OPERANDS.get(name, 1))]
     given = ", ".join(f"double {each}" for each in operands)
     f = module.function(f"double @{name}({given})", "hidden")
-    math = _Scalars(f, module, target, "f64", 1, None)
-    f.ret(f"double {getattr(math, name)(*operands)}")
+    scalars = _Scalars(f, module, target, "f64", 1, None)
+    f.ret(f"double {getattr(scalars, name)(*operands)}")
 
 
 def _single(module: Module, name: str) -> None:
