@@ -8,7 +8,7 @@ import json
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import pytest
 from graphc.export.aot.linking import webassembly
 from graphc.ir import dtypes
 
+FIRST = {"do": "create"}
 DRIVER = Path(__file__).with_name("driver.mjs")
 
 
@@ -55,11 +56,14 @@ def heard(answer: dict[str, Any]) -> np.ndarray:
     return np.frombuffer(base64.b64decode(answer["data"]), kind).reshape(answer["shape"])
 
 
-def ask(script: Path, requests: Iterable[dict[str, Any]]) -> list[Any]:
-    """What comes of each request; a Refused for an error."""
+def ask(
+    script: Path, requests: Iterable[dict[str, Any]], first: Mapping[str, Any] = FIRST
+) -> list[Any]:
+    """What comes of each request, behind the first, which makes a context; a Refused for an error.
+    """
     with tempfile.TemporaryDirectory() as name:
         given, answers = Path(name) / "requests.json", Path(name) / "answers.json"
-        given.write_text(json.dumps([{"do": "create"}, *requests]))
+        given.write_text(json.dumps([first, *requests]))
         done = subprocess.run(
             [node(), str(DRIVER), str(script), str(given), str(answers)],
             capture_output=True, text=True,

@@ -125,6 +125,57 @@ def test_what_is_refused(tmp_path: Path) -> None:
     near(results(found[11]), expected(model(torch.tensor([0, 0]))))
 
 
+def test_more_memory_than_there_is(tmp_path: Path) -> None:
+    """For the largest sizes; smaller ones fit."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 3)).eval()
+    x = torch.randn(2, 64)
+    program = export(model, (x,), dynamic_shapes={"input": {0: Dim("rows", min=1)}})
+    made = aot(program, tmp_path, name="large", targets=["wasm32"], sizes={"rows": 1 << 26}).header
+    with pytest.raises(AssertionError, match="GRAPHC_MEMORY: there is no memory for"):
+        ask(made, [])
+    few = {"do": "create", "options": {"sizes": {"rows": 4}}}
+    found = ask(made, [few, call(*arrays((x,))), {"do": "create"}], first=few)
+    near(results(found[1]), expected(model(x)))
+    assert found[2].code == "GRAPHC_MEMORY"
+
+
+def test_equal_programs_give_equal_files(tmp_path: Path) -> None:
+    program = export(nn.Linear(4, 3).eval(), (torch.randn(2, 4),))
+    one, other = (
+        aot(program, tmp_path / each, name="m", targets=["wasm32"]) for each in ("one", "other")
+    )
+    assert one.library.read_bytes() == other.library.read_bytes()
+    assert one.header.read_bytes() == other.header.read_bytes()
+
+
+def test_a_context_that_trapped(tmp_path: Path) -> None:
+    """Is one no more."""
+    made = aot(export(nn.Linear(4, 3).eval(), (torch.randn(2, 4),)), tmp_path, name="m",
+               targets=["wasm32"])
+    script_text = """
+        const { load } = await import(process.argv[1]);
+        const context = await (await load()).create();
+        const m_run = () => { throw new WebAssembly.RuntimeError("a trap"); };
+        context._code = { ...context._code, m_run };
+        const told = [];
+        for (let call = 0; call < 2; call++) {
+            try { context.run([new Float32Array(8)]); } catch (error) {
+                told.push(`${error.name}: ${error.message}`);
+            }
+        }
+        console.log(JSON.stringify(told));
+    """
+    done = subprocess.run(
+        [node(), "--input-type=module", "-e", script_text, made.header.as_uri()],
+        capture_output=True, text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [
+        "RuntimeError: a trap", "ModelError: an earlier call failed: a trap",
+    ]
+
+
 def test_loops_branches_and_several_programs(tmp_path: Path) -> None:
     def steps(x: Any, n: Any) -> Any:
         return torch._higher_order_ops.while_loop(

@@ -226,8 +226,15 @@ export class Context {
     return this._call(name);
   }
 
+  /** A function of the module. One that traps leaves its context as nobody knows. */
   _call(name, ...given) {
-    return this._code[`${MODEL.name}_${name}`](...given);
+    if (this._trapped) throw new ModelError("GRAPHC_BUSY", `an earlier call failed: ${this._trapped}`);
+    try {
+      return this._code[`${MODEL.name}_${name}`](...given);
+    } catch (error) {
+      this._trapped = error.message;
+      throw error;
+    }
   }
 
   _check(code) {
