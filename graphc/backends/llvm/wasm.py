@@ -13,7 +13,7 @@ import re
 from graphc.backends.llvm.target import Target
 
 TRIPLE = "wasm32-unknown-unknown"
-# What all browsers since 2021 have (Chromium 91, Firefox 89, Safari 16.4), and Node since 16.
+# What all browsers since 2023 have (Chromium 91, Firefox 89, Safari 16.4), and Node since 16.4.
 FEATURES = "+simd128,+bulk-memory,+nontrapping-fptoint,+sign-ext,+mutable-globals"
 # of the C library, with sizes of 64 bits: LLVM's own calls of these have 32
 _OWN = {"memcpy": "graphc_copy", "memset": "graphc_set"}

@@ -19,7 +19,7 @@ const DO = {
   create: async (r) => { contexts[r.context] = await model.create(r.options); },
   call: (r) => {
     const given = r.inputs.map(tensor);
-    const out = contexts[r.context][model.states.length ? "step" : "run"](given);
+    const out = contexts[r.context][model.isStep ? "step" : "run"](given);
     return Object.fromEntries(Object.entries(out).map(([name, t]) => [name, spoken(t)]));
   },
   save: (r) => told(contexts[r.context].save()),

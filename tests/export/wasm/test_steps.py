@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import graphc as torch
 from graphc.export import ExportedStep, aot, export_step, safetensors
 from tests.export.aot.steps import CASES, exported_small, small_batch
 
@@ -128,3 +130,28 @@ def test_training(name: str, tmp_path: Path) -> None:
         "convolutions": ("layers.0.bias", "running_mean"), "gpt": ("attention.bias",),
     }.get(name, ())
     file_near(file_of(found[-1]), exported, 5e-3, noise)
+
+
+def test_numbers_of_python(tmp_path: Path) -> None:
+    """Computed between calls as libm would, to the last bits; refused where Python raises."""
+    node()
+
+    def step(x: Any, rate: float) -> Any:
+        return (
+            x * (rate ** 1.7), math.exp(rate), math.sin(rate * 1e9), math.log1p(rate),
+            math.fmod(7.5, rate), math.atan2(rate, -0.3), math.erf(rate), rate % 0.3, rate // 0.1,
+            math.sqrt(rate), math.log(rate), math.pow(rate, 3), math.cosh(rate),
+            math.cbrt(rate * 1e-310), math.cbrt(-rate), math.cbrt(rate * 1e300),
+        )
+
+    args = torch.ones(2), 0.7
+    exported = export_step(step, args)
+    made = aot(exported, tmp_path, name="numbers", targets=["wasm32"], weights="file").header
+    rates = (0.7, 0.01, 3.25, 40.0, 0.0)
+    found = ask(made, [call(np.ones(2, np.float32), np.array(rate)) for rate in rates])
+    for rate, answer in zip(rates[:-1], found, strict=False):
+        x, *others = results(answer)
+        y, *wanted = step(torch.ones(2), rate)
+        near([x], [y.numpy()])
+        np.testing.assert_allclose(np.array(others), wanted, 5e-16)
+    assert found[-1].code == "GRAPHC_VALUE" and "cannot be computed" in found[-1].text

@@ -1,6 +1,6 @@
 """Functions of libm for WebAssembly, as LLVM assembly: graphc's own vector code, lane by lane of
-one, and what that leaves to libm elsewhere: angles of any size, `fmod`, `fmax`, `fmin`, `hypot`,
-`lgamma`.
+one, and what that leaves to libm elsewhere: angles of any size, `cbrt`, `fmod`, `fmax`, `fmin`,
+`hypot`, `lgamma`.
 
 Angles: the bits of 2 / pi that count are multiplied by x's as integers (Payne and Hanek, "Radian
 reduction for trigonometric functions", 1983).
@@ -17,8 +17,9 @@ from graphc.backends.llvm.vmath import VectorMath
 from graphc.backends.llvm.vmath_trig import HALF_PI, REDUCIBLE
 
 _BY_LANES = """
-acos acosh asin asinh atan atan2 atanh cos cosh erf erfc exp exp2 expm1 fmax
-fmin hypot lgamma log log10 log1p log2 pow sin sinh tan tanh
+acos acosh asin asinh atan atan2 atanh cbrt cos cosh erf erfc exp exp2 expm1 fmax
+fmin hypot lgamma log log10 log1p log2 pow sin sinh sqrt tan
+tanh
 """.split()
 _OPERANDS = dict.fromkeys(("atan2", "fmax", "fmin", "fmod", "hypot", "pow"), 2)
 DOUBLE = frozenset([*_BY_LANES, "fmod"])
@@ -262,6 +263,22 @@ class _Scalars(VectorMath):
 
     def _or_libm(self, name: str, x: str, result: str) -> str:
         return result
+
+    def cbrt(self, x: str) -> str:
+        """Of a number that is neither too large nor too small: a power, and a step of Newton's."""
+        t = self.fabs(x)
+        factor = self.select(self.cmp("ogt", t, 2.0**900), 2.0**-600, 1.0)
+        factor = self.select(self.cmp("olt", t, 2.0**-700), 2.0**600, factor)
+        back = self.select(self.cmp("ogt", t, 2.0**900), 2.0**200, 1.0)
+        back = self.select(self.cmp("olt", t, 2.0**-700), 2.0**-200, back)
+        scaled = self.mul(t, factor)
+        root = self.pow(scaled, self.const(1 / 3))
+        square, square_lost = self.two_product(root, root)
+        cube, cube_lost = self.two_product(square, root)
+        rest = self.add(self.sub(cube, scaled), self.add(cube_lost, self.mul(square_lost, root)))
+        better = self.sub(root, self.div(rest, self.mul(square, 3.0)))
+        plain = self.logic("or", self.cmp("oeq", t, 0.0), self.cmp("oeq", t, math.inf))
+        return self.copysign(self.select(plain, t, self.mul(better, back)), x)
 
     def fmax(self, x: str, y: str) -> str:
         """The larger one, or the one that is a number."""

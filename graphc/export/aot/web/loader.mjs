@@ -51,6 +51,7 @@ export class Model {
     this.module = module;
     this.weights = weights;
     this.name = MODEL.name;
+    this.isStep = MODEL.step; // its contexts have step(), not run()
     this.inputs = MODEL.inputs;
     this.outputs = MODEL.outputs;
     this.sizes = MODEL.sizes;
