@@ -51,8 +51,8 @@ def near(found: list[np.ndarray], wanted: list[np.ndarray], rtol: float = 2e-5) 
 
 @pytest.mark.parametrize("freeze", [False, True])
 @pytest.mark.parametrize("name", [
-    "small", "kinds", "lenet", "block",
-    *(pytest.param(name, marks=pytest.mark.slow) for name in ("norms", "sequence")),
+    "small", "kinds", "lenet",
+    *(pytest.param(name, marks=pytest.mark.slow) for name in ("block", "norms", "sequence")),
 ])
 def test_the_numbers_of_the_program(name: str, freeze: bool, tmp_path: Path) -> None:
     """And the same bits in a second call, and in another context."""
@@ -125,6 +125,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     near(results(found[11]), expected(model(torch.tensor([0, 0]))))
 
 
+@pytest.mark.slow
 def test_more_memory_than_there_is(tmp_path: Path) -> None:
     """For the largest sizes; smaller ones fit."""
     torch.manual_seed(0)
