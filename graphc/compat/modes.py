@@ -6,6 +6,7 @@ import functools
 import importlib
 import sys
 import threading
+import types
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -42,7 +43,7 @@ def enter(mode: str) -> None:
     if mode == "eager":
         vars(graphc)["compile"] = _uncompiled
     elif mode == "compile" and Module.__call__ is not _call:
-        compile_calls(module.compile_module)
+        compile_calls(module.compile_module, module.compile)
         compile_losses(module.compile)
         compile_functions()
         if config.current().steps == "auto":
@@ -65,27 +66,36 @@ class _Inside(threading.local):
 _inside = _Inside()
 _eager: Callable[..., Any] = Module.__call__
 _compile: Callable[..., Any]
-# by id; the entry keeps the module, so the id stays its own
-_known: OrderedDict[int, tuple[Module, Callable[..., Any] | None]] = OrderedDict()
+_compile_function: Callable[..., Any]
+# by id; the entry keeps the module, so the id stays its own. Last: whether calls of the Module are
+# Module's own
+_known: OrderedDict[int, tuple[Module, Callable[..., Any] | None, bool]] = OrderedDict()
 
 
-def compile_calls(compile_module: Callable[..., Any]) -> None:
+def compile_calls(
+    compile_module: Callable[..., Any], compile_function: Callable[..., Any]
+) -> None:
     """From now on a call of a Module that has parameters, or is a loss, runs compiled where it is
     outside any other's.
 
     A Module that cannot be compiled runs as in eager mode from then on, and one line on stderr
     says which and why.
     """
-    global _eager, _compile
-    _eager, _compile = Module.__call__, compile_module
+    global _eager, _compile, _compile_function
+    _eager, _compile, _compile_function = Module.__call__, compile_module, compile_function
     Module.__call__ = _call  # type: ignore[method-assign]
 
 
-def _prepare(module: Module) -> Callable[..., Any] | None:
+def _prepare(module: Module, plain: bool) -> Callable[..., Any] | None:
     run = None
     if _gains(module) and not _compiles_itself(module):
-        run = _compile(module, dynamic=None, backend=backends.DEFAULT)
-    _known[id(module)] = module, run
+        if plain:
+            run = _compile(module, dynamic=None, backend=backends.DEFAULT)
+        else:  # a __call__ of the user's has run, and is not to run again
+            run = _compile_function(
+                types.MethodType(_eager, module), dynamic=None, backend=backends.DEFAULT
+            )
+    _known[id(module)] = module, run, plain
     if len(_known) > _KEPT:
         _known.popitem(last=False)
     return run
@@ -102,8 +112,8 @@ def _gains(module: Module) -> bool:
 def _call(self: Module, *args: Any, **kwargs: Any) -> Any:
     if _inside.value or local.trace is not None or hooks.stack:
         return callout(_eager)(self, *args, **kwargs)
-    entry = _known.get(id(self))
-    run = entry[1] if entry is not None else _prepare(self)
+    entry, plain = _known.get(id(self)), type(self).__call__ is _call
+    run = entry[1] if entry is not None and entry[2] is plain else _prepare(self, plain)
     watching.tick(self, run is not None)
     _inside.value = True
     try:
@@ -120,7 +130,7 @@ def _call(self: Module, *args: Any, **kwargs: Any) -> Any:
             reason = error
         # the call changed nothing
         result = _eager(self, *args, **kwargs)
-        _known[id(self)] = self, None
+        _known[id(self)] = self, None, plain
         _warn(type(self).__name__, reason)
         return result
     finally:

@@ -258,7 +258,8 @@ def _output(what: str, output: Output, graph: Graph, named: _Names) -> Line:
     if output.number is not None:
         parts.append(_number(output.number))
     parts += [f"{op.name} {attrs}" for op, attrs in output.chain]
-    parts.append(f"order={output.order} detached={output.detached}")
+    parts.append(f"order={output.order} detached={output.detached} "
+                 f"untracked={output.untracked}")
     parts.append(f"requires_grad={output.requires_grad} method={output.method!r}")
     of_graph = output.kind in ("value", "view") and output.index >= 0
     return Line(", ".join(parts), graph.outputs[output.index].loc if of_graph else None)

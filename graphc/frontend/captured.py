@@ -162,6 +162,7 @@ class Output:
     chain: Chain = ()
     order: tuple[int, ...] | None = None
     detached: bool = False
+    untracked: bool = False  # `.data` of it: its memory counts writes by itself
     unrecorded: bool = False
     outdated: bool = False  # made so, and its memory was written to since (history.py)
     inference: bool = False  # its memory was made in inference mode

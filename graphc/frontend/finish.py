@@ -235,7 +235,7 @@ class _Finish:
         if root.source is not None:
             return Output(
                 "alias", index=root.source.number, type=state.type, chain=path,
-                detached=value._base is None or not requires,
+                detached=value._base is None or not requires, untracked=not state.tracked,
                 unrecorded=value._graphc_no_grad_view, outdated=is_outdated(value),
                 requires_grad=requires,
             )
@@ -246,7 +246,7 @@ class _Finish:
             base = base_of(value)
             return Output(
                 "view", index=index, type=state.type, chain=path, requires_grad=requires,
-                inference=root.inference, versions=root.version,
+                inference=root.inference, versions=root.version, untracked=not state.tracked,
                 unrecorded=value._graphc_no_grad_view, outdated=is_outdated(value),
                 base=(self.output(base), value._graphc_chain) if id(base) in self.leaving else None,
             )

@@ -276,7 +276,7 @@ def write_back(chain: Chain, base: Any, value: Any, env: DimEnv) -> Any:
     """
     if not chain:
         return value
-    if any(_repeats(op, attrs) for op, attrs in chain):
+    if any(_repeats(op, attrs, env) for op, attrs in chain):
         chain = _one_stride(chain, base, env)
     bases = [base]
     for op, attrs in chain[:-1]:
@@ -286,9 +286,10 @@ def write_back(chain: Chain, base: Any, value: Any, env: DimEnv) -> Any:
     return value
 
 
-def _repeats(op: Op, attrs: Attrs) -> bool:
+def _repeats(op: Op, attrs: Attrs, env: DimEnv) -> bool:
+    """Whether elements may share memory, of which a later view may take each but once."""
     if op.name == "as_strided":
-        return 0 in attrs["stride"]
+        return may_overlap(attrs["size"], attrs["stride"], env)
     return op.name == "expand" and bool(product(attrs["shape"]) != 1)
 
 
@@ -322,7 +323,7 @@ def _respell(value: Any, shape: Shape) -> Any:
 
 
 def _one_stride(chain: Chain, base: Any, env: DimEnv) -> Chain:
-    """A chain with an expand as one as_strided of the base."""
+    """A chain with an expand, or overlapping windows, as one as_strided of the base."""
     shape = base.type.shape
     geometry: Geometry = (shape, contiguous_strides(shape), 0)
     value = base

@@ -35,16 +35,26 @@ class Adagrad(PerParameter):
         })
         for group in self.param_groups:
             for param in group["params"]:
-                start: complex = initial_accumulator_value
-                if param.is_complex():
-                    start = complex(initial_accumulator_value, initial_accumulator_value)
-                self.state[param] = {
-                    "step": T.zeros((), dtype=T.float32),
-                    "sum": T.full_like(param, start),
-                }
+                makers = self._makers(param, initial_accumulator_value)
+                self.state[param] = {name: make() for name, make in makers.items()}
+
+    @staticmethod
+    def _makers(param: Tensor, start: complex) -> dict[str, Any]:
+        """What makes a parameter's state: of the first groups at once, of added ones at a step."""
+        if param.is_complex():
+            start = complex(start, start)
+        return {
+            "step": lambda: T.zeros((), dtype=T.float32),
+            "sum": lambda: T.full_like(param, start),
+        }
+
+    def _graphc_state(self, group: Any, param: Tensor) -> Any:
+        return self._graphc_new_state(
+            param, **self._makers(param, group["initial_accumulator_value"])
+        )
 
     def _graphc_update(self, group: Any, param: Tensor, grad: Tensor) -> None:
-        state = self._graphc_new_state(param)
+        state = self._graphc_state(group, param)
         state["step"].add_(1)
         if group["maximize"]:
             grad = -grad
@@ -60,7 +70,7 @@ class Adagrad(PerParameter):
             raise RuntimeError(
                 "weight_decay option is not compatible with sparse gradients"
             )
-        state = self.state[param]
+        state = self._graphc_state(group, param)
         state["step"].add_(1)
         rate = group["lr"] / (1 + (step_number(state["step"]) - 1) * group["lr_decay"])
         rows = _updates.Rows(-grad if group["maximize"] else grad)

@@ -135,6 +135,41 @@ def test_what_cannot_be_compiled_runs_eager(tmp_path: Path) -> None:
     assert "Mistake, called at" not in have.stderr
 
 
+OWN_CALLS = """
+import torch
+from torch import nn
+class Doubled(nn.Sequential):
+    calls = 0
+    def __call__(self, x):
+        self.calls += 1
+        return super().__call__(x) * 2
+torch.manual_seed(0)
+layers = nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)
+model, plain, seen = Doubled(*layers), nn.Sequential(*layers), []
+def tapped(self, *args):
+    seen.append(type(self).__name__)
+    return before(self, *args)
+for k in range(4):
+    y = model(torch.ones(2, 3) + k)
+    y.sum().backward()
+    print(y.tolist(), model.calls, model[0].bias.grad.tolist(), plain(torch.ones(1, 3)).item())
+before, nn.Module.__call__ = nn.Module.__call__, tapped
+for k in range(2):
+    print(plain(torch.ones(1, 3) + k).item(), model(torch.ones(1, 3)).item(), seen)
+nn.Module.__call__ = before
+print(plain(torch.ones(1, 3)).item(), len(seen))
+"""
+
+
+def test_a_call_method_of_the_user_s_runs_once(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(OWN_CALLS)
+    want = python("-m", "graphc", "run", "--eager", "program.py", cwd=tmp_path)
+    have = python("-m", "graphc", "run", "--compile", "program.py", cwd=tmp_path)
+    assert (want.returncode, have.returncode) == (0, 0), want.stderr + have.stderr
+    same(have.stdout, want.stdout)
+    assert "runs eager" not in have.stderr
+
+
 SPAWN = """
 import torch, torch.multiprocessing as mp
 def work(rank, scale):

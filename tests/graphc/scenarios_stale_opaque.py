@@ -284,3 +284,20 @@ def weak_reference_dies_after_segments(torch: Any, nn: Any, F: Any, compile: Any
     out = [c(torch.ones(3))]
     state.target = None
     return [*out, weak() is None, c(torch.ones(3))]
+
+
+@stale
+def weak_references_to_tensors(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    """The compiled function keeps alive neither a tensor nor an array that is held elsewhere."""
+    out = []
+    for target in (torch.ones(2), np.ones(2, np.float32)):
+        holder = [target]
+        del target
+        weak = weakref.ref(holder[0])
+        c = compile(lambda x, weak=weak: x * (5 if weak() is None else torch.as_tensor(weak())))
+        out += [c(torch.ones(2)), c(torch.ones(2))]
+        holder[0] += 1
+        out.append(c(torch.ones(2)))
+        holder.clear()
+        out += [c(torch.ones(2)), weak() is None]
+    return out

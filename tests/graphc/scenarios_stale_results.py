@@ -372,3 +372,20 @@ def errors_given_back(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
     found += [c(torch.ones(3), True), c(torch.ones(3) * 2, True)]
     same = len({id(e) for e in found}) < len(found)
     return [same, *((e.args, e.note, e.__traceback__ is None) for e in found)]
+
+
+@stale
+def data_comes_back(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    """What is written through `.data` is no write that autograd sees, whoever made the alias."""
+    own = lambda x: (lambda y: (y, y.data, y.data[1:]))(x * 1)  # noqa: E731
+    out = []
+    for f in (lambda x: (x, x.data, x.data[1:]), own, lambda x: (x, x.detach(), x[1:].detach())):
+        c = compile(f)
+        for which in (1, 2, 1):
+            w = torch.arange(4.0, requires_grad=True)
+            given = c(w * 2)
+            y = given[0]
+            square = y * y
+            given[which].mul_(3)
+            out += [y, y._version, given[which]._version, attempt(square.sum().backward), w.grad]
+    return out

@@ -70,3 +70,20 @@ def a_reshape_that_copies_lives_on(torch: Any, nn: Any, F: Any, compile: Any) ->
 
     c = compile(f)
     return [c(torch.arange(32.0).reshape(2, 4, 4) - 40 * i) for i in range(3)]
+
+
+@stale
+def one_of_overlapping_windows_is_written(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    functions = [
+        lambda x: x.unfold(0, 2, 1)[0].zero_(),
+        lambda x: x.unfold(-1, 2, 1)[:, ::2].mul_(2),
+        lambda x: (x * 2).unfold(0, 3, 1)[1, :, :2].add_(1),
+        lambda x: x.as_strided((3, 2), (1, 1))[0].fill_(7),
+    ]
+    out = []
+    for function in functions:
+        c = compile(lambda x, function=function: function(x) * 1)
+        for k in range(3):
+            x = torch.arange(16.0).reshape(4, 4) + k
+            out += [c(x), x]
+    return out

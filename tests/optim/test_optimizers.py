@@ -261,3 +261,19 @@ def test_writes_are_counted(write: Callable[[Any], Any], counted: bool) -> None:
     before = state_version.current()
     write(optimizer)
     assert (state_version.current() > before) == counted
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_parameters_added_later(name: str) -> None:
+    made = [parameters(s, "float32") for s in SPACES]
+    added = [parameters(s, "float32")[:1] for s in SPACES]
+    for s, params, more in zip(SPACES, made, added, strict=True):
+        optimizer = OPTIMIZERS[name](s.torch.optim, params)
+        for number in range(6):
+            if number == 3:
+                optimizer.add_param_group({"params": more, "lr": 0.2})
+            for p in more:
+                p.grad = s.torch.from_numpy(numbers(GRADS[number][0], "float32"))
+            step(s, params, optimizer, number, "float32")
+    close(made[1], made[0], 1e-5, "those from the start")
+    close(added[1], added[0], 1e-5, "those added")

@@ -1,8 +1,10 @@
 """Conversion to Python, copies, autograd's plain methods, in-place through methods."""
 
+import operator
+
 import numpy as np
 
-from tests.parity.records import ALL, NUMBERS, case, integers, real
+from tests.parity.records import ALL, NUMBERS, case, integers, positive, real
 
 _PYTHON = "gives Python values"
 
@@ -61,3 +63,11 @@ case("names of arguments of matrices", lambda t, x: (
     t.cholesky_inverse(input=t.linalg.cholesky(x @ x.mT), upper=False),
     t.cholesky_solve(input=t.ones(2, 1, dtype=x.dtype), input2=t.linalg.cholesky(x @ x.mT))),
     real(2, 5), dtypes=("float64",), grad=False)
+case("operators with arrays", lambda t, x: [
+    op(x, (np.ones(size) * 2).astype(kind))
+    for op in (operator.add, operator.mul, operator.truediv, operator.pow, operator.floordiv)
+    for kind in ("float32", "float64", "int64", "int16", "float16") for size in (3, ())
+], positive(3), dtypes=NUMBERS, grad=False)
+case("functions of NumPy on no dimensions", lambda t, x: (
+    np.sin(x[0]), np.add(x[0], 2), np.isnan(x), np.isnan(x[0])), real(3), grad=False,
+    segments=_PYTHON)

@@ -203,6 +203,16 @@ SAME: dict[str, Callable[[Any], Any]] = {
     "bincount negative": lambda t: t.bincount(t.tensor([-1])),
     "bincount of floats": lambda t: t.bincount(t.tensor([1.0])),
     "histc bins": lambda t: t.histc(t.ones(2), bins=0),
+    "histc of infinity": lambda t: t.histc(t.tensor([1.0, float("inf")]), 4),
+    "histc to infinity": lambda t: t.histc(t.ones(2), 4, 0, float("inf")),
+    "normal stds": lambda t: t.normal(0.0, t.tensor([1.0, -1.0])),
+    "normal std of NaN": lambda t: t.normal(t.zeros(2), t.tensor([1.0, float("nan")])),
+    "bags begin late": lambda t: t.nn.functional.embedding_bag(
+        t.tensor([0, 1]), t.ones(3, 2), t.tensor([1])),
+    "bags begin beyond": lambda t: t.nn.functional.embedding_bag(
+        t.tensor([0, 1]), t.ones(3, 2), t.tensor([0, 5])),
+    "bags end beyond": lambda t: t.nn.functional.embedding_bag(
+        t.tensor([0, 1]), t.ones(3, 2), t.tensor([0, 1, 3]), include_last_offset=True),
     "cross length": lambda t: t.cross(t.ones(2, 2), t.ones(2, 2), dim=1),
     "invert float": lambda t: ~t.ones(2),
     "expand rank": lambda t: t.ones(2, 3).expand(3),

@@ -41,6 +41,12 @@ B acc = acc * way$.k
 B way$.__class__ = Down$
 C way$.__class__ = Up$
 
+== a_weak_reference_to_a_tensor
+T kept$ = [torch.full((3,), 2.0)]
+T weak$ = weakref.ref(kept$[0])
+B acc = acc * (weak$() if weak$() is not None else 5)
+C kept$.clear()
+
 == a_deleter
 T class Holder$:
 T     n = 0

@@ -7,6 +7,8 @@ import operator
 import weakref
 from typing import Any
 
+import numpy as np
+
 from ...frontend.tensor import Tensor
 from . import attributes, items, numpy_calls
 from .kinds import Kind, full_name, is_plain, kind_of
@@ -26,6 +28,10 @@ def call(
     if kind is functools._lru_cache_wrapper:
         return _cached(observer, function, args, kwargs)
     if kind is weakref.ReferenceType:
+        if isinstance(function(), (Tensor, np.ndarray)) and observer.is_known(function):
+            # a version's inputs would keep it alive, where its death is to be seen
+            observer.open("a weak reference to a tensor or an array")
+            return function, args, kwargs
         return answer(observer.referent(function))
     if full_name(kind) in ("operator.itemgetter", "operator.attrgetter",
                            "operator.methodcaller"):

@@ -94,7 +94,7 @@ class Results:
             assert isinstance(source, TensorInput)
             base = tensor_of(source, self.call.arguments, self.version.moved)
             if output.detached:
-                base = base.detach()
+                base = base.data if output.untracked else base.detach()
             if output.unrecorded:
                 with no_grad():
                     return self._views(base, output.chain)
@@ -139,6 +139,8 @@ class Results:
                 result = memory.detach()
             elif output.requires_grad:  # what it is a view of has no history
                 result._base, result._graphc_chain = None, ()
+            if output.untracked:
+                result._graphc_storage = memory._graphc_storage.sibling()
         result._graphc_no_grad_view = output.unrecorded
         return result
 

@@ -249,8 +249,9 @@ def _array(self: Tensor, dtype: Any = None, copy: Any = None) -> np.ndarray:
 def _array_wrap(
     self: Tensor, array: np.ndarray, context: Any = None, return_scalar: bool = False
 ) -> Any:
-    """np.sin(tensor) is a tensor, as in torch."""
-    return array[()] if return_scalar else from_array(np.asarray(array))
+    """np.sin(tensor) is a tensor, as in torch: one without dimensions, too; truth is uint8."""
+    array = np.asarray(array)
+    return from_array(array.astype(np.uint8) if array.dtype == np.bool_ else array)
 
 
 def _bool(self: Tensor) -> bool:

@@ -39,6 +39,7 @@ _PROMOTED = {
         dtypes.f32, dtypes.f64, dtypes.i64, dtypes.i32, dtypes.i16, dtypes.i8, dtypes.u8
     )
 }
+_OF_NUMPY = "?BbhilqefdFD"  # dtypes whose promotion NumPy knows
 # what torch calls the nodes of a number less a tensor, and of one over a tensor
 _SWAPPED = {"sub": "RsubBackward1", "div": "MulBackward0"}
 
@@ -97,7 +98,7 @@ def _any_operator(name: str, function: Callable[..., Any], swap: bool) -> Callab
                 if first_met((other,), {}):
                     return getattr(Tensor, name)(self, other)
                 return NotImplemented
-            other = constant(other)
+            self, other = _as_numpy_promotes(self, constant(other), function)
         if not swap:
             return function(self, other)
         found = function(other, self)
@@ -105,6 +106,21 @@ def _any_operator(name: str, function: Callable[..., Any], swap: bool) -> Callab
 
     kind = _SWAPPED.get(function.__name__)
     return method
+
+
+def _as_numpy_promotes(
+    self: Tensor, other: Tensor, function: Callable[..., Any]
+) -> tuple[Tensor, Tensor]:
+    """Operands of an operator of a tensor and an array. torch leaves it to NumPy, which promotes
+    by dtypes alone: numbers without dimensions count, and integers of 32 bits make a double."""
+    mine, its = self.dtype, other.dtype
+    if mine.numpy.char not in _OF_NUMPY or its.numpy.char not in _OF_NUMPY:
+        return self, other
+    kind = np.result_type(mine.numpy, its.numpy)
+    if function is P.div and kind.kind not in "fc":
+        kind = np.dtype(np.float64)
+    found = dtypes.from_numpy(kind)
+    return self.to(found), other.to(found)
 
 
 OPERATORS = {

@@ -250,6 +250,8 @@ def _normal_around(mean: Any, std: Any, generator: Generator | None) -> Tensor:
     if isinstance(std, Tensor):
         if not kind.is_float:
             raise RuntimeError(located(f"normal expects a float std, but found {std.dtype}"))
+        if local.trace is None and not bool(P.ge(std, 0).all()):  # NaN is none either
+            raise RuntimeError(located("normal expects all elements of std >= 0.0"))
         return _without_gradient(
             P.add(P.mul(normals(sizes, kind, 0.0, 1.0, generator), std), mean), tensors
         )

@@ -408,6 +408,8 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
         low, high = float(array.min()), float(array.max())
     if low == high:
         low, high = low - 1, high + 1
+    if not np.isfinite(low) or not np.isfinite(high):
+        raise RuntimeError(located(f"torch.histc: range of [{low:g}, {high:g}] is not finite"))
     if low > high:
         raise RuntimeError(located("torch.histc: max must be larger than min"))
     flat = array.reshape(-1)

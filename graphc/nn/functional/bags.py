@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...frontend import functions as T
+from ...frontend.context import local
+from ...frontend.errors import located
 from ...frontend.functions.arguments import recorded_as
 from ...frontend.tensor import Tensor
 from .sparse import check_indices, embedding
@@ -31,6 +33,8 @@ def embedding_bag(
         if per_sample_weights is not None:
             per_sample_weights = per_sample_weights.reshape(-1)
     assert offsets is not None
+    if not length and local.trace is None:
+        _check_offsets(offsets, count)
     if include_last_offset:
         offsets = offsets[:-1]
     bags = int(offsets.shape[0])
@@ -90,6 +94,22 @@ def _check(
     if input.dim() not in (1, 2):
         raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension "
                          f"{input.dim()}")
+
+
+def _check_offsets(offsets: Tensor, count: int) -> None:
+    if offsets.shape[0] == 0:
+        return
+    first, last = int(offsets[0]), int(offsets[-1])
+    if first != 0:
+        raise RuntimeError(located(
+            "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from "
+            f"position 0. However, got {first}"
+        ))
+    if last > count:
+        raise RuntimeError(located(
+            f"offsets[-1] can not be greater than input's length {count} but got offsets[-1] of "
+            f"{last}"
+        ))
 
 
 def _largest(rows: Tensor, bag: Tensor, kept: Tensor, bags: int) -> Tensor:
