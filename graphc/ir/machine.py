@@ -25,6 +25,8 @@ class Tiling:
     is a stream, which memory gives fastest in long runs: `stream_steps` rows of it at a time, in
     chunks of `stream_columns` columns. Chunks that split the rows are at least `row_tiles` tiles
     high. Reading the right operand takes as long as what `read_rows` rows do with it.
+    A left operand of more than `unpacked_bytes` that is contiguous along m is packed where it meets
+    at least `turned_columns` columns (0: it never is).
     Where k is contiguous in both operands, up to `dot_rows` rows or `dot_columns` columns are
     computed as dot products. What a loop of at least `pack_steps` steps reads in each is packed
     before it; a product over all steps joins the loop's own where a step has `joint_rows` rows.
@@ -44,6 +46,7 @@ class Tiling:
     in_place_bytes: int
     unpacked_bytes: int
     in_place_rows: int
+    turned_columns: int
     stream_steps: int
     stream_columns: int
     shared_bytes: int

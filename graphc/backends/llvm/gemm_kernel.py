@@ -15,7 +15,7 @@ from graphc.backends.llvm.gemm_dot import (
     dot_table,
 )
 from graphc.backends.llvm.gemm_pack import LEFT_TYPES, RIGHT_TYPES, Source, right_packer
-from graphc.backends.llvm.gemm_plan import ceil_div, declare_plan, set_plan
+from graphc.backends.llvm.gemm_plan import Number, ceil_div, declare_plan, set_plan, value_of
 from graphc.backends.llvm.gemm_reach import Reach, reach
 from graphc.backends.llvm.gemm_store import epilogue_pointers
 from graphc.backends.llvm.microkernel import (
@@ -33,6 +33,7 @@ from graphc.backends.llvm.text import Function, Module, Value
 from graphc.backends.llvm.values import memory_type
 from graphc.ir.dim import Size
 from graphc.ir.kernel import Kernel, Operand, Product
+from graphc.ir.kernel.blocking import reads_left
 from graphc.ir.kernel.plan_contraction import is_dot, plan_contraction
 from graphc.ir.kernel.templates.operand import Panels, base_and_strides, panels_of
 
@@ -63,7 +64,9 @@ def emit_gemm_kernel(
         if left.same and left_k == 1:
             left_direct = f.let(f"zext i1 {f.cmp('eq', f.srem(k, group), 0)} to i64")
     else:
-        left_direct = int(left.same and (left_k == 1 or left_m == 1))
+        sizes = (Number(f, m), Number(f, n), Number(f, k))
+        direct = reads_left(left_k == 1, left_m == 1, sizes, tile.tiling, tile.bytes)
+        left_direct = value_of(left.same and direct)
     steps = ceil_div(f, k, group)
     words: dict[Word, Value] = {
         Word.BATCH: arguments.size(c.batch),

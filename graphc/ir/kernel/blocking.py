@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from ..machine import Machine
+from ..machine import Machine, Tiling
 
 Number: TypeAlias = Any  # an int, or another number with the same operators
 Condition: TypeAlias = Any  # a bool, or an emitter's
@@ -146,6 +146,17 @@ def multiple(a: Number, b: Number) -> Number:
 
 
 # --- the rule -----------------------------------------------------------------------------------
+
+
+def reads_left(
+    along_k: bool, along_m: bool, sizes: tuple[Number, Number, Number], t: Tiling, itemsize: int
+) -> Condition:
+    """Whether a left operand of a product of these sizes (m, n, k) may be read where it lies: its
+    elements are neighbours along k, or, unless it is worth packing, along m."""
+    if along_k or not along_m or t.turned_columns == 0:
+        return along_k or along_m
+    m, n, k = sizes
+    return (n < t.turned_columns) | (m * k * itemsize <= t.unpacked_bytes)
 
 
 def tiled(r: Request, machine: Machine, itemsize: int) -> Blocking:

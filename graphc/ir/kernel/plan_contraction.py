@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ..dim import Dim, evaluate, substitute
 from ..machine import Machine, Tiling
-from .blocking import Blocking, Number, Request, quotient_up, tiled
+from .blocking import Blocking, Number, Request, quotient_up, reads_left, tiled
 from .plan_attention import AttentionBlocking, plan_attention
 from .plan_convolution import plan_convolution
 from .program import Launch, Program, leaves
@@ -70,9 +70,10 @@ def request_of(product: Product, tiling: Tiling, sizes: list[Number]) -> Request
     left, right = product.left.dtype is step.left, product.right.dtype is step.right
     if step.group > 1:  # panels have words side by side; the left operand may, where it lies
         left, right, left_m = left and k % step.group == 0, False, 0
-    steps = quotient_up(k, step.group)
+    steps, itemsize = quotient_up(k, step.group), product.acc_dtype.itemsize
+    direct = reads_left(left_k == 1, left_m == 1, (m, n, k), tiling, itemsize)
     plain = Request(
-        batch, m, n, steps, terms=k, left_direct=left and 1 in (left_m, left_k),
+        batch, m, n, steps, terms=k, left_direct=left and direct,
         right_direct=right and right_n == 1, segment=steps, quantum=step.quantum,
         most_steps=tiling.block_k, dense=True, panels=panels is not None, window=False,
         pack_scratch=0, pack_scratch_column=0, heads=step.heads,

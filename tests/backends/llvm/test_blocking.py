@@ -201,6 +201,22 @@ def test_few_registers_pack_what_a_cache_does_not_hold(
     assert found.chunk_n == columns and found.split_k == 1
 
 
+@pytest.mark.parametrize(
+    ("m", "k", "n", "packed"),
+    [(512, 512, 512, True), (129, 128, 128, True), (128, 128, 128, False), (512, 512, 127, False)],
+)
+def test_few_registers_pack_a_transposed_left_operand(
+    m: int, k: int, n: int, packed: bool
+) -> None:
+    """Where it is more than a cache holds, and enough columns meet it."""
+    for a_t, machine in ((True, cpu(32, 16)), (False, cpu(32, 16)), (True, cpu(64, 32))):
+        template = Gemm(m, n, k, a_t=a_t).kernel().template
+        assert template is not None
+        found = plan_contraction(template, machine)
+        assert found is not None
+        assert found.left_packed == (packed and a_t and machine == cpu(32, 16))
+
+
 @pytest.mark.parametrize("machine", [cpu(32, 16), cpu(64, 32)], ids=["16", "32"])
 def test_sums_of_a_split_k_have_room_for_a_whole_chunk(machine: Machine) -> None:
     rng = np.random.default_rng(0)

@@ -82,6 +82,29 @@ def test_dtypes(dtype: dtypes.DType, acc: dtypes.DType | None) -> None:
 
 
 @pytest.mark.parametrize("target", narrow_targets(), ids=lambda t: f"{t.vector_bytes} bytes")
+def test_a_transposed_left_operand_of_rows_known_in_the_call(target: Target) -> None:
+    """Few are read where they lie, many are packed: one kernel does both."""
+    rows, kernel = Dim.var("d0"), Gemm(60, 150, 500, a_t=True).kernel()
+    template = kernel.template
+    assert isinstance(template, Product)
+    left = Operand("A", M + K * rows, dtypes.f32)
+    template = replace(template, m=rows, left=left)
+    sizes = (rows * 500, 500 * 150, rows * 150)
+    params = tuple(
+        replace(param, size=size) for param, size in zip(kernel.params, sizes, strict=True)
+    )
+    kernel = replace(kernel, template=template, params=params, dims=("d0",))
+    for m in (20, 32, 33, 200):
+        case = Gemm(m, 150, 500, a_t=True)
+        a, b = case.operands(np.random.default_rng(m * 7 + 150))  # as `product` draws them
+        memory, result = guarded(m * 150, np.dtype(np.float32))
+        run(kernel, [*case.in_memory(a, b), result], dims=(m,), target=target)
+        assert unharmed(memory)
+        # that is right, and the plan of known sizes has the same bits
+        assert (result == product(case, target).ravel()).all()
+
+
+@pytest.mark.parametrize("target", narrow_targets(), ids=lambda t: f"{t.vector_bytes} bytes")
 def test_narrow_registers(target: Target) -> None:
     for shape in [(7, 65, 9, 2), (13, 130, 400, 1), (100, 75, 1000, 1), (300, 200, 300, 1),
                   (1, 2131, 140, 1), (3, 2131, 140, 1)]:
