@@ -14,6 +14,16 @@ from .real_parts import real_parts
 _updates: Any = late("graphc.sparse.updates")
 
 
+def _makers(param: Tensor, start: complex) -> dict[str, Any]:
+    """What makes a parameter's state: of the first groups at once, of added ones at a step."""
+    if param.is_complex():
+        start = complex(start, start)
+    return {
+        "step": lambda: T.zeros((), dtype=T.float32),
+        "sum": lambda: T.full_like(param, start),
+    }
+
+
 class Adagrad(PerParameter):
     """Adagrad (Duchi et al. 2011)."""
 
@@ -35,23 +45,11 @@ class Adagrad(PerParameter):
         })
         for group in self.param_groups:
             for param in group["params"]:
-                makers = self._makers(param, initial_accumulator_value)
+                makers = _makers(param, initial_accumulator_value)
                 self.state[param] = {name: make() for name, make in makers.items()}
 
-    @staticmethod
-    def _makers(param: Tensor, start: complex) -> dict[str, Any]:
-        """What makes a parameter's state: of the first groups at once, of added ones at a step."""
-        if param.is_complex():
-            start = complex(start, start)
-        return {
-            "step": lambda: T.zeros((), dtype=T.float32),
-            "sum": lambda: T.full_like(param, start),
-        }
-
     def _graphc_state(self, group: Any, param: Tensor) -> Any:
-        return self._graphc_new_state(
-            param, **self._makers(param, group["initial_accumulator_value"])
-        )
+        return self._graphc_new_state(param, **_makers(param, group["initial_accumulator_value"]))
 
     def _graphc_update(self, group: Any, param: Tensor, grad: Tensor) -> None:
         state = self._graphc_state(group, param)
