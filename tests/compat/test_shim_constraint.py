@@ -58,6 +58,7 @@ def test_pip_leaves_the_stand_in(tmp_path: Path) -> None:
     pip = Path(metadata.distribution("pip").locate_file(""))
     settings = {k: v for k, v in os.environ.items() if not k.startswith("PIP_")} | {
         "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(shelf), "PYTHONPATH": str(pip),
+        "XDG_CONFIG_DIRS": str(shelf),  # no constraints of the machine's own
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
     }
 

@@ -16,7 +16,8 @@ HERE = "apart"
 
 ABSENT = ("float64", "complex64", "complex128")  # dtypes that the device, or this test, leaves out
 # what NumPy reads, and what is on the CPU wherever new tensors are made: as PyTorch has it
-READ, ON_CPU = ("numpy", "numpy calls", "dlpack"), ("from_numpy", "numbers alone")
+READ = ("numpy", "numpy calls", "functions of NumPy on no dimensions", "dlpack")
+ON_CPU = ("from_numpy", "numbers alone")
 KNOWN = (*READ, *ON_CPU)
 TOLERANCE = {torch.float16: 4e-3, torch.bfloat16: 3e-2}
 
