@@ -108,7 +108,16 @@ def spread(value: Any, others: Sequence[Any], times: float) -> Any:
     return times * np.max(moved, axis=0)
 
 
-def share(found: np.ndarray, wanted: np.ndarray, tolerance: Tolerance) -> float:
+def beyond(wanted: np.ndarray, spread: np.ndarray, tolerance: Tolerance) -> bool:
+    """Whether some element may be moved further than the tolerance allows."""
+    if wanted.dtype.kind in "biu":
+        return bool((spread > 0).any())
+    return bool(excess(_wide(wanted) + spread, wanted, tolerance).any())
+
+
+def share(
+    found: np.ndarray, wanted: np.ndarray, tolerance: Tolerance, apart: float = 0.0
+) -> float:
     """How much of what is allowed the largest distance of two close results is."""
     if wanted.dtype.kind in "biu" or not wanted.size:
         return 0.0
@@ -118,6 +127,6 @@ def share(found: np.ndarray, wanted: np.ndarray, tolerance: Tolerance) -> float:
         if not finite.any():
             return 0.0
         scale = float(np.abs(other[finite]).max())
-        allowed = tolerance.rtol * np.abs(other) + tolerance.atol * scale
-        apart = np.where(finite, np.abs(one - other), 0.0)
-        return float(np.max(np.where(apart > 0, apart / np.maximum(allowed, 1e-300), 0.0)))
+        allowed = tolerance.rtol * np.abs(other) + tolerance.atol * scale + apart
+        off = np.where(finite, np.abs(one - other), 0.0)
+        return float(np.max(np.where(off > 0, off / np.maximum(allowed, 1e-300), 0.0)))

@@ -11,6 +11,8 @@ import numpy as np
 from graphc.export.signature import Signature, Weights
 from graphc.ir.graph import Graph
 
+GOLDEN = 1 << 22  # bytes of a recorded call, at most, and of the state that it began with
+
 
 @dataclass(frozen=True)
 class Variant:
@@ -25,7 +27,11 @@ class Variant:
 @dataclass(frozen=True)
 class Golden:
     """A recorded call: what went in by number of the argument's leaf, what came out in eager mode
-    by number of the result's leaf, what was written by name, and how close code has to come."""
+    by number of the result's leaf, what was written by name, and how close code has to come.
+
+    Of a training step, `numbers` are Python's before the call, and `state` are the arrays that it
+    found, by name, where they are no longer the file's weights. `apart` says of arrays (by the name
+    that a file gives them) how much further off an element may be, where rounding alone does it."""
 
     dims: Mapping[str, int]
     inputs: Mapping[int, np.ndarray]
@@ -34,6 +40,8 @@ class Golden:
     atol: float
     written: Mapping[str, np.ndarray] = field(default_factory=dict)
     numbers: Mapping[str, float] = field(default_factory=dict)
+    state: Mapping[str, np.ndarray] = field(default_factory=dict)
+    apart: Mapping[str, float] = field(default_factory=dict)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """By the names that a file gives them."""
@@ -41,6 +49,7 @@ class Golden:
             **{f"in.{leaf}": array for leaf, array in self.inputs.items()},
             **{f"out.{leaf}": array for leaf, array in self.outputs.items()},
             **{f"write.{name}": array for name, array in self.written.items()},
+            **{f"state.{name}": array for name, array in self.state.items()},
         }
 
 

@@ -19,7 +19,7 @@ from graphc.ir.dim import Size
 from graphc.ir.graph import Graph
 from graphc.ir.types import TensorType
 
-FORMAT = 2
+FORMAT = 3  # a recorded call may have "apart" and a state of its own; all else is as in format 2
 MANIFEST, GRAPH, WEIGHTS = "manifest.json", "graph.txt", "weights.safetensors"
 PARTS_1 = (GRAPH, WEIGHTS)  # of format 1
 _DEPTH = 100  # of containers in containers
@@ -51,7 +51,8 @@ def dumps(contents: Contents, parts: Mapping[str, Any]) -> bytes:
     """The manifest of a file with these parts."""
     main = contents.main
     return json.dumps({
-        "format": FORMAT, "kind": contents.kind, "graphc": contents.writer or version(),
+        "format": FORMAT if any(g.state or g.apart for g in contents.goldens) else 2,
+        "kind": contents.kind, "graphc": contents.writer or version(),
         "name": main.graph.name, "parts": dict(parts), **main.signature.to_json(),
         "graphs": [
             {
@@ -68,6 +69,7 @@ def dumps(contents: Contents, parts: Mapping[str, Any]) -> bytes:
             {
                 "file": golden_file(number), "dims": dict(golden.dims),
                 "numbers": dict(golden.numbers), "rtol": golden.rtol, "atol": golden.atol,
+                **({"apart": dict(golden.apart)} if golden.apart else {}),
             }
             for number, golden in enumerate(contents.goldens)
         ],
@@ -283,7 +285,9 @@ def _goldens(
     specs = variants[0].signature.specs()
     tensors = {i for i, spec in enumerate(specs) if "value" not in spec}
     for each in found["goldens"]:
-        by_kind: dict[str, dict[str, np.ndarray]] = {"in": {}, "out": {}, "write": {}}
+        by_kind: dict[str, dict[str, np.ndarray]] = {
+            "in": {}, "out": {}, "write": {}, "state": {},
+        }
         for name, array in arrays[each["file"]].items():
             kind, _, rest = name.partition(".")
             by_kind[kind][rest] = array
@@ -293,12 +297,23 @@ def _goldens(
         golden = Golden(
             _sizes(each["dims"]), {int(k): a for k, a in by_kind["in"].items()},
             {int(k): a for k, a in by_kind["out"].items()}, rtol, atol, by_kind["write"],
-            dict(each["numbers"]),
+            _plain_numbers(each["numbers"]), by_kind["state"],
+            _plain_numbers(each.get("apart", {})),
         )
         if set(golden.inputs) != tensors:
             raise ValueError(f"the arguments in {each['file']}")
+        for name, array in golden.state.items():
+            weight = arrays[WEIGHTS][name]
+            if array.shape != weight.shape or array.dtype != weight.dtype:
+                raise ValueError(f"the state {name!r} in {each['file']}")
         made.append(golden)
     return tuple(made)
+
+
+def _plain_numbers(given: Mapping[str, Any]) -> dict[str, Any]:
+    if not all(type(value) in (int, float) for value in given.values()):
+        raise ValueError(f"the numbers {given}")
+    return dict(given)
 
 
 # --- format 1 ------------------------------------------------------------------------------------

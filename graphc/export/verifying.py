@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +17,9 @@ from graphc.export.errors import ExportError
 from graphc.export.interpreting import computed, variant_for, written_names
 from graphc.export.native.program import NativeProgram, load_native
 from graphc.export.program import ExportedProgram
+from graphc.export.steps import compared as _compared
+from graphc.export.steps.interpreted import InterpretedStep
+from graphc.export.steps.program import ExportedStep
 from graphc.frontend.tensor import Tensor, from_array
 from graphc.ir.memory import on_host
 
@@ -66,6 +70,9 @@ def main(path: Path, trust: Sequence[str] = ()) -> int:
 def rows(contents: Contents, native: NativeProgram | None = None) -> Iterator[Row]:
     """Each recorded call, by the reference interpreter, by code that is compiled here, and by the
     file's own."""
+    if contents.kind == "step":
+        yield from _rows_of_step(contents)
+        return
     program = ExportedProgram(contents)
     ways: list[tuple[str, Callable[[Golden], list[Any]]]] = [
         ("interpreter", lambda golden: computed(
@@ -79,18 +86,43 @@ def rows(contents: Contents, native: NativeProgram | None = None) -> Iterator[Ro
         for way, run in ways:
             if way == "native" and not _takes(native, golden.dims):
                 continue  # the code is for other sizes than all that were exported
-            call = f"call {number}" + (f" ({_sizes(golden.dims)})" if golden.dims else "")
-            try:
-                yield Row(call, way, *_compared(contents, golden, run(golden)))
-            except Exception as error:  # whatever it is: the file does not do what it did
-                yield Row(call, way, float("inf"), f"raises {type(error).__name__}: {error}")
+            names = written_names(contents, variant_for(contents, golden.dims))
+            yield _row(number, way, golden, names, run)
 
 
-def _arguments(program: ExportedProgram, golden: Golden) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _rows_of_step(contents: Contents) -> Iterator[Row]:
+    """The same of a training step, from the state that each call found."""
+    def called(kind: type[ExportedStep], golden: Golden) -> list[Any]:
+        step = kind(_compared.apart(contents, golden))
+        args, kwargs = _arguments(step, golden)
+        return _compared.called(step, args, kwargs, list(golden.written))
+
+    for number, golden in enumerate(contents.goldens):
+        for way, kind in (("interpreter", InterpretedStep), ("compiled", ExportedStep)):
+            run = partial(called, kind)
+            yield _row(number, way, golden, list(golden.written), run)
+
+
+def _row(
+    number: int, way: str, golden: Golden, written: list[str], run: Callable[[Golden], list[Any]]
+) -> Row:
+    """A recorded call, run in one way. `written`: the names behind the results of `run`."""
+    call = f"call {number}" + (f" ({_sizes(golden.dims)})" if golden.dims else "")
+    try:
+        return Row(call, way, *_difference(golden, run(golden), written))
+    except Exception as error:  # whatever it is: the file does not do what it did
+        return Row(call, way, float("inf"), f"raises {type(error).__name__}: {error}")
+
+
+def _arguments(
+    program: ExportedProgram | ExportedStep, golden: Golden
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     numbered = iter(range(len(program.signature.specs())))
 
     def leaf(spec: Any) -> Any:
         number = next(numbered)
+        if "number" in spec:
+            return golden.numbers.get(spec["number"], spec["value"])
         return spec["value"] if "value" in spec else from_array(golden.inputs[number].copy())
 
     args, kwargs = containers.build(program.signature.arguments, leaf)
@@ -129,21 +161,21 @@ def _plain(value: Any) -> Any:
     return np.asarray(on_host(value._graphc_array)) if isinstance(value, Tensor) else value
 
 
-def _compared(contents: Contents, golden: Golden, found: list[Any]) -> tuple[float, str]:
+def _difference(golden: Golden, found: list[Any], names: list[str]) -> tuple[float, str]:
     tolerance = Tolerance(golden.rtol, golden.atol)
-    names = written_names(contents, variant_for(contents, golden.dims))
     results = len(found) - len(names)
-    wanted = [(leaf, f"result {leaf}", array) for leaf, array in golden.outputs.items()]
-    wanted += [(results + names.index(name), name, array)
+    wanted = [(leaf, f"result {leaf}", array, golden.apart.get(f"out.{leaf}", 0.0))
+              for leaf, array in golden.outputs.items()]
+    wanted += [(results + names.index(name), name, array, golden.apart.get(f"write.{name}", 0.0))
                for name, array in golden.written.items() if name in names]
     most = 0.0
-    for place, name, array in wanted:
+    for place, name, array, apart in wanted:
         if not 0 <= place < len(found):
             return float("inf"), f"has {results} results, and no {name}"
-        difference = closeness.first_difference([found[place]], [array], tolerance)
+        difference = closeness.first_difference([found[place]], [array], tolerance, [apart])
         if difference is not None:
             return float("inf"), f"{name} {difference[1]}"
-        most = max(most, closeness.share(found[place], array, tolerance))
+        most = max(most, closeness.share(found[place], array, tolerance, apart))
     return most, ""
 
 

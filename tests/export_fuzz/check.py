@@ -22,6 +22,7 @@ from graphc.export import (
     load,
 )
 from graphc.export.signature import tensor_type
+from graphc.export.verifying import rows
 from graphc.frontend.tensor import from_array
 from graphc.ir import dim
 
@@ -90,6 +91,12 @@ def _attempt(path: Path, call: bool) -> tuple[str, str]:
         return ("refused at a call" if str(error) else "escaped"), said
     except Exception as error:
         return "escaped", f"call: {type(error).__name__}: {error}"
+    if not isinstance(program, ExportedStep):
+        return "run", ""
+    try:
+        list(rows(program.snapshot()))
+    except Exception as error:
+        return "escaped", f"verify: {type(error).__name__}: {error}"
     return "run", ""
 
 

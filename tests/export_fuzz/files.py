@@ -56,6 +56,7 @@ def good_files(folder: Path) -> list[Path]:
 
     step(torch.rand(2, 3), 1.0)
     programs["step"] = export_step(step, (torch.rand(2, 3), 0.5))
+    programs["step"](torch.rand(2, 3), 0.5)  # its recorded call has a state of its own
     programs["train mode"] = export(
         nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.5)), (torch.rand(4, 3),),
         dynamic_shapes=({0: Dim("n", min=2)},),

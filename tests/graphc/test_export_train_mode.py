@@ -11,6 +11,7 @@ import pytest
 
 import graphc as torch
 import graphc.nn as nn
+from graphc import config
 from graphc.export import Dim, ExportError, aot, export, load
 from graphc.export.graph_signature import OutputKind
 from graphc.serve.model import Model
@@ -97,3 +98,12 @@ def test_what_changes_with_each_call_is_not_served(tmp_path: Path) -> None:
         Model.of_file(tmp_path / "train.gcx", "train", "1")
     with pytest.raises(ExportError, match=r"in train mode.*Cure: .*model\.eval\(\)"):
         aot(load(tmp_path / "train.gcx"), tmp_path)
+
+
+def test_numbers_by_a_counter_are_compared() -> None:
+    """What is exported is what eager mode draws, whichever way that is."""
+    with config.override(random="counter"):
+        model = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5))
+        program = torch.export.export(model, (torch.rand(3, 8),))
+    assert program.contents.generator == {"weight": "generator", "algorithm": "counter"}
+    assert program.contents.checked == ({},)

@@ -9,7 +9,7 @@ from graphc import config
 from graphc.backends import DEFAULT, get
 from graphc.engine import pipeline
 from graphc.engine.devices import backend_at
-from graphc.export import dynamic
+from graphc.export import checking, dynamic
 from graphc.export.capture import argument_names, check_apart, check_free, leaf_paths
 from graphc.export.errors import ExportError
 from graphc.export.steps.build import StepBuilder
@@ -18,6 +18,9 @@ from graphc.export.steps.program import Entry, ExportedStep
 from graphc.export.steps.record import Attempts
 from graphc.frontend.tree import flatten, unflatten
 from graphc.ir.dim import Dim
+from graphc.ir.late import late
+
+_compared = late("graphc.export.steps.compared")
 
 __all__ = ["Entry", "ExportedStep", "export_step"]
 
@@ -30,6 +33,7 @@ def export_step(
     dynamic_shapes: Any = None,
     calls: int | None = None,
     random: str | None = None,
+    check: bool = True,
 ) -> ExportedStep:
     """Record a training step, as one gives it to compile(), as a program with its own state.
 
@@ -37,7 +41,10 @@ def export_step(
     copied as it is now, and the step itself changes nothing. Floats and ints among the arguments
     are given at each call, as are free sizes (2 and more: `dynamic_shapes`, as in export()).
     `calls`: for how many calls the rates of a schedule inside are made ahead. `random`: "torch",
-    its stream, or "counter" (config.random); None: as compile() would draw now.
+    its stream, or "counter" (config.random); None: as compile() would draw now. `check`: the graph
+    is run by the reference interpreter (a large one compiled) and compared with a call of the step
+    in eager mode, from the same state, at the sizes of the example, at 2, 3 and the largest; small
+    calls are kept in the file, for `graphc verify`.
     Raises ExportError for what a file cannot hold, and TraceError naming every place of the Python
     that one graph cannot stand for.
     """
@@ -70,12 +77,16 @@ def export_step(
         check_free(recording.traced.graph, shapes)
         place = recording.trace.place or None
         names = StepNames(function, *unflatten(leaves, structure))
-        contents = StepBuilder(recording, names, paths, calls).contents(
-            structure, leaves, attempts.lifted, positional, tuple(given), shapes,
-            random or _random(backend_at(place, DEFAULT)),
+        drawn = random or _random(backend_at(place, DEFAULT))
+        builder = StepBuilder(recording, names, paths, calls)
+        contents = builder.contents(
+            structure, leaves, attempts.lifted, positional, tuple(given), shapes, drawn,
         )
     finally:
         attempts.close()
+    if check:
+        eager = _compared.EagerStep(function, leaves, structure, positional, builder, drawn)
+        contents = checking.checked(contents, shapes, eager)
     return ExportedStep(contents, place)
 
 

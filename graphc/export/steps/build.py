@@ -43,6 +43,9 @@ class StepBuilder:
         self.result = result
         self.counts = Counts(recording, self.stored, self._results(), names, paths, calls)
         self.arrays: dict[str, np.ndarray] = {}
+        # whose attribute `.grad` it is, or where a new tensor is put, by name
+        self.graded: dict[str, Tensor] = {}
+        self.placed: dict[str, Place] = {}
         self.kinds: dict[str, str] = {}
         self.graph_outputs: list[Node] = []
         self.writes: list[dict[str, Any]] = []
@@ -116,8 +119,9 @@ class StepBuilder:
                 "them), and writes to it. Cure: clone() one of them"
             )
         if source.kind == "grad":
-            owner = self._named(tensor).name
-            return self._keep(f"gradient.{owner}", "gradient", source.array)
+            name = f"gradient.{self._named(tensor).name}"
+            self.graded[name] = tensor
+            return self._keep(name, "gradient", source.array)
         place = self.recording.stored_inputs().get(source.number)
         named = self.names.of(tensor)
         if named is None and place is not None:
@@ -195,7 +199,9 @@ class StepBuilder:
             raise ExportError(
                 f"the step stores a tensor in {said_place(place)}, which {why}. Cure: {cure}"
             )
-        self._write(self.sources[number]["weight"], self._node(value))
+        name = self.sources[number]["weight"]
+        self.placed[name] = place
+        self._write(name, self._node(value))
 
     def _write(self, name: str, node: Node) -> None:
         array, type_ = self.arrays[name], node.tensor_type

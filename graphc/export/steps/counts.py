@@ -46,6 +46,7 @@ class Counts:
             )
         self.tables = schedule.tables(recording, names, list(self._read), calls or 0, self.name)
         self.counters: dict[str, Any] = {}
+        self.places: dict[str, Place] = {}  # of counters
         self.updates: dict[str, numbers.Expression] = {}
         for place, expression in written.items():
             self._counter(place, expression)
@@ -141,7 +142,7 @@ class Counts:
                 f"the step makes {said_place(place)}, which was {old!r}, a number. Cure: set it to "
                 "a number before you export the step"
             )
-        self.counters[name] = old
+        self.counters[name], self.places[name] = old, place
         self.updates[name] = self.expression(expression)
 
     def _changing(self, guard: Any) -> str:

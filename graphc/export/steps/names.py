@@ -72,6 +72,10 @@ class StepNames:
         known = {named.name: named for named in self._found.values()}
         return [known[name] for name in self.order if name in known]
 
+    def tensors(self) -> dict[str, Tensor]:
+        """All tensors that have a name, by that."""
+        return {named.name: named.tensor for named in self._found.values()}
+
     def option(self, group: Any, key: str, index: int | None) -> str | None:
         """What a number of a param group is called, or one that a schedule keeps."""
         end = key if index is None else f"{key}.{index}"

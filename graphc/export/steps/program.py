@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from typing import Any, BinaryIO, NamedTuple
@@ -17,7 +17,7 @@ from graphc.engine import pipeline
 from graphc.engine.built import Engine, Engines, before_write, count_writes
 from graphc.engine.devices import backend_at
 from graphc.export import archive, containers
-from graphc.export.contents import Contents, Variant
+from graphc.export.contents import GOLDEN, Contents, Golden, Variant
 from graphc.export.errors import ExportError
 from graphc.export.limits import DEFAULT as DEFAULT_LIMITS
 from graphc.export.limits import Allowed, Limits
@@ -74,6 +74,9 @@ class ExportedStep:
             name: from_array(array if place is None else place.put(array))
             for name, array in contents.weights.arrays.items()
         }
+        # what recorded calls begin with: of a large state only whether it is still there
+        self._begun = self._versions() if any(not g.state for g in contents.goldens) else ()
+        self._before = _copies(contents.weights.arrays) if self._begun else None
         self._own: dict[str, Any] = {**self._step["settings"], **self._step["counters"]}
         self.calls = int(self._step["calls"])
         self.numbers: MutableMapping[str, Any] = _Numbers(self)
@@ -228,7 +231,21 @@ class ExportedStep:
                 step[key] = {name: self._own[name] for name in self._step[key]}
             step["calls"] = self.calls
         weights = Weights(arrays, was.state, was.tied, was.parameters, was.buffers, was.kinds)
-        return replace(old, weights=weights, step=step, native=())
+        return replace(old, weights=weights, step=step, native=(), goldens=self._goldens())
+
+    def _versions(self) -> tuple[int, ...]:
+        return tuple(tensor._graphc_storage.version for tensor in self._weights.values())
+
+    def _goldens(self) -> tuple[Golden, ...]:
+        """The recorded calls, with what they found where that is no longer the state; without
+        those that found more than a file keeps twice."""
+        goldens = self.contents.goldens
+        if self._versions() == self._begun:
+            return goldens
+        before = self._before
+        if before is None:
+            return tuple(golden for golden in goldens if golden.state)
+        return tuple(g if g.state else replace(g, state=before) for g in goldens)
 
     # --- a call --------------------------------------------------------------------------------
 
@@ -271,14 +288,14 @@ class ExportedStep:
         self, leaves: Sequence[Any], sources: Mapping[str, Any], dims: Mapping[str, int]
     ) -> list[np.ndarray]:
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
-        engine = self._engine(one_place([*tensors, *self._weights.values()]), dims)
+        run = self._runner(one_place([*tensors, *self._weights.values()]), dims)
         arrays = [
             self._input(i, source, leaves, sources, dims)
             for i, source in enumerate(self.signature.inputs)
         ]
         written = [(self._weights[w["weight"]]._graphc_storage, 1) for w in self.signature.writes]
         before_write(written)
-        _, outputs = engine.call(arrays, dims)
+        outputs = run(arrays)
         for write in self._copied:
             self._weights[write["weight"]]._graphc_array[...] = outputs[write["output"]]
         count_writes(written)
@@ -295,6 +312,13 @@ class ExportedStep:
             return leaves[value]._graphc_array
         dtype = self.graph.inputs[number].tensor_type.dtype.numpy
         return np.asarray(self._number(self._step["computed"][value], sources, dims), dtype)
+
+    def _runner(
+        self, place: Place | None, dims: Mapping[str, int]
+    ) -> Callable[[list[Any]], list[Any]]:
+        """What makes the graph's outputs of its inputs."""
+        engine = self._engine(place, dims)
+        return lambda arrays: engine.call(arrays, dims)[1]
 
     def _engine(self, place: Place | None, dims: Mapping[str, int]) -> Engine:
         settings = config.current()
@@ -377,6 +401,13 @@ class _Numbers(MutableMapping[str, Any]):
 
     def __repr__(self) -> str:
         return repr(dict(self))
+
+
+def _copies(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray] | None:
+    """Copies of a state that is small; None of a larger one."""
+    if sum(array.nbytes for array in arrays.values()) > GOLDEN:
+        return None
+    return {name: array.copy() for name, array in arrays.items()}
 
 
 def _dtype_of(value: Any) -> Any:
