@@ -129,7 +129,6 @@ def checked(contents: Contents, shapes: DynamicShapes, eager: Eager) -> Contents
     spent = 0
     for dims in _sizes(contents, shapes):
         variant = variant_for(contents, dims)
-        own = resized(eager.leaves, shapes.names, dims)
         first = dims == shapes.example
         if not all(guard.check(dims) for guard in variant.graph.env.guards):
             if first:
@@ -141,6 +140,7 @@ def checked(contents: Contents, shapes: DynamicShapes, eager: Eager) -> Contents
                 continue
             spent += cost
         keep = first or (bool(variant.ones) and variant.ones not in recorded)
+        own = resized(eager.leaves, shapes.names, dims)
         golden = _kept(_compared(contents, variant, dims, own, eager, keep))
         seen.append(dims)
         if golden is not None and keep:

@@ -257,6 +257,13 @@ def test_what_differs_from_eager_mode_is_not_exported(monkeypatch: pytest.Monkey
     assert export(model, (x,), check=False)(x)[0].tolist() == (x + 1).tolist()
 
 
+def test_no_example_is_made_of_a_size_too_large_to_compare() -> None:
+    """A largest size of 2^62: its arrays would fill any memory."""
+    n = Dim("n", min=1, max=1 << 62)
+    program = export(lambda x: (x * 2)[1:], (torch.zeros(5),), dynamic_shapes={"x": {0: n}})
+    assert [dims["n"] for dims in program.contents.checked] == [5, 1, 2, 3]
+
+
 def test_sizes_that_raise_in_eager_mode() -> None:
     table = torch.arange(5)
 
