@@ -56,11 +56,14 @@ class Scoped(OneGraph):
         # by whom an optimizer reads its state while a recording updates parameters
         self.states: Any = None
         self.in_optimizer = False
+        self.line: Loc | None = None  # the user's, where it is known
         self.argument_names: list[str] = []
         self._taken: dict[str, int] = {}  # names of graph inputs
 
     def here(self) -> Loc | None:
         """The user's line that is running."""
+        if self.line is not None:
+            return self.line
         return user_location(self.module, self.in_optimizer)
 
     def inside(self, module: Any) -> InsideModule:

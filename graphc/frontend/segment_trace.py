@@ -118,6 +118,8 @@ class SegmentTrace(Trace):
         self.snapshots: dict[int, np.ndarray] = {}
         self.walking = 0  # backward passes that run: their gradients are nodes of this recording
         self.exposed_write = False  # one of them has written to memory that NumPy sees
+        # told of operators and writes while it is set (engine/capture/updates_again.py)
+        self.watch: Any = None
         self._flush = flush
         self._flushing = False
 
@@ -288,7 +290,7 @@ class SegmentTrace(Trace):
             Trace.check_open(self, what)
 
     def apply(self, op: Op, inputs: tuple[Tensor, ...], attrs: Attrs) -> Any:
-        if self.snapshots and not self._flushing and any(self._is_stale(t) for t in inputs):
+        if self.snapshots and not self._flushing and any(self.is_stale(t) for t in inputs):
             self.end_segment("a write by NumPy to a tensor's memory")
         if Eager.elsewhere is not None and not self._flushing and self.apart(inputs):
             with self.eager(TWO_DEVICES):
@@ -303,13 +305,15 @@ class SegmentTrace(Trace):
         first = found[0] if type(found) is tuple else found
         if self.noted is not None and first._graphc_trace is self:  # else eager mode made it
             self.noted.append(first._graphc_traced.value)
+        if self.watch is not None:
+            self.watch.gave(op, inputs, found)
         return found
 
     def apply_new(self, op: Op, inputs: tuple[Tensor, ...], attrs: Attrs) -> Any:
         """Record an operation that is not known."""
         return Trace.apply(self, op, inputs, attrs)
 
-    def _is_stale(self, tensor: Tensor) -> bool:
+    def is_stale(self, tensor: Tensor) -> bool:
         """Whether NumPy code has written to a captured tensor's memory since."""
         found = self.shadows.get(id(tensor))
         if found is None:
@@ -349,8 +353,10 @@ class SegmentTrace(Trace):
                 shadow._graphc_post_hooks = tensor._graphc_post_hooks
         return shadow
 
-    def write(self, target: Tensor, value: Tensor) -> None:
+    def write(self, target: Tensor, value: Tensor | Node) -> None:
         Trace.write(self, target, value)
+        if self.watch is not None:
+            self.watch.wrote(target, value)
         source = target._graphc_storage.root.source
         if source is None or self.whole:
             return

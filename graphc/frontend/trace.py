@@ -321,9 +321,10 @@ class Trace(OneDevice, Scoped):
             state = tensor._graphc_traced = state.now(node, writes)
         return state.value
 
-    def write(self, target: Tensor, value: Tensor) -> None:
+    def write(self, target: Tensor, value: Tensor | Node) -> None:
         """Rebind the memory under a traced tensor to hold `value` there."""
-        node = self.read(value if value._graphc_trace is self else self.shadow(value))
+        if not isinstance(value, Node):
+            value = self.read(value if value._graphc_trace is self else self.shadow(value))
         state = target._graphc_traced
         storage: Any = target._graphc_storage
         root, path = storage.resolve(state.path)
@@ -333,13 +334,13 @@ class Trace(OneDevice, Scoped):
         self.builder.loc = self.here()
         try:
             base = views.write_back(
-                path, Expr(self.builder, root.node), Expr(self.builder, node), self.env
+                path, Expr(self.builder, root.node), Expr(self.builder, value), self.env
             ).node
         except OpError as error:
             raise_op_error(error)
         root.rebind(base, state.tracked)
         self.written = True
-        target._graphc_traced = state.now(node, root.writes)
+        target._graphc_traced = state.now(value, root.writes)
 
     def wrap(self, node: Node, strides: Any = None) -> Tensor:
         """A new traced tensor on memory of its own."""

@@ -244,6 +244,20 @@ class Builder:
         self._require_sizes(type_)
         return self.keep(key, Node(op, inputs, attrs, type_, self.loc, graphs, self.backward))
 
+    def like(self, node: Node, inputs: tuple[Node, ...], attrs: Any) -> Node:
+        """The node on other inputs, as `emit` gives it; `attrs`: its attrs_key. It is of no
+        impure operator and has no sub-graphs."""
+        key = node.op.name, inputs, (), attrs
+        found = self.find(key)
+        if found is not None:
+            return found
+        types = tuple([n.type for n in inputs])
+        type_ = node.type
+        if types != tuple([n.type for n in node.inputs]):
+            type_ = node.op.infer(types, node.attrs, self.env)  # type: ignore[arg-type]
+            self._require_sizes(type_)
+        return self.keep(key, Node(node.op, inputs, node.attrs, type_, self.loc, (), self.backward))
+
     @property
     def count(self) -> int:
         """How many nodes were made."""

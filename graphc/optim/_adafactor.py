@@ -6,7 +6,7 @@ from typing import Any
 
 from ..frontend import functions as T
 from ..frontend.tensor import Tensor
-from .optimizer import one_element, scalar_like, step_number
+from .optimizer import no_steps, one_element, scalar_like, step_number
 from .per_parameter import PerParameter
 
 
@@ -62,13 +62,13 @@ class Adafactor(PerParameter):
 
 
 def _makers(param: Tensor) -> dict[str, Any]:
-    makers: dict[str, Any] = {"step": lambda: T.zeros((), dtype=T.float32)}
+    makers: dict[str, Any] = {"step": no_steps}
     if param.dim() <= 1:
-        return makers | {"variance": lambda: T.zeros_like(param)}
+        return makers | {"variance": T.zeros_like}
     *lead, rows, columns = param.shape
     return makers | {
-        "row_var": lambda: T.zeros([*lead, rows, 1], dtype=param.dtype),
-        "col_var": lambda: T.zeros([*lead, 1, columns], dtype=param.dtype),
+        "row_var": lambda param: T.zeros([*lead, rows, 1], dtype=param.dtype),
+        "col_var": lambda param: T.zeros([*lead, 1, columns], dtype=param.dtype),
     }
 
 

@@ -45,7 +45,7 @@ class Muon(PerParameter):
                     )
 
     def _graphc_update(self, group: Any, param: Tensor, grad: Tensor) -> None:
-        state = self._graphc_new_state(param, momentum_buffer=lambda: T.zeros_like(param))
+        state = self._graphc_new_state(param, momentum_buffer=T.zeros_like)
         buffer, keep = state["momentum_buffer"], 1 - group["momentum"]
         buffer.lerp_(grad, keep)
         update = grad.lerp(buffer, group["momentum"]) if group["nesterov"] else buffer

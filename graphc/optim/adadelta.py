@@ -6,7 +6,7 @@ from typing import Any
 
 from ..frontend import functions as T
 from ..frontend.tensor import Tensor
-from .optimizer import check
+from .optimizer import check, no_steps
 from .per_parameter import PerParameter
 from .real_parts import real_parts
 
@@ -30,8 +30,7 @@ class Adadelta(PerParameter):
 
     def _graphc_update(self, group: Any, param: Tensor, grad: Tensor) -> None:
         state = self._graphc_new_state(
-            param, step=lambda: T.zeros((), dtype=T.float32),
-            square_avg=lambda: T.zeros_like(param), acc_delta=lambda: T.zeros_like(param),
+            param, step=no_steps, square_avg=T.zeros_like, acc_delta=T.zeros_like,
         )
         state["step"].add_(1)
         rho, eps = group["rho"], group["eps"]

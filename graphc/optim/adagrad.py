@@ -7,21 +7,19 @@ from typing import Any
 from ..frontend import functions as T
 from ..frontend.tensor import Tensor
 from ..ir.late import late
-from .optimizer import check, step_number
+from .optimizer import check, no_steps, step_number
 from .per_parameter import PerParameter
 from .real_parts import real_parts
 
 _updates: Any = late("graphc.sparse.updates")
 
 
-def _makers(param: Tensor, start: complex) -> dict[str, Any]:
+def _makers(start: float) -> dict[str, Any]:
     """What makes a parameter's state: of the first groups at once, of added ones at a step."""
-    if param.is_complex():
-        start = complex(start, start)
-    return {
-        "step": lambda: T.zeros((), dtype=T.float32),
-        "sum": lambda: T.full_like(param, start),
-    }
+    def total(param: Tensor) -> Tensor:
+        return T.full_like(param, complex(start, start) if param.is_complex() else start)
+
+    return {"step": no_steps, "sum": total}
 
 
 class Adagrad(PerParameter):
@@ -45,11 +43,11 @@ class Adagrad(PerParameter):
         })
         for group in self.param_groups:
             for param in group["params"]:
-                makers = _makers(param, initial_accumulator_value)
-                self.state[param] = {name: make() for name, make in makers.items()}
+                makers = _makers(initial_accumulator_value)
+                self.state[param] = {name: make(param) for name, make in makers.items()}
 
     def _graphc_state(self, group: Any, param: Tensor) -> Any:
-        return self._graphc_new_state(param, **_makers(param, group["initial_accumulator_value"]))
+        return self._graphc_new_state(param, **_makers(group["initial_accumulator_value"]))
 
     def _graphc_update(self, group: Any, param: Tensor, grad: Tensor) -> None:
         state = self._graphc_state(group, param)

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..frontend import functions as T
 from ..frontend.tensor import Tensor
-from .optimizer import check, step_number
+from .optimizer import check, no_steps, step_number
 from .per_parameter import PerParameter
 from .real_parts import real_parts
 
@@ -52,12 +52,10 @@ class Adam(PerParameter):
 
     def _graphc_state(self, group: Any, param: Tensor) -> Any:
         makers: dict[str, Any] = {
-            "step": lambda: T.zeros((), dtype=T.float32),
-            "exp_avg": lambda: T.zeros_like(param),
-            "exp_avg_sq": lambda: T.zeros_like(param),
+            "step": no_steps, "exp_avg": T.zeros_like, "exp_avg_sq": T.zeros_like,
         }
         if group["amsgrad"]:
-            makers["max_exp_avg_sq"] = lambda: T.zeros_like(param)
+            makers["max_exp_avg_sq"] = T.zeros_like
         return self._graphc_new_state(param, **makers)
 
     def _graphc_update_sparse(self, group: Any, param: Tensor, grad: Tensor) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..frontend import functions as T
 from ..frontend.tensor import Tensor
-from .optimizer import check, scalar_like, step_number
+from .optimizer import check, no_steps, scalar_like, step_number
 from .per_parameter import PerParameter
 from .real_parts import real_parts
 
@@ -34,9 +34,8 @@ class NAdam(PerParameter):
 
     def _graphc_update(self, group: Any, param: Tensor, grad: Tensor) -> None:
         state = self._graphc_new_state(
-            param, step=lambda: T.zeros((), dtype=T.float32),
-            mu_product=lambda: T.ones((), dtype=T.float32),
-            exp_avg=lambda: T.zeros_like(param), exp_avg_sq=lambda: T.zeros_like(param),
+            param, step=no_steps, mu_product=lambda param: T.ones((), dtype=T.float32),
+            exp_avg=T.zeros_like, exp_avg_sq=T.zeros_like,
         )
         step, product = state["step"], state["mu_product"]
         param, grad, average, square = real_parts(

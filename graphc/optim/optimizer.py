@@ -263,10 +263,11 @@ class Optimizer:
         raise NotImplementedError
 
     def _graphc_new_state(
-        self, param: Tensor, store: str = "state", **makers: Callable[[], Any]
+        self, param: Tensor, store: str = "state", **makers: Callable[[Tensor], Any]
     ) -> Any:
         """The parameter's state, with what is missing made for real (also under a trace, unless
-        the parameter itself is made there). `store`: the attribute that has it."""
+        the parameter itself is made there). `store`: the attribute that has it; a maker looks at
+        the parameter it is given and at options alone: it serves others, too."""
         trace = local.trace
         if trace is not None and trace.states is not None:
             return trace.states.new(self, param, store, makers)
@@ -276,11 +277,11 @@ class Optimizer:
             return state
         if trace is None or param._graphc_trace is trace:
             for key, make in missing.items():
-                state[key] = make()
+                state[key] = make(param)
             return state
         with made_for_real(trace, param, state, missing):
             for key, make in missing.items():
-                state[key] = make()
+                state[key] = make(param)
         return state
 
     def _graphc_has_state(self, param: Tensor, store: str) -> bool:
@@ -456,6 +457,11 @@ def with_grad(group: ParamGroup) -> Iterable[tuple[Tensor, Tensor]]:
         grad = param.grad
         if grad is not None:
             yield param, grad
+
+
+def no_steps(param: Tensor) -> Tensor:
+    """The count of a parameter's steps, before the first."""
+    return T.zeros((), dtype=T.float32)
 
 
 def step_number(step: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..frontend import functions as T
 from ..frontend.tensor import Tensor
-from .optimizer import check, scalar_like, step_number
+from .optimizer import check, no_steps, scalar_like, step_number
 from .per_parameter import PerParameter
 from .real_parts import real_parts
 
@@ -29,8 +29,7 @@ class RAdam(PerParameter):
 
     def _graphc_update(self, group: Any, param: Tensor, grad: Tensor) -> None:
         state = self._graphc_new_state(
-            param, step=lambda: T.zeros((), dtype=T.float32),
-            exp_avg=lambda: T.zeros_like(param), exp_avg_sq=lambda: T.zeros_like(param),
+            param, step=no_steps, exp_avg=T.zeros_like, exp_avg_sq=T.zeros_like,
         )
         param, grad, average, square = real_parts(
             param, grad, state["exp_avg"], state["exp_avg_sq"]

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..frontend import functions as T
 from ..frontend.tensor import Tensor
-from .optimizer import check
+from .optimizer import check, no_steps
 from .per_parameter import PerParameter
 from .real_parts import real_parts
 
@@ -33,13 +33,12 @@ class RMSprop(PerParameter):
     def _graphc_update(self, group: Any, param: Tensor, grad: Tensor) -> None:
         momentum = group["momentum"] > 0
         makers: dict[str, Any] = {
-            "step": lambda: T.zeros((), dtype=T.float32),
-            "square_avg": lambda: T.zeros_like(param),
+            "step": no_steps, "square_avg": T.zeros_like,
         }
         if momentum:
-            makers["momentum_buffer"] = lambda: T.zeros_like(param)
+            makers["momentum_buffer"] = T.zeros_like
         if group["centered"]:
-            makers["grad_avg"] = lambda: T.zeros_like(param)
+            makers["grad_avg"] = T.zeros_like
         state = self._graphc_new_state(param, **makers)
         state["step"].add_(1)
         alpha = group["alpha"]

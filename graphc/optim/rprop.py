@@ -6,7 +6,7 @@ from typing import Any
 
 from ..frontend import functions as T
 from ..frontend.tensor import Tensor
-from .optimizer import check
+from .optimizer import check, no_steps
 from .per_parameter import PerParameter
 from .real_parts import real_parts
 
@@ -29,9 +29,8 @@ class Rprop(PerParameter):
 
     def _graphc_update(self, group: Any, param: Tensor, grad: Tensor) -> None:
         state = self._graphc_new_state(
-            param, step=lambda: T.zeros((), dtype=T.float32),
-            prev=lambda: T.zeros_like(param),
-            step_size=lambda: _first_sizes(param, group),
+            param, step=no_steps, prev=T.zeros_like,
+            step_size=lambda param: _first_sizes(param, group),
         )
         state["step"].add_(1)
         param, grad, before, sizes = real_parts(

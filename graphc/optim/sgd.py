@@ -56,7 +56,7 @@ class SGD(PerParameter):
                 kept = self._graphc_undamped(group, param, buffer is None)
             if buffer is None and local.trace is not None:
                 # 0 * momentum + grad is the first step's value; the buffer is made for real
-                state = self._graphc_new_state(param, momentum_buffer=lambda: T.zeros_like(param))
+                state = self._graphc_new_state(param, momentum_buffer=T.zeros_like)
                 buffer = state["momentum_buffer"]
             if buffer is None:
                 buffer = grad.clone().detach()
@@ -90,7 +90,7 @@ class SGD(PerParameter):
         if first:  # whatever is known is of a buffer that is gone
             self._graphc_forget_state(param, "_graphc_begun")
         flags = self._graphc_new_state(
-            param, "_graphc_begun", begun=lambda: T.zeros((), dtype=param.dtype)
+            param, "_graphc_begun", begun=lambda param: T.zeros((), dtype=param.dtype)
         )
         whole = T.ones_like(flags["begun"])
         result = T.where(flags["begun"] > 0, whole * share, whole)

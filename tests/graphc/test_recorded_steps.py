@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import graphc as torch
+from graphc.engine.capture import updates_again
 from graphc.engine.capture.recorded_sites import Site
 from graphc.optim import per_parameter
 
@@ -77,6 +78,110 @@ def test_steps_are_those_of_eager_mode(name: str) -> None:
         for a, b in zip(ours, theirs, strict=True):
             np.testing.assert_allclose(a.tolist(), b.tolist(), rtol=1e-12)
     assert step.compile_count == 1
+
+
+def _seeded(arrays: list[Any]) -> list[Any]:
+    """Parameters with gradients of their own."""
+    rng = np.random.default_rng(1)
+    made = [torch.nn.Parameter(array) for array in arrays]
+    for param in made:
+        param.grad = torch.from_numpy(rng.standard_normal(param.shape)).to(param.dtype)
+    return made
+
+
+def _of_shapes() -> list[Any]:
+    rng = np.random.default_rng(0)
+    shapes = ((3,), (3, 4), (3, 4), (), (5,), (1,), (2, 3, 4), (), (3, 4))
+    return _seeded([torch.tensor(rng.standard_normal(shape)) for shape in shapes])
+
+
+def _of_types() -> list[Any]:
+    rng = np.random.default_rng(0)
+    kinds = (torch.float32, torch.float64, torch.float32, torch.float64)
+    return _seeded([torch.tensor(rng.standard_normal((2, 3)), dtype=kind) for kind in kinds])
+
+
+def _of_layouts() -> list[Any]:
+    image = torch.arange(1.0, 37.0).reshape(2, 3, 3, 2)
+    last = [image.clone().contiguous(memory_format=torch.channels_last) for _ in range(2)]
+    gaps = [torch.arange(1.0, 13.0).reshape(3, 4)[:, :2] for _ in range(2)]
+    return _seeded([image, *last, *gaps, *[each.t() for each in gaps]])
+
+
+def _of_one_memory() -> list[Any]:
+    base = torch.arange(1.0, 13.0)
+    return _seeded([base[:3], base[2:5], base[8:11], torch.ones(3), torch.zeros(3)])
+
+
+def _with_one_gradient() -> list[Any]:
+    made = _of_shapes()
+    made[2].grad = made[1].grad
+    made[8].grad = made[8].detach()
+    made[4].grad = None
+    return made
+
+
+_FULL: dict[str, Callable[[Any], Any]] = {
+    **_MAKERS,
+    "SGD with momentum": lambda params: torch.optim.SGD(
+        params, lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.1
+    ),
+    "AMSGrad": lambda params: torch.optim.AdamW(params, lr=0.1, amsgrad=True, maximize=True),
+    "a rate that is a tensor": lambda params: torch.optim.Adam(params, lr=torch.tensor(0.1)),
+    "Adadelta": torch.optim.Adadelta,
+    "Adafactor": torch.optim.Adafactor,
+    "Adamax": torch.optim.Adamax,
+    "NAdam": torch.optim.NAdam,
+    "RAdam": torch.optim.RAdam,
+    "RMSprop": lambda params: torch.optim.RMSprop(params, momentum=0.9, centered=True),
+    "Muon": lambda params: torch.optim.Muon([p for p in params if p.ndim == 2]),
+}
+
+
+@pytest.mark.parametrize("made", [
+    _of_shapes, _of_types, _of_layouts, _of_one_memory, _with_one_gradient
+])
+@pytest.mark.parametrize("name", _FULL)
+def test_updates_done_again_are_those_of_their_python(
+    name: str, made: Callable[[], list[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same graph, node by node, as of updates each of which runs, and the same numbers."""
+    if name == "Muon" and made is _of_one_memory:
+        return  # it takes matrices alone
+    found = []
+    for kinds in (updates_again._TENSORS, ()):  # of none is an update done again
+        monkeypatch.setattr(updates_again, "_TENSORS", kinds)
+        params = made()
+        step = stepping(_FULL[name](params))
+        step()
+        step()
+        found.append((
+            torch.explain(step).graph_text,
+            [p.detach().numpy().tobytes() for p in params], step.compile_count,
+        ))
+    assert found[0] == found[1]
+
+
+def test_updates_of_other_shapes_are_done_again() -> None:
+    """But for the first, and the first of a number; Adafactor's are no loops over elements."""
+    def counted(optimizer: Any) -> int:
+        seen = 0
+
+        def look(frame: Any, event: str, argument: Any) -> None:
+            nonlocal seen
+            seen += event == "call" and frame.f_code is watched
+
+        watched = updates_again.Again._record.__code__
+        sys.setprofile(look)
+        try:
+            stepping(optimizer)()
+        finally:
+            sys.setprofile(None)
+        return seen
+
+    params = _of_shapes()
+    assert counted(torch.optim.Adam(params)) == len(params) - 2
+    assert counted(torch.optim.Adafactor(params)) == 3
 
 
 def _options(optimizer: Any) -> None:

@@ -18,6 +18,7 @@ from ...optim.per_parameter import PerParameter, update_sparse
 from . import attributes, items, schedules
 from .observer import Observer
 from .rule import Rule
+from .updates_again import Updates, Watched
 
 _OWN = "graphc.optim."
 
@@ -30,19 +31,20 @@ def recorded(
     trace = observer.trace
     if type(group) is not ParamGroup or trace.states is not None or not _is_own(type(optimizer)):
         return (False,)
-    options = _Options(observer, group)
-    trace.states = _States(observer)
+    states = trace.states = _States(observer)
+    updates = Updates(states, optimizer, options := _Options(observer, group))
+    trace.line = trace.here()  # nobody else's code runs
     try:
         for param in items.iterate(observer, items.subscript(observer, group, "params")):
             grad = attributes.attribute(observer, param, "grad")
             if grad is None:
                 continue
             if grad.layout is strided:
-                optimizer._graphc_update(options, param, grad)
+                updates.record(param, grad)
             else:
                 update_sparse(optimizer, options, param, grad)
     finally:
-        trace.states = None
+        trace.states = trace.line = None
     return (True,)
 
 
@@ -83,21 +85,32 @@ class _Options:
 
 
 class _State:
-    """A parameter's state."""
+    """A parameter's state. `watch`: who is told of what it is asked, and its number there."""
 
-    __slots__ = ("_observer", "_state")
+    __slots__ = ("_number", "_observer", "_state", "_watch")
 
-    def __init__(self, observer: Observer, state: Any) -> None:
+    def __init__(
+        self, observer: Observer, state: Any, watch: Watched | None = None, number: int = 0
+    ) -> None:
         self._observer, self._state = observer, state
+        self._watch, self._number = watch, number
 
     def __contains__(self, key: str) -> bool:
-        return items.contains(self._observer, key, self._state)
+        found = items.contains(self._observer, key, self._state)
+        if self._watch is not None:
+            self._watch.asked.append(("in", self._number, key, found))
+        return found
 
     def __getitem__(self, key: str) -> Any:
-        return items.subscript(self._observer, self._state, key)
+        found = items.subscript(self._observer, self._state, key)
+        if self._watch is not None:
+            self._watch.asked.append(("get", self._number, key, self._watch.tensor(found)))
+        return found
 
     def __setitem__(self, key: str, value: Any) -> None:
         items.store_subscript(self._observer, self._state, key, value)
+        if self._watch is not None:
+            self._watch.fails = True
 
     def get(self, key: str) -> Any:
         """What is there; None where nothing is."""
@@ -109,16 +122,28 @@ class _State:
 class _States:
     """The states of an optimizer's parameters, as Optimizer has them elsewhere."""
 
-    __slots__ = ("_observer",)
+    __slots__ = ("_observer", "trace", "watch")
 
     def __init__(self, observer: Observer) -> None:
-        self._observer = observer
+        self._observer, self.trace = observer, observer.trace
+        self.watch: Watched | None = None
 
     def new(
         self, optimizer: PerParameter, param: Tensor, store: str,
-        makers: Mapping[str, Callable[[], Any]],
+        makers: Mapping[str, Callable[[Tensor], Any]],
     ) -> _State:
         """A parameter's state, with what is missing made for real."""
+        state, watch = self._made(optimizer, param, store, makers), self.watch
+        if watch is None:
+            return _State(self._observer, state)
+        number = sum([question[0] == "new" for question in watch.asked])
+        watch.asked.append(("new", store, makers, None))
+        return _State(self._observer, state, watch, number)
+
+    def _made(
+        self, optimizer: PerParameter, param: Tensor, store: str,
+        makers: Mapping[str, Callable[[Tensor], Any]],
+    ) -> Any:
         observer = self._observer
         holder = attributes.attribute(observer, optimizer, store)
         state = items.subscript(observer, holder, param)
@@ -127,22 +152,27 @@ class _States:
         trace = local.trace
         if missing and (trace is None or param._graphc_trace is trace):
             for key in missing:
-                found[key] = makers[key]()
+                found[key] = makers[key](param)
         elif missing:
             with made_for_real(trace, param, state, missing):
                 for key in missing:
-                    found[key] = makers[key]()
+                    found[key] = makers[key](param)
             observer.whole(state)  # later calls must find what is there from now on
-        return found
+        return state
 
     def has(self, optimizer: PerParameter, param: Tensor, store: str) -> bool:
         """Whether a store has a state of the parameter's."""
         holder = attributes.attribute(self._observer, optimizer, store)
-        return items.contains(self._observer, param, holder)
+        found = items.contains(self._observer, param, holder)
+        if self.watch is not None:
+            self.watch.asked.append(("has", store, None, found))
+        return found
 
     def forget(self, optimizer: PerParameter, param: Tensor, store: str) -> None:
         """Remove the parameter's state from a store, for real."""
         observer = self._observer
+        if self.watch is not None:
+            self.watch.fails = True
         holder = attributes.attribute(observer, optimizer, store)
         if items.contains(observer, param, holder):
             with observer.trace.suspended():
