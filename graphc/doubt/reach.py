@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..engine.built import Built, Engine, Engines
 from ..engine.capture.kinds import PACKAGE, Kind, content_of, is_own_name, is_standard, kind_of
 from ..engine.capture.places import Place
 from ..engine.version.recipes import attributes, set_attribute
@@ -373,6 +374,7 @@ _CLASSES: tuple[tuple[Any, Rule], ...] = (
     )),
     (DeviceArray, Rule(save=copied, restore=write)),
     (placement.Place, Rule()),  # the device itself
+    (Engines | Engine | Built, Rule()),  # compiled code, with scratch of its own
     (Node, INSTANCE._replace(parts=_none, inner=_attributes)),
     (Generator, INSTANCE._replace(save=lambda v: (v.state, _save_attributes(v))[1])),
     (random.Random, Rule(

@@ -208,6 +208,29 @@ def test_a_compiled_function_and_what_it_calls_are_run_eagerly_too() -> None:
     assert step.compile_count == 0 and holder.count == 0
 
 
+def test_compiled_code_in_reach_is_left_alone() -> None:
+    """Its pages cannot be written to, and hold nothing of the user's; a program's weights do."""
+    model = nn.BatchNorm1d(3)
+    program = torch.export.export(model, (torch.ones(2, 3),))
+    x = torch.randn(2, 3)
+    first, before = program(x).tolist(), model.running_mean.tolist()
+    inner = torch.compile(lambda x: (x * 2).exp())
+    inner(x)
+
+    def step(x: Any) -> Any:
+        return inner(x) + x
+
+    torch.compare(step, x).assert_agrees()
+
+    def outside(x: Any) -> Any:
+        return program, x + 1
+
+    mean = program.state_dict["running_mean"].tolist()
+    torch.compare(outside, x).assert_agrees()
+    assert program.state_dict["running_mean"].tolist() == mean != before
+    assert program(x).tolist() == first
+
+
 def test_arguments_that_share_memory_and_tensors_that_are_views() -> None:
     base = torch.arange(6.0)
 

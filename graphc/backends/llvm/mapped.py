@@ -36,6 +36,7 @@ class Mapped:
         words[np.array(image.moved, np.int64) // 8] += np.uint64(start)
         _protect(start, image.read_only, mmap.PROT_READ | mmap.PROT_EXEC)
         _protect(start + image.read_only, image.writable - image.read_only, mmap.PROT_READ)
+        self._memory.flags.writeable = False  # not by NumPy: most of its pages are not
         self._places = image.exports
 
     def address(self, name: str) -> int:

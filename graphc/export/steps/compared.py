@@ -27,7 +27,7 @@ class EagerStep(checking.Eager):
     back. `builder` knows what its state is called."""
 
     what = "step"
-    noisy = 4  # an optimizer may divide rounding errors by their own size
+    noisy = 2  # an optimizer may divide rounding errors by their own size
 
     def __init__(
         self, step: Any, leaves: list[Any], structure: Any, positional: list[str],
