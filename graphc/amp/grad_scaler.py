@@ -11,6 +11,7 @@ from typing import Any
 from ..cuda.available import is_available
 from ..frontend import functions as T
 from ..frontend.grad_mode import no_grad
+from ..frontend.kept_where import exported, kept_where
 from ..frontend.tensor import Tensor
 from ..ir import dtypes
 
@@ -61,6 +62,15 @@ class GradScaler:
         assert self._scale is not None, f"Attempted {what} but _scale is None.  {fix}"
         assert self._growth_tracker is not None
         return self._scale, self._growth_tracker
+
+    def _graphc_begun(self) -> bool:
+        """Make the scale, if there is none: True if it was made."""
+        new = self._scale is None
+        self._graphc_start()
+        return new
+
+    def _graphc_forget(self) -> None:
+        self._scale = self._growth_tracker = None
 
     def _graphc_start(self) -> Tensor:
         if self._scale is None:
@@ -132,11 +142,19 @@ class GradScaler:
             self.unscale_(optimizer)
         if not any(p.grad is not None for g in optimizer.param_groups for p in g["params"]):
             raise AssertionError("No inf checks were recorded for this optimizer.")
-        result = None
-        if not state["found_inf"].item():
-            result = optimizer.step(*args, **kwargs)
+        result = self._graphc_stepped(optimizer, state["found_inf"], args, kwargs)
         state["stage"] = OptState.STEPPED
         return result
+
+    def _graphc_stepped(self, optimizer: Any, found: Tensor, args: Any, kwargs: Any) -> Any:
+        trace = exported()
+        if trace is not None and not (args or kwargs):
+            # what others' steps do besides writing to tensors cannot be taken back
+            only_writes = getattr(optimizer, "_graphc_only_writes", None)
+            if only_writes is not None and only_writes():
+                with kept_where(trace, found > 0):
+                    return optimizer.step()
+        return None if found.item() else optimizer.step(*args, **kwargs)
 
     def update(self, new_scale: float | Tensor | None = None) -> None:
         """Adapt the scale to what was found since the last update, or set it."""
@@ -148,7 +166,7 @@ class GradScaler:
                 scale.fill_(new_scale) if isinstance(new_scale, float) else scale.copy_(new_scale)
             else:
                 self._graphc_adapt(scale, tracker)
-        self._per_optimizer_states = defaultdict(_fresh)
+        self._per_optimizer_states.clear()
 
     def _graphc_adapt(self, scale: Tensor, tracker: Tensor) -> None:
         found = [

@@ -39,6 +39,11 @@ class PerParameter(Optimizer):
                     self._graphc_update(group, param, grad)
         return loss
 
+    def _graphc_only_writes(self) -> bool:
+        """Whether a step is graphc's own, and does nothing but write to tensors."""
+        hooks = self._optimizer_step_pre_hooks or self._optimizer_step_post_hooks
+        return type(self).__module__.startswith("graphc.optim.") and not hooks
+
     def _graphc_update(self, group: Any, param: Tensor, grad: Tensor) -> None:
         """One update. It looks at nothing but `param`, `grad`, options of `group` and what
         `_graphc_new_state` and `_graphc_has_state` give: who records it need not watch each

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..frontend import functions as T
 from ..frontend.grad_mode import no_grad
+from ..frontend.kept_where import exported
 from ..frontend.tensor import Tensor
 from ..nn.modules.batchnorm import _BatchNorm
 from ..nn.modules.module import Module
@@ -108,20 +109,28 @@ class AveragedModel(Module):
             mine = itertools.chain(self.module.parameters(), self.module.buffers())
             theirs = itertools.chain(model.parameters(), model.buffers())
         pairs = [(a.detach(), b.detach()) for a, b in zip(mine, theirs, strict=False)]
-        first = bool(self.n_averaged == 0)
-        if first:
+        first = self.n_averaged == 0
+        if exported() is not None:  # a file's step cannot ask which call is the first
+            self._graphc_average(pairs)
+            for mean, param in pairs:
+                mean.copy_(T.where(first, param.to(mean.dtype), mean))
+        elif first:
             for mean, param in pairs:
                 mean.copy_(param)
-        elif self.avg_fn is None:
-            update = self.multi_avg_fn or get_swa_multi_avg_fn()
-            update([a for a, _ in pairs], [b for _, b in pairs], self.n_averaged)
         else:
-            for mean, param in pairs:
-                mean.copy_(self.avg_fn(mean, param, self.n_averaged))
+            self._graphc_average(pairs)
         if not self.use_buffers:
             for ours, buffer in zip(self.module.buffers(), model.buffers(), strict=True):
                 ours.detach().copy_(buffer.detach())
         self.n_averaged.add_(1)
+
+    def _graphc_average(self, pairs: list[tuple[Tensor, Tensor]]) -> None:
+        if self.avg_fn is None:
+            update = self.multi_avg_fn or get_swa_multi_avg_fn()
+            update([a for a, _ in pairs], [b for _, b in pairs], self.n_averaged)
+            return
+        for mean, param in pairs:
+            mean.copy_(self.avg_fn(mean, param, self.n_averaged))
 
 
 @no_grad()

@@ -3,6 +3,7 @@
 Parameters and buffers have the dotted names of the one Module that the step reaches; where there
 are several, the variable's name stands before. State of an optimizer is
 "optimizer.state.PARAMETER.KEY" (of several optimizers, the variable's name instead of "optimizer").
+A GradScaler's is "scaler.scale" and "scaler._growth_tracker".
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from graphc.amp.grad_scaler import GradScaler
 from graphc.engine.capture.places import Place
 from graphc.engine.capture.reached import reached
 from graphc.frontend.random_state import Generator, default_generator
@@ -54,6 +56,11 @@ class StepNames:
             self._module(prefix, module)
         for prefix, optimizer in self.optimizers.items():
             self._optimizer(prefix, optimizer)
+        for prefix, scaler in _with_prefixes(found, GradScaler, "scaler").items():
+            for key in ("scale", "_growth_tracker"):  # as its state_dict says
+                value = vars(scaler).get("_" + key.removeprefix("_"))
+                if isinstance(value, Tensor):
+                    self._add(value, f"{prefix}.{key}", "optimizer")
         self._generators(found)
         for name, value in found.items():
             if isinstance(value, Tensor):
@@ -133,7 +140,15 @@ class StepNames:
 
 
 def _is_named(value: Any) -> bool:
-    return isinstance(value, Optimizer | Generator | LRScheduler)
+    return isinstance(value, Optimizer | Generator | LRScheduler | GradScaler)
+
+
+def scalers(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> list[GradScaler]:
+    """The enabled scalers that a step reaches."""
+    found = reached(function, args, dict(kwargs), _is_named).values()
+    return [each for each in found if isinstance(each, GradScaler) and each.is_enabled()]
 
 
 def _states(optimizer: Optimizer, parameter: Tensor) -> Iterator[tuple[str, Mapping[str, Any]]]:

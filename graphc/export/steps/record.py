@@ -18,6 +18,7 @@ from graphc.engine.capture.recording import FirstUse, Recording
 from graphc.engine.capture.survey import Survey
 from graphc.export.errors import ExportError
 from graphc.export.recorded import name_of
+from graphc.export.steps.names import scalers
 from graphc.frontend.context import local
 from graphc.frontend.grad_mode import set_grad_mode
 from graphc.frontend.names import Names
@@ -41,6 +42,10 @@ class Attempts:
         self.paths = list(paths)
         self._made: list[Recording] = []
         self._graded: list[Tensor] = []  # that got zeros as a gradient
+        self._started = [
+            scaler for scaler in scalers(function, *unflatten(self.leaves, structure))
+            if scaler._graphc_begun()
+        ]
         self.places: dict[Place, None] = {}  # of numbers that the step counts
         self.lifted = {
             i for i, leaf in enumerate(leaves) if type(leaf) in (int, float)
@@ -50,6 +55,8 @@ class Attempts:
         """Take everything back."""
         for tensor in self._graded:
             tensor._grad = None
+        for scaler in self._started:
+            scaler._graphc_forget()
         while self._made:
             recording = self._made.pop()
             recording.trace.rollback()
