@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 _ARGUMENTS = """
---headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking
+--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
 --disable-component-update --disable-sync --window-size=900,1200
 """.split()
 _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # the key of an element in answers

@@ -50,6 +50,7 @@ def test_in_a_browser(page: Path, tmp_path: Path) -> None:
         chromium.wait("return document.getElementById('said').textContent === ''")
         stroke = [(0, -100), (0, 0), (0, 100)]
         chromium.draw("#paper", *stroke)
+        bars = "const values = [...document.querySelectorAll('meter')].map((bar) => bar.value);"
         digit = "const found = document.getElementById('digit').textContent;"
         assert chromium.wait(f"{digit} return found === '-' ? null : found") == "1"
         chromium.run("document.getElementById('truth').value = '7'")
@@ -60,9 +61,14 @@ def test_in_a_browser(page: Path, tmp_path: Path) -> None:
         assert chromium.run(f"{digit} return found") == "7"
         chromium.click("#clear")
         assert chromium.run(f"{digit} return found") == "-"
+        assert chromium.run(f"{bars} return values") == [0] * 10
         chromium.draw("#paper", *stroke)
         assert chromium.wait(f"{digit} return found === '-' ? null : found") == "7"
-        bars = chromium.run(
-            "return [...document.querySelectorAll('meter')].map((bar) => bar.value)"
-        )
-        assert len(bars) == 10 and sum(bars) == pytest.approx(1, abs=1e-5)
+        values = chromium.run(f"{bars} return values")
+        assert len(values) == 10 and sum(values) == pytest.approx(1, abs=1e-5)
+        assert values.index(max(values)) == 7
+        chromium.click("#clear")
+        angles = np.linspace(0, 2 * np.pi, 21)
+        ring = np.stack([60 * np.sin(angles), -90 * np.cos(angles)], 1).astype(int).tolist()
+        chromium.draw("#paper", *map(tuple, ring))
+        assert chromium.wait(f"{digit} return found === '-' ? null : found") == "0"

@@ -112,7 +112,7 @@ def test_what_is_refused_changes_nothing(small: Path) -> None:
 def test_training(name: str, tmp_path: Path) -> None:
     """So many steps of each optimizer as Python's, and the state behind them."""
     node()
-    case, count = CASES[name], 20
+    case, count = CASES[name], 100
     step, _, _ = case.step()
     exported = export_step(step, case.batch(0), **({"calls": case.calls} if case.calls else {}))
     made = aot(exported, tmp_path, name="trained", targets=["wasm32"]).header

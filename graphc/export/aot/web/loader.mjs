@@ -21,28 +21,39 @@ export class ModelError extends Error {
 }
 
 /**
- * The model. `source`: the .wasm file as an address, a Response, its bytes or a WebAssembly.Module;
- * else it lies beside this file. `weights`, where they are a file of their own: likewise, or bytes.
+ * The model. `source`: the .wasm file as an address, a Response (or the promise of one), its bytes
+ * or a WebAssembly.Module; else it lies beside this file. `weights`, where they are a file of their
+ * own: likewise.
  */
 export async function load(source, weights) {
-  if (!(source instanceof WebAssembly.Module)) {
-    source = await WebAssembly.compile(await bytesOf(source ?? new URL(MODEL.wasm, import.meta.url)));
+  let module = await source;
+  if (!(module instanceof WebAssembly.Module)) {
+    module = await WebAssembly.compile(await bytesOf(module ?? new URL(MODEL.wasm, import.meta.url)));
   }
-  if (MODEL.weights !== null) {
-    weights = new Uint8Array(await bytesOf(weights ?? new URL(MODEL.weights, import.meta.url)));
+  const entry = `${MODEL.name}_create`;
+  if (!WebAssembly.Module.exports(module).some(({ name }) => name === entry)) {
+    throw new ModelError("GRAPHC_FILE", `the module is not ${MODEL.wasm}: it has no ${entry}`);
   }
-  return new Model(source, weights);
+  if (MODEL.weights === null) return new Model(module);
+  return new Model(module, await bytesOf((await weights) ?? new URL(MODEL.weights, import.meta.url)));
 }
 
 async function bytesOf(source) {
-  if (source instanceof ArrayBuffer || ArrayBuffer.isView(source)) return source;
-  if (typeof Response !== "undefined" && source instanceof Response) return source.arrayBuffer();
+  if (source instanceof ArrayBuffer || ArrayBuffer.isView(source)) return bytesIn(source);
+  if (typeof source === "string") {
+    source = new URL(source, globalThis.location?.href ?? import.meta.url);
+  }
   if (source instanceof URL && source.protocol === "file:") {
     return (await import("node:fs/promises")).readFile(source);
   }
-  const response = await fetch(source);
-  if (!response.ok) throw new ModelError("GRAPHC_FILE", `${source}: ${response.status}`);
-  return response.arrayBuffer();
+  const response = source instanceof URL ? await fetch(source) : source;
+  if (!(response instanceof Response)) {
+    throw new ModelError("GRAPHC_FILE", `${response} is no address, no bytes and no Response`);
+  }
+  if (!response.ok) {
+    throw new ModelError("GRAPHC_FILE", `${response.url || "the Response"}: status ${response.status}`);
+  }
+  return new Uint8Array(await response.arrayBuffer());
 }
 
 /** What a model takes and gives: lists of { name, dtype, shape }, whose free sizes are names. */
@@ -83,6 +94,9 @@ export class Context {
     const view = this._view();
     model.sizes.forEach((each, i) => {
       const most = Object.hasOwn(sizes, each.name) ? sizes[each.name] : each.most;
+      if (!Number.isSafeInteger(most)) {
+        throw new ModelError("GRAPHC_ARGUMENT", `sizes has ${most} for ${each.name}: no whole number`);
+      }
       view.setBigInt64(limits + 8 * i, BigInt(most), true);
     });
     if (weights) {
@@ -148,7 +162,7 @@ export class Context {
   /** The state of such a file; one that is damaged, or another model's, changes nothing. */
   load(file) {
     this._stepOnly("state_bytes");
-    const bytes = bytesIn(ArrayBuffer.isView(file) ? file : new Uint8Array(file));
+    const bytes = bytesIn(file);
     this._free = this._calls;
     const place = this._take(bytes.length);
     this._bytes(place, bytes.length).set(bytes);
@@ -163,15 +177,23 @@ export class Context {
 
   _run(name, given) {
     const { inputs, outputs } = MODEL;
+    const named = given === undefined || given === null ? [] : given;
+    if (typeof named !== "object" || ArrayBuffer.isView(named)) {
+      throw new ModelError("GRAPHC_ARGUMENT", `give inputs as a list, or by name: ${namesOf(inputs)}`);
+    }
+    if (Array.isArray(named) && named.length > inputs.length) {
+      const text = `${named.length} inputs are given, and there are ${inputs.length}: ${namesOf(inputs)}`;
+      throw new ModelError("GRAPHC_ARGUMENT", text);
+    }
     const tensors = inputs.map((entry, i) => {
-      const list = Array.isArray(given) || given === undefined;
-      const value = list ? given?.[i] : Object.hasOwn(given, entry.name) ? given[entry.name] : undefined;
+      const key = Array.isArray(named) ? i : entry.name;
+      const value = Object.hasOwn(named, key) ? named[key] : undefined;
       if (value === undefined) throw new ModelError("GRAPHC_ARGUMENT", `${entry.name} is missing`);
       return tensorOf(entry, value);
     });
-    for (const other of Array.isArray(given) ? [] : Object.keys(given ?? {})) {
+    for (const other of Array.isArray(named) ? [] : Object.keys(named)) {
       if (!inputs.some((entry) => entry.name === other)) {
-        throw new ModelError("GRAPHC_ARGUMENT", `${other} is no input`);
+        throw new ModelError("GRAPHC_ARGUMENT", `${other} is no input: there are ${namesOf(inputs)}`);
       }
     }
     this._free = this._calls;
@@ -219,7 +241,7 @@ export class Context {
     const number = MODEL.states.findIndex((entry) => entry.name === name);
     if (number < 0) throw new ModelError("GRAPHC_ARGUMENT", `${name} is no part of the state`);
     const entry = MODEL.states[number], count = entry.shape.reduce((a, b) => a * b, 1);
-    return [this._call("state_data", this._context, number), entry, count];
+    return [this._call("state_data", this._context, number) >>> 0, entry, count];
   }
 
   _stepOnly(name) {
@@ -249,7 +271,7 @@ export class Context {
   }
 
   _text(place) {
-    const bytes = new Uint8Array(this._code.memory.buffer, place);
+    const bytes = new Uint8Array(this._code.memory.buffer, place >>> 0);
     return new TextDecoder().decode(bytes.slice(0, bytes.indexOf(0)));
   }
 
@@ -278,35 +300,51 @@ export class Context {
 }
 
 function bytesIn(data) {
+  if (!ArrayBuffer.isView(data)) return new Uint8Array(data);
   return new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
+}
+
+function namesOf(entries) {
+  return entries.map((entry) => entry.name).join(", ") || "none";
 }
 
 function tensorOf(entry, value) {
   const kind = KINDS[entry.dtype];
   const given = ArrayBuffer.isView(value) || Array.isArray(value) || typeof value !== "object";
-  let { data, shape } = given ? { data: value } : value;
-  if (!ArrayBuffer.isView(data)) {
-    const list = Array.isArray(data) ? data : [data];
-    if (!list.every((each) => ["number", "bigint", "boolean"].includes(typeof each))) {
-      throw new ModelError("GRAPHC_ARGUMENT", `${entry.name} is no typed array, no list of numbers`);
-    }
-    if (["f16", "bf16"].includes(entry.dtype)) {
-      throw new ModelError("GRAPHC_DTYPE", `${entry.name} is ${entry.dtype}: a Uint16Array of bits`);
-    }
-    data = kind.from(list, kind === BigInt64Array ? BigInt : Number);
-  }
+  let { data, shape } = given ? { data: value } : value ?? {};
+  if (!ArrayBuffer.isView(data)) data = elements(entry, kind, Array.isArray(data) ? data : [data]);
   const half = entry.dtype === "f16" && globalThis.Float16Array;
   if (!(data instanceof kind) && !(half && data instanceof half)) {
     const found = data.constructor.name;
     throw new ModelError("GRAPHC_DTYPE", `${entry.name} is ${entry.dtype}, a ${kind.name}, not ${found}`);
   }
-  shape ??= inferred(entry, data.length);
+  shape = Array.from(shape ?? inferred(entry, data.length));
   const count = shape.reduce((a, b) => a * b, 1);
   if (shape.some((size) => !Number.isSafeInteger(size) || size < 0) || count !== data.length) {
     const text = `${entry.name} has ${data.length} elements, and the shape [${shape.join(", ")}]`;
     throw new ModelError("GRAPHC_SHAPE", text);
   }
   return { data, shape };
+}
+
+/** A list's numbers as a typed array. What is no number of the dtype is refused, not wrapped. */
+function elements(entry, kind, list) {
+  if (["f16", "bf16"].includes(entry.dtype)) {
+    throw new ModelError("GRAPHC_DTYPE", `${entry.name} is ${entry.dtype}: a Uint16Array of bits`);
+  }
+  const whole = kind !== Float32Array && kind !== Float64Array;
+  const data = new kind(list.length);
+  list.forEach((each, i) => {
+    if (!["number", "bigint", "boolean"].includes(typeof each)) {
+      throw new ModelError("GRAPHC_ARGUMENT", `${entry.name} is no typed array, no list of numbers`);
+    }
+    const fits = !whole || Number.isInteger(Number(each));
+    if (fits) data[i] = kind === BigInt64Array ? BigInt(each) : Number(each);
+    if (!fits || (whole && Number(data[i]) !== Number(each)) || (entry.dtype === "bool" && data[i] > 1)) {
+      throw new ModelError("GRAPHC_DTYPE", `${entry.name} is ${entry.dtype}, which ${each} does not fit`);
+    }
+  });
+  return data;
 }
 
 /** The shape of so many elements, where no more than one size is free, and that is a name. */
