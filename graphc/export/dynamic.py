@@ -9,7 +9,7 @@ from typing import Any
 
 from graphc.export.dynamic_shapes import Dim, Hint, Range
 from graphc.export.errors import ExportError
-from graphc.frontend.functions.joining import cat
+from graphc.frontend.functions.ranges import arange
 from graphc.frontend.tensor import Tensor
 from graphc.ir import dim
 from graphc.ir.dim import Size
@@ -235,7 +235,6 @@ def resized(
             if wanted == has:
                 continue
             tensor = found[number].detach()
-            if wanted > has:
-                tensor = cat([tensor] * -(-wanted // has), each)
-            found[number] = tensor.narrow(each, 0, wanted).clone()
+            rows = arange(wanted, device=tensor.device) % has
+            found[number] = tensor.index_select(each, rows)
     return found

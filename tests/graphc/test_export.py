@@ -203,6 +203,14 @@ def test_guards_of_free_sizes_are_checked() -> None:
         program(torch.ones(10, 3))
 
 
+def test_sizes_too_large_for_this_machine_are_not_tried() -> None:
+    free = {"x": {0: Dim("n", min=1, max=1 << 50)}}
+    program = export(lambda x: x.cumsum(0), (torch.arange(3),), dynamic_shapes=free)
+    assert {"n": 2} in program.contents.checked
+    assert {"n": 1 << 50} not in program.contents.checked
+    assert program(torch.arange(7)).tolist() == [0, 1, 3, 6, 10, 15, 21]
+
+
 def test_sizes_with_one_name_are_equal() -> None:
     program = export(lambda x, y: x + y, (torch.ones(4), torch.ones(4)),
                      dynamic_shapes=({0: "n"}, (Dim("n"),)))
