@@ -29,7 +29,8 @@ class Storage:
     `away`: 0 on the CPU; LOOSE on the CPU, and yet to be taken to any device (placement.py); THERE
     on another device.
     `segment`: of a root, the memory shared between processes that it is in.
-    `asked`: of a root, up to which of the readers all have said that they read nothing of it.
+    `asked`: of a root, up to which of the readers all have said that they read nothing of it; all
+    that there may ever be, where none was told that it is read.
     """
 
     __slots__ = (
@@ -45,7 +46,7 @@ class Storage:
         self.inference = local.inference
         self.away = THERE if type(array) is DeviceArray else 0
         self.segment: SharedMemory | None = None
-        self.asked = 0
+        self.asked = _EVERY
 
     @property
     def root(self) -> Storage:
@@ -66,7 +67,10 @@ class Storage:
     def before_write(self, tracked: bool = True) -> None:
         """Let compiled backwards keep the values that they will read. `tracked`: autograd is to
         see the write, by this storage's version."""
-        root, entries = self.root, list(readers.values())
+        root = self.root
+        if root.asked == _EVERY:
+            return
+        entries = list(readers.values())
         first = len(entries)
         while first and entries[first - 1][0] > root.asked:
             first -= 1
@@ -154,6 +158,7 @@ def siblings(root: Storage) -> tuple[int, list[Storage]]:
 # before it is written to; in the order of their numbers
 readers: dict[int, tuple[int, weakref.ref[Any]]] = {}
 _numbers = itertools.count(1)
+_EVERY = 1 << 62
 
 
 def reads_later(reader: Any) -> None:
@@ -163,6 +168,13 @@ def reads_later(reader: Any) -> None:
     found = id(reader)
     readers.pop(found, None)
     readers[found] = next(_numbers), weakref.ref(reader, lambda _: readers.pop(found, None))
+
+
+def is_read(storage: Storage) -> None:
+    """Note that a reader may read a storage's memory."""
+    root = storage.root
+    if root.asked == _EVERY:
+        root.asked = 0
 
 
 def reads_no_more(reader: Any) -> None:

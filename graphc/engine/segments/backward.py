@@ -110,7 +110,6 @@ class SegmentBackward(SavingNode):
         self.inner = plan.inner
         self.labels = plan.labels
         self.saved, self.places = saved, plan.saved
-        self.stamps = {}
         self.dims = dims
         self.overwritten: set[int] = set()
         self.recorded: Recorded
@@ -204,6 +203,7 @@ class SegmentBackward(SavingNode):
         self.inputs = arrays
         self.overwritten = overwritten
         self.input_stamps = {i: (storage, storage.version) for i, storage in owners.items()}
+        self.noted()
 
     def _by_tape(self, grads: list[Any], needs: Sequence[bool], world: Any) -> list[Any]:
         """The gradients with a history of their own."""

@@ -11,6 +11,7 @@ import numpy as np
 from ...frontend.captured import Output, TensorInput, TracedGraph
 from ...frontend.context import local
 from ...frontend.errors import located
+from ...frontend.held import Place
 from ...frontend.history import edge, requires_grad
 from ...frontend.nodes import Edge, zeros
 from ...frontend.recorded_tape import Layout, RecordedTape
@@ -29,6 +30,7 @@ from .spent import Spending
 
 if TYPE_CHECKING:
     from ...ir.passes.partition import Split
+    from .plain_history import PlainHistory
 
 _LAYOUTS = 8  # sizes for which a tape's layout is kept
 
@@ -148,6 +150,7 @@ class History:
         self.node.inputs = inputs
         read = plan.replay.read
         self.node.input_stamps = {i: stamp for i, stamp in stamps.items() if i in read}
+        self.node.noted()
         self.plan = plan
 
     def attach(self, builder: Any) -> None:
@@ -176,6 +179,10 @@ class CompiledBackward(SavingNode):
     """The backward of a compiled forward: one native call."""
 
     straight = True
+    # of a plain call: what is the same for all, stamps of what is read again, and (storage,
+    # version, array) of each result; what _LATER names is made of it
+    facts: tuple[PlainHistory, list[Stamp], list[Any]] | None = None
+    plan: CompiledBackwardPlan
 
     def __init__(
         self, plan: CompiledBackwardPlan, edges: Any, types: Any, saved: list[np.ndarray],
@@ -183,11 +190,43 @@ class CompiledBackward(SavingNode):
     ) -> None:
         super().__init__(edges, types)
         self.plan = plan
-        self.saved, self.places = saved, plan.saved
+        self.saved = saved
         self.stamps = stamps
         self.dims = dims
-        self.inner = plan.inner
-        self.labels = plan.labels
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _LATER or self.facts is None:
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        history, noted, handed = self.facts
+        if name == "edges":
+            self.edges = history.edges(())
+        else:
+            self.stamps, self.input_stamps, self.outputs = history.stamps(noted, handed)
+        return self.__dict__[name]
+
+    @property
+    def places(self) -> Sequence[Place]:  # type: ignore[override]
+        return self.plan.saved
+
+    @property
+    def inner(self) -> frozenset[int]:  # type: ignore[override]
+        return self.plan.inner
+
+    @property
+    def labels(self) -> tuple[str, ...]:  # type: ignore[override]
+        return self.plan.labels
+
+    def storages(self) -> Iterable[Any]:
+        if self.facts is None or "stamps" in self.__dict__:
+            return super().storages()
+        _, noted, handed = self.facts
+        return [stamp[0] for stamp in (*noted, *handed)]
+
+    def forget(self) -> None:
+        if self.facts is not None and "edges" not in self.__dict__:
+            self.edges = self.facts[0].edges(())
+        super().forget()
+        self.facts = None
 
     def layout(self) -> tuple[Layout, Graph] | None:
         plan = self.plan
@@ -256,6 +295,8 @@ def _check_unchanged(stamps: Iterable[tuple[Any, int]]) -> None:
         if storage.version != version:
             raise RuntimeError(located(_MODIFIED))
 
+
+_LATER = frozenset({"edges", "stamps", "input_stamps", "outputs"})
 
 _MODIFIED = (
     "one of the variables needed for gradient computation has been modified by an inplace "

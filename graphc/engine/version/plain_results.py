@@ -1,5 +1,5 @@
-"""Results of a call that are arrays by themselves, of which no history goes on: making them is all
-that is left when the native code has run."""
+"""Results of a call that are arrays by themselves: making them, and the history of those that have
+one (plain_history.py), is all that is left when the native code has run."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ class PlainResult(NamedTuple):
     inference: bool
     # where a pass has used its history up: its type, what made it, and the leaves behind it
     spent: tuple[TensorType, str, Callable[[], Any]] | None
+    number: int  # which of those that the call's history is of; -1: none
 
     def of(self, array: np.ndarray) -> Tensor:
         """The tensor."""
@@ -40,10 +41,12 @@ def plain_results(version: Specialisation, dims: dict[str, int]) -> Sequence[Pla
     """What a call with these dims gives; None where more is to be done."""
     traced = version.traced
     if (
-        version.plan is not None or version.writes or version.stored or version.replay
+        version.writes or version.stored or version.replay
         or version.order or traced.deferred or traced.rebinds or traced.flags
     ):
         return None
+    plan = version.plan
+    numbers = {} if plan is None else {id(each): i for i, each in enumerate(plan.outputs)}
     found = []
     for output in traced.result:
         if (
@@ -51,13 +54,14 @@ def plain_results(version: Specialisation, dims: dict[str, int]) -> Sequence[Pla
             or output.order is not None or output.index in version.engine.mutated
         ):
             return None
-        spent = None
-        if output.requires_grad:
+        spent, number = None, numbers.pop(id(output), -1)
+        if output.requires_grad and number < 0:
             leaves = version.leaves.get(id(output)) if output.behind else []
             if leaves is None or output.unrecorded or version.changes_history:
                 return None
             type_ = version.engine.output_types[output.index]
             known = TensorType(type_.dtype, concrete_shape(type_, dims))
             spent = known, output.made_by, partial(edges_of, leaves)
-        found.append(PlainResult(output.index, output.versions, output.inference, spent))
-    return found if len({each.output for each in found}) == len(found) else None
+        found.append(PlainResult(output.index, output.versions, output.inference, spent, number))
+    several = len({each.output for each in found}) < len(found)
+    return None if several or numbers else found

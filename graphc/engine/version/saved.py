@@ -9,7 +9,7 @@ mode would not read there is copied.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from ...frontend.held import Place
 from ...frontend.nodes import TWICE, Edge
 from ...frontend.placement import table_for
 from ...frontend.recorded_tape import Layout
-from ...frontend.storage import reads_later, reads_no_more
+from ...frontend.storage import is_read, reads_later, reads_no_more
 from ...ir.graph import Graph
 from .spent import Spending
 
@@ -46,8 +46,18 @@ class SavingNode(FoldedNode):
 
     def __init__(self, edges: Any, types: Any) -> None:
         super().__init__(edges, types)
-        self.inputs, self.input_stamps, self.outputs = [], {}, {}
+        self.stamps, self.inputs, self.input_stamps, self.outputs = {}, [], {}, {}
+
+    def noted(self) -> None:
+        """It is complete: from now on it is told of writes."""
+        for storage in self.storages():
+            is_read(storage)
         reads_later(self)
+
+    def storages(self) -> Iterable[Any]:
+        """Of all that is stamped."""
+        stamped = self.stamps, self.input_stamps, self.outputs
+        return [stamp[0] for stamps in stamped for stamp in stamps.values()]
 
     # --- passes -------------------------------------------------------------------------------
 
@@ -137,7 +147,6 @@ class SavingNode(FoldedNode):
     def watch(self, outputs: Mapping[int, tuple[Any, np.ndarray]]) -> None:
         """Note which outputs the user is handed: their storages, and the memory."""
         self._lying = None
-        reads_later(self)  # again: it was not complete before
         for number, (storage, array) in outputs.items():
             self.outputs[number] = storage, storage.version, array
         for at, (kind, number) in enumerate(self.places):
@@ -145,6 +154,7 @@ class SavingNode(FoldedNode):
                 self.stamps[at] = self.outputs[number][:2]
             elif kind == "input" and number in self.input_stamps:
                 self.stamps[at] = self.input_stamps[number]
+        self.noted()
 
     def _memory(self) -> dict[Place, Stamp]:
         found: dict[Place, Stamp] = {("input", i): s for i, s in self.input_stamps.items()}
@@ -158,11 +168,7 @@ class SavingNode(FoldedNode):
         if self.saved is None or self.stands_for is not None:
             return False
         root = storage.root
-        if self._lying is None and not any(
-            stamp[0].root is root
-            for noted in (self.stamps, self.input_stamps, self.outputs)
-            for stamp in noted.values()
-        ):
+        if self._lying is None and not any(s is root or s.root is root for s in self.storages()):
             return False
         if self._lying is None:  # they become fewer, no others; what is noted keeps them
             self._lying = {}

@@ -39,6 +39,7 @@ from .guards import Guard
 from .guards_of_calls import Differentiable, GradIsThere, SameArgument
 from .native_guards import ask_natively, is_known
 from .number_policy import decided_upon
+from .plain_history import plain_history
 from .plain_results import plain_results
 from .refused import ERRORS, is_refusal, mark, run_python
 from .sources import Stale, number_array, source_value
@@ -91,9 +92,9 @@ class Shortcut:
         at = {gradient.output for gradient in gradients}
         self.other_outputs = [output for output in self.outputs if output[0] not in at]
         self.counted, self.renewed = _counted_of(version), 0
-        self.results = (
-            plain_results(version, call.dims) if gradients or not version.traced.grads else None
-        )
+        plain = plain_results(version, call.dims) if gradients or not version.traced.grads else None
+        self.results = plain if version.plan is None else None
+        self.history = plain_history(version, plain, call.dims) if plain is not None else None
         self.makes = None if version.rebuild.gives_its_leaf else version.rebuild.make
         # as engine.states: (number of the argument or -1, tensor)
         self.states: list[tuple[int, Any]] = [
@@ -159,9 +160,12 @@ class Shortcut:
             executable.give_back(lease)
         if self.gradients and not call.graded:
             return self._with_new_gradients(call)
-        if self.results is None:
+        if self.history is not None:
+            made = self.history.of(call)
+        elif self.results is not None:
+            made = [each.of(call.results[each.output]) for each in self.results]
+        else:
             return version.finish(call)
-        made = [each.of(call.results[each.output]) for each in self.results]
         return made[0] if self.makes is None else self.makes(made)[0]
 
     def _with_new_gradients(self, call: Call) -> Any:
@@ -231,7 +235,7 @@ class Shortcut:
         if readers and version.traced.mutations:
             before_write(version.written(call.arguments))
         results: list[Any] = [None] * len(version.engine.output_types)
-        if plan is not None:
+        if plan is not None and self.history is None:
             call.arrays = version.arrays_of_tensors(call.arguments)
             for number, array in call.numbers:
                 call.arrays[number] = array
@@ -256,7 +260,7 @@ class Shortcut:
                 mark(error)
             raise error
         version.calls += 1
-        if plan is not None:
+        if plan is not None and self.history is None:
             version.begin_flags(call.arguments)
             call.history = plan.history(version, call, before)
 
