@@ -34,7 +34,7 @@ _COMPILED = frozenset(
 )
 _KNOWN = _EXACT | _COMPILED
 # whose bits are the same, of one number
-_ALONE = _EXACT | frozenset("neg add sub mul div".split())
+_ALONE = _EXACT | frozenset("neg add sub mul div sqrt".split())
 
 
 class Chain(Sized):
@@ -73,21 +73,78 @@ def chain(
         whole = np.broadcast_shapes(*[t.shape for t in inputs])  # type: ignore[arg-type]
     except ValueError:  # they meet in what is no operator on elements
         return None
-    if shape not in (whole, ()) or not all(_is_known(link, inputs, links, whole) for link in links):
+    rows = Rows.of(inputs, links, whole)
+    if shape not in (whole, ()) and (rows is None or shape not in (rows.kept, rows.shape)):
+        return None
+    if rows is None and not all(_is_known(link, inputs, links, whole) for link in links):
         return None
     if any(t.dtype.is_complex for t in [*inputs, *[link.result for link in links]]):
         return None
-    form = spread(inputs, {})
+    form = spread(inputs if rows is None else [*inputs, TensorType(inputs[0].dtype, rows.kept)], {})
     if form is None:
         return None
+    summed: tuple[int, ...] = ()
+    if rows is not None:
+        summed = tuple([at for at, (name, _) in enumerate(form.inputs[-1]) if not name])
+        form = form._replace(inputs=form.inputs[:-1])
     described = [(link.op.name, key_of(link), link.sources) for link in links]
     key = (
         "chain", in_place, pattern_of(form.inputs), tuple([t.dtype for t in inputs]),
-        tuple(described),
+        tuple(described), summed,
     )
     mutated = {0: 0} if in_place else None
-    engine = code_for(key, form, lambda: _graph(form, inputs, links), mutated)
+    engine = code_for(key, form, lambda: _graph(form, inputs, links, summed), mutated)
     return None if engine is None else Chain(engine, form, constants, shape)
+
+
+class Rows:
+    """Of a chain in which sums leave some dims: what those come to has the shape `kept`, or without
+    the dims that are summed `shape`, which meets nothing else but numbers."""
+
+    def __init__(self, kept: tuple[Any, ...], shape: tuple[Any, ...]) -> None:
+        self.kept, self.shape = kept, shape
+
+    @classmethod
+    def of(
+        cls, inputs: Types, links: Sequence[Link], whole: tuple[int, ...]
+    ) -> Rows | None:
+        """None: there are none, or what is made of them is no chain."""
+        sums = [link for link in links if link.op.name == "sum" and link.result.shape]
+        dims = {tuple(link.attrs["dims"]) for link in sums}
+        if len(dims) != 1:
+            return None
+        (summed,) = dims
+        kept = tuple([1 if d in summed else size for d, size in enumerate(whole)])
+        found = cls(kept, tuple([size for d, size in enumerate(whole) if d not in summed]))
+        if kept == whole or found.shape == whole:
+            return None
+        return found if found._hold(inputs, links, whole) else None
+
+    def _hold(self, inputs: Types, links: Sequence[Link], whole: tuple[int, ...]) -> bool:
+        shapes: list[Any] = [t.shape for t in inputs]
+        without = [False] * len(inputs)  # whether the summed dims are left out
+        for link in links:
+            given = [shapes[s] for s in link.sources]
+            lacking = [without[s] for s in link.sources]
+            shape = link.result.shape
+            left_out = any(lacking)
+            if link.op.name == "sum":
+                known = link.result.dtype.is_float and given == [whole] and shape in (
+                    self.kept, self.shape)
+                left_out = shape != self.kept
+            elif left_out:
+                known = link.op.name in _ALONE and shape == self.shape and all(
+                    mine or not sizes for mine, sizes in zip(lacking, given, strict=True)
+                )
+            elif shape == self.kept:
+                known = link.op.name in _ALONE
+            else:
+                known = _is_known(link, inputs, links, whole)
+            if not known:
+                return False
+            shapes.append(shape)
+            without.append(left_out)
+        return True
 
 
 def is_long(links: Sequence[Link]) -> bool:
@@ -110,12 +167,17 @@ def _is_known(
     return link.op.name in (_ALONE if link.result.shape == () else _EXACT)
 
 
-def _graph(form: Form, types: Types, links: Sequence[Link]) -> Graph:
+def _graph(
+    form: Form, types: Types, links: Sequence[Link], summed: tuple[int, ...]
+) -> Graph:
+    """`summed`: the form's dims over which there are sums that leave others."""
     env, inputs, _ = sized(form, types)
     builder = Builder(env)
     nodes: list[Any] = [builder.input(t) for t in inputs]
     for link in links:
         given = [nodes[s] for s in link.sources]
         attrs = attrs_of(link, given[0].tensor_type if given else None)
+        if link.op.name == "sum" and link.result.shape:
+            attrs = {"dims": summed, "keepdim": True}
         nodes.append(builder.emit(link.op, *given, **attrs))
     return builder.build((nodes[-1],), "chain")

@@ -79,6 +79,13 @@ def _clamp(types: Types, attrs: Attrs) -> Form | None:
     return _flat(types, attrs, numbers=True)
 
 
+def _compared(types: Types, attrs: Attrs) -> Form | None:
+    """Integers, too, where one is repeated: NumPy has fast loops for whole tensors and numbers."""
+    if types[0].dtype.is_integer and all(t.shape for t in types):
+        return None if types[0].shape == types[1].shape else spread(types, attrs)
+    return _flat(types, attrs)
+
+
 _MOST_DIMS = 4
 
 
@@ -238,9 +245,10 @@ FORMS: dict[str, Callable[[Types, Attrs], Form | None]] = {
         "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc sigmoid "
         "gelu silu softplus add sub mul div pow maximum minimum atan2 "
         "fmod remainder floor_divide trunc_divide fmax fmin copysign hypot erfinv lgamma digamma "
-        "eq ne lt le gt ge where".split(),
+        "where".split(),
         _flat,
     ),
+    **dict.fromkeys("eq ne lt le gt ge".split(), _compared),
     **dict.fromkeys("floor ceil round trunc isnan isinf isfinite logical_not".split(), _exact),
     "cast": _cast, "clamp": _clamp,
     **dict.fromkeys("softmax log_softmax cumsum cumprod cummax cummin".split(), _along),

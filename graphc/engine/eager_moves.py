@@ -12,6 +12,7 @@ from typing import Any
 from ..ir.op import Attrs
 from .eager_form import Form, Types
 
+_STRETCH = 80  # bytes that are worth a call of memcpy
 _MOST_PARTS = 4  # of which a choice for each line is nothing beside the line
 
 
@@ -21,9 +22,10 @@ def _concat(types: Types, attrs: Attrs) -> Form | None:
     dim = attrs["dim"]
     first: Any = types[0].shape
     before, behind = math.prod(first[:dim]), math.prod(first[dim + 1 :])
-    if before == 1 or len(types) > _MOST_PARTS:
-        return None
     sizes: list[Any] = [t.shape[dim] for t in types]
+    line = sum(sizes) * behind * types[0].dtype.numpy.itemsize
+    if before == 1 or line >= _STRETCH * len(types) or len(types) > _MOST_PARTS:
+        return None
     inputs = [(("o", before), (f"m{at}", size), ("i", behind)) for at, size in enumerate(sizes)]
     return Form(tuple(inputs), {"dim": 1})
 

@@ -76,9 +76,10 @@ def filled_beside(tensor: Tensor, shape: Any, value: Any, dtype: dtypes.DType) -
     return result
 
 
-def constant(array: Any, dtype: dtypes.DType | None = None) -> Tensor:
-    """A new tensor of data that is known now (copied): a graph constant under a trace."""
-    copied = np.array(array, None if dtype is None else dtype.numpy)
+def constant(array: Any, dtype: dtypes.DType | None = None, fresh: bool = False) -> Tensor:
+    """A new tensor of data that is known now: a graph constant under a trace. `fresh`: an array
+    that nobody else has, of which no copy is made."""
+    copied = array if fresh else np.array(array, None if dtype is None else dtype.numpy)
     if local.trace is not None:
         return local.trace.constant(copied)
     place = local.making and local.making[0]

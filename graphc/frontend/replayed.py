@@ -236,10 +236,10 @@ class Watch:
         if make is None and not views:
             given = self.values[:tensors]
             whole = _whole(self.steps, numbers, given, self.values)
-            if recorded and whole is not None:
-                replay.linked = _linked(self.steps, given, whole)
-            else:
+            if not recorded:
                 replay.whole = whole
+            elif whole is not None and not any(map(_leaves_dims, self.steps)):
+                replay.linked = _linked(self.steps, given, whole)
         return replay
 
     def whole_in_place(self, result: Tensor) -> Any:
@@ -266,6 +266,11 @@ def _whole(
     types = [TensorType(from_numpy(t._graphc_array.dtype), t._graphc_array.shape) for t in tensors]
     constants, links = _links(steps, len(tensors))
     return Eager.chain(types, [c._graphc_array for c in constants], links, in_place)
+
+
+def _leaves_dims(step: Step) -> bool:
+    """Whether it is a sum over some dims, which is no link of a chain with history."""
+    return step.op.name == "sum" and bool(step.signature.results[0].shape)
 
 
 def _links(steps: list[Step], given: int) -> tuple[list[Tensor], list[Link]]:

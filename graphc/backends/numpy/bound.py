@@ -130,8 +130,12 @@ _FEW = 4096  # elements of which a copy is kept
 
 
 def _iota(types: Types, *, shape: Sequence[int], dim: int, dtype: DType) -> Function | None:
-    if len(shape) != 1 or shape[0] > _FEW:
+    if len(shape) != 1:
         return None
+    if shape[0] > _FEW:
+        if dtype.numpy.char not in "lqfd":
+            return None
+        return partial(np.arange, shape[0], dtype=dtype.numpy)
     kept = np.arange(shape[0]).astype(dtype.numpy)
     return kept.copy
 

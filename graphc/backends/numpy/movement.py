@@ -112,8 +112,9 @@ def _full(*, shape: Ints, value: Any, dtype: DType) -> Array:
 
 def _iota(*, shape: Ints, dim: int, dtype: DType) -> Array:
     line = np.arange(shape[dim]).astype(dtype.numpy)
-    line = line.reshape([-1 if d == dim else 1 for d in range(len(shape))])
-    return np.array(np.broadcast_to(line, tuple(shape)), order="C")
+    found = np.empty(tuple(shape), dtype.numpy)
+    found[...] = line.reshape([-1 if d == dim else 1 for d in range(len(shape))])
+    return found
 
 
 def _const(*, value: Constant) -> Array:

@@ -30,6 +30,7 @@ from .dtype_names import CPP_NAMES, iinfo
 from .indexing import put as put_selection
 from .indexing import read_index, take
 from .parts import slice_dim
+from .positions import places_of
 from .repetition import broadcast_tensors
 
 _CURE = "its result's size depends on values: call it outside the compiled function"
@@ -382,7 +383,7 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     if not sizes:
         return take(x.reshape(1), [constant(np.arange(int(truth)))], 0)
     whole = np.broadcast_to(truth, np.broadcast_shapes(tuple(input.shape), truth.shape))
-    places = [constant(p.astype(np.int64)) for p in np.nonzero(whole)]
+    places = [constant(p, fresh=True) for p in places_of(whole)]
     return take(x, places, 0)
 
 

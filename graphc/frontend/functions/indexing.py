@@ -31,6 +31,7 @@ from .arguments import environment, fitting, named, shape
 from .creation import tensor
 from .dtype_names import TYPE_NAMES
 from .parts import drop_dim, slice_dim
+from .positions import places_of
 from .shape import unsqueeze
 
 _MASK_CURE = "use torch.where or a multiplication by the mask, or index outside the function"
@@ -100,8 +101,8 @@ class Selection:
                     f"{self.dim + i}"
                 ))
         truth = concrete(mask, "indexing by a mask", _MASK_CURE)
-        for places in np.nonzero(truth):
-            self.places(places.astype(np.int64))
+        for places in places_of(truth):
+            self.places(places)
 
     def flag(self, flag: Any) -> None:
         """True or False: a new dim with one element or none."""
@@ -113,7 +114,7 @@ class Selection:
     def places(self, known: np.ndarray) -> None:
         """Positions that are known now, made where the tensor lies."""
         if Eager.elsewhere is None:
-            made = constant(known)
+            made = constant(known, fresh=True)
         else:
             with selected(place_at(self.view)):
                 made = constant(known)

@@ -50,6 +50,7 @@ def _nuclear(x: Tensor, dim: Any, keepdim: bool) -> Tensor:
     return result
 
 
+@replayed
 def vector_norm(
     x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:

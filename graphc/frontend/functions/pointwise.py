@@ -10,7 +10,7 @@ from typing import Any
 from graphc.ir import dtypes, ops
 from graphc.ir.op import Op
 
-from .. import promote
+from .. import halves, promote
 from ..context import local
 from ..dispatch import apply, filled_beside
 from ..errors import kind_name, located
@@ -190,7 +190,7 @@ def _arithmetic(op: Any, of_bools: Any, a: Any, b: Any) -> Tensor:
     """A binary operator that on two bools is a logical one, as torch has it."""
     if _is_bool(a) and _is_bool(b):
         op = of_bools
-    result: Tensor = binary(op, a, b)
+    result: Tensor = halves.binary(op, a, b)
     return result
 
 
@@ -236,7 +236,7 @@ def _trunc_divide(input: Any, other: Any) -> Tensor:
 def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
     """input / other; rounding_mode None, "trunc" or "floor"."""
     if rounding_mode is None:
-        result: Tensor = binary(ops.div, input, other, to_float=True)
+        result: Tensor = halves.binary(ops.div, input, other, to_float=True)
     elif rounding_mode == "floor":
         result = binary(ops.floor_divide, input, other)
     elif rounding_mode == "trunc":

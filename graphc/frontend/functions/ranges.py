@@ -60,22 +60,22 @@ def arange(
     count = math.ceil((end - start) / step)
     if dtype.is_integer and int(step) == 0:
         raise ValueError(located(f"step must be nonzero, but {step} is cut to 0 for {dtype}"))
-    if dtype.is_integer:
-        array = int(start) + int(step) * np.arange(count, dtype=np.int64)
-    else:
-        array = start + step * np.arange(count, dtype=np.float64)
-    result = _ranged(array, count, start, step, dtype)
+    result = _ranged(count, start, step, dtype)
     if out is not None:
         return write_out(out, result)
     return result.requires_grad_() if requires_grad else result
 
 
-def _ranged(array: np.ndarray, count: int, start: Any, step: Any, dtype: DType) -> Tensor:
+def _ranged(count: int, start: Any, step: Any, dtype: DType) -> Tensor:
     """An iota where the range is plain, so that a graph stays small; else a constant."""
     if start == 0 and step == 1:
         result: Tensor = apply(ops.iota, shape=(count,), dim=0, dtype=dtype)
         return result
-    return constant(array.astype(dtype.numpy))
+    if dtype.is_integer:
+        array: Any = int(start) + int(step) * np.arange(count, dtype=np.int64)
+    else:
+        array = start + step * np.arange(count, dtype=np.float64)
+    return constant(array.astype(dtype.numpy, copy=False), fresh=True)
 
 
 @makes
@@ -96,7 +96,8 @@ def linspace(
         raise RuntimeError(located("linspace only supports 0-dimensional start and end tensors"))
     dtype = check_dtype(dtype) or (get_default_dtype() if out is None else out.dtype)
     kind = dtype.numpy if dtype.is_float and dtype.bits >= 32 else np.dtype(np.float64)
-    made = constant(_spaced(_number(start), _number(end), steps, kind).astype(dtype.numpy))
+    values = _spaced(_number(start), _number(end), steps, kind)
+    made = constant(values.astype(dtype.numpy, copy=False), fresh=True)
     if out is not None:
         return write_out(out, made)
     return finish(made, requires_grad)
@@ -109,8 +110,10 @@ def _spaced(start: Any, end: Any, steps: int, kind: np.dtype) -> np.ndarray:
     step = kind.type((high - low) / kind.type(max(steps - 1, 1)))
     half = steps // 2
     found = np.empty(steps, kind)
-    found[:half] = low + step * np.arange(half).astype(kind)
-    found[half:] = high - step * np.arange(steps - half - 1, -1, -1).astype(kind)
+    first, second = found[:half], found[half:]
+    np.add(low, np.multiply(step, np.arange(half, dtype=kind), first), first)
+    back = np.arange(steps - half - 1, -1, -1, dtype=kind)
+    np.subtract(high, np.multiply(step, back, second), second)
     return found
 
 

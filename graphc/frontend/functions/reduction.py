@@ -73,6 +73,7 @@ def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
     return result if dim is None else named(result, "SumBackward1")
 
 
+@replayed
 @with_out
 @numpy_names
 @recorded_as("NansumBackward0")

@@ -9,6 +9,7 @@ import numpy as np
 from graphc.ir import dtypes, ops
 
 from .. import promote
+from ..context import local
 from ..dispatch import apply, inplace
 from ..errors import TraceError, located
 from ..functionalize import dense_order
@@ -173,9 +174,30 @@ _diagonal = diagonal
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """Matrices with the last dim of `input` on their diagonals."""
     n = shape(input)[-1]
-    extra = abs(offset)
-    width = n + extra
+    width = n + abs(offset)
     rank = input.ndim + 1
+    found = _lined_up(input, offset, width) if local.trace is None and n else _chosen(
+        input, offset, width)
+    a, b = wrap_dim(dim1, rank), wrap_dim(dim2, rank)
+    return found.movedim((-2, -1), (a, b)).contiguous()  # type: ignore[no-any-return]
+
+
+def _lined_up(input: Tensor, offset: int, width: int) -> Tensor:
+    """In a row, the diagonal's elements have `width` others between them."""
+    n, lead = shape(input)[-1], (0,) * (input.ndim - 1)
+    first = offset if offset > 0 else -offset * width
+    behind = width * width - first - (n - 1) * (width + 1) - 1
+    line = apply(
+        ops.pad, input, low=(*lead, first), high=(*lead, behind), interior=(*lead, width),
+        value=False if input.dtype is dtypes.bool_ else 0.0,
+    )
+    found: Tensor = line.reshape((*shape(input)[:-1], width, width))
+    return found
+
+
+def _chosen(input: Tensor, offset: int, width: Any) -> Tensor:
+    """A choice for each place, whatever the sizes."""
+    rank, extra = input.ndim + 1, abs(offset)
     # a column of values, where the diagonal is
     rows = apply(ops.iota, shape=(width, width), dim=0, dtype=dtypes.i64)
     columns = apply(ops.iota, shape=(width, width), dim=1, dtype=dtypes.i64)
@@ -192,8 +214,7 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     spread = padded.unsqueeze(-1)
     nothing = promote.operand(False if input.dtype is dtypes.bool_ else 0, input.dtype)
     found: Tensor = apply(ops.where, on, spread, nothing)
-    a, b = wrap_dim(dim1, rank), wrap_dim(dim2, rank)
-    return found.movedim((-2, -1), (a, b)).contiguous()  # type: ignore[no-any-return]
+    return found
 
 
 @recorded_as("DiagEmbedBackward0")

@@ -13,6 +13,7 @@ from ...frontend.dispatch import apply
 from ...frontend.errors import located
 from ...frontend.functions.arguments import named, recorded_as
 from ...frontend.grad_mode import no_grad
+from ...frontend.halves import is_half
 from ...frontend.near import is_near
 from ...frontend.ownership import owns_result
 from ...frontend.placement import selected
@@ -106,6 +107,8 @@ def _affine(
 ) -> Tensor:
     """(input - mean) / sqrt(variance + eps) * weight + bias by channel, in the input's dtype."""
     rank = input.dim()
+    if is_half(input):  # rounded once, at the end
+        mean, variance = mean.float(), variance.float()
     scale = T.rsqrt(variance + eps)
     if weight is not None:
         scale = scale * weight

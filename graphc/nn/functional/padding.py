@@ -9,6 +9,7 @@ import graphc.frontend.functions as T
 from ...frontend import promote
 from ...frontend.autocast import listed
 from ...frontend.autocast_lists import NAMES
+from ...frontend.context import local
 from ...frontend.dispatch import apply
 from ...frontend.errors import located
 from ...frontend.functions.arguments import named, recorded_as
@@ -92,6 +93,10 @@ def _by_index(input: Tensor, dim: int, low: int, high: int, mode: str) -> Tensor
             "Argument #4: Padding size should be less than the corresponding input dimension, "
             f"but got: padding ({low}, {high}) at dimension {dim} of input {list(input.shape)}"
         )
+    if local.trace is None and min(low, high) >= 0 and max(low, high) > 0 and (
+        mode != "circular" or max(low, high) <= size
+    ):
+        return T.cat(_parts(input, dim, size, low, high, mode), dim)
     positions = []
     for i in range(-low, size + high):
         if mode == "circular":
@@ -102,6 +107,26 @@ def _by_index(input: Tensor, dim: int, low: int, high: int, mode: str) -> Tensor
             j = abs(i)
             positions.append(j if j < size else 2 * (size - 1) - j)
     return input.index_select(dim, T.tensor(positions))
+
+
+def _parts(
+    input: Tensor, dim: int, size: int, low: int, high: int, mode: str
+) -> list[Tensor]:
+    """What lies side by side: eager mode copies whole lines, where it would take each number."""
+    parts = [input]
+    if low and mode == "reflect":
+        parts.insert(0, input.narrow(dim, 1, low).flip(dim))
+    elif low and mode == "circular":
+        parts.insert(0, input.narrow(dim, size - low, low))
+    elif low:
+        parts[:0] = [input.narrow(dim, 0, 1)] * low
+    if high and mode == "reflect":
+        parts.append(input.narrow(dim, size - 1 - high, high).flip(dim))
+    elif high and mode == "circular":
+        parts.append(input.narrow(dim, 0, high))
+    elif high:
+        parts += [input.narrow(dim, size - 1, 1)] * high
+    return parts
 
 
 @owns_result

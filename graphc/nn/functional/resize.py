@@ -12,6 +12,7 @@ from ...frontend.autocast import listed
 from ...frontend.dispatch import constant
 from ...frontend.functions.arguments import named
 from ...frontend.ownership import owns_result
+from ...frontend.replayed import replayed
 from ...frontend.tensor import Tensor
 from .conv import tuple_of
 from .pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
@@ -53,7 +54,8 @@ def _upsample(
     # torch computes positions in the input's dtype, in float32 for narrower ones
     real: Any = np.float64 if input.dtype is T.float64 else np.float32
     align, result = bool(align_corners), input
-    for i, (count, given) in enumerate(zip(sizes, scales, strict=True)):
+    # the last dim first, as torch has it
+    for i, (count, given) in reversed([*enumerate(zip(sizes, scales, strict=True))]):
         dim, length = 2 + i, int(input.shape[2 + i])
         if mode in ("nearest", "nearest-exact"):
             result = _nearest(result, dim, count, given, mode == "nearest-exact", real)
@@ -204,7 +206,17 @@ def _linear(
     blend = _column(position - lower, input, dim)
     first = input.index_select(dim, constant(lower))
     second = input.index_select(dim, constant(upper))
-    return first * (1 - blend) + second * blend
+    return _blended(first, 1 - blend, second, blend)
+
+
+@replayed
+def _blended(first: Tensor, keep: Tensor, second: Tensor, blend: Tensor) -> Any:
+    return first * keep + second * blend
+
+
+@replayed
+def _added(result: Tensor, term: Tensor, weight: Tensor) -> Any:
+    return result + term * weight
 
 
 def cubic_weights(t: Any, a: float = -0.75) -> tuple[Any, ...]:
@@ -229,8 +241,8 @@ def _cubic(
     result: Any = None
     for offset, weight in zip(range(-1, 3), cubic_weights(position - base), strict=True):
         index = np.clip(base.astype(np.int64) + offset, 0, size - 1)
-        term = input.index_select(dim, constant(index)) * _column(weight, input, dim)
-        result = term if result is None else result + term
+        term, factor = input.index_select(dim, constant(index)), _column(weight, input, dim)
+        result = term * factor if result is None else _added(result, term, factor)
     return result
 
 
