@@ -61,7 +61,7 @@ _dispatch.set_runner(
     _eager_mode.run, _eager_mode.prepare, _eager_mode.rule, _eager_mode.chain
 )
 _native = _draws.Native(
-    lambda: importlib.import_module(".engine.pipeline", __name__).draws(config.current())
+    lambda: importlib.import_module(".engine.pipeline", __package__).draws(config.current())
 )
 _numpy_backend.use(_draws.functions(_native))
 _Eager.between = staticmethod(_native.between)
@@ -71,16 +71,16 @@ _numpy_backend.Draws.by_counter = staticmethod(lambda: config.current().random =
 _float32.Settings.products = staticmethod(_flags.products)
 _float32.Settings.convolutions = staticmethod(_flags.convolutions)
 _Installed.change = staticmethod(
-    lambda *wanted: importlib.import_module(".overridable", __name__).change(*wanted)
+    lambda *wanted: importlib.import_module(".overridable", __package__).change(*wanted)
 )
 _placement.look_for(
-    "cuda", lambda index: importlib.import_module(".cuda.places", __name__).find(index)
+    "cuda", lambda index: importlib.import_module(".cuda.places", __package__).find(index)
 )
 _Shown.svg = staticmethod(
-    lambda graph: importlib.import_module(".inspect.picture", __name__).graph_svg(graph)
+    lambda graph: importlib.import_module(".inspect.picture", __package__).graph_svg(graph)
 )
 _Shown.html = staticmethod(
-    lambda thing: importlib.import_module(".inspect.page.fragment", __name__).of_ir(thing)
+    lambda thing: importlib.import_module(".inspect.page.fragment", __package__).of_ir(thing)
 )
 
 __version__ = "0.1.0"
@@ -138,7 +138,7 @@ def set_num_threads(number: int) -> None:
     process. Results of compiled code do not depend on it."""
     config.set_default(threads=number)
     _blas.use(config.current().threads)
-    pipeline = sys.modules.get(f"{__name__}.engine.pipeline")
+    pipeline = sys.modules.get(f"{__package__}.engine.pipeline")
     if pipeline is not None:  # else nothing is compiled yet
         pipeline.adapt(config.current())
 
@@ -172,11 +172,11 @@ def __getattr__(name: str) -> Any:
         return _star()
     if name in _LAZY:
         with _IMPORTING:
-            found = getattr(importlib.import_module(_LAZY[name], __name__), name)
+            found = getattr(importlib.import_module(_LAZY[name], __package__), name)
         globals()[name] = found
         return found
     if name in _PACKAGES:
-        full = f"{__name__}.{name}"
+        full = f"{__package__}.{name}"
         try:
             with _IMPORTING:
                 return importlib.import_module(full)
@@ -184,14 +184,14 @@ def __getattr__(name: str) -> Any:
             if error.name != full:  # something that it needs is missing
                 raise
     if name in _AUTOCAST:
-        return getattr(importlib.import_module(".amp.state", __name__), name)
+        return getattr(importlib.import_module(".amp.state", __package__), name)
     if name in _late_names.PLACES:
         found = globals()[name] = _late_names.load(name)
         return found
     if name in _NN_FUNCTIONS:
-        functional = importlib.import_module(".nn.functional", __name__)
+        functional = importlib.import_module(".nn.functional", __package__)
         if hasattr(functional, name):
             return getattr(functional, name)
     raise AttributeError(
-        f"module 'graphc' has no attribute {name!r}", name=name, obj=sys.modules[__name__]
+        f"module 'graphc' has no attribute {name!r}", name=name, obj=sys.modules["graphc"]
     )

@@ -17,7 +17,7 @@ import sys
 import threading
 from collections.abc import Iterable, Sequence
 from importlib.metadata import Distribution, DistributionFinder
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 import graphc
@@ -26,10 +26,8 @@ from ..on_demand import names_so_far
 from ..version import __version__ as TORCH_VERSION
 from . import extensions, others
 from .distribution import distributions
-from .missing import explain_missing, explain_no_more
+from .missing import ROOTS, explain_missing, explain_no_more, own_name
 
-# the mirrored packages: torch's name -> graphc's
-ROOTS = {"torch": "graphc", "torchvision": "graphc.vision"}
 VISION_VERSION = "0.28.0+graphc"
 # modules with another name or place in graphc
 PLACES = {
@@ -68,7 +66,7 @@ def counterpart(name: str) -> str | None:
     attribute = names_so_far(parent).get(leaf)
     if isinstance(attribute, ModuleType) and attribute.__name__.split(".")[0] == "graphc":
         return attribute.__name__
-    full = f"{parent.__name__}.{leaf}"
+    full = f"{own_name(parent)}.{leaf}"
     if full in sys.modules:
         return full
     # a name that a package makes at run time is no module: `find_spec` only reads folders
@@ -103,12 +101,14 @@ def _mirror(module: ModuleType, torch_name: str) -> None:
         _undo[name] = None
         sys.modules[name] = module
         explain_missing(module, name)
+        mine = own_name(module)
+        if name in ROOTS:  # libraries ask a namespace for its name (pyro, array_api_compat)
+            names_so_far(module)["__name__"] = name
         for leaf, value in list(names_so_far(module).items()):
             # true children alone: modules also name each other, in circles
             full = f"{name}.{leaf}"
             if isinstance(value, ModuleType) and not is_own(full) and (
-                value.__name__ == f"{module.__name__}.{leaf}" and sys.modules.get(value.__name__)
-                is value
+                value.__name__ == f"{mine}.{leaf}" and sys.modules.get(value.__name__) is value
             ):
                 work.append((value, full))
 
@@ -151,6 +151,8 @@ class MirrorFinder(DistributionFinder):
         # system's own function is two frames up, above its `_find_spec`. Other finders would come
         # upon parts of graphc's own, in the same folder, and `python -m torch` run its commands.
         imported = sys._getframe(3).f_code.co_name == "_find_and_load_unlocked"
+        if is_own(fullname):
+            _give_own(fullname)
         if imported or is_own(fullname):
             raise ModuleNotFoundError(
                 f"No module named {fullname!r}: graphc does not have {fullname}", name=fullname
@@ -165,6 +167,18 @@ class MirrorFinder(DistributionFinder):
         if wanted in (None, "torchvision") and not others.found("torchvision", self):
             versions["torchvision"] = VISION_VERSION
         return distributions(versions, wanted)
+
+
+def _give_own(fullname: str) -> None:
+    """Load a part of graphc's own for `from .. import part` in graphc: the import system asks for
+    it by the name that the package says, and takes the attribute where nothing is found."""
+    frame: FrameType | None = sys._getframe(3)  # what called `find_spec`
+    while frame is not None and frame.f_code.co_filename.startswith("<frozen importlib"):
+        frame = frame.f_back
+    package = "" if frame is None else frame.f_globals.get("__package__") or ""
+    if package.partition(".")[0] == "graphc":
+        leaf = fullname.partition(".")[2]
+        names_so_far(graphc)[leaf] = importlib.import_module(f"graphc.{leaf}")
 
 
 # libraries know a tensor by its type's name ("torch" in str(type(x))), without importing torch
@@ -253,6 +267,7 @@ def _uninstall() -> None:
         module = sys.modules.pop(name, None)
         if module is not None:
             explain_no_more(module)
+            names_so_far(module)["__name__"] = own_name(module)
     _undo.clear()
     graphc.__version__ = _before.pop("version")
     extensions.unguard()

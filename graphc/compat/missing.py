@@ -15,8 +15,15 @@ from typing import Any
 
 from ..on_demand import names_so_far
 
+# the mirrored packages: torch's name -> graphc's
+ROOTS = {"torch": "graphc", "torchvision": "graphc.vision"}
 _IMPORT_FROM = dis.opmap["IMPORT_FROM"]
 _LAZY = "_graphc_lazy_names"  # a module's own __getattr__, which is asked first
+
+
+def own_name(module: ModuleType) -> str:
+    """The name of graphc's module: a mirrored package says torch's."""
+    return ROOTS.get(module.__name__, module.__name__)
 
 
 def explain_missing(module: ModuleType, torch_name: str) -> None:
@@ -24,7 +31,7 @@ def explain_missing(module: ModuleType, torch_name: str) -> None:
     names = names_so_far(module)
     if _LAZY in names:
         return
-    own = names.get("__getattr__")
+    own, mine = names.get("__getattr__"), own_name(module)
 
     def __getattr__(name: str) -> Any:
         if own is not None:
@@ -33,7 +40,7 @@ def explain_missing(module: ModuleType, torch_name: str) -> None:
             except AttributeError:
                 pass
             else:
-                if getattr(found, "__name__", "") == f"{module.__name__}.{name}":
+                if getattr(found, "__name__", "") == f"{mine}.{name}":
                     with contextlib.suppress(ImportError):  # a module loaded at first use
                         importlib.import_module(f"{torch_name}.{name}")
                 return found

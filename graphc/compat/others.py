@@ -29,8 +29,11 @@ _STAND_IN = "+graphc"  # ends the version of a package that `graphc shim` has ma
 
 def is_ours(module: ModuleType) -> bool:
     """Whether a module is a part of graphc."""
-    name: Any = names_so_far(module).get("__name__") if isinstance(module, ModuleType) else None
-    return isinstance(name, str) and name.partition(".")[0] == "graphc"
+    names: Any = names_so_far(module) if isinstance(module, ModuleType) else {}
+    return any(
+        isinstance(name, str) and name.partition(".")[0] == "graphc"
+        for name in (names.get("__name__"), names.get("__package__"))  # a mirrored one has torch's
+    )
 
 
 def has_parent(fullname: str) -> bool:

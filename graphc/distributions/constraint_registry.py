@@ -13,32 +13,31 @@ Factory = Callable[[Any], transforms.Transform]
 
 
 class ConstraintRegistry:
-    """Factories of transforms by the class (or the object) of a constraint."""
+    """Factories of transforms by the class of a constraint."""
 
     def __init__(self) -> None:
-        self._by_key: dict[Any, Factory] = {}
+        self._registry: dict[type, Factory] = {}
 
     def register(self, constraint: Any, factory: Factory | None = None) -> Any:
         """Add a factory; also a decorator."""
         if factory is None:
             return lambda made: self.register(constraint, made)
-        self._by_key[_key(constraint)] = factory
+        kind = type(constraint) if isinstance(constraint, constraints.Constraint) else constraint
+        if not isinstance(kind, type) or not issubclass(kind, constraints.Constraint):
+            raise TypeError(
+                "Expected constraint to be either a Constraint subclass or instance, but got "
+                f"{kind}"
+            )
+        self._registry[kind] = factory
         return factory
 
     def __call__(self, constraint: Any) -> transforms.Transform:
-        factory = self._by_key.get(_key(constraint))
+        factory = self._registry.get(type(constraint))
         if factory is None:
             raise NotImplementedError(
                 f"Cannot transform {type(constraint).__name__} constraints"
             )
         return factory(constraint)
-
-
-def _key(constraint: Any) -> Any:
-    """The class; a constraint that is told by its test stands for itself."""
-    if isinstance(constraint, constraints._Test):
-        return constraint.name
-    return constraint if isinstance(constraint, type) else type(constraint)
 
 
 biject_to = ConstraintRegistry()
@@ -98,5 +97,12 @@ transform_to.register(constraints.simplex, lambda c: transforms.SoftmaxTransform
 transform_to.register(
     constraints.lower_cholesky, lambda c: transforms.LowerCholeskyTransform()
 )
+for _registry in (biject_to, transform_to):
+    _registry.register(constraints.cat, lambda c, of=_registry: transforms.CatTransform(
+        [of(each) for each in c.cseq], c.dim, c.lengths
+    ))
+    _registry.register(constraints.stack, lambda c, of=_registry: transforms.StackTransform(
+        [of(each) for each in c.cseq], c.dim
+    ))
 for _definite in (constraints.positive_definite, constraints.positive_semidefinite):
     transform_to.register(_definite, lambda c: transforms.PositiveDefiniteTransform())

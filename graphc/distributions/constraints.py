@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -105,7 +106,7 @@ class _DependentProperty(property, _Dependent):
         )
 
 
-class _Independent(Constraint):
+class _IndependentConstraint(Constraint):
     """All of the last dimensions together."""
 
     def __init__(self, base_constraint: Constraint, reinterpreted_batch_ndims: int) -> None:
@@ -130,7 +131,7 @@ class _Independent(Constraint):
         return result.reshape(*tuple(result.shape)[: result.dim() - count], -1).all(-1)
 
     def __repr__(self) -> str:
-        return f"Independent({self.base_constraint!r}, {self.reinterpreted_batch_ndims})"
+        return f"{type(self).__name__[1:]}({self.base_constraint!r}, {self.reinterpreted_batch_ndims})"
 
 
 class MixtureSameFamilyConstraint(Constraint):
@@ -148,29 +149,50 @@ class MixtureSameFamilyConstraint(Constraint):
         return self.base_constraint.event_dim
 
     def check(self, value: Any) -> Any:
-        return self.base_constraint.check(value)
-
-
-class _Test(Constraint):
-    """Satisfied where a function is true."""
-
-    def __init__(
-        self, name: str, test: Callable[[Any], Any], discrete: bool = False, event_dim: int = 0,
-        of_arrays: bool = False,
-    ) -> None:
-        self.name, self.test = name, test
-        self.is_discrete, self.event_dim = discrete, event_dim
-        self._of_arrays = of_arrays
-
-    def of_arrays(self) -> bool:
-        return self._of_arrays
-
-    def check(self, value: Any) -> Any:
-        result: Tensor = self.test(value)
-        return result
+        result = self.base_constraint.check(value.unsqueeze(-1 - self.event_dim))
+        kept = value.dim() - self.event_dim
+        if kept < 0:
+            raise ValueError(f"Expected value.dim() >= {self.event_dim} but got {value.dim()}")
+        return result.reshape(*tuple(result.shape)[:kept], -1).all(-1)
 
     def __repr__(self) -> str:
-        return f"{self.name}()"
+        return f"{type(self).__name__}({self.base_constraint!r})"
+
+
+class _Boolean(Constraint):
+    is_discrete = True
+
+    def of_arrays(self) -> bool:
+        return True
+
+    def check(self, value: Any) -> Any:
+        return (value == 0) | (value == 1)
+
+
+class _OneHot(Constraint):
+    is_discrete = True
+    event_dim = 1
+
+    def check(self, value: Any) -> Any:
+        return ((value == 0) | (value == 1)).all(-1) & value.sum(-1).eq(1)
+
+
+class _Real(Constraint):
+    def of_arrays(self) -> bool:
+        return True
+
+    def check(self, value: Any) -> Any:
+        return value == value
+
+
+class _Simplex(Constraint):
+    event_dim = 1
+
+    def of_arrays(self) -> bool:
+        return True
+
+    def check(self, value: Any) -> Any:
+        return (value >= 0).all(-1) & (abs(value.sum(-1) - 1) < 1e-6)
 
 
 class _Bounded(Constraint):
@@ -265,73 +287,122 @@ class _Multinomial(Constraint):
 
 
 class _Pieces(Constraint):
-    """Several constraints along a dimension: side by side (cat) or one an index (stack)."""
+    """Several constraints along a dimension."""
 
-    def __init__(self, parts: Sequence[Constraint], dim: int, lengths: list[int] | None) -> None:
-        self.parts, self.dim, self.lengths = list(parts), dim, lengths
+    def __init__(self, cseq: Sequence[Constraint], dim: int = 0) -> None:
+        if not all(isinstance(each, Constraint) for each in cseq):
+            raise AssertionError("All elements of cseq must be Constraint instances")
+        self.cseq, self.dim = list(cseq), dim
 
     @property
     def is_discrete(self) -> bool:  # type: ignore[override]
-        return any(part.is_discrete for part in self.parts)
+        return any(each.is_discrete for each in self.cseq)
+
+    def _check_dim(self, value: Any) -> None:
+        if not -value.dim() <= self.dim < value.dim():
+            raise AssertionError(
+                f"dim {self.dim} out of range for value with {value.dim()} dimensions"
+            )
+
+
+class _Cat(_Pieces):
+    """Side by side; `lengths`: of each along `dim` (1, where none are given)."""
+
+    def __init__(
+        self, cseq: Sequence[Constraint], dim: int = 0, lengths: Sequence[int] | None = None
+    ) -> None:
+        super().__init__(cseq, dim)
+        self.lengths = [1] * len(self.cseq) if lengths is None else list(lengths)
+        if len(self.lengths) != len(self.cseq):
+            raise AssertionError(
+                f"lengths ({len(self.lengths)}) must match cseq ({len(self.cseq)})"
+            )
 
     @property
     def event_dim(self) -> int:  # type: ignore[override]
-        event_dim = max(part.event_dim for part in self.parts)
-        return event_dim + (self.lengths is None and self.dim + event_dim < 0)
+        return max(each.event_dim for each in self.cseq)
 
     def check(self, value: Any) -> Any:
-        if self.lengths is None:
-            pieces = value.unbind(self.dim)
-            return T.stack(
-                [c.check(v) for c, v in zip(self.parts, pieces, strict=True)], self.dim
-            )
-        pieces = value.split(self.lengths, self.dim)
-        return T.cat([c.check(v) for c, v in zip(self.parts, pieces, strict=True)], self.dim)
+        self._check_dim(value)
+        begins = accumulate(self.lengths, initial=0)
+        pieces = zip(self.cseq, begins, self.lengths, strict=False)
+        checks = [c.check(value.narrow(self.dim, begin, length)) for c, begin, length in pieces]
+        return T.cat(checks, self.dim)
 
 
-def cat(tseq: Sequence[Constraint], dim: int = 0, lengths: list[int] | None = None) -> _Pieces:
-    """Constraints of pieces that lie side by side along `dim`."""
-    return _Pieces(tseq, dim, [1] * len(tseq) if lengths is None else list(lengths))
+class _Stack(_Pieces):
+    """One an index along `dim`."""
+
+    @property
+    def event_dim(self) -> int:  # type: ignore[override]
+        event_dim = max(each.event_dim for each in self.cseq)
+        return event_dim + (self.dim + event_dim < 0)
+
+    def check(self, value: Any) -> Any:
+        self._check_dim(value)
+        pieces = zip(value.unbind(self.dim), self.cseq, strict=False)
+        return T.stack([c.check(piece) for piece, c in pieces], self.dim)
 
 
-def stack(tseq: Sequence[Constraint], dim: int = 0) -> _Pieces:
-    """Constraints of the slices along `dim`."""
-    return _Pieces(tseq, dim, None)
+class _LowerTriangular(Constraint):
+    event_dim = 2
+
+    def check(self, value: Any) -> Any:
+        return (value.tril() == value).reshape(*tuple(value.shape)[:-2], -1).min(-1)[0]
 
 
-def _lower(x: Tensor) -> Tensor:
-    return (x.tril() == x).reshape(*tuple(x.shape)[:-2], -1).min(-1)[0]
+class _LowerCholesky(_LowerTriangular):
+    def check(self, value: Any) -> Any:
+        return super().check(value) & (value.diagonal(dim1=-2, dim2=-1) > 0).min(-1)[0]
 
 
-def _lower_cholesky(x: Tensor) -> Tensor:
-    return _lower(x) & (x.diagonal(dim1=-2, dim2=-1) > 0).min(-1)[0]
+class _CorrCholesky(_LowerCholesky):
+    def check(self, value: Any) -> Any:
+        room = T.finfo(value.dtype).eps * value.shape[-1] * 10
+        of_rows = (value.detach() * value.detach()).sum(-1).sqrt()
+        return super().check(value) & (of_rows - 1).abs().le(room).all(-1)
 
 
-def _corr_cholesky(x: Tensor) -> Tensor:
-    room = T.finfo(x.dtype).eps * x.shape[-1] * 10
-    unit = ((x * x).sum(-1).sqrt() - 1).abs().le(room).all(-1)
-    return _lower_cholesky(x) & unit
+class _Square(Constraint):
+    event_dim = 2
+
+    def check(self, value: Any) -> Any:
+        *batch, rows, columns = tuple(value.shape)
+        return T.full(tuple(batch), rows == columns, dtype=T.bool, device=value.device)
 
 
-def _symmetric(x: Tensor) -> Tensor:
-    return T.isclose(x, x.mT, atol=1e-6).all(-2).all(-1)
+class _Symmetric(_Square):
+    def check(self, value: Any) -> Any:
+        if value.shape[-2] != value.shape[-1]:
+            return super().check(value)
+        return T.isclose(value, value.mT, atol=1e-6).all(-2).all(-1)
 
 
-def _definite(x: Tensor) -> Tensor:
-    return _symmetric(x) & linalg.cholesky_ex(x).info.eq(0)
+class _PositiveSemidefinite(_Symmetric):
+    def check(self, value: Any) -> Any:
+        symmetric = super().check(value)
+        if value.shape[-2] != value.shape[-1]:
+            return symmetric
+        return symmetric & linalg.eigvalsh(value).ge(0).all(-1)
+
+
+class _PositiveDefinite(_Symmetric):
+    def check(self, value: Any) -> Any:
+        symmetric = super().check(value)
+        if value.shape[-2] != value.shape[-1]:
+            return symmetric
+        return symmetric & linalg.cholesky_ex(value).info.eq(0)
 
 
 dependent = _Dependent()
 dependent_property = _DependentProperty
-independent = _Independent
-boolean = _Test("Boolean", lambda x: (x == 0) | (x == 1), True, of_arrays=True)
-one_hot = _Test(
-    "OneHot", lambda x: ((x == 0) | (x == 1)).all(-1) & x.sum(-1).eq(1), True, 1
-)
+independent = _IndependentConstraint
+boolean = _Boolean()
+one_hot = _OneHot()
 nonnegative_integer = _IntegerGreaterThan(0)
 positive_integer = _IntegerGreaterThan(1)
 integer_interval = _IntegerInterval
-real = _Test("Real", lambda x: x == x, of_arrays=True)
+real = _Real()
 real_vector = independent(real, 1)
 positive = _GreaterThan(0.0)
 nonnegative = _GreaterThanEq(0.0)
@@ -342,20 +413,13 @@ multinomial = _Multinomial
 unit_interval = _Interval(0.0, 1.0)
 interval = _Interval
 half_open_interval = _HalfOpenInterval
-simplex = _Test(
-    "Simplex", lambda x: (x >= 0).all(-1) & (abs(x.sum(-1) - 1) < 1e-6), False, 1, True
-)
-lower_triangular = _Test("LowerTriangular", _lower, False, 2)
-lower_cholesky = _Test("LowerCholesky", _lower_cholesky, False, 2)
-corr_cholesky = _Test("CorrCholesky", _corr_cholesky, False, 2)
-square = _Test(
-    "Square",
-    lambda x: T.full(tuple(x.shape)[:-2], x.shape[-2] == x.shape[-1], dtype=T.bool),
-    False, 2,
-)
-symmetric = _Test("Symmetric", _symmetric, False, 2)
-positive_semidefinite = _Test(
-    "PositiveSemidefinite",
-    lambda x: _symmetric(x) & (linalg.eigvalsh(x) >= 0).all(-1), False, 2,
-)
-positive_definite = _Test("PositiveDefinite", _definite, False, 2)
+simplex = _Simplex()
+lower_triangular = _LowerTriangular()
+lower_cholesky = _LowerCholesky()
+corr_cholesky = _CorrCholesky()
+square = _Square()
+symmetric = _Symmetric()
+positive_semidefinite = _PositiveSemidefinite()
+positive_definite = _PositiveDefinite()
+cat = _Cat
+stack = _Stack

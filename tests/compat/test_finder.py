@@ -116,6 +116,37 @@ def test_uninstall_brings_torch_back() -> None:
     """)
 
 
+def test_the_packages_say_torchs_names() -> None:
+    """Libraries ask a namespace for its name (Pyro, array_api_compat)."""
+    run("""
+        import sys
+        import torch, torchvision
+        assert torch.__name__ == "torch" and torchvision.__name__ == "torchvision"
+        assert torch.__package__ == torch.__spec__.name == "graphc"
+
+        @torch.compile(fullgraph=True)
+        def length(x):
+            return x + len(torch.__name__)
+
+        assert length(torch.ones(())).item() == 6
+        # graphc's own imports of parts that torch lacks, and of what is there only now
+        exec("from . import doctor as own", {"__package__": "graphc"}, names := {})
+        assert names["own"] is sys.modules["graphc.doctor"] and graphc.doctor is names["own"]
+        exec("from .. import cache_command", {"__package__": "graphc.nn"}, names)
+        assert not {"torch.doctor", "torch.cache_command"} & {*sys.modules}
+        for text in ("import torch.explain_command", "from torch import explain_command"):
+            try:
+                exec(text)
+            except ImportError as error:
+                assert "graphc does not have torch.explain_command" in str(error)
+            else:
+                raise AssertionError(text)
+        assert "graphc.explain_command" not in sys.modules
+        graphc.compat.uninstall()
+        assert graphc.__name__ == "graphc" and graphc.vision.__name__ == "graphc.vision"
+    """)
+
+
 def test_install_refuses_a_torch_that_is_in_use() -> None:
     run("""
         import sys, types

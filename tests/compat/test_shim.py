@@ -131,7 +131,7 @@ def test_imports_find_graphc(unpacked: Path, tmp_path: Path) -> None:
     file.write_text(PROGRAM)
     done = python(unpacked, str(file), str(unpacked))
     assert done.returncode == 0, done.stderr
-    assert done.stdout == f"{VERSIONS['torch']} 2.0 graphc\n"
+    assert done.stdout == f"{VERSIONS['torch']} 2.0 torch\n"
 
 
 def test_an_installed_torchvision_may_come_first(unpacked: Path, tmp_path: Path) -> None:

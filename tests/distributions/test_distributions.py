@@ -289,6 +289,68 @@ def test_registries(constraint: str) -> None:
         close(found[1], found[0], constraint)
 
 
+MATRICES = np.array([
+    [[1.0, 0.0], [0.6, 0.8]], [[1.0, 0.5], [0.5, 1.0]], [[1.0, 2.0], [2.0, 1.0]],
+    [[-1.0, 0.0], [3.0, 0.0]],
+], np.float32)
+REGIONS = {
+    **{name: lambda c, name=name: getattr(c, name) for name in (
+        "boolean", "real", "positive", "nonnegative", "nonnegative_integer", "positive_integer",
+        "unit_interval", "one_hot", "simplex", "real_vector", "lower_triangular", "lower_cholesky",
+        "corr_cholesky", "square", "symmetric",
+    )},
+    "cat": lambda c: c.cat([c.positive, c.interval(-1.0, 1.0)], -1),
+    "cat, lengths": lambda c: c.cat([c.real, c.less_than(0.5)], -2, [1, 1]),
+    "stack": lambda c: c.stack([c.positive, c.real], -1),
+    "stack of vectors": lambda c: c.stack([c.simplex, c.real_vector], 0),
+    "mixture": lambda c: c.MixtureSameFamilyConstraint(c.positive),
+    "mixture of vectors": lambda c: c.MixtureSameFamilyConstraint(c.simplex),
+    "independent": lambda c: c.independent(c.cat([c.positive, c.real], -1), 1),
+}
+
+
+@pytest.mark.parametrize("name", REGIONS)
+def test_regions(name: str) -> None:
+    want, have = (REGIONS[name](t.distributions.constraints) for t in (torch, graphc))
+    assert (have.is_discrete, have.event_dim) == (want.is_discrete, want.event_dim)
+    if not name.startswith(("cat", "stack", "independent")):  # torch prints no parts either
+        assert repr(have) == repr(want)
+    for values in (MATRICES, np.eye(2, dtype=np.float32)):
+        close(have.check(graphc.tensor(values)), want.check(torch.tensor(values)), name)
+
+
+def test_regions_are_classes_to_inherit_from() -> None:
+    """As Pyro's are, which registers its own beside torch's."""
+    told = []
+    for t in (torch, graphc):
+        d = t.distributions
+        soft = type("Soft", (type(d.constraints.lower_cholesky),), {})()
+        registry = d.constraint_registry.ConstraintRegistry()
+        registry.register(soft, lambda c, d=d: d.transforms.ExpTransform())
+        registry.register(type(d.constraints.simplex))(lambda c, d=d: d.transforms.identity_transform)
+        x = t.tensor([[0.5, -1.0], [1.0, 2.0]])
+        pieces = [
+            getattr(d, each)(kind([d.constraints.positive, d.constraints.unit_interval], -1))(x)
+            for each in ("biject_to", "transform_to")
+            for kind in (d.constraints.cat, d.constraints.stack)
+        ]
+        told.append([soft.check(x.tril().exp().tril()), registry(soft)(x), *pieces])
+        assert registry(d.constraints.simplex) is d.transforms.identity_transform
+        with pytest.raises(NotImplementedError, match="Cannot transform _LowerCholesky constraints"):
+            registry(d.constraints.lower_cholesky)
+        for wrong in (3, int):
+            with pytest.raises(TypeError, match="either a Constraint subclass or instance"):
+                registry.register(wrong, None.__class__)
+        with pytest.raises(AssertionError, match=r"lengths \(1\) must match cseq \(2\)"):
+            d.constraints.cat([d.constraints.real] * 2, lengths=[1])
+        with pytest.raises(AssertionError, match="must be Constraint instances"):
+            d.constraints.stack([int])
+        with pytest.raises(AssertionError, match="dim 3 out of range for value with 2 dimensions"):
+            d.constraints.cat([d.constraints.real], 3).check(x)
+    for want, have in zip(*told, strict=True):
+        close(have, want, "a region")
+
+
 @pytest.mark.parametrize("name", [
     "Normal", "Gamma", "Categorical", "Beta", "Bernoulli", "VonMises", "LowRankMultivariateNormal",
 ])

@@ -285,7 +285,7 @@ def _module(observer: Observer, module: Any, name: str) -> Any:
     if name == "__dict__":  # graphc's import what is missing
         return observer.know(observer.plainly(getattr, (module, name), {}), path)
     late = namespace.get("__getattr__")
-    own = module.__name__.split(".")[0] == "graphc"
+    own = "graphc" in (module.__name__.split(".")[0], namespace.get("__package__"))
     if own and late is not None and name not in namespace:
         found = observer.plainly(getattr, (module, name), {})  # may be imported only now
         if name not in namespace:
