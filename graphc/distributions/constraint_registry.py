@@ -80,29 +80,27 @@ for _registry in (biject_to, transform_to):
     _registry.register(
         constraints.corr_cholesky, lambda c: transforms.CorrCholeskyTransform()
     )
-biject_to.register(
-    constraints.independent,
-    lambda c: transforms.IndependentTransform(
-        biject_to(c.base_constraint), c.reinterpreted_batch_ndims
-    ),
-)
-transform_to.register(
-    constraints.independent,
-    lambda c: transforms.IndependentTransform(
-        transform_to(c.base_constraint), c.reinterpreted_batch_ndims
-    ),
-)
+
+
+def _register_parts(registry: ConstraintRegistry) -> None:
+    """What is made of other constraints is transformed by theirs."""
+    registry.register(constraints.independent, lambda c: transforms.IndependentTransform(
+        registry(c.base_constraint), c.reinterpreted_batch_ndims
+    ))
+    registry.register(constraints.cat, lambda c: transforms.CatTransform(
+        [registry(each) for each in c.cseq], c.dim, c.lengths
+    ))
+    registry.register(constraints.stack, lambda c: transforms.StackTransform(
+        [registry(each) for each in c.cseq], c.dim
+    ))
+
+
+_register_parts(biject_to)
+_register_parts(transform_to)
 biject_to.register(constraints.simplex, lambda c: transforms.StickBreakingTransform())
 transform_to.register(constraints.simplex, lambda c: transforms.SoftmaxTransform())
 transform_to.register(
     constraints.lower_cholesky, lambda c: transforms.LowerCholeskyTransform()
 )
-for _registry in (biject_to, transform_to):
-    _registry.register(constraints.cat, lambda c, of=_registry: transforms.CatTransform(
-        [of(each) for each in c.cseq], c.dim, c.lengths
-    ))
-    _registry.register(constraints.stack, lambda c, of=_registry: transforms.StackTransform(
-        [of(each) for each in c.cseq], c.dim
-    ))
 for _definite in (constraints.positive_definite, constraints.positive_semidefinite):
     transform_to.register(_definite, lambda c: transforms.PositiveDefiniteTransform())

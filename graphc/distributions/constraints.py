@@ -131,7 +131,8 @@ class _IndependentConstraint(Constraint):
         return result.reshape(*tuple(result.shape)[: result.dim() - count], -1).all(-1)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__[1:]}({self.base_constraint!r}, {self.reinterpreted_batch_ndims})"
+        count = self.reinterpreted_batch_ndims
+        return f"{type(self).__name__[1:]}({self.base_constraint!r}, {count})"
 
 
 class MixtureSameFamilyConstraint(Constraint):

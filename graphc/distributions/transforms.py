@@ -20,6 +20,7 @@ from .transforms_scalar import PowerTransform as PowerTransform
 from .transforms_scalar import SigmoidTransform as SigmoidTransform
 from .transforms_scalar import SoftplusTransform as SoftplusTransform
 from .transforms_scalar import TanhTransform as TanhTransform
+from .transforms_scalar import _clipped_sigmoid as _clipped_sigmoid
 
 __all__ = [
     "AbsTransform", "AffineTransform", "CatTransform", "ComposeTransform",

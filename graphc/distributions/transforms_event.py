@@ -12,6 +12,7 @@ from ..frontend.tensor import Tensor
 from ..nn.functional import pad, softplus
 from . import constraints
 from .transforms_base import Transform
+from .transforms_scalar import _clipped_sigmoid
 from .utils import tril_matrix_to_vec, vec_to_tril_matrix
 
 
@@ -36,8 +37,7 @@ class StickBreakingTransform(Transform):
 
     def _call(self, x: Tensor) -> Tensor:
         offset = x.shape[-1] + 1 - T.ones_like(x).cumsum(-1)
-        limits = T.finfo(x.dtype)
-        z = T.sigmoid(x - offset.log()).clamp(min=limits.tiny, max=1.0 - limits.eps)
+        z = _clipped_sigmoid(x - offset.log())
         left = (1 - z).cumprod(-1)
         return pad(z, [0, 1], value=1) * pad(left, [1, 0], value=1)
 

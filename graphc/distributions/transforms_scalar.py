@@ -64,6 +64,11 @@ class PowerTransform(Transform):
     inverse_shape = forward_shape
 
 
+def _clipped_sigmoid(x: Tensor) -> Tensor:
+    limits = T.finfo(x.dtype)
+    return T.sigmoid(x).clamp(min=limits.tiny, max=1.0 - limits.eps)
+
+
 class SigmoidTransform(Transform):
     """y = 1 / (1 + exp(-x))."""
 
@@ -72,8 +77,7 @@ class SigmoidTransform(Transform):
     sign = +1
 
     def _call(self, x: Tensor) -> Tensor:
-        limits = T.finfo(x.dtype)
-        return T.sigmoid(x).clamp(min=limits.tiny, max=1.0 - limits.eps)
+        return _clipped_sigmoid(x)
 
     def _inverse(self, y: Tensor) -> Tensor:
         limits = T.finfo(y.dtype)

@@ -306,3 +306,25 @@ def test_map_locations_have_a_type() -> None:
     from graphc.serialization import MAP_LOCATION
 
     assert {str, type(None), graphc.device} < set(get_args(MAP_LOCATION))
+
+
+def test_a_sample_of_vmap_is_known() -> None:
+    from graphc._C._functorch import is_batchedtensor
+
+    seen = []
+
+    def one(x: graphc.Tensor, whole: graphc.Tensor) -> graphc.Tensor:
+        seen.append((is_batchedtensor(x), is_batchedtensor(whole)))
+        return x + whole.sum()
+
+    whole = graphc.ones(2)
+    graphc.vmap(one, in_dims=(0, None))(graphc.ones(3, 2), whole)
+    assert seen == [(True, False)] and not is_batchedtensor(whole)
+
+
+def test_sigmoid_within_its_open_interval() -> None:
+    from graphc.distributions.transforms import _clipped_sigmoid
+
+    found = _clipped_sigmoid(graphc.tensor([-200.0, 0.0, 200.0]))
+    limits = graphc.finfo(graphc.float32)
+    assert found.tolist() == [limits.tiny, 0.5, 1 - limits.eps]

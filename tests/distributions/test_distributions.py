@@ -327,7 +327,8 @@ def test_regions_are_classes_to_inherit_from() -> None:
         soft = type("Soft", (type(d.constraints.lower_cholesky),), {})()
         registry = d.constraint_registry.ConstraintRegistry()
         registry.register(soft, lambda c, d=d: d.transforms.ExpTransform())
-        registry.register(type(d.constraints.simplex))(lambda c, d=d: d.transforms.identity_transform)
+        same = d.transforms.identity_transform
+        registry.register(type(d.constraints.simplex))(lambda c, same=same: same)
         x = t.tensor([[0.5, -1.0], [1.0, 2.0]])
         pieces = [
             getattr(d, each)(kind([d.constraints.positive, d.constraints.unit_interval], -1))(x)
@@ -335,8 +336,8 @@ def test_regions_are_classes_to_inherit_from() -> None:
             for kind in (d.constraints.cat, d.constraints.stack)
         ]
         told.append([soft.check(x.tril().exp().tril()), registry(soft)(x), *pieces])
-        assert registry(d.constraints.simplex) is d.transforms.identity_transform
-        with pytest.raises(NotImplementedError, match="Cannot transform _LowerCholesky constraints"):
+        assert registry(d.constraints.simplex) is same
+        with pytest.raises(NotImplementedError, match="transform _LowerCholesky constraints"):
             registry(d.constraints.lower_cholesky)
         for wrong in (3, int):
             with pytest.raises(TypeError, match="either a Constraint subclass or instance"):

@@ -6,16 +6,16 @@ import enum
 from types import SimpleNamespace
 from typing import Any
 
-from . import overrides, unsupported
-from .frontend import overriding
-from .frontend.context import local
-from .frontend.device import device
-from .frontend.functions.subclasses import dispatch_disabled
-from .frontend.overriding import DisableTorchFunction as DisableTorchFunction
-from .frontend.overriding import DisableTorchFunctionSubclass as DisableTorchFunctionSubclass
-from .frontend.subtrace import SubTrace
-from .frontend.tensor import Tensor
-from .nn.modules.conversion import parse_to
+from .. import overrides, unsupported
+from ..frontend import overriding
+from ..frontend.context import local
+from ..frontend.device import device
+from ..frontend.functions.subclasses import dispatch_disabled
+from ..frontend.overriding import DisableTorchFunction as DisableTorchFunction
+from ..frontend.overriding import DisableTorchFunctionSubclass as DisableTorchFunctionSubclass
+from ..frontend.subtrace import SubTrace
+from ..frontend.tensor import Tensor
+from ..nn.modules.conversion import parse_to
 
 TensorBase = Tensor
 _TensorMeta = type(Tensor)
