@@ -14,6 +14,7 @@ from graphc.backends.llvm.regions import (
     STOPPING,
     WORKING,
     rendered,
+    starting,
     system_of,
 )
 
@@ -67,40 +68,9 @@ entry:
   br label %work
 """
 
-_STARTING = """
-; Creates the wanted workers (with every signal blocked: signals are for the program's threads).
-define internal void @start() nounwind cold {
-entry:
-  %all = alloca [128 x i8], align 8
-  %old = alloca [128 x i8], align 8
-  %filled = call i32 @sigfillset(ptr %all)
-  %blocked = call i32 @pthread_sigmask(i32 2, ptr %all, ptr %old)
-  store atomic i32 0, ptr @stop seq_cst, align 4
-  store i32 -1, ptr @cpu
-  %wanted = load atomic i32, ptr @wanted monotonic, align 4
-  br label %head
-head:
-  %n = phi i32 [ 0, %entry ], [ %n1, %made ]
-  %n1 = add i32 %n, 1
-  %more = icmp slt i32 %n1, %wanted
-  br i1 %more, label %make, label %exit
-make:
-  %slot = getelementptr i64, ptr @threads, i32 %n
-  %number = inttoptr i32 %n1 to ptr ; the caller is 0
-  %failed = call i32 @pthread_create(ptr %slot, ptr null, ptr @worker, ptr %number)
-  %ok = icmp eq i32 %failed, 0
-  br i1 %ok, label %made, label %short
-made:
-  br label %head
-short: ; the system gives no more: be content, and do not ask again in every region
-  store atomic i32 %n1, ptr @wanted monotonic, align 4
-  br label %exit
-exit:
-  store i32 %n, ptr @workers
-  %restored = call i32 @pthread_sigmask(i32 2, ptr %old, ptr null)
-  ret void
-}
-"""
+_STARTING = starting(
+    "  store i32 -1, ptr @cpu\n", "  %record = inttoptr i32 %n1 to ptr ; its number\n"
+)
 
 _REGION = """
 ; Linux wakes a worker on its waker's CPU and, if the other CPUs are not idle, leaves it there to

@@ -144,6 +144,46 @@ exit:
 }
 """
 
+def starting(prepared: str, recorded: str) -> str:
+    """What starts the workers. `prepared`: lines that run once before; `recorded`: lines that make
+    %record, what worker number %n is told."""
+    return f"""
+; Creates the wanted workers (with every signal blocked: signals are for the program's threads).
+define internal void @start(${{self}}) nounwind cold {{
+entry:
+  FIELDS stop wanted workers *records
+  %all = alloca [128 x i8], align 8
+  %old = alloca [128 x i8], align 8
+  %filled = call i32 @sigfillset(ptr %all)
+  %blocked = call i32 @pthread_sigmask(i32 2, ptr %all, ptr %old)
+  store atomic i32 0, ptr $stop seq_cst, align 4
+  %wanted = load atomic i32, ptr $wanted monotonic, align 4
+{prepared}\
+  br label %head
+head:
+  %n = phi i32 [ 0, %entry ], [ %n1, %made ]
+  %n1 = add i32 %n, 1 ; the caller is 0
+  %more = icmp slt i32 %n1, %wanted
+  br i1 %more, label %make, label %exit
+make:
+{recorded}\
+  %slot = $slot
+  %failed = call i32 @pthread_create(ptr %slot, ptr null, ptr @worker, ptr %record)
+  %ok = icmp eq i32 %failed, 0
+  br i1 %ok, label %made, label %short
+made:
+  br label %head
+short: ; the system gives no more: be content, and do not ask again
+  store atomic i32 %n1, ptr $wanted monotonic, align 4
+  br label %exit
+exit:
+  store i32 %n, ptr $workers
+  %restored = call i32 @pthread_sigmask(i32 2, ptr %old, ptr null)
+  ret void
+}}
+"""
+
+
 STOPPING = """
 ; Ends the workers; called with the pool held.
 define internal void @stop_workers(${self}) nounwind cold {

@@ -99,7 +99,7 @@ def test_wrong_options(folder: Path) -> None:
         ({"threads": 2000}, client.THREADS, "threads is 2000"),
         ({"threads": -1}, client.THREADS, "threads is -1"),
         ({"sizes": (6, 24)}, client.RANGE, "options.sizes has 6 for batch, which may be 1 to 5"),
-        ({"cpu": b"pentium"}, client.CPU, "no code for pentium"),
+        ({"cpu": b"pentium"}, client.CPU, "no code for pentium, but for x86-64"),
         ({"memory": 64, "memory_bytes": 100}, client.MEMORY, "memory_bytes is 100"),
         ({"memory": 65, "memory_bytes": 1 << 30}, client.ARGUMENT, "not aligned to 64"),
     ):

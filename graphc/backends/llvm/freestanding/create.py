@@ -7,6 +7,8 @@ A room is scratch, and the pool's threads.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from graphc.backends.host.interface import ABI, CODE, MOST_THREADS, Interface
 from graphc.backends.llvm.freestanding.layout import (
     ALIGN,
@@ -78,7 +80,8 @@ differ:
 
 
 def emit_create(
-    module: Module, texts: Texts, interface: Interface, levels: int, blocks: int, files: bool
+    module: Module, texts: Texts, interface: Interface, levels: Sequence[str], blocks: int,
+    files: bool,
 ) -> None:
     """Defines what the entries for options, memory and threads call. `blocks`: bytes of a level's
     blocks, at most; `files`: whether the system has any."""
@@ -107,7 +110,7 @@ def _option(w: Writer, field: Option) -> str:
     return w.field("%options", OPTIONS, field)
 
 
-def _emit_pick(module: Module, texts: Texts, levels: int) -> None:
+def _emit_pick(module: Module, texts: Texts, levels: Sequence[str]) -> None:
     """The number of the level to run: the best, or the one that has a name; below 0: a code."""
     w = Writer(module, texts, "i32 @graphc_pick(ptr %m, ptr %cpu, ptr %level)")
     f = w.f
@@ -117,7 +120,7 @@ def _emit_pick(module: Module, texts: Texts, levels: int) -> None:
     )
     f.store(best, "i64", "%level", 8)
     w.end_if(w.is_null("%cpu"), "i32 0")
-    with f.loop(0, levels) as i:
+    with f.loop(0, len(levels)) as i:
         name = f.load(w.table("@levels", i, LEVEL), "ptr", 8)
         with f.when(f.call("i1", "@graphc_same", "ptr %cpu", f"ptr {name}")):
             w.refuse_if(
@@ -127,7 +130,10 @@ def _emit_pick(module: Module, texts: Texts, levels: int) -> None:
             f.store(i, "i64", "%level", 8)
             f.ret("i32 0")
             f.block(f.label("never"))
-    w.refuse_if("true", "%m", CODE["CPU"], f"the library has no code for {STRING}", "%cpu")
+    w.refuse_if(
+        "true", "%m", CODE["CPU"],
+        f"the library has no code for {STRING}, but for {', '.join(levels)}", "%cpu",
+    )
     f.ret("i32 0")
 
 

@@ -104,7 +104,8 @@ def emit_entry(
     blocks = _Levels(module, texts, tables, ones).emit(levels)
     emit_checks(module, texts, interface)
     emit_execute(module, texts, interface, tables, ones)
-    emit_create(module, texts, interface, len(levels), blocks, files)
+    names = [level.name for level, _ in levels]
+    emit_create(module, texts, interface, names, blocks, files)
     if interface.step is not None:
         emit_numbers(module, texts, interface, tables)
         state.emit_state(module, texts, interface)

@@ -10,7 +10,12 @@ those that live are joined.
 
 from __future__ import annotations
 
-from graphc.backends.llvm.freestanding.workers_control import CONTROL, STARTING
+from graphc.backends.llvm.freestanding.workers_control import (
+    CONTROL,
+    ENDING,
+    SPINNING,
+    STARTING,
+)
 from graphc.backends.llvm.pool import SPINS
 from graphc.backends.llvm.regions import (
     DECLARED,
@@ -110,7 +115,10 @@ def workers_text(target: Target) -> str:
         "slot": f"getelementptr {_RECORD}, ptr %records, i32 %n, i32 2",
         "NEXT": str(_FIELDS["next"]),
     }
-    parts = (DECLARED, DRAIN, _WORKER, WORKING, STARTING, STOPPING, _REGION, REGION, CONTROL)
+    parts = (
+        DECLARED, DRAIN, _WORKER, WORKING, SPINNING, STARTING, ENDING, STOPPING, _REGION, REGION,
+        CONTROL,
+    )
     return SERIAL + _STATE + rendered("".join(parts), system, words, _places)
 
 

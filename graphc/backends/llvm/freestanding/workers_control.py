@@ -2,7 +2,9 @@
 puts beside its own; regions.py says what FIELDS and `$name` are.
 """
 
-STARTING = """
+from graphc.backends.llvm.regions import starting
+
+SPINNING = """
 ; Workers spin only where there is a CPU for each thread.
 define internal i32 @spinning(i32 %threads) nounwind {
 entry:
@@ -28,42 +30,23 @@ counted:
 exit:
   ret i32 0
 }
-; Creates the wanted workers (with every signal blocked: signals are for the program's threads).
-define internal void @start(ptr %pool) nounwind cold {
-entry:
-  FIELDS stop wanted workers spins pid *records
-  %all = alloca [128 x i8], align 8
-  %old = alloca [128 x i8], align 8
-  %filled = call i32 @sigfillset(ptr %all)
-  %blocked = call i32 @pthread_sigmask(i32 2, ptr %all, ptr %old)
-  store atomic i32 0, ptr $stop seq_cst, align 4
+"""
+
+STARTING = starting("""\
+  FIELDS spins pid
   %process = call i32 @getpid()
   store i32 %process, ptr $pid
-  %wanted = load i32, ptr $wanted
   %spins = call i32 @spinning(i32 %wanted)
   store atomic i32 %spins, ptr $spins monotonic, align 4
-  br label %head
-head:
-  %n = phi i32 [ 0, %entry ], [ %n1, %make ]
-  %n1 = add i32 %n, 1
-  %more = icmp slt i32 %n1, %wanted
-  br i1 %more, label %make, label %exit
-make:
+""", """\
   %record = getelementptr $RECORD, ptr %records, i32 %n
   store ptr %pool, ptr %record
-  %wide = sext i32 %n to i64
-  %number = add i64 %wide, 1 ; the caller is 0
+  %number = sext i32 %n1 to i64
   %number.at = getelementptr $RECORD, ptr %record, i32 0, i32 1
   store i64 %number, ptr %number.at
-  %slot = $slot
-  %failed = call i32 @pthread_create(ptr %slot, ptr null, ptr @worker, ptr %record)
-  %ok = icmp eq i32 %failed, 0
-  br i1 %ok, label %head, label %exit
-exit:
-  store i32 %n, ptr $workers
-  %restored = call i32 @pthread_sigmask(i32 2, ptr %old, ptr null)
-  ret void
-}
+""")
+
+ENDING = """
 ; Ends the workers, if they are this process's; no region is under way.
 define internal void @end(ptr %pool) nounwind cold {
 entry:
