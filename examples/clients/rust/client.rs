@@ -1,7 +1,7 @@
 //! Classify digits from Rust: the library's functions, as digits.h declares them, behind a Model
 //! that frees itself.
 //!
-//!     rustc -O client.rs -L ../out -C link-arg=-Wl,-rpath,'$ORIGIN/../out' -o client
+//!     rustc --edition=2021 -O client.rs -L ../out -C link-arg=-Wl,-rpath,'$ORIGIN/../out' -o client
 //!     ./client ../out/golden [x86-64-v3]
 
 use std::error::Error;

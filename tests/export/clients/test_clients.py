@@ -6,7 +6,9 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -148,6 +150,26 @@ def test_rust(out: Path, tmp_path: Path) -> None:
     refused(tmp_path / "client", damaged(out, tmp_path))
 
 
+def test_go(out: Path, tmp_path: Path) -> None:
+    compiler, client = tool("go"), tmp_path / "client"
+    tool("gcc", "clang")  # for cgo
+    shutil.copy(CLIENTS / "go" / "client.go", tmp_path)
+    done = subprocess.run(
+        [compiler, "build", "-o", client, "client.go"], cwd=tmp_path, capture_output=True,
+        text=True,
+        env={
+            **os.environ, "GOPATH": str(tmp_path / "path"), "GOTOOLCHAIN": "local",
+            "CGO_ENABLED": "1", "CGO_CFLAGS": f"-I{out} -Wall -Werror",
+            "CGO_LDFLAGS": f"-L{out} -Wl,-rpath,{out}",
+        },
+    )
+    assert done.returncode == 0, done.stderr
+    holds(run(client, out / "golden"))
+    assert "GRAPHC_CPU: " in refused(client, out / "golden", "x86-64-v9")
+    assert "no such file" in refused(client, tmp_path)
+    refused(client, damaged(out, tmp_path))
+
+
 def test_node(out: Path, tmp_path: Path) -> None:
     node = tool("node")
     headers = Path(os.path.realpath(node)).parents[1] / "include" / "node"
@@ -161,6 +183,39 @@ def test_node(out: Path, tmp_path: Path) -> None:
     holds(run(node, client, addon, out / "golden"))
     assert "GRAPHC_CPU" in refused(node, client, addon, out / "golden", "x86-64-v9")
     refused(node, client, addon, damaged(out, tmp_path))
+
+
+def commands(source: Path) -> list[str]:
+    """The shell commands in a program's first lines, without what may be left out."""
+    found: list[str] = []
+    for line in source.read_text(encoding="utf-8").split("\n")[:12]:
+        indented = re.match(r"(?://!?| \*)?(\t| {4,})(\S.*)$", line)
+        if indented is None:
+            continue
+        if len(indented[1]) > 5:  # goes on
+            found[-1] = f"{found[-1].removesuffix(chr(92))} {indented[2]}"
+        else:
+            found.append(re.sub(r" \[.*", "", indented[2]))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program, first", [
+    ("c/client.c", "cc"), ("rust/client.rs", "rustc"), ("go/client.go", "go"),
+    ("python/client.py", "python"),
+])
+def test_the_commands_in_the_first_lines(
+    program: str, first: str, out: Path, tmp_path: Path
+) -> None:
+    """In a folder laid out as the checkout's."""
+    path = f"{Path.home() / '.cargo' / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    if shutil.which(first, path=path) is None:
+        pytest.skip(f"not installed: {first}")
+    folder = shutil.copytree((CLIENTS / program).parent, tmp_path / "clients" / "one")
+    (tmp_path / "clients" / "out").symlink_to(out)
+    lines = commands(CLIENTS / program)
+    assert lines
+    holds(run("env", "-C", folder, f"PATH={path}", "sh", "-ec", "\n".join(lines)))
 
 
 @pytest.mark.slow  # tests/docs runs the page itself
