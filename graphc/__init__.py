@@ -107,6 +107,7 @@ _LAZY = {
     "_assert_async": "._C", "OutOfMemoryError": ".ir.memory",
     "SymInt": ".frontend.numbers", "SymFloat": "._C", "SymBool": "._C",
     "ScriptModule": ".jit", "ScriptFunction": ".jit", "Future": ".futures",
+    "DeviceObjType": "._C",
 }
 # torch's copies of functions of nn.functional (others take other arguments: late_names)
 _NN_FUNCTIONS = frozenset("""
@@ -128,8 +129,8 @@ _PACKAGES = frozenset("""
     _C __config__ _dynamo _higher_order_ops _inductor _subclasses _tensor _tensor_str _utils
     accelerator amp ao autograd backends compat compiler cpu cuda distributed distributions export
     fft func functional futures fx hub jit library linalg masked mps mtia multiprocessing nested nn
-    onnx optim overrides profiler quantization serialization signal sparse special storage testing
-    torch_version types utils version vision xpu
+    onnx optim overrides profiler quantization quasirandom serialization signal sparse special
+    storage testing torch_version types utils version vision xpu
 """.split())
 
 

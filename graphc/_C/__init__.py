@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from .. import overrides, unsupported
+from ..backends import cudnn
 from ..frontend import overriding
 from ..frontend.context import local
 from ..frontend.device import device
@@ -31,6 +32,7 @@ _pop_torch_function_stack = overriding.pop_mode
 
 
 SymFloat = unsupported.kind("torch.SymFloat", "a number under a trace is a Python number")
+DeviceObjType = unsupported.kind("torch.DeviceObjType", "torch.device is the type of devices")
 SymBool = unsupported.kind("torch.SymBool", "a comparison under a trace is a Python bool")
 
 
@@ -97,6 +99,11 @@ def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
 
 
 _nn = SimpleNamespace(_parse_to=_parse_to)
+
+
+def _get_cudnn_enabled() -> bool:
+    """Whether cuDNN may be used: torch.backends.cudnn.enabled."""
+    return bool(cudnn.enabled)
 
 
 def _get_tracing_state() -> None:

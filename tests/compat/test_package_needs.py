@@ -328,3 +328,27 @@ def test_sigmoid_within_its_open_interval() -> None:
     found = _clipped_sigmoid(graphc.tensor([-200.0, 0.0, 200.0]))
     limits = graphc.finfo(graphc.float32)
     assert found.tolist() == [limits.tiny, 0.5, 1 - limits.eps]
+
+
+def test_older_places_of_sharding() -> None:
+    from graphc.distributed import _composable, _tensor, fsdp, tensor
+
+    assert _composable.fsdp.FSDPModule is fsdp.FSDPModule and _tensor.DTensor is tensor.DTensor
+    assert not isinstance(nn.Linear(1, 1), _composable.fsdp.FSDPModule)
+    for refused in (
+        _tensor.experimental.implicit_replication, _composable.fsdp.fully_shard,
+        importlib.import_module("graphc.nn.utils._per_sample_grad").call_for_per_sample_grads,
+    ):
+        with pytest.raises(NotImplementedError, match=r"graphc does not have torch\..*Cure: "):
+            refused(nn.Linear(1, 1))
+
+
+def test_names_in_annotations() -> None:
+    from graphc.utils.data.dataloader import _collate_fn_t
+
+    assert len(get_args(_collate_fn_t)) == 2 and not isinstance(
+        graphc.device("cpu"), str | graphc.DeviceObjType
+    )
+    assert graphc._C._get_cudnn_enabled() is graphc.backends.cudnn.enabled
+    with graphc.backends.cudnn.flags(enabled=False):
+        assert graphc._C._get_cudnn_enabled() is False

@@ -19,6 +19,8 @@ from .pinning import pinned
 from .sampler import BatchSampler, RandomSampler, SequentialSampler, fresh_seed
 from .worker import RESET, Failure, Job, Stopped, Worker, context_of, default_context
 
+_collate_fn_t = Callable[[list[Any]], Any]  # in annotations of subclasses
+
 
 class _Endless:
     """The sampler of an iterable dataset: only the number of its items counts."""
