@@ -143,6 +143,25 @@ def test_weights_of_four_bits() -> None:
         np.testing.assert_allclose(function(torch.tensor(x)).detach().numpy(), want, rtol=1e-5)
 
 
+@pytest.mark.parametrize("kind", [*BITS, ml_dtypes.int4])
+def test_gathered(kind: Any) -> None:
+    """By rows that are inputs, or numbers of the file."""
+    x = np.arange(8).astype(kind).reshape(4, 2)
+    number = helper.np_dtype_to_tensor_dtype(x.dtype)
+    for rows in (np.array([3, -4]), np.array([[1], [2]])):
+        found = run("Gather", x, rows, out=number)
+        np.testing.assert_array_equal(found, np.arange(8).reshape(4, 2)[rows])
+    model = model_of("one (float[n] a) => (float[1, 2] y) { b = Gather(x, rows) y = Cast<to = 1>(b)"
+                     " }", x=x, rows=np.array([-1]))
+    assert torch.onnx.load(model)(torch.zeros(1)).tolist() == [[6, 7]]
+
+
+def test_a_mean_of_integers_whose_sum_is_larger() -> None:
+    x = np.array([[2**31 - 1, 2**31 - 3, 7], [-(2**31), -(2**31), 1]], np.int32)
+    found = run("ReduceMean", x, np.array([1]), out=TensorProto.INT32, keepdims=0)
+    assert found.tolist() == [1431655766, -1431655765]
+
+
 def test_what_is_not_computed_is_named() -> None:
     x = np.array([1, 2], np.uint16)
     model = torch.onnx.load(node_of("Neg", x, out=TensorProto.UINT16))

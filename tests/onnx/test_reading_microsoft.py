@@ -144,6 +144,45 @@ CASES: dict[str, tuple[str, list[Any], tuple[int, ...], dict[str, Any]]] = {
         [one(0.2), one(4, np.uint8), BYTES, one(0.1), one(3, np.uint8), BYTES, one(0.3),
          one(9, np.uint8)], (0,), {"axis": 1},
     ),
+    "QLinearWhere": (
+        "QLinearWhere",
+        [BYTES > 100, BYTES, one(0.1), one(3, np.uint8), BYTES[::-1].copy(), one(0.3),
+         one(9, np.uint8), one(0.2), one(4, np.uint8)], (0,), {},
+    ),
+    "QLinearAveragePool": (
+        "QLinearAveragePool",
+        [i(256, 2, 3, 7, 6, kind=np.uint8), one(0.1), one(3, np.uint8), one(0.15),
+         one(9, np.uint8)], (0,), {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 1, 0, 0]},
+    ),
+    "QLinearAveragePool, channels last": (
+        "QLinearAveragePool",
+        [i(256, 2, 7, 6, 3, kind=np.uint8), one(0.1), one(3, np.uint8), one(0.15),
+         one(9, np.uint8)], (0,),
+        {"kernel_shape": [2, 2], "strides": [2, 2], "channels_last": 1, "ceil_mode": 1},
+    ),
+    "QGemm": (
+        "QGemm",
+        [BYTES, one(0.1), one(3, np.uint8), i(256, 5, 4, kind=np.int8), f(5) ** 2,
+         np.array([1, -2, 0, 3, 4], np.int8), i(2000, 5), one(3.1), one(7, np.uint8)], (0,),
+        {"transB": 1},
+    ),
+    "QGemm to floats": (
+        "QGemm",
+        [BYTES.T.copy(), one(0.1), one(3, np.uint8), i(256, 4, 5, kind=np.uint8), one(0.2),
+         one(9, np.uint8), i(2000, 3, 5)], (0,), {"transA": 1, "alpha": 1.5},
+    ),
+    "QAttention": (
+        "QAttention",
+        [i(256, B, S, 16, kind=np.uint8), i(256, 16, 3 * N * H, kind=np.int8), f(3 * N * H),
+         one(0.01), one(0.02), MASK, one(120, np.uint8), one(3, np.int8)], (0,), {"num_heads": N},
+    ),
+    "QAttention of a past": (
+        "QAttention",
+        [i(256, B, S, 16, kind=np.uint8), i(256, 16, 3 * N * H, kind=np.int8), f(3 * N * H),
+         one(0.01), f(3 * N * H) ** 2 * 0.01, None, one(120, np.uint8),
+         np.zeros(3 * N * H, np.int8), f(2, B, N, P, H)], (0, 1),
+        {"num_heads": N, "unidirectional": 1},
+    ),
     "QLinearGlobalAveragePool": (
         "QLinearGlobalAveragePool",
         [i(256, 2, 3, 4, 4, kind=np.uint8), one(0.1), one(3, np.uint8), one(0.1),

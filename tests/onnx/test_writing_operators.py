@@ -30,7 +30,7 @@ OF_NAN = frozenset("amax amin argmax argmin max_pool".split())
 # of which some samples cannot be said before opset 18
 OF_NEWER = frozenset("""
     bitwise_and bitwise_or bitwise_xor bitwise_not scatter index_put max_pool_grad box_pool_grad
-    relu reshape
+    relu reshape box_pool
 """.split())
 # what onnxruntime has no code for, and the reference implementation gets wrong or refuses: it
 # computes these in float32, or of their samples some

@@ -9,6 +9,7 @@ import numpy as np
 
 from .....frontend import functions as T
 from .....frontend.tensor import Tensor
+from ..carried import Carried
 from ..numbers import Numbers
 from ..table import Node, operator
 
@@ -27,6 +28,8 @@ def _fold_gather(node: Node, x: Numbers, index: Numbers) -> Numbers | None:
 
 @operator("Gather", 1, folded=_fold_gather, raw=True)
 def gather(node: Node, x: Any, index: Any) -> Any:
+    if type(x) is Carried:
+        return Carried(gather(node, x.tensor, index), x.kind)
     x = x.tensor(index) if type(x) is Numbers else x
     dim = node.get("axis", 0) % x.dim()
     if type(index) is Numbers and len(index.items) == 1:  # a view

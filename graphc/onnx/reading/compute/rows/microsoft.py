@@ -13,8 +13,17 @@ from .....frontend.tensor import Tensor
 from .....nn import functional as F
 from ..table import Node, operator
 from .convolution import convolved
+from .pooling import average_pool
 from .product import gemm
-from .quantized import dequantize, dynamic_quantize, matmul_integer, quantize, rounded
+from .quantized import (
+    centred,
+    dequantize,
+    dynamic_quantize,
+    matmul_integer,
+    quantize,
+    requantized,
+    rounded,
+)
 
 DOMAIN = "com.microsoft"
 row = functools.partial(operator, domain=DOMAIN)
@@ -218,7 +227,25 @@ def dynamic_matmul(
     return matmul_to_float(node, small, b, scale, b_scale, zero, b_zero, bias)
 
 
-def _real(x: Tensor, scale: Tensor, zero: Tensor | None) -> Tensor:
+@row("QGemm", settings=(1, 2, 4, 5, 7, 8))
+def quantized_gemm(
+    node: Node, a: Tensor, a_scale: Tensor, a_zero: Tensor, b: Tensor, b_scale: Tensor,
+    b_zero: Tensor, c: Tensor | None = None, scale: Tensor | None = None,
+    zero: Tensor | None = None,
+) -> Any:
+    """In float32 where it has no scale of its own; c counts in alpha * a_scale * b_scale."""
+    a = a.t() if node.get("transA", 0) else a
+    b = b.t() if node.get("transB", 0) else b
+    sums = T.matmul(centred(a, a_zero, False), centred(b, b_zero, False))
+    sums = sums if c is None else sums + c.to(T.float64)
+    factor = node.get("alpha", 1.0) * a_scale.reshape(()) * b_scale
+    if scale is None:
+        return (sums * factor.to(T.float64)).to(T.float32)
+    zero = T.zeros((), dtype=a.dtype) if zero is None else zero
+    return requantized(sums * (factor / scale).to(T.float64), zero)
+
+
+def real(x: Tensor, scale: Tensor, zero: Tensor | None) -> Tensor:
     wide = x.to(T.float32)
     wide = wide if zero is None else wide - zero.to(T.float32)
     return wide * scale
@@ -234,7 +261,7 @@ def _both(name: str, function: Any) -> None:
         node: Node, a: Tensor, a_scale: Tensor, a_zero: Tensor | None, b: Tensor, b_scale: Tensor,
         b_zero: Tensor | None, scale: Tensor, zero: Tensor | None = None,
     ) -> Any:
-        found = function(_real(a, a_scale, a_zero), _real(b, b_scale, b_zero))
+        found = function(real(a, a_scale, a_zero), real(b, b_scale, b_zero))
         return _small(found, scale, zero, a)
 
     row(name, settings=(1, 2, 4, 5, 6, 7))(compute)
@@ -245,7 +272,7 @@ def _one(name: str, function: Any) -> None:
         node: Node, x: Tensor, x_scale: Tensor, x_zero: Tensor | None, scale: Tensor,
         zero: Tensor | None = None,
     ) -> Any:
-        return _small(function(node, _real(x, x_scale, x_zero)), scale, zero, x)
+        return _small(function(node, real(x, x_scale, x_zero)), scale, zero, x)
 
     row(name, settings=(1, 2, 3, 4))(compute)
 
@@ -256,12 +283,28 @@ def _over_plane(node: Node, x: Tensor) -> Tensor:
     return x.mean(dims, keepdim=True)
 
 
+def _mean_of_windows(node: Node, x: Tensor) -> Any:
+    last = node.get("channels_last", 0)
+    found = average_pool(node, x.movedim(-1, 1) if last else x)
+    return found.movedim(1, -1) if last else found
+
+
 _both("QLinearAdd", lambda a, b: a + b)
 _both("QLinearMul", lambda a, b: a * b)
 _one("QLinearSigmoid", lambda node, x: T.sigmoid(x))
 _one("QLinearLeakyRelu", lambda node, x: F.leaky_relu(x, node.get("alpha", 0.01)))
 _one("QLinearGlobalAveragePool", _over_plane)
+_one("QLinearAveragePool", _mean_of_windows)
 _one("QLinearSoftmax", lambda node, x: T.softmax(x, node.get("axis", -1)))
+
+
+@row("QLinearWhere", settings=(2, 3, 5, 6, 7, 8))
+def qlinear_where(
+    node: Node, chosen: Tensor, x: Tensor, x_scale: Tensor, x_zero: Tensor, y: Tensor,
+    y_scale: Tensor, y_zero: Tensor, scale: Tensor, zero: Tensor,
+) -> Any:
+    found = T.where(chosen, real(x, x_scale, x_zero), real(y, y_scale, y_zero))
+    return _small(found, scale, zero, x)
 
 
 @row("QLinearConcat")
@@ -269,5 +312,5 @@ def qlinear_concat(node: Node, scale: Tensor, zero: Tensor, *parts: Any) -> Any:
     """Of (x, scale, zero point), one after another."""
     if not parts or len(parts) % 3:
         node.refuse(f"it has {len(parts)} inputs of parts", "the file is damaged")
-    real = [_real(*parts[i : i + 3]) for i in range(0, len(parts), 3)]
-    return _small(T.cat(real, node.get("axis", 0)), scale, zero, parts[0])
+    wide = [real(*parts[i : i + 3]) for i in range(0, len(parts), 3)]
+    return _small(T.cat(wide, node.get("axis", 0)), scale, zero, parts[0])

@@ -11,7 +11,7 @@ from .....nn import functional as F
 from ..numbers import Numbers
 from ..table import Node
 from .attention import _heads, rotated
-from .microsoft import row
+from .microsoft import real, row
 
 
 def _flat(x: Tensor) -> Tensor:
@@ -85,6 +85,17 @@ def attention(
     found = _attended(node, q, k, v, added, past)
     present = T.stack([k, v]) if node.wants(1) else None
     return _flat(found), present
+
+
+@row("QAttention", settings=(3, 4, 5, 6, 7))
+def quantized_attention(
+    node: Node, x: Tensor, weight: Tensor, bias: Tensor, x_scale: Tensor, weight_scale: Tensor,
+    mask: Tensor | None = None, x_zero: Tensor | None = None, weight_zero: Tensor | None = None,
+    past: Tensor | None = None,
+) -> Any:
+    """Attention of small integers times their scales; a weight's are of one or of each column."""
+    wide = real(x, x_scale, x_zero), real(weight, weight_scale, weight_zero)
+    return attention(node, *wide, bias, mask, past)
 
 
 @row("MultiHeadAttention", settings=(4,))

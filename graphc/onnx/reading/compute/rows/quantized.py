@@ -90,7 +90,7 @@ def dynamic_quantize(node: Node, x: Tensor) -> Any:
     return rounded(x / scale, zero, T.uint8), scale, zero.to(T.uint8)
 
 
-def _centred(x: Tensor, zero: Tensor | None, rows: bool) -> Tensor:
+def centred(x: Tensor, zero: Tensor | None, rows: bool) -> Tensor:
     """x minus its zero point, exactly, as float64: a zero point for each row, or each column."""
     wide = x.to(T.float64)
     if zero is None:
@@ -105,7 +105,7 @@ def _centred(x: Tensor, zero: Tensor | None, rows: bool) -> Tensor:
 def matmul_integer(
     node: Node, a: Tensor, b: Tensor, a_zero: Tensor | None = None, b_zero: Tensor | None = None
 ) -> Any:
-    return T.matmul(_centred(a, a_zero, True), _centred(b, b_zero, False)).to(T.int32)
+    return T.matmul(centred(a, a_zero, True), centred(b, b_zero, False)).to(T.int32)
 
 
 @operator("QLinearMatMul", 10, settings=(1, 2, 4, 5, 6, 7))
@@ -113,13 +113,13 @@ def qlinear_matmul(
     node: Node, a: Tensor, a_scale: Tensor, a_zero: Tensor, b: Tensor, b_scale: Tensor,
     b_zero: Tensor, y_scale: Tensor, y_zero: Tensor,
 ) -> Any:
-    product = T.matmul(_centred(a, a_zero, True), _centred(b, b_zero, False))
+    product = T.matmul(centred(a, a_zero, True), centred(b, b_zero, False))
     scale_a = a_scale.unsqueeze(-1) if a_scale.dim() == 1 and a_scale.numel() > 1 else a_scale
     scale = (scale_a.to(T.float32) * b_scale.to(T.float32) / y_scale.to(T.float32)).to(T.float64)
-    return _requantized(product * scale, y_zero)
+    return requantized(product * scale, y_zero)
 
 
-def _requantized(x: Tensor, zero: Tensor) -> Tensor:
+def requantized(x: Tensor, zero: Tensor) -> Tensor:
     """Rounded with the zero point, as the operators say."""
     info = T.iinfo(zero.dtype)
     return T.clamp(T.round(x + zero.to(T.float64)), info.min, info.max).to(zero.dtype)
@@ -132,7 +132,7 @@ def _channels(each: Tensor, rank: int, first: bool) -> Tensor:
 
 
 def _convolved(node: Node, x: Tensor, x_zero: Any, w: Tensor, w_zero: Any, bias: Any) -> Tensor:
-    wide = _centred(x, None if x_zero is None else x_zero.reshape(-1)[:1], True)
+    wide = centred(x, None if x_zero is None else x_zero.reshape(-1)[:1], True)
     weight = w.to(T.float64)
     if w_zero is not None:
         weight = weight - _channels(w_zero.to(T.float64), w.dim(), True)
@@ -153,4 +153,4 @@ def qlinear_conv(
 ) -> Any:
     sums = _convolved(node, x, x_zero, w, w_zero, bias)
     scale = (x_scale.reshape(()) * w_scale / y_scale.reshape(())).to(T.float64)
-    return _requantized(sums * _channels(scale, x.dim(), False), y_zero)
+    return requantized(sums * _channels(scale, x.dim(), False), y_zero)

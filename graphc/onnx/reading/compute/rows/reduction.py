@@ -26,7 +26,8 @@ def _mean(x: Tensor, dims: list[int], keep: bool) -> Tensor:
     if x.dtype.is_floating_point:
         return T.mean(x, dims, keepdim=keep)
     count = math.prod(x.shape[dim] for dim in dims)
-    return T.div(_sum(x, dims, keep), count, rounding_mode="trunc").to(x.dtype)
+    # of 64 bits, since a sum may be more than the dtype holds where its mean is not
+    return T.div(_sum(x.long(), dims, keep), count, rounding_mode="trunc").to(x.dtype)
 
 
 def _largest(x: Tensor, dims: list[int], keep: bool) -> Tensor:
