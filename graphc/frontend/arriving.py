@@ -9,6 +9,7 @@ import numpy as np
 
 from graphc.ir import ops
 from graphc.ir.autodiff import sum_to
+from graphc.ir.memory import copied
 from graphc.ir.types import TensorType
 
 from .dispatch import apply, inplace
@@ -26,7 +27,7 @@ def accumulate(variable: Tensor, value: np.ndarray, alone: bool) -> None:
     try:
         if old is None:
             if not (alone and lone_memory(value)):
-                value = np.array(value, order="C")
+                value = copied(value)
             variable._grad = from_array(value)
         elif _adds_in_place(old):
             np.add(old._graphc_array, value, out=old._graphc_array)

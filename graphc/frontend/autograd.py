@@ -17,6 +17,7 @@ from graphc.ir.memory import copied
 
 from .anomaly import Anomaly, check
 from .arriving import accumulate, accumulate_sparse, conform
+from .blocks import Blocks, whole
 from .context import callout, local
 from .dispatch import apply, constant, inplace
 from .errors import kind_name, located
@@ -185,7 +186,7 @@ class Pass:
         elif self.trace is not None:
             self.world = NodeWorld(self.trace)
         else:
-            self.world = ArrayWorld()
+            self.world = ArrayWorld(collects=True)
         self.seeds: list[tuple[Node, int, Any]] = []
         for i, (output, gradient) in enumerate(zip(outputs, grads, strict=True)):
             seed = self._seed(output, gradient, i)
@@ -297,6 +298,10 @@ class Pass:
         trace = self.trace
         if trace is not None:
             trace.builder.loc = node.loc
+        else:
+            for i, value in enumerate(slots):
+                if type(value) is Blocks:
+                    slots[i] = value.whole()
         needs = [
             e is not None and (self.needed is None or self.needed.get(e[0], False))
             for e in node.edges
@@ -325,6 +330,8 @@ class Pass:
         while len(slots) < len(node.out_types):
             slots.append(None)
         found = list(node.gradients(slots, needs, self.world))
+        if Anomaly.enabled or node.post_hooks:
+            found = list(map(whole, found))
         if Anomaly.enabled and Anomaly.check_nan:
             check(node, found)
         if node.post_hooks:

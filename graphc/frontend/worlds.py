@@ -17,6 +17,7 @@ from graphc.ir.graph import Expr
 from graphc.ir.op import Attrs, Op
 from graphc.ir.types import TensorType
 
+from .blocks import Blocks, whole
 from .context import local
 from .dispatch import apply, constant
 from .layouts import NotDense
@@ -67,7 +68,15 @@ class ArrayWorld:
 
     env = DimEnv()
 
+    def __init__(self, collects: bool = False) -> None:
+        """`collects`: who asks for rules knows of Blocks."""
+        self._collects = collects
+
     def rule(self, node: OpNode, grads: list[Any], needs: Sequence[bool]) -> Sequence[Any]:
+        if node.op is ops.slice and self._collects and Eager.elsewhere is None:
+            blocks = Blocks.of(node.in_types[0], node.attrs, grads[0])
+            if blocks is not None:
+                return (blocks,)
         given = tuple([g is not None for g in grads])
         program = node.plan.program(tuple(needs), given)
         assert node.saved_in is not None and node.saved_out is not None
@@ -92,6 +101,11 @@ class ArrayWorld:
             return tensor
 
     def add(self, old: Any, new: Any) -> Any:
+        if (type(old) is Blocks and not isinstance(new, Tensor)) or (
+            type(new) is Blocks and type(old) is np.ndarray
+        ):
+            return old.add(new) if type(old) is Blocks else new.add(old)
+        old, new = whole(old), whole(new)  # beside a sparse one
         if (type(old) is not np.ndarray and isinstance(old, Tensor)) or (
             type(new) is not np.ndarray and isinstance(new, Tensor)
         ):

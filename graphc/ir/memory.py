@@ -98,7 +98,10 @@ def inverse(order: Sequence[int]) -> tuple[int, ...]:
 
 def copied(buffer: Buffer) -> Buffer:
     """A row-major copy in the same memory."""
-    return buffer.copy() if isinstance(buffer, DeviceArray) else np.array(buffer, order="C")
+    if isinstance(buffer, DeviceArray):
+        return buffer.copy()
+    found = contiguous(buffer)
+    return found.copy() if found is buffer else found
 
 
 def zeros_beside(buffer: Buffer, shape: Sequence[int]) -> Buffer:

@@ -123,6 +123,8 @@ CASES = {
     "replicated": (lambda x: F.pad(x, (1, 2, 3, 1), mode="replicate"), (2, 3, 9, 10)),
     "bilinear": (lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), (2, 3, 9, 10)),
     "cat of a column": (lambda x, y: torch.cat([x, y], 1), (200, 1), (200, 5)),
+    "relu6": (lambda x: F.relu6(x * 5), (20, 30)), "hardsigmoid": (
+        lambda x: F.hardsigmoid(x * 5), (20, 30)),
     "row and column": (lambda x, y: torch.outer(x, y), (60,), (70,)),
     "cumprod": (lambda x: (x / 9 + 1).cumprod(1), (20, 30)),
     "cumsum of one": (lambda x: x.cumsum(0), (601,)),

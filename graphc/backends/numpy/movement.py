@@ -76,7 +76,8 @@ def _pad(x: Array, *, low: Ints, high: Ints, interior: Ints, value: Any) -> Arra
         body = n + max(n - 1, 0) * gap
         shape.append(before + body + after)
         where.append(slice(before, before + body, gap + 1))
-    result = np.full(shape, value, x.dtype)
+    is_zero = value == 0 and not np.signbit(value)
+    result = np.zeros(shape, x.dtype) if is_zero else np.full(shape, value, x.dtype)
     result[tuple(where)] = x
     return result
 

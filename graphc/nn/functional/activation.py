@@ -77,7 +77,9 @@ def hardtanh(
         if not x.requires_grad:
             return x.clamp(min_val, max_val)
         inside = (x > min_val) & (x < max_val)
-        return T.where(inside, x, x.detach().clamp(min_val, max_val))
+        missing = T.full_like(x, float("nan"), requires_grad=False)  # where it is neither
+        beyond = T.where(x >= max_val, max_val, T.where(x <= min_val, min_val, missing))
+        return T.where(inside, x, beyond)
 
     return _in_place(clip, input, inplace)
 
