@@ -16,7 +16,7 @@ PYTHON: dict[str, Callable[..., Any]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
     "floor_divide": operator.floordiv, "remainder": operator.mod, "pow": operator.pow,
     "neg": operator.neg, "abs": operator.abs, "float": float, "int": int,
-    "and": operator.and_, "or": operator.or_, "xor": operator.xor, "invert": operator.invert,
+    "and": operator.and_, "or": operator.or_, "xor": operator.xor, "invert": lambda x: ~int(x),
     "lshift": operator.lshift, "rshift": operator.rshift,
     "round": round, "floor": math.floor, "ceil": math.ceil,
     "float32": lambda x: float(np.float32(x)),

@@ -16,9 +16,9 @@ import functools
 import sys
 from collections.abc import Callable
 from types import CodeType, FrameType
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
-_PUSH = frozenset("LOAD_FAST LOAD_DEREF LOAD_CONST PUSH_NULL LOAD_GLOBAL".split())
+_PUSH = frozenset("LOAD_FAST LOAD_FAST_CHECK LOAD_DEREF LOAD_CONST PUSH_NULL LOAD_GLOBAL".split())
 _NOTHING = frozenset("PRECALL RESUME NOP KW_NAMES CACHE".split())
 # methods that put what they are given into something, and ask it nothing
 _KEEP = frozenset({"append", "appendleft"})
@@ -158,13 +158,19 @@ def _flow(
     code: CodeType, offset: int, variables: frozenset[str] = frozenset(), computed: str = ""
 ) -> str:
     """flow(), where these variables hold such values. `computed`: so is the value already."""
+    steps = _steps(code)
+    return _flow_behind(code, sum(step.offset <= offset for step in steps), variables, computed)
+
+
+def _flow_behind(
+    code: CodeType, start: int, variables: frozenset[str], computed: str
+) -> str:
+    """_flow() of what lies on top of the stack in front of this step."""
     above = 0  # operands that lie above the value on the stack
     given = ""  # to a call, whose result is where the value was
-    steps = list(dis.get_instructions(code))
-    for i, step in enumerate(steps):
-        if step.offset <= offset:
-            continue
-        name, count = step.opname, step.arg or 0
+    steps = _steps(code)
+    for i, step in enumerate(steps[start:], start):
+        name, count = step.name, step.arg
         if name in _NOTHING:
             continue
         if given:  # None, of list.append
@@ -227,15 +233,49 @@ def _change(name: str, count: int, above: int) -> int | None:
     return more if above >= needs else None
 
 
-def _callee(steps: list[dis.Instruction], count: int) -> str:
+class _Step(NamedTuple):
+    """An instruction, or one of the two of variables that Python 3.13 has made one."""
+
+    offset: int
+    name: str
+    arg: int
+    argval: Any
+    argrepr: str
+    effect: int  # operands more on the stack
+
+
+# instructions of Python 3.13 that are two in one
+_PAIRS = {
+    f"{first}_{second}": (first, second)
+    for first in ("LOAD_FAST", "STORE_FAST") for second in ("LOAD_FAST", "STORE_FAST")
+}
+
+
+@functools.lru_cache(maxsize=256)
+def _steps(code: CodeType) -> tuple[_Step, ...]:
+    steps = []
+    for each in dis.get_instructions(code):
+        if each.opname in _PAIRS:
+            for name, variable in zip(_PAIRS[each.opname], each.argval, strict=True):
+                effect = 1 if name == "LOAD_FAST" else -1
+                steps.append(_Step(each.offset, name, 0, variable, variable, effect))
+            continue
+        steps.append(_Step(
+            each.offset, each.opname, each.arg or 0, each.argval, each.argrepr,
+            dis.stack_effect(each.opcode, each.arg),
+        ))
+    return tuple(steps)
+
+
+def _callee(steps: tuple[_Step, ...], count: int) -> str:
     """The method of a call with so many arguments, which these instructions lead to."""
     for step in reversed(steps):
-        if step.opname in _NOTHING:
+        if step.name in _NOTHING:
             continue
         if count <= 0:
             loads = ("LOAD_METHOD", "LOAD_ATTR", "LOAD_GLOBAL")
-            return str(step.argval) if step.opname in loads else ""
-        count -= dis.stack_effect(step.opcode, step.arg)
+            return str(step.argval) if step.name in loads else ""
+        count -= step.effect
     return ""
 
 
@@ -246,12 +286,11 @@ def _of_variable(code: CodeType, name: str, variables: frozenset[str], computed:
     if name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]:
         return ""
     what = computed or "kept"
-    for step in dis.get_instructions(code):
-        names = step.argval if type(step.argval) is tuple else (step.argval,)
-        if "_FAST" not in step.opname or name not in names or step.opname == "STORE_FAST":
+    for i, step in enumerate(_steps(code)):
+        if "_FAST" not in step.name or step.argval != name or step.name == "STORE_FAST":
             continue
-        found = _flow(code, step.offset, variables | {name}, computed)
-        if step.opname != "LOAD_FAST" or found not in PENDING:
+        found = _flow_behind(code, i + 1, variables | {name}, computed)
+        if step.name not in ("LOAD_FAST", "LOAD_FAST_CHECK") or found not in PENDING:
             return ""
         if found == "computed":
             what = found

@@ -52,7 +52,9 @@ def functions() -> Iterator[Any]:
     """(name, function) of everything public that can be called."""
     for module in _MODULES:
         for name in dir(module):
-            found = getattr(module, name)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # of names that NumPy drops
+                found = getattr(module, name)
             if name.startswith("_") or name in _LEFT_OUT or isinstance(found, types.ModuleType):
                 continue
             if callable(found) and not (isinstance(found, type) and issubclass(found, Exception)):

@@ -4,6 +4,9 @@ import warnings
 from typing import Any
 
 import pytest
+
+pytest.importorskip("torch")
+
 import torch
 
 import graphc

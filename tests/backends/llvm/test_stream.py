@@ -68,6 +68,15 @@ def test_shapes(native: Mapping[str, Any]) -> None:
     assert values.tobytes() == flat.tobytes()
 
 
+def drawn(table: Mapping[str, Any], state: np.ndarray) -> list[bytes] | str:
+    """Numbers and the state behind them, or what NumPy (2.5) says of such a state."""
+    try:
+        found = table["rng_uniform"](state, shape=(10,), dtype=dtypes.f32)
+    except ValueError as error:
+        return str(error)
+    return [x.tobytes() for x in found]
+
+
 def test_a_state_from_elsewhere(native: Mapping[str, Any]) -> None:
     """A position that no state has is never followed into memory."""
     few = draws.Native(lambda: native)
@@ -78,9 +87,7 @@ def test_a_state_from_elsewhere(native: Mapping[str, Any]) -> None:
     for position in (5000, -1, 625):
         state[624] = position
         assert few.between(state, 10) is None
-        found = serving["rng_uniform"](state, shape=(10,), dtype=dtypes.f32)
-        right = reference.TABLE["rng_uniform"](state, shape=(10,), dtype=dtypes.f32)
-        assert [x.tobytes() for x in found] == [x.tobytes() for x in right]
+        assert drawn(serving, state) == drawn(reference.TABLE, state)
 
 
 BOUNDS = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
+from importlib.util import find_spec
 
 import pytest
 
@@ -12,19 +13,14 @@ from graphc import backends
 from graphc.backends import Backend
 from graphc.frontend import placement
 
-from ...apart import (
-    test_autocast,
-    test_compile,
-    test_databases,
-    test_eager,
-    test_functions,
-    test_programs,
-)
+from ...apart import test_autocast, test_compile, test_eager, test_functions, test_programs
 from ..emulated_device import registered
 
-SHARED = (
-    test_autocast, test_compile, test_databases, test_eager, test_functions, test_programs
-)
+SHARED = [test_autocast, test_compile, test_eager, test_functions, test_programs]
+if find_spec("torch") is not None:
+    from ...apart import test_databases
+
+    SHARED.append(test_databases)
 
 
 def _nvidia() -> AbstractContextManager[Backend]:

@@ -1,5 +1,5 @@
 """All that tests/backends/apart asks of a device, of the emulated GPU: eager mode, programs,
-compiled functions, every parity record, torch's databases. Every kernel is compiled as C++."""
+compiled functions, every parity record. Every kernel is compiled as C++."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,6 @@ from graphc.backends import cudnn
 
 from ...apart.test_autocast import *  # noqa: F403
 from ...apart.test_compile import *  # noqa: F403
-from ...apart.test_databases import *  # noqa: F403
 from ...apart.test_eager import *  # noqa: F403
 from ...apart.test_functions import *  # noqa: F403
 from ...apart.test_programs import *  # noqa: F403
