@@ -223,6 +223,30 @@ def test_packed_sequences() -> None:
         close(found[0], found[1], 1e-5, kind)
 
 
+@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize("lengths", [[3, 2, 1], [1, 3, 2]])
+def test_padded_again_lies_as_pytorchs(batch_first: bool, lengths: list[int]) -> None:
+    """What is drawn for it, of dropout say, goes by its strides."""
+    found = []
+    for package in (graphc, torch):
+        tools = package.nn.utils.rnn
+        x = package.ones(3, 3, 4)
+        packed = tools.pack_padded_sequence(x, lengths, batch_first, enforce_sorted=False)
+        sequences = [package.ones(n, 4) for n in sorted(lengths, reverse=True)]
+        told = []
+        for each in (packed, tools.pack_sequence(sequences)):
+            padded, _ = tools.pad_packed_sequence(each, batch_first=batch_first)
+            package.manual_seed(0)
+            dropped = package.dropout(padded, 0.5, True)
+            parts = tools.unpack_sequence(each)
+            told.append([
+                padded.stride(), dropped.tolist(), [part.stride() for part in parts],
+                all(part.data_ptr() != padded.data_ptr() for part in parts),
+            ])
+        found.append(told)
+    assert found[0] == found[1]
+
+
 def test_flex_attention_masks_and_changes_scores() -> None:
     from graphc.nn.attention import flex_attention as flex
 

@@ -180,9 +180,12 @@ def pad_packed_sequence(
         places_of_rows, [sizes], [longest], [[longest, count], [count]]
     )
     padded, _ = unpacked(data, places, padding_value)
-    if back is not None:
-        padded, lengths = padded.index_select(1, back), lengths[back.cpu()]
-    return (padded.transpose(0, 1) if batch_first else padded), lengths
+    if batch_first:
+        padded = padded.transpose(0, 1)
+    if back is not None:  # what is selected lies in order, as PyTorch's does
+        padded = padded.index_select(0 if batch_first else 1, back)
+        lengths = lengths[back.cpu()]
+    return padded, lengths
 
 
 def unpacked(data: Tensor, places: Tensor, padding: float = 0.0) -> tuple[Tensor, Tensor]:
@@ -225,7 +228,10 @@ def unpad_sequence(
 ) -> list[Tensor]:
     """The sequences of given lengths that pad_sequence put together."""
     rows = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
-    return [row[:length] for row, length in zip(rows, lengths.tolist(), strict=True)]
+    return [
+        row[:length].clone(memory_format=T.contiguous_format)
+        for row, length in zip(rows, lengths.tolist(), strict=True)
+    ]
 
 
 def pack_sequence(sequences: list[Tensor], enforce_sorted: bool = True) -> PackedSequence:
