@@ -141,9 +141,6 @@ class DataLoader:
             self._iterator._reset(self)
         return self._iterator
 
-    def _graphc_pinned(self, batch: Any) -> Any:
-        return pinned(batch) if self.pin_memory else batch
-
     def __len__(self) -> int:
         if self._dataset_kind == _DatasetKind.Map:
             return len(self._index_sampler)
@@ -186,13 +183,19 @@ def _check_iterable(shuffle: Any, sampler: Any, batch_sampler: Any) -> None:
 
 
 class _BaseDataLoaderIter:
-    """What both ways of iterating are; the names are torch's, for libraries ask."""
+    """What both ways of iterating are; the names are torch's, for libraries ask. `loader`: a
+    DataLoader, or what has a library's own with its attributes (fastai)."""
+
+    loader: Any
+
+    def _placed(self, batch: Any) -> Any:
+        return pinned(batch) if self.loader.pin_memory else batch
 
 
 class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
     """Iteration in this process."""
 
-    def __init__(self, loader: DataLoader) -> None:
+    def __init__(self, loader: Any) -> None:
         self.loader = loader
         self.indices = iter(loader._index_sampler)
         fresh_seed(loader.generator)  # drawn here as by torch, so that the streams agree
@@ -205,7 +208,7 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
         return self
 
     def __next__(self) -> Any:
-        return self.loader._graphc_pinned(self.fetcher.fetch(next(self.indices)))
+        return self._placed(self.fetcher.fetch(next(self.indices)))
 
     def __len__(self) -> int:
         return len(self.loader._index_sampler)
@@ -216,7 +219,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
 
     owner = 0  # the process that started the workers; none yet
 
-    def __init__(self, loader: DataLoader) -> None:
+    def __init__(self, loader: Any) -> None:
         self.loader = loader
         self.indices = iter(loader._index_sampler)
         seed = fresh_seed(loader.generator)
@@ -287,7 +290,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             self._send_next()
             if isinstance(answer, Failure):
                 answer.throw()
-            return self.loader._graphc_pinned(answer)
+            return self._placed(answer)
         if not self.loader.persistent_workers:
             self.close()
         raise StopIteration

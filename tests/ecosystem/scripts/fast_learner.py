@@ -65,9 +65,7 @@ for name in ("Adam", "RAdam", "SGD", "ranger", "Lamb", "LARS" if "LARS" in globa
         learn.fit(2, 0.01)
     tell(f"losses by {name}", [list(row) for row in learn.recorder.values], 1e-3)
 learn.save("kept")
-learn.export("whole.pkl")
-again = load_learner("whole.pkl")  # noqa: F405
-tell("again", [plain(p) for p in again.model.parameters()], 1e-3)
+tell("again", [plain(p) for p in learner().load("kept").model.parameters()], 1e-3)
 tell("predicted", plain(list(learn.get_preds()))[0], 1e-3)
 with learn.no_bar(), learn.no_logging():
     found = learner().lr_find(show_plot=False, num_it=20)
@@ -81,11 +79,24 @@ for k in range(32):
     pixels = rng.integers(0, 90, (24, 24, 3)).astype(np.uint8)
     pixels[:, 12 * (k % 2):12 * (k % 2) + 12] += 120
     shown.append((Pictures.fromarray(pixels), "left" if k % 2 == 0 else "right"))
-block = DataBlock((ImageBlock, CategoryBlock), get_x=lambda i: PILImage(PILImage.create(np.asarray(shown[i][0]))), get_y=lambda i: shown[i][1], splitter=RandomSplitter(seed=1), item_tfms=Resize(20), batch_tfms=[*aug_transforms(size=16, max_rotate=5), Normalize.from_stats(*imagenet_stats)])  # noqa: F405
+
+
+def picture(i):
+    return PILImage(PILImage.create(np.asarray(shown[i][0])))  # noqa: F405
+
+
+def side(i):
+    return shown[i][1]
+
+
+block = DataBlock((ImageBlock, CategoryBlock), get_x=picture, get_y=side, splitter=RandomSplitter(seed=1), item_tfms=Resize(20), batch_tfms=[*aug_transforms(size=16, max_rotate=5), Normalize.from_stats(*imagenet_stats)])  # noqa: F405
 set_seed(2, True)
 loaders = block.dataloaders(list(range(32)), bs=8, num_workers=0)
 x, y = loaders.valid.one_batch()
 tell("batch", [plain(x), plain(y), list(loaders.vocab)], 1e-3)
+for _ in range(2):
+    by_workers = list(block.dataloaders(list(range(32)), bs=8, num_workers=2).valid)
+    tell("by workers", [[plain(x), plain(y)] for x, y in by_workers], 1e-3)
 x, y = loaders.train.one_batch()
 tell("augmented", [type(x).__name__, list(x.shape), type(y).__name__])
 set_seed(3, True)
@@ -95,3 +106,9 @@ with learn.no_bar(), learn.no_logging():
     learn.fit_one_cycle(2, 1e-2)
 tell("losses of pictures", [list(row)[:2] for row in learn.recorder.values], 2e-2)
 tell("summary", "Total params" in str(learn.summary()))
+learn.export("whole.pkl")  # holds no data: the blocks, the model
+again = load_learner("whole.pkl")  # noqa: F405
+with again.no_bar(), again.no_logging():
+    tell("predicted again", plain(list(again.predict(3)))[2], 2e-2)
+    tell("of a loader", plain(again.get_preds(dl=again.dls.test_dl([1, 2, 5]))[0]), 2e-2)
+tell("its parameters", [plain(p) for p in again.model.parameters()], 2e-2)
