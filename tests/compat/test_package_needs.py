@@ -352,3 +352,37 @@ def test_names_in_annotations() -> None:
     assert graphc._C._get_cudnn_enabled() is graphc.backends.cudnn.enabled
     with graphc.backends.cudnn.flags(enabled=False):
         assert graphc._C._get_cudnn_enabled() is False
+
+
+class Borrowed:
+    """What fastai hands to the iterators in a DataLoader's place: torch's attributes alone."""
+
+    _IterableDataset_len_called, _auto_collation, drop_last, in_order = None, False, False, True
+    generator, prefetch_factor, worker_init_fn, timeout = None, 2, None, 0
+    pin_memory, persistent_workers, multiprocessing_context = False, False, None
+
+    def __init__(self, dataset: Any, num_workers: int) -> None:
+        self.dataset, self.num_workers = dataset, num_workers
+        self._dataset_kind = importlib.import_module("graphc.utils.data")._DatasetKind.Iterable
+
+    _index_sampler = range(1 << 30)
+
+    def collate_fn(self, batch: Any) -> Any:
+        return batch
+
+
+class Counted(graphc.utils.data.IterableDataset):
+    def __iter__(self) -> Any:
+        info = graphc.utils.data.get_worker_info()
+        share = (0, 1) if info is None else (info.id, info.num_workers)
+        return iter([graphc.tensor(k) for k in range(share[0], 5, share[1])])
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_iterators_of_loaders_take_a_librarys_own(workers: int) -> None:
+    from graphc.utils.data import dataloader as loading
+
+    kind = loading._MultiProcessingDataLoaderIter if workers else (
+        loading._SingleProcessDataLoaderIter)
+    found = list(kind(Borrowed(Counted(), workers)))
+    assert [int(each) for each in found] == [0, 1, 2, 3, 4]

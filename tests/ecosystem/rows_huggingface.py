@@ -38,6 +38,11 @@ ROWS = [
         "Seq2SeqTrainer, pipelines, ViT, Whisper, perplexity, checkpointing",
     ),
     Row(
+        "hf_architectures", PACKAGES, "small GPT-2, Llama, Qwen2, Qwen3, its mixture of experts, "
+        "Mistral, Gemma 2, Phi-3, BERT, T5, ViT, Whisper, CLIP: results, generation by search, "
+        "beams and draws, three steps",
+    ),
+    Row(
         "hf_datasets", PACKAGES, 'with_format("torch"): rows, map, filter, shuffle, split, '
         "streams, loaders with workers, files",
     ),

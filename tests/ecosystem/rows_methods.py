@@ -55,4 +55,22 @@ ROWS = [
         "shapes checked by jaxtyping with beartype",
         lacks="torch.backends.opt_einsum: torch.einsum contracts from left to right",
     ),
+    Row(
+        "small_methods", (
+            "x-transformers==2.31.10", "torchsde==0.2.6", "lion-pytorch==0.2.5", "torch-ema==0.3",
+            "torchensemble==0.2.0", "huggingface-hub==2.4.0", "safetensors==0.8.0",
+            "albumentations==2.0.8",
+        ), "x-transformers trained and generating; SDEs and their adjoint, Lion, moving averages, "
+        "an ensemble, hub files, pictures by albumentations",
+    ),
+    Row(
+        "guesses_and_privacy", ("botorch==0.18.1", "opacus==1.6.0"), "botorch: a model fitted, an "
+        "acquisition function optimized from Sobol points; opacus: a private training",
+    ),
+    Row(
+        "series_and_policies", (
+            "pytorch-forecasting==1.8.0", "pytorch-lightning==2.6.6", "tianshou==2.0.1",
+        ), "pytorch_forecasting's temporal fusion transformer; tianshou's batches, nets, buffers; "
+        "Lightning by its older name: workers that stay, early stopping, resumed, bf16-mixed",
+    ),
 ]

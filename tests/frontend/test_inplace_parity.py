@@ -6,6 +6,7 @@ PyTorch raises (a write to what a gradient reads), graphc may be more lenient, n
 
 from __future__ import annotations
 
+import operator
 import random
 from typing import Any
 
@@ -188,3 +189,35 @@ def test_programs_agree(seed: int) -> None:
     _agree(_eager(steps, second=False), expected, (0, 1, 2, 5))
     _agree(_eager(steps, second=True), expected, (3, 4))
     _agree(_traced(steps), expected, (0, 1, 2, 5))
+
+
+@pytest.mark.filterwarnings("ignore:__array_wrap__ must accept:DeprecationWarning")
+@pytest.mark.parametrize(
+    "name", "iadd isub imul itruediv ifloordiv imod ipow iand ior ixor".split()
+)
+def test_an_operator_with_an_array_is_numpys(name: str) -> None:
+    import graphc
+
+    arrays = [
+        np.full(2, 3), np.full(2, 3.0), np.full(2, 3, np.int32), np.full(2, 1.5, np.float32),
+        np.full((2, 2), 2), np.full((), 2),
+    ]
+    for dtype in ("int64", "float32"):
+        for array in arrays[:1] if name in ("iand", "ior", "ixor") else arrays:
+            told = []
+            for t in (torch, graphc):
+                x = t.full((2,), 5, dtype=getattr(t, dtype))
+                if name in ("iand", "ior", "ixor") and dtype == "float32":
+                    with pytest.raises((TypeError, NotImplementedError)):
+                        getattr(operator, name)(x, array)
+                    continue
+                found = getattr(operator, name)(x, array)
+                told.append([str(found.dtype).split(".")[1], found.tolist(), x.tolist()])
+                assert found is not x
+            assert told[1:] == told[:1]
+    for t in (torch, graphc):
+        for wrong in (np.array(["a", "b"]), np.array(["2020-01-01"] * 2, "datetime64[D]")):
+            with pytest.raises(TypeError):
+                getattr(operator, name)(t.ones(2), wrong)
+            with pytest.raises(TypeError):
+                getattr(operator, f"__{name[1:]}__")(t.ones(2), wrong)

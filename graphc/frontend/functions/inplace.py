@@ -210,6 +210,7 @@ def methods() -> dict[str, Callable[..., Any]]:
             for file in (pointwise, pointwise_combined, pointwise_composed) if hasattr(file, name)
         )
         table[f"{name}_"] = _written(function, True)
+    written = dict(table)
     for name, op in _DIRECT.items():
         table[f"{name}_"] = _arithmetic(op, table[f"{name}_"])
     for name in TRUTH:
@@ -242,8 +243,21 @@ def methods() -> dict[str, Callable[..., Any]]:
         "__iand__": "bitwise_and_", "__ior__": "bitwise_or_", "__ixor__": "bitwise_xor_",
         "__ilshift__": "bitwise_left_shift_", "__irshift__": "bitwise_right_shift_",
     }.items():
-        table[operator] = table[name]
+        augmented = _augmented(written.get(name, table[name]))
+        direct = _DIRECT.get(name[:-1])
+        table[operator] = augmented if direct is None else _arithmetic(direct, augmented)
     return table
+
+
+def _augmented(method: Callable[..., Tensor]) -> Callable[..., Any]:
+    """An operator of a tensor and an array is NumPy's, as in torch: `x += array` makes a tensor of
+    the dtype that NumPy promotes to, and leaves the former x as it is."""
+
+    @functools.wraps(method)
+    def operator(self: Tensor, other: Any) -> Any:
+        return NotImplemented if isinstance(other, np.ndarray) else method(self, other)
+
+    return operator
 
 
 def _product(name: str) -> Callable[..., Tensor]:

@@ -98,6 +98,8 @@ def _any_operator(name: str, function: Callable[..., Any], swap: bool) -> Callab
                 if first_met((other,), {}):
                     return getattr(Tensor, name)(self, other)
                 return NotImplemented
+            if other.dtype.kind in "USOMm":  # text, objects, times: NumPy says what it says
+                return NotImplemented
             self, other = _as_numpy_promotes(self, constant(other), function)
         if not swap:
             return function(self, other)
