@@ -26,7 +26,7 @@ from models import batch, load, make, training_step
 HERE = Path(__file__).parent
 ENGINES = HERE / "library_engines"
 NAMES = ("lenet", "resnet18", "gpt")
-PEERS = ("onnxruntime", "openvino", "aotinductor")
+PEERS = {"onnxruntime": "onnxruntime", "openvino": "openvino", "aotinductor": "torch"}
 
 
 def prepare(name: str, rows: int, folder: Path) -> dict[str, Any]:
@@ -117,6 +117,20 @@ class Engine:
         self.process.wait()
 
 
+def present(python: str, without: list[str]) -> list[str]:
+    """The peers whose packages an interpreter has; says which it lacks."""
+    found = []
+    for name, package in PEERS.items():
+        look = f"import importlib.util; raise SystemExit(not importlib.util.find_spec({package!r}))"
+        if name in without:
+            continue
+        if subprocess.run([python, "-c", look]).returncode == 0:
+            found.append(name)
+        else:
+            print(f"{name} is left out: {python} has no {package}")
+    return found
+
+
 def summary(values: list[float]) -> str:
     low, middle, high = statistics.quantiles(values, n=4)
     return f"{1e3 * middle:.3f} ({1e3 * low:.3f}-{1e3 * high:.3f})"
@@ -158,13 +172,14 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     everything = []
+    wanted = present(args.peers, args.without)
     for name in args.models:
         with tempfile.TemporaryDirectory(prefix="graphc-library-") as temporary:
             folder = Path(temporary)
             sizes = prepare(name, args.rows, folder)
             print(f"\n{name}, {args.rows} rows; in bytes:", sizes, flush=True)
             for threads in args.threads:
-                peers = [each for each in PEERS if each not in args.without]
+                peers = list(wanted)
                 if "aotinductor" in peers:
                     package = folder / f"threads{threads}.pt2"
                     build = [ENGINES / "build_inductor.py", name, folder / "model.safetensors",
