@@ -17,6 +17,10 @@ install`). What they compute is compared: losses, metrics, tokens, what lies in 
 of numbers ("equal": to the bit); each script says what it allows. `python -m tests.ecosystem NAME`
 runs rows and writes their lines here.
 
+Does not run: tensordict, and what is built on it, which takes hold of vmap's inner levels
+(`torch._C._functorch`), and packages with extensions that are linked to PyTorch's libraries
+(`python -m graphc shim check` names them).
+
 | row | packages | date | what ran | losses | else | lacks |
 |---|---|---|---|---|---|---|
 """

@@ -1,6 +1,7 @@
 """pytorch_forecasting, tianshou, and Lightning under its older name with worker processes."""
 
 import sys
+import tempfile
 import types
 import warnings
 
