@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from graphc.ir.op import OutOfRange
+from graphc.ir.types import TensorType
 
 from .common import F32, HALF, Array, Function
 
@@ -46,17 +48,21 @@ def _scatter(x: Array, index: Array, source: Array, *, dim: int, reduce: str) ->
     result = x.astype(F32, order="C") if reduce and x.dtype.char in HALF else x.copy(order="C")
     if index.size == 0:
         return result.astype(x.dtype, copy=False)
-    _check_index(index, x.shape[dim] if x.ndim else 1, dim)
     if x.ndim == 0:
-        result, index = result.reshape(1), index.reshape(1)
-        source = source.reshape(1)
+        _scatter_into(result.reshape(1), index.reshape(1), source.reshape(1), dim, reduce)
+    else:
+        _scatter_into(result, index, source, dim, reduce)
+    return result.astype(x.dtype, copy=False).reshape(x.shape)
+
+
+def _scatter_into(result: Array, index: Array, source: Array, dim: int, reduce: str) -> None:
+    _check_index(index, result.shape[dim], dim)
     source = source[tuple(slice(0, n) for n in index.shape)]
     where = _along(index, dim)
     if reduce:
         _UFUNC[reduce].at(result, where, source.astype(result.dtype, copy=False))
     else:
         result[where] = source
-    return result.astype(x.dtype, copy=False).reshape(x.shape)
 
 
 def subscript(
@@ -112,6 +118,33 @@ def _add_rows(result: Array, source: Array, indices: tuple[Array, ...], dim: int
     starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
     sums = np.add.reduceat(rows[:, order], starts, axis=1)
     result.reshape((rows.shape[0], -1, rows.shape[2]))[:, ordered[starts]] += sums
+
+
+def into(
+    name: str, types: Sequence[TensorType], attrs: Mapping[str, Any]
+) -> Callable[..., None] | None:
+    """What writes to an array behind the operands, which is the first of them, if the operator
+    changes that at some places alone."""
+    if not types or not types[0].shape or any(0 in t.shape for t in types):
+        return None
+    if types[0].dtype.numpy.char in HALF and (attrs.get("reduce") or attrs.get("accumulate")):
+        return None  # added up in float32
+    dim: int = attrs.get("dim", 0)
+    if name == "scatter":
+        return lambda x, index, source, out: _scatter_into(
+            out, index, source, dim, attrs["reduce"])
+    if name != "index_put":
+        return None
+
+    def put(x: Array, source: Array, *indices_out: Array) -> None:
+        *indices, out = indices_out
+        where = subscript(out, tuple(indices), dim)
+        if attrs["accumulate"]:
+            _add_rows(out, source.astype(out.dtype, copy=False), tuple(indices), dim)
+        else:
+            out[where] = source
+
+    return put
 
 
 TABLE: dict[str, Function] = {

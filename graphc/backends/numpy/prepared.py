@@ -15,7 +15,7 @@ import numpy as np
 from graphc.ir.op import Op
 from graphc.ir.types import TensorType
 
-from . import bound
+from . import bound, indexing
 from .common import Array, Function, be_as_before, be_quiet, plain
 from .ops import AS_LEFT, SILENT, TABLE, run
 from .order import each, laid_out, row_major
@@ -61,8 +61,13 @@ def prepare(
     if op.name in ("concat", "full", "iota") and tight is not None:
         return tight  # it has an order, and nothing to warn of
     if left or (flat and order is row_major):
-        return _unordered(function)
-    return _ordered(function, order)
+        ready = _unordered(function)
+    else:
+        ready = _ordered(function, order)
+    into = indexing.into(op.name, types, attrs)
+    if into is not None:
+        ready.__dict__["into"] = _unordered(into)
+    return ready
 
 
 _EXACT = frozenset(

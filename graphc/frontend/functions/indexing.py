@@ -27,6 +27,7 @@ from ..recalled import note, recall
 from ..tensor import Tensor, concrete
 from ..transfer import moved
 from ..values import Eager
+from ..written_at import write_at
 from .arguments import environment, fitting, named, shape
 from .creation import tensor
 from .dtype_names import TYPE_NAMES
@@ -405,8 +406,9 @@ def put(selection: Selection, source: Tensor, accumulate: bool) -> None:
         count = apply(ops.index_put, *counted, *tensors, dim=dim, accumulate=True)
         inplace(x, promote.cast(count, x.dtype))
         return
-    changed = apply(ops.index_put, x, source, *tensors, dim=dim, accumulate=accumulate)
-    inplace(x, changed)
+    attrs = {"dim": dim, "accumulate": accumulate}
+    if not write_at(ops.index_put, x, (source, *tensors), attrs):
+        inplace(x, apply(ops.index_put, x, source, *tensors, **attrs))
 
 
 def _single_mask(x: Tensor, index: Any) -> Tensor | None:

@@ -23,6 +23,7 @@ from ..overlap import check_apart
 from ..placement import Pinned
 from ..rewritten import write_whole
 from ..tensor import Tensor
+from ..written_at import write_by_name
 from . import (
     cumulative,
     gathering,
@@ -64,6 +65,9 @@ _WHOLE = frozenset(
     "pow reciprocal relu remainder round rsqrt sigmoid sign sqrt square sub tanh".split()
 )
 
+# written at some places
+_PLACED = frozenset("index_add index_copy index_fill scatter scatter_add".split())
+
 # made of several operators, some of which keep the tensor's former contents for their gradients
 _KEEPS_SELF = frozenset(
     "xlogy sinc logit float_power renorm nan_to_num index_reduce".split()
@@ -83,9 +87,12 @@ def _written(function: Callable[..., Tensor], check: bool) -> Callable[..., Tens
     keeps = function.__name__ in _KEEPS_SELF
     apart = function.__name__ != "masked_scatter"  # torch looks at its mask alone
     whole = function.__name__ in _WHOLE
+    placed = function.__name__ if function.__name__ in _PLACED else ""
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if whole and write_whole(function, self, args, kwargs):
+            return self
+        if placed and write_by_name(placed, self, args, kwargs):
             return self
         try:
             for operand in (*args, *kwargs.values()) if apart else ():

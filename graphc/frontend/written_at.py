@@ -1,0 +1,109 @@
+"""x[indices] = y, x.index_add_(...), x.scatter_(...): written where the indices say, if few are.
+
+An in-place write is else an operator whose result, a changed copy of all of x, is written back.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from graphc.ir import dtypes, ops
+from graphc.ir.op import Attrs, Op, OpError
+
+from .context import local
+from .eager import _signature, is_plain
+from .history import requires_grad
+from .near import is_near
+from .promote import operand
+from .tensor import Parameter, Tensor
+from .values import Eager
+
+_PART = 4  # of which at most one is written: of more, the copies are little beside the writes
+_FITS = 6e4  # numbers that every float dtype has
+_PLAIN = frozenset({Tensor, Parameter})
+
+
+def write_at(op: Op, x: Tensor, operands: tuple[Tensor, ...], attrs: Attrs) -> bool:
+    """x = op(x, *operands) in x's memory, for an operator that changes x at some places alone;
+    whether that was done."""
+    if Eager.prepare is None or type(x) not in _PLAIN or not is_plain(x):
+        return False
+    mine = x._graphc_array
+    arrays = [mine]
+    written = 1
+    for other in operands:
+        if type(other) not in _PLAIN or other._graphc_trace is not None or not is_near(other) or (
+            local.grad and requires_grad(other)
+        ):
+            return False
+        array = other._graphc_array
+        if np.may_share_memory(mine, array):
+            return False
+        arrays.append(array)
+        written = max(written, array.size)
+    try:
+        if op is ops.index_put:  # by rows
+            lead, count = attrs["dim"], len(operands) - 1
+            rows = np.broadcast_shapes(*[a.shape for a in arrays[2:]])
+            written = math.prod((*mine.shape[:lead], *rows, *mine.shape[lead + count :]))
+        if written * _PART > mine.size:
+            return False
+        signature = _signature(op, arrays, attrs)
+    except (ValueError, OpError):  # the operator says what is wrong
+        return False
+    if signature.ready is None:
+        signature.prepare(op, attrs, Eager.prepare)
+    if signature.into is None:
+        return False
+    try:
+        signature.into(*arrays, mine)
+    except IndexError:  # nothing is written
+        return False
+    x._graphc_storage.version += 1
+    return True
+
+
+def write_by_name(name: str, x: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """The in-place method of this name, of its plainest arguments; whether that was done."""
+    if kwargs or len(args) != 3 or type(args[0]) is not int or type(args[1]) not in _PLAIN:
+        return False
+    dim, index, source = args
+    if local.trace is not None or x._graphc_trace is not None or index._graphc_trace is not None:
+        return False
+    sizes, places = x._graphc_array.shape, index._graphc_array.shape
+    if not -len(sizes) <= dim < len(sizes) or index.dtype is not dtypes.i64 or 0 in places:
+        return False
+    dim %= len(sizes)
+    if x.dtype is dtypes.bool_:
+        return False
+    if type(source) in (int, float) and name in ("index_fill", "scatter"):
+        if not (x.dtype.is_float and abs(source) < _FITS):
+            return False  # whether it fits is the function's to say
+        value = operand(source, x.dtype)
+    elif type(source) in _PLAIN and name != "index_fill" and source._graphc_trace is None:
+        value = source
+    else:
+        return False
+    if value.dtype is not x.dtype:
+        return False
+    given = value._graphc_array.shape
+    if name.startswith("index"):
+        if len(places) != 1 or given not in ((), (*sizes[:dim], *places, *sizes[dim + 1 :])) or (
+            given == () and name != "index_fill"
+        ):
+            return False
+        attrs = {"dim": dim, "accumulate": name == "index_add"}
+        return write_at(ops.index_put, x, (value, index), attrs)
+    if len(places) != len(sizes) or any(
+        n > sizes[d] for d, n in enumerate(places) if d != dim
+    ):
+        return False
+    if not given:
+        value = value.expand(places)
+    elif given != places:
+        return False
+    reduce = "add" if name == "scatter_add" else ""
+    return write_at(ops.scatter, x, (index, value), {"dim": dim, "reduce": reduce})
