@@ -4,7 +4,6 @@ The values travel as arguments from here: ir, frontend and backends take a Confi
 one), they never ask for it.
 """
 
-import difflib
 import os
 import threading
 import warnings
@@ -15,8 +14,11 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from graphc.backends.host.cpus import available
+from graphc.ir.late import late
 
 T = TypeVar("T")
+
+_difflib = late("difflib")  # for who misspells a switch
 
 
 class Switch(NamedTuple):
@@ -238,7 +240,7 @@ def _warn_of_unknown() -> None:
     for name in sorted(os.environ):
         word = name.removeprefix(_PREFIX)
         if word != name and word not in known:
-            near = difflib.get_close_matches(word, known, 1)
+            near = _difflib.get_close_matches(word, known, 1)
             some = f"{_PREFIX}{near[0]}" if near else " or ".join(_PREFIX + each for each in known)
             meant = f"Did you mean {some}?"
             warnings.warn(f"{name} is no switch of graphc and does nothing. {meant}", stacklevel=2)

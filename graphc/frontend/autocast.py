@@ -27,6 +27,7 @@ from .placement import is_loose, place_at
 from .tensor import Tensor
 from .tree import flatten
 from .values import Eager
+from .wrapped import wraps
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -47,7 +48,7 @@ def listed(function: F, name: str = "") -> F:
     # of a function of one tensor: the call on a tensor alone; None: the function has to see to it
     quick = function.__dict__.get("quick")
 
-    @functools.wraps(function)
+    @wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if local.autocast is None:
             if quick is not None and len(args) == 1 and not kwargs and (

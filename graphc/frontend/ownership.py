@@ -7,7 +7,6 @@ is no view.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
@@ -15,6 +14,7 @@ from graphc.ir import ops
 
 from .dispatch import apply
 from .tensor import Tensor, current
+from .wrapped import wraps
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -23,7 +23,7 @@ def owns_result(function: F) -> F:
     """Decorator: the tensors that the function gives share no memory with its arguments, and are
     nobody's views."""
 
-    @functools.wraps(function)
+    @wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         result = function(*args, **kwargs)
         if isinstance(result, Tensor):

@@ -40,6 +40,7 @@ from .layouts import NotDense
 from .storage import LOOSE
 from .values import Eager, Runner
 from .views import ARRAYS
+from .wrapped import wraps
 
 F = TypeVar("F", bound=Callable[..., Any])
 _CONSTANTS = 4096
@@ -383,7 +384,7 @@ _UNSAID: Any = object()  # `device` was not given; None: a user's choice, handed
 def makes(function: F) -> F:
     """A function that makes tensors, on the device that it is given."""
 
-    @functools.wraps(function)
+    @wraps(function)
     def made(*args: Any, device: Any = _UNSAID, **kwargs: Any) -> Any:
         if device is _UNSAID or device is None:
             if Eager.elsewhere is None or local.making is not None:
@@ -422,7 +423,7 @@ def _on_cpu(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
 def makes_like(function: F) -> F:
     """A function that makes tensors on the device it is given, or on that of its first tensor."""
 
-    @functools.wraps(function)
+    @wraps(function)
     def made(input: Any, *args: Any, device: Any = None, **kwargs: Any) -> Any:
         if device is None and (Eager.elsewhere is None or local.making is not None):
             return function(input, *args, **kwargs)
@@ -461,7 +462,7 @@ def _asked_by_own_code(frame: FrameType | None) -> bool:
 def beside(function: F) -> F:
     """A function that draws, or makes tensors on the way, where its first tensor lies."""
 
-    @functools.wraps(function)
+    @wraps(function)
     def done(input: Any, *args: Any, **kwargs: Any) -> Any:
         if Eager.elsewhere is None:
             return function(input, *args, **kwargs)

@@ -13,7 +13,6 @@ other devices, that is so of calls whose tensors a user has placed on the CPU.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
@@ -34,6 +33,7 @@ from .replayed_steps import Arrays, Step, prepared
 from .storage import LOOSE, THERE
 from .tensor import Parameter, Tensor
 from .values import Eager, Link
+from .wrapped import wraps
 
 F = TypeVar("F", bound=Callable[..., Any])
 _LIMIT = 10_000
@@ -370,7 +370,7 @@ _known: dict[Any, Replay | None] = {}
 def replayed(function: F) -> F:
     """A function whose operators follow from the types of its tensors and its other arguments."""
 
-    @functools.wraps(function)
+    @wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if (
             local.trace is not None or local.counted is not None or Eager.prepare is None

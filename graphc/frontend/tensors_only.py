@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Iterable
 from types import FunctionType
@@ -16,6 +15,7 @@ from .errors import kind_name, located
 from .layouts import NotDense
 from .overriding import first_met
 from .tensor import Tensor
+from .wrapped import unwrapped, wraps
 
 
 def tensors_only(functions: dict[str, Any], module: str, prefix: str = "") -> dict[str, Any]:
@@ -28,10 +28,12 @@ def tensors_only(functions: dict[str, Any], module: str, prefix: str = "") -> di
     for name, function in functions.items():
         if not _takes_tensors(function):
             continue
-        original = inspect.unwrap(function)
+        original = unwrapped(function)
         if "<locals>" in original.__qualname__:  # Python's errors for wrong arguments show it
             original.__qualname__ = original.__name__
-        call = made.setdefault(id(function), _explained(function, prefix))
+        call = made.get(id(function))
+        if call is None:
+            call = made[id(function)] = _explained(function, prefix)
         if name == function.__name__ or call.__module__ != module:
             call.__module__, call.__qualname__ = module, name
     return {name: made.get(id(f), f) for name, f in functions.items()}
@@ -39,12 +41,12 @@ def tensors_only(functions: dict[str, Any], module: str, prefix: str = "") -> di
 
 def _takes_tensors(value: Any) -> bool:
     return isinstance(value, FunctionType) and "Tensor" in (
-        inspect.unwrap(value).__annotations__.values()
+        unwrapped(value).__annotations__.values()
     )
 
 
 def _explained(function: Callable[..., Any], prefix: str) -> Callable[..., Any]:
-    @functools.wraps(function)
+    @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         instead: Callable[..., Any] | None
         try:
@@ -61,7 +63,7 @@ def _explained(function: Callable[..., Any], prefix: str) -> Callable[..., Any]:
             return instead(*args, **kwargs)
         raise TypeError(located(f"{prefix}{function.__name__}(): {wrong}"))
 
-    public_calls.add(call.__code__)  # type: ignore[attr-defined]
+    public_calls.add(call.__code__)
     quick = function.__dict__.get("quick")  # as autocast.listed() calls it
     public = call if quick is None else _first_tried(quick, call)
     return public
@@ -76,7 +78,7 @@ def _of_its_layout(error: NotDense, name: str) -> Callable[..., Any]:
 
 
 def _first_tried(quick: Callable[[Tensor], Any], call: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(call)
+    @wraps(call)
     def short(*args: Any, **kwargs: Any) -> Any:
         if len(args) == 1 and not kwargs and local.autocast is None and (
             isinstance(args[0], Tensor) and (found := quick(args[0])) is not None
@@ -91,7 +93,7 @@ def _wrong(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> str | None:
     """What is wrong with the first argument that should be a Tensor; None if nothing is."""
-    original = inspect.unwrap(function)
+    original = unwrapped(function)
     for i, (name, parameter) in enumerate(inspect.signature(original).parameters.items()):
         if parameter.annotation != "Tensor":
             continue

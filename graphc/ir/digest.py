@@ -21,23 +21,29 @@ class UndigestedError(TypeError):
 def graph_digest(graph: Graph) -> bytes:
     """A digest of operators, operands, attributes, constants' bits, types, dims and guards; lines
     and names are no part of it. Raises UndigestedError."""
-    return hashlib.sha256(repr(_graph(graph)).encode()).digest()
+    return hashlib.sha256(_text(graph, {}).encode()).digest()
 
 
-def _graph(graph: Graph) -> Any:
+def _text(graph: Graph, types: dict[Any, str]) -> str:
+    """All of a graph, as repr() would have it. `types`: their texts, of which there are few."""
     number: dict[Node, int] = {node: i for i, node in enumerate(graph.nodes)}
     place = number.__getitem__
-    nodes = [
-        (
-            node.op.name, tuple(map(place, node.inputs)),
-            [(name, _value(value)) for name, value in node.attrs.items() if name != "name"],
-            _value(node.type), node.backward, [_graph(inner) for inner in node.graphs],
+    lines = []
+    for node in graph.nodes:
+        type_ = node.type
+        key = (type_.dtype.name, type_.shape) if type(type_) is TensorType else type_
+        text = types.get(key)
+        if text is None:
+            text = types[key] = repr(_value(type_))
+        attrs = [(name, _value(value)) for name, value in node.attrs.items() if name != "name"]
+        inner = ", ".join([_text(graph, types) for graph in node.graphs])
+        lines.append(
+            f"({node.op.name!r}, {tuple(map(place, node.inputs))}, {attrs}, {text}, "
+            f"{node.backward}, [{inner}])"
         )
-        for node in graph.nodes
-    ]
     guards = [guard.text() for guard in graph.env.guards]
     ends = list(map(place, graph.inputs)), list(map(place, graph.outputs))
-    return nodes, ends, list(graph.env.hints.items()), guards
+    return f"([{', '.join(lines)}], {ends}, {list(graph.env.hints.items())}, {guards})"
 
 
 def _value(value: Any) -> Any:

@@ -4,8 +4,12 @@ what torch.set_float32_matmul_precision, or torch.backends, says of it, which ir
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _DROPPED = 13  # bits of a float32's fraction
 

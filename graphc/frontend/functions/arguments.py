@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, cast
@@ -27,6 +26,7 @@ from ..promote import check_inplace
 from ..tensor import Tensor
 from ..values import Eager
 from ..views import OVERLAP, may_overlap
+from ..wrapped import wraps
 from .dtype_names import CPP_NAMES, LARGEST, PYTHON
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -181,7 +181,7 @@ def as_sequence(value: Any) -> tuple[Any, ...]:
 def numpy_names(function: F) -> F:
     """Let `axis` and `keepdims` stand for `dim` and `keepdim`, as torch does."""
 
-    @functools.wraps(function)
+    @wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if kwargs:
             if "axis" in kwargs:
@@ -207,7 +207,7 @@ def recorded_as(name: str) -> Callable[[F], F]:
     kind = named_class(name)
 
     def decorate(function: F) -> F:
-        @functools.wraps(function)
+        @wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             found = function(*args, **kwargs)
             result = found[0] if isinstance(found, tuple) else found
@@ -225,7 +225,7 @@ def variadic(name: str) -> Callable[[F], F]:
     """Let a function of (input, *values) also take the values by keyword: reshape(x, shape=s)."""
 
     def decorate(function: F) -> F:
-        @functools.wraps(function)
+        @wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             if kwargs and name in kwargs:
                 if "input" in kwargs:
@@ -267,7 +267,7 @@ def with_out(function: F) -> F:
     name = function.__name__
     anywhere = name in _ANYWHERE or function.__module__.startswith(("graphc.linalg", "graphc.fft"))
 
-    @functools.wraps(function)
+    @wraps(function)
     def wrapper(*args: Any, out: Any = None, **kwargs: Any) -> Any:
         if out is None:
             return function(*args, **kwargs)

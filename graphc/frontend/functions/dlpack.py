@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphc.ir import dlpack, dtypes
+from graphc.ir import dtypes
+from graphc.ir.late import late
 
 from ..errors import located
 from ..placement import Place, Streams, place_at, place_of
@@ -15,7 +16,12 @@ from .conversion import numpy
 from .creation import from_numpy
 from .cuda_arrays import LEGACY, over
 
-_KINDS = {"cuda": dlpack.CUDA, "mps": 8, "hip": 10, "xpu": 14}
+if TYPE_CHECKING:
+    from graphc.ir import dlpack
+else:
+    dlpack = late("graphc.ir.dlpack")
+
+_KINDS = {"cuda": 2, "mps": 8, "hip": 10, "xpu": 14}  # of devices, by DLPack's numbers
 _CURE = "ask for it outside the compiled function"
 _NOBODY = -1  # no stream is to wait
 
