@@ -122,7 +122,7 @@ def test_arguments_are_checked(compiled: list[str]) -> None:
         m.log_prob(torch.tensor(0.5))
     with pytest.raises(ValueError, match="constraint Simplex"):
         Categorical(torch.tensor([float("nan"), 1.0], requires_grad=True))
-    with pytest.raises(ValueError, match=r"constraint Independent\(Real"):
+    with pytest.raises(ValueError, match=r"constraint IndependentConstraint\(Real"):
         Categorical(logits=torch.tensor([float("nan"), 1.0], requires_grad=True))
     unchecked = Categorical(x, validate_args=False)
     with pytest.raises((IndexError, RuntimeError)):
