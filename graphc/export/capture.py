@@ -80,7 +80,7 @@ class _Exporter:
     def program(self, check: bool) -> ExportedProgram:
         """The program, compared with eager mode if that is asked for."""
         main = self._main()
-        others = ones.settle(self.shapes, main, self._at_one)
+        others = ones.settle(self.shapes, main, self._at_one, _same)
         whole = self._signature(main)
         variants = [Variant(frozenset(), *_finished(main, whole))]
         for names, lifted in others.items():
@@ -129,17 +129,7 @@ class _Exporter:
 
     def _at_one(self, names: Collection[str]) -> Lifted:
         """The recording where these sizes are 1."""
-        sizes = {
-            name: 1 if name in names else max(2, size)
-            for name, size in self.shapes.example.items()
-        }
-        free = {
-            number: {
-                d: size for d, size in own.items() if not _variables(size) & set(names)
-            } for number, own in self.shapes.names.items()
-        }
-        ranges = {k: v for k, v in self.shapes.ranges.items() if k not in names}
-        shapes = DynamicShapes(free, ranges)
+        sizes, shapes = dynamic.at_one(self.shapes, names)
         found = self._record(resized(self.leaves, self.shapes.names, sizes), shapes)
         check_free(found.graph, shapes)
         return found
@@ -163,13 +153,16 @@ class _Exporter:
         )
 
 
+def _same(program: Lifted, one: Lifted, dims: Mapping[str, int]) -> bool:
+    first, second = (
+        ones.Computed(each.graph, each.inputs, each.results) for each in (program, one)
+    )
+    return ones.same(first, second, dims)
+
+
 def _finished(lifted: Lifted, signature: Signature) -> tuple[Graph, Signature]:
     graph, inputs = lifted.finished()
     return graph, replace(signature, inputs=inputs)
-
-
-def _variables(size: Any) -> frozenset[str]:
-    return size.variables() if isinstance(size, Dim) else frozenset()
 
 
 def _inferred(graph: Graph, shapes: DynamicShapes) -> bool:

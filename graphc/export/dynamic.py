@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -222,6 +222,20 @@ def _part(spec: Any, key: Any, path: str) -> Any:
 # --- examples of other sizes -----------------------------------------------------------------
 
 
+def at_one(shapes: DynamicShapes, names: Collection[str]) -> tuple[dict[str, int], DynamicShapes]:
+    """The sizes of an example where these are 1, and what is then free."""
+    sizes = {
+        name: 1 if name in names else max(2, size) for name, size in shapes.example.items()
+    }
+    free = {
+        number: {d: size for d, size in own.items() if not _variables(size) & set(names)}
+        for number, own in shapes.names.items()
+    }
+    return sizes, DynamicShapes(free, {k: v for k, v in shapes.ranges.items() if k not in names})
+
+
+def _variables(size: Size) -> frozenset[str]:
+    return size.variables() if isinstance(size, dim.Dim) else frozenset()
 
 
 def resized(

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from itertools import chain, combinations
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from graphc.export import containers
 from graphc.export.dynamic import DynamicShapes
 from graphc.export.errors import ExportError
-from graphc.export.lifted import Lifted
 from graphc.ir import dim
 from graphc.ir.dim import DimEnv
 from graphc.ir.graph import Graph
@@ -28,23 +27,27 @@ _specialise = late("graphc.ir.passes.specialise")
 _TRIED = 2  # free dims whose `min` nobody gave: with three there were seven recordings more
 _MOST = 4  # free dims with min=1: fifteen recordings
 
+Made = TypeVar("Made")  # a recording, with what its owner needs of it
 # the recording at sizes of 1 of these names
-Record = Callable[[Collection[str]], Lifted]
+Record: TypeAlias = Callable[[Collection[str]], Made]
+Same: TypeAlias = Callable[[Made, Made, Mapping[str, int]], bool]
 
 
 def settle(
-    shapes: DynamicShapes, program: Lifted, record: Record
-) -> dict[frozenset[str], Lifted]:
-    """The recordings at sizes of 1 for which `program` does not stand.
+    shapes: DynamicShapes, program: Made, record: Record[Made], same: Same[Made],
+    what: str = "model",
+) -> dict[frozenset[str], Made]:
+    """The recordings at sizes of 1 for which `program` does not stand: which is not `same`.
 
     The range of a name that the model cannot take at size 1 begins with 2 from then on. Raises
     ExportError where `min=1` was asked for, or the example has size 1.
     """
-    found: dict[frozenset[str], Lifted] = {}
+    found: dict[frozenset[str], Made] = {}
     kept: list[str] = []
     for name in _candidates(shapes):
         tried = chain.from_iterable(combinations(kept, n) for n in range(len(kept) + 1))
-        others = _others(program, [frozenset({name, *more}) for more in tried], record)
+        sets = [frozenset({name, *more}) for more in tried]
+        others = _others(program, sets, record, same, what)
         if isinstance(others, str):
             shapes.raised(name, 2, others)
             _check_example(shapes, name)
@@ -82,23 +85,31 @@ def _check_example(shapes: DynamicShapes, name: str) -> None:
 
 
 def _others(
-    program: Lifted, sets: list[frozenset[str]], record: Record
-) -> dict[frozenset[str], Lifted] | str:
+    program: Made, sets: list[frozenset[str]], record: Record[Made], same: Same[Made], what: str
+) -> dict[frozenset[str], Made] | str:
     """The recordings that differ from the program; why there is one that fails."""
-    found: dict[frozenset[str], Lifted] = {}
+    found: dict[frozenset[str], Made] = {}
     for names in sets:
         try:
             other = record(names)
         except Exception as error:  # the model's own, too: it has no size 1
             first = (str(error).strip() or type(error).__name__).splitlines()[0]
             where = " and ".join(f"{name} = 1" for name in sorted(names))
-            return f"at {where} the model raises {type(error).__name__}: {first[:200]}"
-        if not _same(program, other, dict.fromkeys(names, 1)):
+            return f"at {where} the {what} raises {type(error).__name__}: {first[:200]}"
+        if not same(program, other, dict.fromkeys(names, 1)):
             found[names] = other
     return found
 
 
-def _same(program: Lifted, one: Lifted, dims: Mapping[str, int]) -> bool:
+class Computed(NamedTuple):
+    """What a recording computes: its graph, and the JSON of its inputs and results."""
+
+    graph: Graph
+    inputs: Any
+    results: Any
+
+
+def same(program: Computed, one: Computed, dims: Mapping[str, int]) -> bool:
     """Whether the program computes what the recording does where these dims are of size 1, and
     its guards let them be."""
     guards = {

@@ -19,7 +19,7 @@ import graphc as torch
 import graphc.nn as nn
 import graphc.nn.functional as F
 from graphc.__main__ import main
-from graphc.export import Dim, ExportedStep, ExportError, checking, export_step, load
+from graphc.export import Dim, ExportedStep, ExportError, aot, checking, export_step, load
 from graphc.export.portable import portable
 from graphc.export.steps import build, program
 from graphc.frontend.errors import TraceError
@@ -345,12 +345,73 @@ def test_free_sizes() -> None:
     free = {"x": {0: Dim("batch", max=32)}, "y": {0: Dim("batch", max=32)}}
     exported = export_step(plain(net, opt), data, dynamic_shapes=free)
     step = plain(net, opt)
-    for rows in (6, 2, 17):
+    for rows in (6, 2, 17, 1, 6):
         pair = batches(1, rows)[0]
         assert np.allclose(exported(*pair).numpy(), step(*pair).detach().numpy(), atol=1e-5)
-    for rows in (1, 33):
-        with pytest.raises(ValueError, match="batch"):
-            exported(*batches(1, rows)[0])
+    with pytest.raises(ValueError, match="batch"):
+        exported(*batches(1, 33)[0])
+
+
+def test_a_size_of_1_that_the_step_cannot_take() -> None:
+    net, opt = made("adamw")
+    net.norm = nn.BatchNorm1d(4 * 16)
+    net.forward = lambda x: net.head(net.norm(F.max_pool2d(net.conv(x), 2).flatten(1)))
+    pair = batches(1)[0]
+    free = ({0: Dim("batch")}, {0: Dim("batch")})
+    exported = export_step(plain(net, opt), pair, dynamic_shapes=free)
+    assert exported.signature.ranges["batch"].least == 2
+    with pytest.raises(ValueError, match="at batch = 1 the step raises ValueError: Expected more "):
+        exported(*batches(1, 1)[0])
+    free = ({0: Dim("batch", min=1)}, {0: Dim("batch", min=1)})
+    with pytest.raises(ExportError, match="'batch' is to be 1 to any size, but at batch = 1"):
+        export_step(plain(net, opt), pair, dynamic_shapes=free)
+    assert all(p.grad is None for p in net.parameters()) and not opt.state
+
+
+def test_a_second_graph_for_size_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What Python makes of a size, a constant of its own, a result of another rank."""
+    torch.manual_seed(0)
+    table = torch.arange(1000.0)
+
+    def made_one() -> tuple[Any, Any, Any]:
+        torch.manual_seed(0)
+        net = nn.Linear(4, 2)
+        opt = torch.optim.Adam(net.parameters(), lr=0.1)
+
+        def step(x: Any, scale: float) -> Any:
+            opt.zero_grad()
+            loss = F.dropout(net(x)).square().sum() * (scale / x.shape[0])
+            if x.shape[0] == 1:
+                loss = loss + (table * net.bias[0]).mean()
+            loss.backward()
+            opt.step()
+            return loss, x.squeeze(), x.shape[0], x.shape[0] * scale
+
+        return net, opt, step
+
+    net, _, step = made_one()
+    x = torch.randn(7, 4)
+    exported = export_step(step, (x[:3], 0.5), dynamic_shapes=({0: Dim("n", min=1)}, None))
+    assert [variant.ones for variant in exported.contents.variants] == [set(), {"n"}]
+    assert {"n": 1} in exported.contents.checked and len(exported.contents.goldens) == 2
+    exported.save(tmp_path / "step.gcx")
+    code, said = verified(tmp_path / "step.gcx", capsys)
+    assert code == 0 and "call 1 (n = 1)" in said and said.count("ok ") == 4
+    loaded = load(tmp_path / "step.gcx")
+    for each in (exported, loaded):
+        each.manual_seed(5)
+    torch.manual_seed(5)
+    for rows in (3, 1, 7, 1, 1, 2):
+        for each in (exported, loaded):
+            found, want = each(x[:rows], 0.25), None
+            torch.testing.assert_close(found[1], x[:rows].squeeze())
+            assert found[2:] == (rows, rows * 0.25)
+        want = step(x[:rows], 0.25)
+        torch.testing.assert_close(found[0], want[0].detach(), atol=1e-5, rtol=1e-4)
+    state = loaded.state_dict()
+    torch.testing.assert_close(state["weight"], net.weight.detach(), atol=1e-4, rtol=1e-3)
+    with pytest.raises(ExportError, match="1 to 8 for 'n', which was exported for 2 to any size"):
+        aot(loaded, tmp_path, sizes={"n": (1, 8)})  # a library has the first graph alone
 
 
 def test_random_numbers_by_a_counter(tmp_path: Path) -> None:
@@ -681,7 +742,7 @@ def test_recorded_calls_of_numbers_and_free_sizes(
     mine = Trainer()
     mine.steps = 3
     exported = export_step(mine.step, (torch.ones(3, 4),), dynamic_shapes=({0: Dim("n", max=40)},))
-    assert exported.contents.checked == ({"n": 3}, {"n": 2}, {"n": 40})
+    assert exported.contents.checked == ({"n": 3}, {"n": 1}, {"n": 2}, {"n": 40})
     golden = exported.contents.goldens[0]
     assert golden.numbers["steps"] == 3 and golden.written["steps"] == 4
     assert golden.outputs[1].dtype == np.int64 and "average" in golden.written

@@ -4,6 +4,7 @@ Python's numbers, and its code."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,9 +27,10 @@ from graphc.export.aot.compiled import Source, compiled
 from graphc.export.aot.described import Described, described, known, numbers_given
 from graphc.export.aot.numbers import constant, typed
 from graphc.export.aot.stock import Stock
+from graphc.export.dynamic_shapes import Range
 from graphc.export.errors import ExportError
 from graphc.export.steps import ExportedStep, numbers
-from graphc.export.steps.program import CALLS
+from graphc.export.steps.program import CALLS, Plan
 from graphc.ir import dtypes
 from graphc.ir.dtypes import DType
 
@@ -43,7 +45,11 @@ class StepLibrary:
     def __init__(self, step: ExportedStep, stock: Stock, sizes: Mapping[str, Any]) -> None:
         contents = step.snapshot()
         assert contents.step is not None
-        self.graph, self.signature = step.graph, step.signature
+        self.graph = step.graph
+        self.signature = replace(step.signature, ranges={  # no second graph is in a library
+            name: Range(max(2, bounds.least), bounds.most)
+            for name, bounds in step.signature.ranges.items()
+        })
         self._step, self._stock, self._parts = step, stock, contents.step
         self._arrays, self._weights = contents.weights.arrays, contents.weights
         self._memory = 0
@@ -87,8 +93,9 @@ class StepLibrary:
         config = current()
         if self._parts["random"] is not None:
             config = config._replace(random=self._parts["random"])
+        mutated = Plan.of(self._step.variant).mutated
         made: Code = compiled(
-            self.graph, self.graph.env.guards, self._inputs, self._outputs, self._step._mutated,
+            self.graph, self.graph.env.guards, self._inputs, self._outputs, mutated,
             self.about, frozenset(), backend, config, self._stock.stored, self._stock.data,
         )
         return Level(name, (made,))
@@ -241,7 +248,7 @@ class StepLibrary:
             if number in found:
                 raise ExportError(f"an output of the program is a result, and written to {name}")
             place = self._places[name]
-            if number not in self._step._mutated:
+            if number not in Plan.of(self._step.variant).mutated:
                 aside = self._take(self._arrays[name].nbytes)
                 self._after.append((place, aside, self._arrays[name].nbytes))
                 place = aside

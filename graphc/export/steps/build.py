@@ -33,7 +33,13 @@ class StepBuilder:
 
     def __init__(
         self, recording: Recording, names: StepNames, paths: Sequence[str], calls: int | None,
+        others: Sequence[Contents] = (),
     ) -> None:
+        """`others`: what other recordings of the step have come to, at other sizes."""
+        self.large = {
+            name: array for each in others for name, array in each.weights.arrays.items()
+            if name.startswith("large.")
+        }
         self.recording, self.traced, self.trace = recording, recording.traced, recording.trace
         self.names = names
         effects.check(recording, names)
@@ -41,7 +47,10 @@ class StepBuilder:
         self.stored = dict(zip(recording.stored, stored, strict=True))
         effects.check_stored(recording, self.stored)
         self.result = result
-        self.counts = Counts(recording, self.stored, self._results(), names, paths, calls)
+        self.counts = Counts(
+            recording, self.stored, self._results(), names, paths, calls,
+            sum(len(each.numbers) for each in others),
+        )
         self.arrays: dict[str, np.ndarray] = {}
         # whose attribute `.grad` it is, or where a new tensor is put, by name
         self.graded: dict[str, Tensor] = {}
@@ -69,8 +78,7 @@ class StepBuilder:
             self.trace.name, self.traced.graph.inputs[: len(self.inputs)],
             tuple(self.graph_outputs), self.traced.graph.env,
         ), self.labels)
-        large = [self._keep(f"large.{i}", "constant", array) for i, array in enumerate(constants)]
-        self.sources += [{"weight": name} for name in large]
+        self.sources += [{"weight": self._large(array)} for array in constants]
         arguments = self._arguments(structure, leaves, lifted, shapes)
         signature = Signature(
             tuple(positional), tuple(keywords), arguments, shown, tuple(self.sources),
@@ -140,6 +148,17 @@ class StepBuilder:
             self.arrays[name] = np.array(on_host(array), order="C")
             self.kinds[name] = kind
         return name
+
+    def _large(self, array: np.ndarray) -> str:
+        """The name of a constant that is too large for a graph's text."""
+        for name, known in self.large.items():
+            if known.dtype == array.dtype and known.shape == array.shape and (
+                known.tobytes() == array.tobytes()
+            ):
+                return self._keep(name, "constant", array)
+        name = f"large.{len(self.large)}"
+        self.large[name] = array
+        return self._keep(name, "constant", array)
 
     def _arguments(
         self, structure: Any, leaves: Sequence[Any], lifted: set[int], shapes: DynamicShapes

@@ -26,9 +26,11 @@ class Counts:
 
     def __init__(
         self, recording: Recording, stored: Mapping[Place, Any], results: Sequence[Output],
-        names: StepNames, paths: Sequence[str], calls: int | None,
+        names: StepNames, paths: Sequence[str], calls: int | None, others: int = 0,
     ) -> None:
+        """`others`: how many numbers are computed for other graphs of the step."""
         self.recording, self.names, self.paths = recording, names, list(paths)
+        self._others = others
         self._called: dict[Any, str] = {}
         self._computed: dict[str, numbers.Expression] = {}
         written = {
@@ -73,7 +75,7 @@ class Counts:
 
     def computed(self, expression: NumberExpr) -> str:
         """The name of an input of the graph that is this number."""
-        name = f"number.{len(self._computed)}"
+        name = f"number.{self._others + len(self._computed)}"
         self._computed[name] = self.expression(expression)
         return name
 
@@ -114,7 +116,7 @@ class Counts:
             )
         else:
             raise ExportError(f"the step reads {source!r}, which a file does not have")
-        taken = set(self._called.values()) | set(self.paths)
+        taken = set(self._called.values()) | set(self.paths) | {"calls"}  # of state_dict()s
         return name if name not in taken else f"{name}#{len(taken)}"
 
     def place_name(self, place: Place) -> str:

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from graphc.backends.numpy import TABLE
-from graphc.export.contents import Contents
 from graphc.export.interpreting import as_drawn
-from graphc.export.steps.program import ExportedStep
+from graphc.export.steps.program import ExportedStep, Plan
 from graphc.frontend.placement import Place
 from graphc.ir.interpret import evaluate
 
@@ -18,13 +17,14 @@ from graphc.ir.interpret import evaluate
 class InterpretedStep(ExportedStep):
     """An ExportedStep on the CPU that compiles nothing."""
 
-    def __init__(self, contents: Contents) -> None:
-        super().__init__(contents)
-        self._mutated, self._copied = {}, list(self.signature.writes)
+    def plan_at(self, dims: Mapping[str, int]) -> Plan:
+        """The graph that stands for these sizes, which writes to no input's memory."""
+        variant = super().plan_at(dims).variant
+        return Plan(variant, {}, list(variant.signature.writes))
 
     def _runner(
-        self, place: Place | None, dims: Mapping[str, int]
+        self, plan: Plan, place: Place | None, dims: Mapping[str, int]
     ) -> Callable[[list[Any]], list[Any]]:
-        graph = as_drawn(self.contents, self.graph)
+        graph = as_drawn(self.contents, plan.variant.graph)
         # an output may share memory with an input, which is about to be written
         return lambda arrays: [np.array(a) for a in evaluate(graph, arrays, TABLE, dims)]

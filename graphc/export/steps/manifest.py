@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from graphc.export import containers
+from graphc.export.contents import Variant
 from graphc.export.errors import ExportError
 from graphc.export.steps import numbers
 
@@ -15,12 +16,10 @@ _KEYS = frozenset("settings counters updates tables calls computed decided rando
 _MOST = 100_000  # entries of each kind
 
 
-def check(
-    step: Any, arguments: Any, results: Any, inputs: Collection[Mapping[str, Any]],
-    arrays: Mapping[str, np.ndarray], dims: Collection[str], outputs: int,
-) -> None:
-    """Raise ExportError where a step does not fit its graph. `arguments` and `results`: the JSON of
-    those; `inputs`: of the graph's inputs; `dims`: names of the free sizes."""
+def check(step: Any, variant: Variant, arrays: Mapping[str, np.ndarray]) -> None:
+    """Raise ExportError where a step does not fit one of its graphs."""
+    signature, graph = variant.signature, variant.graph
+    arguments, dims = signature.arguments, {*graph.env.hints, *variant.ones}
     if not isinstance(step, dict) or set(step) != _KEYS:
         raise ExportError("the manifest's step has other entries than a step has")
     for key in ("settings", "counters", "updates", "tables", "computed"):
@@ -52,11 +51,11 @@ def check(
         *(each["expression"] for each in decided),
     ):
         numbers.check(expression, sources, dims)
-    for source in inputs:
+    for source in signature.inputs:
         if "number" in source and source["number"] not in step["computed"]:
             raise ExportError(f"nothing computes the number {source['number']!r}")
-    for leaf in containers.leaves_of(results):
-        _check_result(leaf, sources, dims, outputs)
+    for leaf in containers.leaves_of(signature.results):
+        _check_result(leaf, sources, dims, len(graph.outputs))
 
 
 def _sources(step: Mapping[str, Any], arguments: Any) -> list[str]:

@@ -27,9 +27,11 @@ from graphc.frontend.placement import Place, one_place
 from graphc.frontend.random_state import seed_words
 from graphc.frontend.tensor import Tensor, from_array
 from graphc.ir import dim, dtypes
-from graphc.ir.graph import Graph
+from graphc.ir.graph import Graph, Node
+from graphc.ir.late import late
 from graphc.ir.memory import on_host
 
+_specialise = late("graphc.ir.passes.specialise")  # a pass, which most steps run without
 CALLS = "calls"  # in a state_dict: how many there were, where there are tables
 
 
@@ -43,6 +45,28 @@ class Entry(NamedTuple):
     shape: tuple[int, ...]
     read: bool
     written: bool
+
+
+class Plan(NamedTuple):
+    """A graph of a step. By number of the output, `mutated` says which input's memory it goes into,
+    being the same weight; the writes that are `copied` have no such input."""
+
+    variant: Variant
+    mutated: Mapping[int, int]
+    copied: Sequence[Mapping[str, Any]]
+
+    @staticmethod
+    def of(variant: Variant) -> Plan:
+        """Of a graph of a file."""
+        signature = variant.signature
+        number_of = {
+            source["weight"]: i for i, source in enumerate(signature.inputs) if "weight" in source
+        }
+        mutated = {
+            write["output"]: number_of[write["weight"]] for write in signature.writes
+            if write["weight"] in number_of
+        }
+        return Plan(variant, mutated, [w for w in signature.writes if w["output"] not in mutated])
 
 
 class ExportedStep:
@@ -65,10 +89,8 @@ class ExportedStep:
         self.graph: Graph = self.variant.graph
         self.signature: Signature = self.variant.signature
         self._step = contents.step
-        manifest.check(
-            contents.step, self.signature.arguments, self.signature.results, self.signature.inputs,
-            contents.weights.arrays, self.graph.env.hints, len(self.graph.outputs),
-        )
+        for variant in contents.variants:
+            manifest.check(contents.step, variant, contents.weights.arrays)
         self._place, self._allowed = place, Allowed(bounds)
         self._weights = {
             name: from_array(array if place is None else place.put(array))
@@ -81,17 +103,13 @@ class ExportedStep:
         self.calls = int(self._step["calls"])
         self.numbers: MutableMapping[str, Any] = _Numbers(self)
         self._lock = threading.RLock()
-        self._engines: dict[tuple[str, str], Engines] = {}
-        number_of = {
-            source["weight"]: i for i, source in enumerate(self.signature.inputs)
-            if "weight" in source
-        }
-        # an output goes into the memory of the input that is the same weight
-        self._mutated = {
-            write["output"]: number_of[write["weight"]] for write in self.signature.writes
-            if write["weight"] in number_of
-        }
-        self._copied = [w for w in self.signature.writes if w["output"] not in self._mutated]
+        self._engines: dict[tuple[str, str, frozenset[str]], Engines] = {}
+        self._plans = {each.ones: Plan.of(each) for each in contents.variants}
+
+    def plan_at(self, dims: Mapping[str, int]) -> Plan:
+        """The graph that stands for these sizes."""
+        ones = frozenset(name for name, size in dims.items() if size == 1)
+        return self._plans.get(ones, self._plans[frozenset()])
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """One step; the function's results. Raises TypeError or ValueError for arguments unlike the
@@ -100,18 +118,19 @@ class ExportedStep:
         refuse(leaves)
         with self._lock:
             dims = self.signature.bind(leaves)
+            plan = self.plan_at(dims)
             if dims:
-                self._allowed.check(self.variant, dims)
+                self._allowed.check(plan.variant, dims)
             sources = self._sources(leaves)
             self._check_decided(sources, dims)
             updates = {
                 name: self._number(each, sources, dims)
                 for name, each in self._step["updates"].items()
             }
-            outputs = self._compute(leaves, sources, dims)
+            outputs = self._compute(plan, leaves, sources, dims)
             self._own.update(updates)
             self.calls += 1
-            return self._results(outputs, leaves, sources, dims)
+            return self._results(plan, outputs, leaves, sources, dims)
 
     def __repr__(self) -> str:
         return f"ExportedStep({', '.join(self.signature.leaf_paths())}):\n{self.graph}"
@@ -122,8 +141,9 @@ class ExportedStep:
     def entries(self) -> list[Entry]:
         """All parts of the state, in the order of state_dict()."""
         weights = self.contents.weights
-        read = {source.get("weight") for source in self.signature.inputs}
-        written = {write["weight"] for write in self.signature.writes}
+        signatures = [variant.signature for variant in self.contents.variants]
+        read = {source.get("weight") for each in signatures for source in each.inputs}
+        written = {write["weight"] for each in signatures for write in each.writes}
         found: list[Entry] = []
         for name in weights.state:
             tensor = self._weights[weights.tied.get(name, name)]
@@ -285,24 +305,26 @@ class ExportedStep:
                 )
 
     def _compute(
-        self, leaves: Sequence[Any], sources: Mapping[str, Any], dims: Mapping[str, int]
+        self, plan: Plan, leaves: Sequence[Any], sources: Mapping[str, Any],
+        dims: Mapping[str, int],
     ) -> list[np.ndarray]:
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
-        run = self._runner(one_place([*tensors, *self._weights.values()]), dims)
+        run = self._runner(plan, one_place([*tensors, *self._weights.values()]), dims)
+        signature = plan.variant.signature
         arrays = [
-            self._input(i, source, leaves, sources, dims)
-            for i, source in enumerate(self.signature.inputs)
+            self._input(node, source, leaves, sources, dims)
+            for node, source in zip(plan.variant.graph.inputs, signature.inputs, strict=True)
         ]
-        written = [(self._weights[w["weight"]]._graphc_storage, 1) for w in self.signature.writes]
+        written = [(self._weights[w["weight"]]._graphc_storage, 1) for w in signature.writes]
         before_write(written)
         outputs = run(arrays)
-        for write in self._copied:
+        for write in plan.copied:
             self._weights[write["weight"]]._graphc_array[...] = outputs[write["output"]]
         count_writes(written)
         return outputs
 
     def _input(
-        self, number: int, source: Mapping[str, Any], leaves: Sequence[Any],
+        self, node: Node, source: Mapping[str, Any], leaves: Sequence[Any],
         sources: Mapping[str, Any], dims: Mapping[str, int],
     ) -> Any:
         ((kind, value),) = source.items()
@@ -310,39 +332,45 @@ class ExportedStep:
             return self._weights[value]._graphc_array
         if kind == "argument":
             return leaves[value]._graphc_array
-        dtype = self.graph.inputs[number].tensor_type.dtype.numpy
-        return np.asarray(self._number(self._step["computed"][value], sources, dims), dtype)
+        number = self._number(self._step["computed"][value], sources, dims)
+        return np.asarray(number, node.tensor_type.dtype.numpy)
 
     def _runner(
-        self, place: Place | None, dims: Mapping[str, int]
+        self, plan: Plan, place: Place | None, dims: Mapping[str, int]
     ) -> Callable[[list[Any]], list[Any]]:
         """What makes the graph's outputs of its inputs."""
-        engine = self._engine(place, dims)
+        engine = self._engine(plan, place, dims)
         return lambda arrays: engine.call(arrays, dims)[1]
 
-    def _engine(self, place: Place | None, dims: Mapping[str, int]) -> Engine:
+    def _engine(self, plan: Plan, place: Place | None, dims: Mapping[str, int]) -> Engine:
+        """Code for these sizes: for all but 1, and of its own for each set of dims that are 1."""
         settings = config.current()
         if self._step["random"] is not None:
             settings = settings._replace(random=self._step["random"])
         name = backend_at(place, DEFAULT)
-        key = name, settings.random
+        ones = frozenset(each for each, size in dims.items() if size == 1)
+        key = name, settings.random, ones
         engines = self._engines.get(key)
         if engines is None:
-            engines = self._engines[key] = Engines(self.graph, lambda graph: Engine.of(
+            graph, mutated = plan.variant.graph, plan.mutated
+            if ones - plan.variant.ones:
+                graph = _specialise.at_sizes(graph, dict.fromkeys(ones, 1))
+            engines = self._engines[key] = Engines(graph, lambda graph: Engine.of(
                 pipeline.build(
-                    graph, config=settings, mutated=self._mutated, name=graph.name, backend=name
-                ), self._mutated,
+                    graph, config=settings, mutated=mutated, name=graph.name, backend=name
+                ), mutated,
             ))
         return engines.at(dims)
 
     def lower(self) -> Any:
         """The pipeline's Built, compiled now if it is not yet."""
         with self._lock:
-            return self._engine(self._place, self.graph.env.hints).built
+            plan = self._plans[frozenset()]
+            return self._engine(plan, self._place, self.graph.env.hints).built
 
     def _results(
-        self, outputs: Sequence[np.ndarray], leaves: Sequence[Any], sources: Mapping[str, Any],
-        dims: Mapping[str, int],
+        self, plan: Plan, outputs: Sequence[np.ndarray], leaves: Sequence[Any],
+        sources: Mapping[str, Any], dims: Mapping[str, int],
     ) -> Any:
         def leaf(spec: Any) -> Any:
             ((kind, value),) = spec.items()
@@ -360,7 +388,7 @@ class ExportedStep:
                 return self._number(value, sources, dims)
             return dim.evaluate(dim.parse(value), dims) if kind == "size" else value
 
-        return containers.build(self.signature.results, leaf)
+        return containers.build(plan.variant.signature.results, leaf)
 
 
 class _Numbers(MutableMapping[str, Any]):

@@ -16,6 +16,7 @@ from graphc.engine.capture.places import Place
 from graphc.engine.capture.reached import reached
 from graphc.engine.capture.recording import FirstUse, Recording
 from graphc.engine.capture.survey import Survey
+from graphc.export.dynamic import DynamicShapes
 from graphc.export.errors import ExportError
 from graphc.export.recorded import name_of
 from graphc.export.steps.names import scalers
@@ -62,9 +63,13 @@ class Attempts:
             recording.trace.rollback()
             recording.restore()
 
-    def steady(self, free: Mapping[int, Mapping[int, str | Dim]]) -> Recording:
-        """What later calls are like, too. `free`: names of free dims, by leaf and dim. Raises
-        TraceError and ExportError."""
+    def steady(self, leaves: Sequence[Any], shapes: DynamicShapes) -> Recording:
+        """What later calls with such leaves are like, too. Raises TraceError and ExportError."""
+        self.leaves = list(leaves)
+        free = {
+            number: {d: size for d, size in own.items() if isinstance(size, Dim)}
+            for number, own in shapes.names.items()
+        }
         for _ in range(_ROUNDS):
             found = self._with_gradients(free)
             counted = _counted(found)
