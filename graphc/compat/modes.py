@@ -14,6 +14,7 @@ from typing import Any
 import graphc
 
 from .. import backends, config
+from ..engine.twin import twin_of
 from ..engine.version.refused import has_run
 from ..frontend.context import callout, local
 from ..frontend.errors import user_location
@@ -51,8 +52,13 @@ def enter(mode: str) -> None:
 
 
 def _uncompiled(model: Any = None, **options: Any) -> Any:
-    """torch.compile under --eager: the function or Module itself."""
-    return model if model is not None else lambda function: function
+    """torch.compile under --eager: the function itself, or a Module that has _orig_mod, and saves
+    under its name, as scripts expect it."""
+    if model is None:
+        return functools.partial(_uncompiled, **options)
+    if not isinstance(model, Module) or options.get("disable"):
+        return model
+    return twin_of(model, model, (_uncompiled, (model,)), _uncompiled)
 
 
 class _Inside(threading.local):

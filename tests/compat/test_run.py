@@ -170,6 +170,31 @@ def test_a_call_method_of_the_user_s_runs_once(tmp_path: Path) -> None:
     assert "runs eager" not in have.stderr
 
 
+ORIGINAL = """
+import copy, torch
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Tanh())
+compiled = torch.compile(model, backend="eager")
+decorated = torch.compile(backend="eager")(lambda x: compiled(x) + model(x))
+print(sorted(compiled.state_dict()), compiled._orig_mod is model, sorted(model.state_dict()))
+print(decorated(torch.ones(1, 2)).tolist(), copy.deepcopy(compiled)(torch.ones(1, 2)).tolist())
+print(getattr(torch.compile(model, disable=True), "_orig_mod", None))
+raw = getattr(compiled, "_orig_mod", compiled)
+raw.load_state_dict({n.removeprefix("_orig_mod."): v * 2 for n, v in compiled.state_dict().items()})
+print(compiled(torch.ones(1, 2)).tolist(), [n for n, _ in compiled.named_parameters()])
+"""
+
+
+@pytest.mark.parametrize("mode", ["--eager", "--compile"])
+def test_a_compiled_module_has_the_original_one(tmp_path: Path, mode: str) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "program.py").write_text(ORIGINAL)
+    want = python("program.py", cwd=tmp_path)
+    have = python("-m", "graphc", "run", mode, "program.py", cwd=tmp_path)
+    assert (want.returncode, have.returncode) == (0, 0), want.stderr + have.stderr
+    same(have.stdout, want.stdout)
+
+
 SPAWN = """
 import torch, torch.multiprocessing as mp
 def work(rank, scale):

@@ -74,6 +74,44 @@ def test_changed_weights(name: str, kind: str) -> None:
         close(our_grads[key], value, 1e-4, key)
 
 
+def orthogonal(s: Any, shape: tuple[int, ...], **options: Any) -> Any:
+    __import__(f"{s.torch.__name__}.nn.utils.parametrizations")
+    s.torch.manual_seed(0)
+    layer = s.nn.Bilinear(shape[1], shape[2], shape[0], bias=False) if len(shape) == 3 else (
+        s.nn.Linear(shape[1], shape[0], bias=False))
+    layer = layer.double()
+    return s.torch.nn.utils.parametrizations.orthogonal(layer, **options)
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (6, 3), (3, 6), (2, 5, 3)])
+@pytest.mark.parametrize("options", [
+    {}, {"orthogonal_map": "cayley"}, {"orthogonal_map": "matrix_exp"},
+    {"orthogonal_map": "householder"},
+    {"orthogonal_map": "householder", "use_trivialization": False},
+])
+def test_orthogonal_weights(shape: tuple[int, ...], options: dict[str, Any]) -> None:
+    found = []
+    for s in SPACES:
+        layer = orthogonal(s, shape, **options)
+        start, free = layer.weight, layer.parametrizations.weight.original
+        after = s.torch.rand(2)  # what it drew
+        optimizer = s.torch.optim.SGD([free], lr=0.1, momentum=0.5)
+        factor = s.torch.arange(start.numel()).reshape(shape) * 0.1
+        for _ in range(3):
+            optimizer.zero_grad()
+            (layer.weight * factor).sum().backward()
+            optimizer.step()
+        layer.weight = start.detach() * -1.0
+        state = layer.state_dict()
+        found.append((start, after, layer.weight, free.grad, list(state), *state.values()))
+        assert repr(layer.parametrizations.weight[0]) == "_Orthogonal()"
+    want, have = found
+    assert have[4] == want[4]
+    for index, (h, w) in enumerate(zip(have, want, strict=True)):
+        if index != 4:
+            close(h, w, 1e-10, str(index))
+
+
 def test_parametrizations_come_and_go() -> None:
     tools = nn.utils.parametrize
 

@@ -109,6 +109,28 @@ def test_steps(name: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
+def test_counts_in_float64_where_that_is_the_default(name: str) -> None:
+    found = []
+    for s in SPACES:
+        before = s.torch.get_default_dtype()
+        s.torch.set_default_dtype(s.torch.float64)
+        try:
+            params = parameters(s, "float64")
+            optimizer = OPTIMIZERS[name](s.torch.optim, params)
+            for number in range(6):
+                step(s, params, optimizer, number, "float64")
+        finally:
+            s.torch.set_default_dtype(before)
+        found.append((params, optimizer.state_dict()["state"]))
+    (wanted, theirs), (params, ours) = found
+    close(params, wanted, 1e-14)
+    for key, want in theirs.items():
+        for part, value in want.items():
+            assert str(getattr(ours[key][part], "dtype", 0)) == str(getattr(value, "dtype", 0))
+            close(ours[key][part], value, 1e-14, part)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
 def test_repr(name: str) -> None:
     theirs, ours = (OPTIMIZERS[name](s.torch.optim, parameters(s, "float32")) for s in SPACES)
     assert repr(ours) == repr(theirs)

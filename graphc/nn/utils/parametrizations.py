@@ -10,7 +10,7 @@ from ...frontend.tensor import Tensor
 from ..functional.activation import normalize
 from ..modules.module import Module
 from . import parametrize
-from .orthogonal import Orthogonal, check_map
+from .orthogonal import _Orthogonal, check_map
 from .spectral_norm import as_matrix, default_dim, power_iterations
 from .weight_norm import combined, norm_except_dim
 
@@ -124,6 +124,6 @@ def orthogonal(
     weight = _tensor_of(module, name)
     kind = check_map(weight, orthogonal_map)
     parametrize.register_parametrization(
-        module, name, Orthogonal(weight, kind, use_trivialization), unsafe=True
+        module, name, _Orthogonal(weight, kind, use_trivialization), unsafe=True
     )
     return module
