@@ -16,7 +16,7 @@ import sys
 import zipfile
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
@@ -35,6 +35,7 @@ from .ir import dtypes
 from .ir.dtypes import DType
 from .ir.memory import on_host
 from .serialization_legacy import Legacy, is_legacy
+from .serialization_legacy import write as write_legacy
 from .serialization_safe import add_safe_globals as add_safe_globals
 from .serialization_safe import clear_safe_globals as clear_safe_globals
 from .serialization_safe import get_safe_globals as get_safe_globals
@@ -99,8 +100,9 @@ class _Writer(_Pickler):
 
     dispatch = _Pickler.dispatch.copy()
 
-    def __init__(self, file: IO[bytes], protocol: int) -> None:
+    def __init__(self, file: IO[bytes], protocol: int, legacy: bool = False) -> None:
         super().__init__(file, protocol)
+        self.view: tuple[None, ...] = (None,) if legacy else ()  # what a storage is a view of
         self.storages: dict[int, tuple[str, Storage, DType]] = {}
 
     def _save_name(self, obj: _Name) -> None:
@@ -119,7 +121,7 @@ class _Writer(_Pickler):
             return None
         count = obj.storage.flat(obj.dtype.numpy).size
         location = str(device_of(obj.storage.array))
-        return ("storage", _STORAGE_NAMES[obj.dtype], obj.key, location, count)
+        return ("storage", _STORAGE_NAMES[obj.dtype], obj.key, location, count, *self.view)
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, Tensor):
@@ -179,19 +181,16 @@ def save(
     """Write an object to a path (atomically: the old file stays until the new one is whole) or a
     file open for writing. Tensors that share memory share it again when loaded; torch.load reads
     the file. Raises RuntimeError for a missing folder."""
-    if not _use_new_zipfile_serialization:
-        raise NotImplementedError("save writes the zip format only")
     if not isinstance(f, _PATHS) and not hasattr(f, "write"):
         raise TypeError(f"expected a path or a file open for writing, got {type(f).__name__}")
     pickled = io.BytesIO()
-    writer = _Writer(pickled, pickle_protocol)
+    writer = _Writer(pickled, pickle_protocol, not _use_new_zipfile_serialization)
     writer.dump(obj)
-    if not isinstance(f, _PATHS):
-        _write_zip(f, pickled.getvalue(), writer, "archive", not _disable_byteorder_record)
-        return
-    path = Path(f)
-    with _replacing(path) as file:
-        root = path.stem or "archive"
+    with _replacing(Path(f)) if isinstance(f, _PATHS) else nullcontext(f) as file:
+        if not _use_new_zipfile_serialization:
+            write_legacy(file, pickled.getvalue(), writer.storages.values())
+            return
+        root = (Path(f).stem if isinstance(f, _PATHS) else "") or "archive"
         _write_zip(file, pickled.getvalue(), writer, root, not _disable_byteorder_record)
 
 

@@ -1,4 +1,4 @@
-"""The file format of PyTorch before 1.6, read only: pickles one after another, then the storages.
+"""The file format of PyTorch before 1.6: pickles one after another, then the storages.
 
     magic number, protocol version, system's sizes: one pickle each
     the object: tensors name their storage by a persistent id
@@ -8,14 +8,17 @@
 
 from __future__ import annotations
 
+import pickle
 import struct
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
 from typing import IO, Any
 
 import numpy as np
 
 from .frontend.storage import Storage
 from .ir.dtypes import DType
+from .ir.memory import on_host
 from .unpickle import Reader, UnpicklingError
 
 _MAGIC = 0x1950A86A20F9469CFC6C
@@ -33,6 +36,23 @@ def is_legacy(file: IO[bytes]) -> bool:
     begin = file.read(len(FIRST_BYTES))
     file.seek(at)
     return begin == FIRST_BYTES
+
+
+def write(file: IO[bytes], pickled: bytes, storages: Iterable[tuple[str, Storage, DType]]) -> None:
+    """Write an object that is pickled already, with the storages that it names."""
+    sizes = {"short": 2, "int": 4, "long": 4}
+    system = {"protocol_version": _VERSION, "little_endian": True, "type_sizes": sizes}
+    for plain in (_MAGIC, _VERSION, system):
+        pickle.dump(plain, file, 2)
+    file.write(pickled)
+    found = sorted(storages, key=lambda each: each[0])
+    pickle.dump([key for key, _, _ in found], file, 2)
+    for _, storage, dtype in found:
+        flat = on_host(storage.flat(dtype.numpy))
+        file.write(struct.pack("<q", flat.size))
+        if sys.byteorder == "big":
+            flat = flat.byteswap()
+        file.write(flat.view(np.uint8).data)
 
 
 class Legacy:

@@ -7,14 +7,16 @@ therefore out of reach here.
 
 from __future__ import annotations
 
+import pickle
 import pickletools
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from typing import IO, Any, NoReturn
 
 
-class UnpicklingError(RuntimeError):
-    """A pickle that is damaged, or that names something which is not allowed."""
+class UnpicklingError(pickle.UnpicklingError, RuntimeError):
+    """A pickle that is damaged, or that names something which is not allowed: pickle's error, as
+    programs catch it that try again with weights_only=False."""
 
 
 class Name:
@@ -149,7 +151,7 @@ class Reader:
 
     def _refuse(self, full: str) -> NoReturn:
         raise UnpicklingError(
-            f"the file names {full}, which is not among what weights may hold (tensors, numbers, "
+            f"Weights only load failed: the file names {full}, which is not among what weights may hold (tensors, numbers, "
             "strings and plain containers). If you trust the file, load it with "
             "weights_only=False, which runs whatever code it asks for"
         )

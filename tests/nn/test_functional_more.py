@@ -93,6 +93,10 @@ def test_grid_sample(mode: str, padding: str, align: bool) -> None:
     cases = [(random(2, 3, 5, 4), grid(2, 3, 6, 2))]
     if mode != "bicubic":
         cases.append((random(2, 2, 3, 4, 5), grid(2, 2, 3, 2, 3)))
+    # whole elements, the outermost ones too, where padding begins
+    axis = np.arange(-12, 13) / 4
+    exact = np.stack(np.meshgrid(axis, axis, indexing="ij"), -1)[None]
+    cases.append((random(1, 2, 4, 5), exact))
     for x, positions in cases:
         compare(
             lambda x, g: nn.functional.grid_sample(x, g, mode, padding, align),

@@ -52,6 +52,29 @@ def test_legacy_files(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.parametrize("safely", [True, False])
+def test_torch_reads_legacy_files(tmp_path: Path, safely: bool) -> None:
+    base = graphc.arange(12.0)
+    saved = {
+        "view": base[2:8].reshape(2, 3).t(), "base": base, "half": graphc.ones(3).bfloat16(),
+        "bool": graphc.tensor([True, False]), "none": None, "size": graphc.Size([1, 2]),
+        "parameter": graphc.nn.Parameter(graphc.ones(2)), "empty": graphc.empty(0, 3),
+    }
+    path = tmp_path / "old.pt"
+    graphc.save(saved, path, _use_new_zipfile_serialization=False)
+    buffer = io.BytesIO()
+    graphc.save(saved, buffer, _use_new_zipfile_serialization=False)
+    assert buffer.getvalue() == path.read_bytes()
+    found = torch.load(path, weights_only=safely)
+    found["base"][2] = 99.0
+    assert found["view"][0, 0].item() == 99.0 and tuple(found["view"].stride()) == (1, 3)
+    for name in ("half", "bool", "parameter", "empty"):
+        assert found[name].tolist() == saved[name].tolist()
+        assert str(found[name].dtype) == str(saved[name].dtype)
+    assert isinstance(found["parameter"], torch.nn.Parameter) and found["size"] == (1, 2)
+    assert graphc.load(path, weights_only=safely)["view"].tolist() == saved["view"].tolist()
+
+
 def test_damaged_legacy_files(tmp_path: Path) -> None:
     data = legacy({"a": torch.arange(100.0)}, tmp_path / "old.pt").read_bytes()
     for length in (0, 5, 20, 60, 150, len(data) // 2, len(data) - 1):

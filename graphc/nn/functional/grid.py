@@ -156,7 +156,8 @@ def _padded(place: Tensor, size: int, mode: str, align: bool) -> Tensor:
     if mode == "reflection":
         low, high = (0, 2 * (size - 1)) if align else (-1, 2 * size - 1)
         place = _reflected(place, low, high)
-    return place.clamp(0, size - 1)
+    # the outermost elements count as outside: no slope there, as in torch
+    return T.where((place > 0) & (place < size - 1), place, place.detach().clamp(0, size - 1))
 
 
 def _reflected(place: Tensor, twice_low: int, twice_high: int) -> Tensor:
