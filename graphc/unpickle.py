@@ -151,9 +151,9 @@ class Reader:
 
     def _refuse(self, full: str) -> NoReturn:
         raise UnpicklingError(
-            f"Weights only load failed: the file names {full}, which is not among what weights may hold (tensors, numbers, "
-            "strings and plain containers). If you trust the file, load it with "
-            "weights_only=False, which runs whatever code it asks for"
+            f"Weights only load failed: the file names {full}, which is not among what weights "
+            "may hold (tensors, numbers, strings and plain containers). If you trust the file, "
+            "load it with weights_only=False, which runs whatever code it asks for"
         )
 
     def _plain(self, value: Any, handed: bool = False) -> Any:

@@ -27,6 +27,10 @@ def _check_tensors(lr: Any, betas: Any, foreach: bool) -> None:
             )
 
 
+def _fused_steps(param: Tensor) -> Tensor:
+    return T.zeros((), dtype=T.float32)  # whatever the default dtype
+
+
 class Adam(PerParameter):
     """Adam (Kingma and Ba 2014), in torch's single-tensor order of operations."""
 
@@ -52,7 +56,8 @@ class Adam(PerParameter):
 
     def _graphc_state(self, group: Any, param: Tensor) -> Any:
         makers: dict[str, Any] = {
-            "step": no_steps, "exp_avg": T.zeros_like, "exp_avg_sq": T.zeros_like,
+            "step": _fused_steps if group["fused"] else no_steps,
+            "exp_avg": T.zeros_like, "exp_avg_sq": T.zeros_like,
         }
         if group["amsgrad"]:
             makers["max_exp_avg_sq"] = T.zeros_like

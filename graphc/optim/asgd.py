@@ -6,7 +6,7 @@ from typing import Any
 
 from ..frontend import functions as T
 from ..frontend.tensor import Tensor
-from .optimizer import check, no_steps, scalar_like, step_number
+from .optimizer import check, no_steps, scalar_dtype, scalar_like, step_number
 from .per_parameter import PerParameter
 from .real_parts import real_parts
 
@@ -31,8 +31,8 @@ class ASGD(PerParameter):
     def _graphc_update(self, group: Any, param: Tensor, grad: Tensor) -> None:
         state = self._graphc_new_state(
             param, step=no_steps,
-            eta=lambda param: T.full((), float(group["lr"]), dtype=T.float32),
-            mu=lambda param: T.ones((), dtype=T.float32), ax=T.zeros_like,
+            eta=lambda param: T.full((), float(group["lr"]), dtype=scalar_dtype()),
+            mu=lambda param: T.ones((), dtype=scalar_dtype()), ax=T.zeros_like,
         )
         param, grad, mean = real_parts(param, grad, state["ax"])
         step, eta, mu = state["step"], state["eta"], state["mu"]

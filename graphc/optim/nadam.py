@@ -6,7 +6,7 @@ from typing import Any
 
 from ..frontend import functions as T
 from ..frontend.tensor import Tensor
-from .optimizer import check, no_steps, scalar_like, step_number
+from .optimizer import check, no_steps, scalar_dtype, scalar_like, step_number
 from .per_parameter import PerParameter
 from .real_parts import real_parts
 
@@ -34,7 +34,7 @@ class NAdam(PerParameter):
 
     def _graphc_update(self, group: Any, param: Tensor, grad: Tensor) -> None:
         state = self._graphc_new_state(
-            param, step=no_steps, mu_product=lambda param: T.ones((), dtype=T.float32),
+            param, step=no_steps, mu_product=lambda param: T.ones((), dtype=scalar_dtype()),
             exp_avg=T.zeros_like, exp_avg_sq=T.zeros_like,
         )
         step, product = state["step"], state["mu_product"]

@@ -459,16 +459,20 @@ def with_grad(group: ParamGroup) -> Iterable[tuple[Tensor, Tensor]]:
             yield param, grad
 
 
+def scalar_dtype() -> Any:
+    """That of step counts and the like: float64 where that is the default dtype, else float32."""
+    return T.float64 if T.get_default_dtype() is T.float64 else T.float32
+
+
 def no_steps(param: Tensor) -> Tensor:
     """The count of a parameter's steps, before the first."""
-    return T.zeros((), dtype=T.float32)
+    return T.zeros((), dtype=scalar_dtype())
 
 
 def step_number(step: Any) -> Any:
     """The step count for bias corrections: a Python float, or float64 arithmetic under a trace."""
-    if local.trace is None or not isinstance(step, Tensor):
-        return step.item()
-    return step.double()
+    plain = local.trace is None or not isinstance(step, Tensor)
+    return step.item() if plain else step.double()
 
 
 def scalar_like(value: Any, tensor: Tensor) -> Any:
