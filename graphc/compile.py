@@ -121,8 +121,8 @@ class CompiledFunction(Inspected):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if hooks.stack:  # the caller's: they are for what each operator saves
             return self.function(*args, **kwargs)
-        if self.segments is None and (shortcuts := self._versions.shortcuts):
-            result = take(shortcuts, self.function, args, kwargs)
+        if self.segments is None and self._versions.shortcuts:
+            result = take(self._versions, self.function, args, kwargs)
             if result is not MISSED:
                 return result
         if local.trace is not None or local.counted is not None or local.instead:  # inside one

@@ -283,10 +283,13 @@ class Pass:
         roots = [node for node, _, _ in self.seeds]
         order = order_of(roots)
         always = self.create_graph or self.trace is not None
-        if not any(node.folded for node in order):
+        folded = [node for node in order if isinstance(node, FoldedNode)]
+        if not folded:
             return order
-        if unfold(order, inputs, always):
+        if unfold(folded, inputs, always):
             order = order_of(roots)
+        elif all(len(node.out_types) == 1 and not node.used for node in folded):
+            return order  # a gradient goes through all of each
         arrivals = Arrivals(order, self.begun)
         wanted = {node.place(output)[0] for node, output in inputs}
         if give_way(order, arrivals, wanted):
@@ -349,8 +352,11 @@ class Pass:
         for i, (place, value) in enumerate(zip(node.edges, found, strict=True)):
             if place is None or value is None or not needs[i]:
                 continue
-            if not checked:
-                want = place[0].out_types[place[1]]
+            want = None if checked else place[0].out_types[place[1]]
+            if want is not None and not (
+                type(value) is np.ndarray and value.shape == want.shape
+                and value.dtype == want.dtype.numpy
+            ):
                 value = conform(node, i, value, want, self.world)
             contributions.append((*place, value))
         return contributions

@@ -225,6 +225,7 @@ class OpNode(Node):
     saved_in: tuple[Any, ...] | None
     saved_out: tuple[Any, ...] | None
     plan: GradientPlan  # of an eager node
+    straight = True
     trace: Trace | None = None  # that recorded it
     packed: bool = False  # saved values went through saved_tensors_hooks
     # (storage, version when saved, input number or ~result number)

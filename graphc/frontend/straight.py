@@ -1,4 +1,5 @@
-"""A backward pass over compiled calls, one behind the other: a loss, and a Module before it.
+"""A backward pass over compiled calls and operators, one behind the other: a loss, what was done to
+a Module's result, and that Module before it.
 
 What is most of a training loop's passes needs no order, no sets of what arrives where, and no
 walk: each node gets the gradient of its one result, and hands on that of one input; all else goes
@@ -14,26 +15,32 @@ import numpy as np
 
 from .arriving import accumulate, conform
 from .history import edge, requires_grad
-from .nodes import AccumulateGrad, Node
+from .nodes import AccumulateGrad, Node, OpNode
 from .tensor import Tensor
 
 if TYPE_CHECKING:
     from .folded import FoldedNode
 
+    Straight = FoldedNode | OpNode
+
 Leaf = tuple[int, Tensor]  # which of a node's edges, and who gets the gradient
 
 
-def chain_of(node: Any) -> list[tuple[FoldedNode, int, list[Leaf]]] | None:
+def chain_of(node: Any) -> list[tuple[Straight, int, list[Leaf]]] | None:
     """From a node on: (the node, which of its edges goes on or -1, its leaves); None: a pass from
     here is not as plain as that."""
-    found: list[tuple[FoldedNode, int, list[Leaf]]] = []
+    found: list[tuple[Straight, int, list[Leaf]]] = []
     known: set[Node] = set()
     while True:
         if (
-            not node.straight or node.stands_for is not None or len(node.out_types) != 1
-            or node.tensor_hooks or node.retained or node.pre_hooks or node.post_hooks
-            or node.used
+            not node.straight or len(node.out_types) != 1 or node.tensor_hooks or node.retained
+            or node.pre_hooks or node.post_hooks
         ):
+            return None
+        if node.folded:
+            if node.stands_for is not None or node.used:
+                return None
+        elif node.released or node.packed or node.trace is not None or node.known is not None:
             return None
         further, leaves = -1, list[Leaf]()
         for i, place in enumerate(node.edges):

@@ -9,8 +9,8 @@ wrong in one direction only: what it does ask, it asks for identity.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -44,6 +44,9 @@ from .plain_results import plain_results
 from .refused import ERRORS, is_refusal, mark, run_python
 from .sources import Stale, number_array, source_value
 from .version import Specialisation
+
+if TYPE_CHECKING:
+    from .versions import Versions
 
 MISSED = object()
 _RENEWED = 4  # times that native code was wrong to ask what is counted
@@ -266,11 +269,11 @@ class Shortcut:
 
 
 def take(
-    shortcuts: Sequence[Shortcut], function: Callable[..., Any], args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    versions: Versions, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """The result of a call by the first that fits, or MISSED; a call that native code refuses runs
-    in eager mode."""
+    """The result of a call by the first shortcut that fits, which the next call tries first, or
+    MISSED; a call that native code refuses runs in eager mode."""
+    shortcuts = versions.shortcuts
     for shortcut in shortcuts:
         try:
             result = shortcut.run(args, kwargs)
@@ -279,6 +282,8 @@ def take(
                 raise
             break
         if result is not MISSED:
+            if shortcut is not shortcuts[0] and versions.shortcuts is shortcuts:
+                versions.shortcuts = (shortcut, *[s for s in shortcuts if s is not shortcut])
             return result
     else:
         return MISSED

@@ -40,10 +40,13 @@ def finish(result: Tensor, requires_grad: bool) -> Tensor:
     return result.requires_grad_() if requires_grad else result
 
 
+_NUMBERS = frozenset({float, int, bool, complex})
+
+
 def _has_tensor(data: Any) -> bool:
-    if isinstance(data, Tensor) or is_traced_number(data):
-        return True
-    return isinstance(data, (list, tuple)) and any(_has_tensor(item) for item in data)
+    if isinstance(data, (list, tuple)):
+        return not _NUMBERS.issuperset(map(type, data)) and any(map(_has_tensor, data))
+    return isinstance(data, Tensor) or is_traced_number(data)
 
 
 def _nested(data: Any) -> Tensor:
@@ -77,7 +80,11 @@ def _inexact_dtype(data: Any) -> DType:
         items = work.pop()
         kinds = set(map(type, items)) if isinstance(items, (list, tuple)) else {type(items)}
         for kind in kinds:
-            if issubclass(kind, (list, tuple)):
+            if kind is float:
+                found.add(get_default_dtype())
+            elif kind is int or kind is bool:
+                continue
+            elif issubclass(kind, (list, tuple)):
                 work.extend(item for item in items if isinstance(item, (list, tuple)))
             elif issubclass(kind, np.generic):
                 found.add(dtypes.from_numpy(np.dtype(kind)))

@@ -24,6 +24,7 @@ from .arguments import (
     wrap_dim,
     wrap_dims,
 )
+from .few_joined import CatBackward0, StackBackward0, few_joined
 from .parts import slice_dim
 from .shape import transpose, unsqueeze
 from .zero_gradient import flat_in
@@ -45,6 +46,7 @@ def _tensors(name: str, tensors: Any, some: bool = False) -> list[Tensor]:
     return given
 
 
+@few_joined(CatBackward0)
 @replayed
 @with_out
 def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> Tensor:
@@ -79,6 +81,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> 
 concat = concatenate = cat
 
 
+@few_joined(StackBackward0)
 @replayed
 @with_out
 @recorded_as("StackBackward0")
