@@ -53,9 +53,12 @@ class Normal(ExponentialFamily):
         return self.stddev.pow(2)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
-        shape = self._extended_shape(sample_shape)
+        loc, scale = self.loc, self.scale
+        if sample_shape != ():
+            shape = self._extended_shape(sample_shape)
+            loc, scale = loc.expand(shape), scale.expand(shape)
         with no_grad():
-            return T.normal(self.loc.expand(shape), self.scale.expand(shape))
+            return T.normal(loc, scale)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)

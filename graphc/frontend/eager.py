@@ -112,7 +112,7 @@ def apply_cast(op: Op, x: Tensor, dtype: dtypes.DType) -> Any:
 def write_two(op: Op, x: Tensor, y: Tensor) -> bool:
     """x = op(x, y) in x's memory; whether that was done: where nobody records, counts or watches,
     the signature is known, and neither history nor memory that others see is in question."""
-    if local.trace is not None or local.counted is not None or Eager.prepare is None or readers:
+    if local.trace is not None or local.counted is not None or Eager.prepare is None:
         return False
     try:
         a, b = x._graphc_array, y._graphc_array
@@ -144,6 +144,8 @@ def write_two(op: Op, x: Tensor, y: Tensor) -> bool:
         np.may_share_memory(a, b)
     ):
         return False
+    if readers:
+        x._graphc_storage.before_write()
     signature.into(a, b, a)
     x._graphc_storage.version += 1
     return True
@@ -152,8 +154,8 @@ def write_two(op: Op, x: Tensor, y: Tensor) -> bool:
 def is_plain(x: Tensor) -> bool:
     """Whether all that a write to a tensor means is new numbers and a higher version."""
     return (
-        local.trace is None and local.counted is None and not readers
-        and x._graphc_trace is None and is_near(x) and is_writable(x)
+        local.trace is None and local.counted is None and x._graphc_trace is None
+        and not (readers and x._graphc_storage.is_read) and is_near(x) and is_writable(x)
         and not (local.grad and requires_grad(x))
     )
 

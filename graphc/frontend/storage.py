@@ -53,6 +53,11 @@ class Storage:
         """The Storage by which aliasing is decided."""
         return self if self._root is None else self._root
 
+    @property
+    def is_read(self) -> bool:
+        """Whether a compiled backward may read the memory, or may have."""
+        return self.root.asked != _EVERY
+
     def sibling(self) -> Storage:
         """The same memory with a version counter of its own."""
         root = self.root
@@ -170,7 +175,7 @@ def reads_later(reader: Any) -> None:
     readers[found] = next(_numbers), weakref.ref(reader, lambda _: readers.pop(found, None))
 
 
-def is_read(storage: Storage) -> None:
+def note_read(storage: Storage) -> None:
     """Note that a reader may read a storage's memory."""
     root = storage.root
     if root.asked == _EVERY:

@@ -21,7 +21,7 @@ from ...frontend.held import Place
 from ...frontend.nodes import TWICE, Edge
 from ...frontend.placement import table_for
 from ...frontend.recorded_tape import Layout
-from ...frontend.storage import is_read, reads_later, reads_no_more
+from ...frontend.storage import note_read, reads_later, reads_no_more
 from ...ir.graph import Graph
 from .spent import Spending
 
@@ -51,7 +51,7 @@ class SavingNode(FoldedNode):
     def noted(self) -> None:
         """It is complete: from now on it is told of writes."""
         for storage in self.storages():
-            is_read(storage)
+            note_read(storage)
         reads_later(self)
 
     def storages(self) -> Iterable[Any]:

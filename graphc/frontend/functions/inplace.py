@@ -22,7 +22,7 @@ from ..layouts import NotDense, again
 from ..overlap import check_apart
 from ..placement import Pinned
 from ..rewritten import write_whole
-from ..tensor import Tensor
+from ..tensor import Parameter, Tensor
 from ..written_at import write_by_name
 from . import (
     cumulative,
@@ -113,12 +113,18 @@ def _written(function: Callable[..., Tensor], check: bool) -> Callable[..., Tens
 
 def _arithmetic(op: Op, method: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """A method that computes in the tensor's memory where both operands are floats of one dtype."""
+    scales = op in (ops.add, ops.sub)
 
     @functools.wraps(method)
     def direct(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if len(args) == 1 and not kwargs and local.trace is None and self._graphc_trace is None:
+        if (
+            len(args) == 1 and local.trace is None and self._graphc_trace is None
+            and (not kwargs or (scales and len(kwargs) == 1 and "alpha" in kwargs))
+        ):
             other = args[0]
             dtype = _COMPUTED.get(self._graphc_array.dtype.char)
+            if kwargs:
+                other = _scaled(other, kwargs["alpha"], dtype)
             if dtype is not None:
                 if type(other) is int or (type(other) is float and dtype.is_float):
                     other = promote.operand(other, dtype)
@@ -127,6 +133,18 @@ def _arithmetic(op: Op, method: Callable[..., Tensor]) -> Callable[..., Tensor]:
         return method(self, *args, **kwargs)
 
     return direct
+
+
+def _scaled(other: Any, alpha: Any, dtype: dtypes.DType | None) -> Tensor | None:
+    """alpha * other, of a dtype that is a float's; None: not as simply as that."""
+    if (
+        dtype is None or not dtype.is_float or type(alpha) not in (int, float)
+        or type(other) not in (Tensor, Parameter) or other._graphc_trace is not None
+        or other.dtype is not dtype or (local.grad and requires_grad(other))
+    ):
+        return None
+    result: Tensor = promote.binary(ops.mul, other, alpha)
+    return result
 
 
 def _distinct(x: Tensor) -> Tensor:

@@ -195,7 +195,8 @@ def normals(
 ) -> Tensor:
     """Normal numbers. Pairs, and fewer than 16, are drawn and scaled in float64, as in torch."""
     known = all(type(size) is int for size in sizes)
-    if pairs or (known and math.prod(sizes) < _FEW):
+    unscaled = kind.bits != 16 and _plain(std) and std == 1 and _plain(mean) and mean == 0
+    if pairs or (known and math.prod(sizes) < _FEW and not unscaled):
         z = draw("normal_pairs", generator, shape=sizes)
         return promote.cast(_scaled(z, mean, std), kind)
     if kind.bits == 16 and known and not (_plain(std) and std == 1 and mean == 0):
