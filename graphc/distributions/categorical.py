@@ -39,6 +39,13 @@ def _chosen(logits: Tensor, value: Tensor) -> Tensor:
     return logits.gather(-1, value).sum(-1)  # of one: no view, which would cost more to make
 
 
+def _entropy(logits: Tensor, probs: Tensor) -> Tensor:
+    return -(logits.clamp(min=T.finfo(logits.dtype).min) * probs).sum(-1)
+
+
+_entropy_joined = joined(_entropy)
+
+
 class Categorical(Distribution):
     """A class 0 .. K-1, of unnormalised probs (or log-probabilities) in the last dimension."""
 
@@ -127,8 +134,8 @@ class Categorical(Distribution):
         return log_pmf.gather(-1, value[..., :1]).squeeze(-1)
 
     def entropy(self) -> Tensor:
-        logits = self.logits.clamp(min=T.finfo(self.logits.dtype).min)
-        return -(logits * self.probs).sum(-1)
+        given = self.logits, self.probs
+        return _entropy_joined(*given) if gains(*given) else _entropy(*given)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         rank = len(tuple(self._batch_shape))

@@ -263,12 +263,23 @@ class CompiledBackward(SavingNode):
         part = plan.parts.part(given, asked)
         if part.engines is None:
             return found
-        _check_unchanged([self.stamps[i] for i in part.saved if i in self.stamps])
+        if self._may_have_changed():
+            _check_unchanged([self.stamps[i] for i in part.saved if i in self.stamps])
         results = part.call(self.saved or (), grads, self.dims)
         for i, value in zip(part.results, results, strict=True):
             if needs[i]:
                 found[i] = value
         return found
+
+    def _may_have_changed(self) -> bool:
+        """Whether any memory was written to that was noted: without asking what is read of it."""
+        if self.facts is None or "stamps" in self.__dict__:
+            return True
+        _, noted, handed = self.facts
+        for storage, version in noted:
+            if storage.version != version:
+                return True
+        return any(kept[0].version != kept[1] for kept in handed)
 
     def _by_tape(self, grads: list[Any], needs: Sequence[bool], world: Any) -> list[Any]:
         """The gradients with a history of their own, or inside vmap."""
