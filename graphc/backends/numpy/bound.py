@@ -201,13 +201,17 @@ def _dot_general(
     types: Types, *, batch_a: Sequence[int], batch_b: Sequence[int], contract_a: Sequence[int],
     contract_b: Sequence[int], tf32: bool = False,
 ) -> Function | None:
-    """Of matrices, one dim of each summed over; the second may be turned, as a layer's weight."""
+    """Of matrices, one dim of each summed over; the second may be turned, as a layer's weight. The
+    first may be one row."""
     ranks = [len(t.shape) for t in types]
-    if batch_a or batch_b or tf32 or ranks != [2, 2] or tuple(contract_a) != (1,) or (
-        not types[0].dtype.is_float
+    if batch_a or batch_b or tf32 or ranks not in ([2, 2], [1, 2]) or (
+        tuple(contract_a) != (ranks[0] - 1,) or not types[0].dtype.is_float
     ):
         return None
     product = np.matmul
+    if ranks[0] == 1:
+        turned = tuple(contract_b) == (1,)
+        return lambda a, b: product(a.reshape(1, -1), b.T if turned else b).reshape(-1)
     if tuple(contract_b) == (1,):
         return lambda a, b: product(a, b.T)
     return product if tuple(contract_b) == (0,) else None

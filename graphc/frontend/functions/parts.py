@@ -91,9 +91,7 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
         raise IndexError(located("Dimension specified as 0 but tensor has no dimensions"))
     dim = wrap_dim(dim, len(sizes))
     count = environment().specialise(sizes[dim])
-    return _several("Unbind", [
-        drop_dim(slice_dim(input, dim, i, i + 1), dim) for i in range(count)
-    ])
+    return _several("Unbind", [select(input, dim, i) for i in range(count)])
 
 
 def _several(name: str, pieces: list[Tensor]) -> tuple[Tensor, ...]:

@@ -340,11 +340,12 @@ _MOST_CATEGORIES = 2**24
 
 def _check_weights(weights: Tensor, count: int, replacement: bool) -> None:
     array = weights._graphc_array
-    if is_unwatched() and type(array) is np.ndarray and array.dtype.char in "fd" and (
-        bool((array >= 0).all()) and bool(np.isfinite(array).all())
-        and bool(array.any(-1).all())  # of numbers that are not negative
-    ):
-        return
+    if is_unwatched() and type(array) is np.ndarray and array.dtype.char in "fd" and array.size:
+        least, most = array.min(), array.max()  # NaN is neither of what follows
+        if least >= 0 and 0 < most < np.inf and (
+            array.size == array.shape[-1] or bool(array.any(-1).all())
+        ):
+            return
     if count == 1 or not replacement:
         if not bool(P.logical_and(P.ge(weights, 0), P.isfinite(weights)).all()):
             raise RuntimeError(located(
