@@ -94,6 +94,7 @@ class Node:
     folded: bool = False  # stands for many operations (folded.py)
     straight: bool = False  # a plain pass may run it by itself (straight.py)
     outside: Tensor | None = None  # stands for the history that this one had before the trace
+    root: type[Node] | None = None  # below which the classes are that torch's names are given to
     position: int | None = None  # in SegmentTrace.script; ~n: where its n-th entry's gradient goes
 
     def __init__(
@@ -348,16 +349,25 @@ class OpNode(Node):
 
 
 @functools.cache
-def named_class(name: str) -> type[OpNode]:
-    """OpNode under torch's name for it, which is also what type(grad_fn).__name__ says."""
-    return type(name, (OpNode,), {"__module__": OpNode.__module__})
+def named_class(name: str, base: type[Any]) -> type[Any]:
+    """A class of nodes under torch's name for it, which is also what type(grad_fn).__name__ says."""
+    return type(name, (base,), {"__module__": base.__module__})
+
+
+def rename(node: Node | None, name: str) -> None:
+    """Let an operator's node go by another of torch's names."""
+    if node is not None and node.root is not None:
+        node.__class__ = named_class(name, node.root)
 
 
 @functools.cache
 def class_of(op: Op) -> type[OpNode]:
     """The class of an operator's nodes: AddBackward0 for add."""
     camel = "".join(part.capitalize() for part in op.name.split("_")) + "Backward0"
-    return named_class(_TORCH_NAMES.get(op.name, camel))
+    return named_class(_TORCH_NAMES.get(op.name, camel), OpNode)
+
+
+OpNode.root = OpNode
 
 
 def _kind(type_: TensorType) -> str:

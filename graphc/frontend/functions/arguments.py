@@ -18,7 +18,7 @@ from ..dispatch import inplace
 from ..errors import kind_name, located, raise_op_error
 from ..known import values
 from ..layouts import NotDense
-from ..nodes import OpNode, named_class
+from ..nodes import rename
 from ..numbers import is_traced_number, plain_size
 from ..overlap import check_apart
 from ..placement import is_loose, mixed, place_at
@@ -195,25 +195,20 @@ def numpy_names(function: F) -> F:
 
 def named(result: Tensor, name: str) -> Tensor:
     """The result, its grad_fn printed as torch's `name`."""
-    node = result._graphc_node
-    if isinstance(node, OpNode):
-        node.__class__ = named_class(name)
+    rename(result._graphc_node, name)
     return result
 
 
 def recorded_as(name: str) -> Callable[[F], F]:
     """Let what a function of several operators gives (the first of several results) have torch's
     `name` for its grad_fn."""
-    kind = named_class(name)
-
     def decorate(function: F) -> F:
         @wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             found = function(*args, **kwargs)
             result = found[0] if isinstance(found, tuple) else found
-            node = result._graphc_node
-            if isinstance(node, OpNode) and not (args and result is args[0]):
-                node.__class__ = kind
+            if not (args and result is args[0]):
+                rename(result._graphc_node, name)
             return found
 
         return cast(F, wrapper)

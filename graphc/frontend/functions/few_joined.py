@@ -65,6 +65,9 @@ class Joined(ViewNode):
         return found
 
 
+Joined.root = Joined
+
+
 class CatBackward0(Joined):
     """torch's name."""
 

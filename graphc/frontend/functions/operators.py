@@ -16,7 +16,7 @@ from ..context import local
 from ..dispatch import constant
 from ..eager import apply_cast, apply_two
 from ..errors import located
-from ..nodes import class_of, named_class
+from ..nodes import OpNode, class_of, named_class
 from ..overriding import first_met
 from ..promote import is_number
 from ..replayed import replayed
@@ -52,7 +52,7 @@ def _operator(
     if direct is None:
         return slow
     op, same = direct
-    kind_of_swapped = named_class(_SWAPPED.get(op.name, class_of(op).__name__))
+    kind_of_swapped = named_class(_SWAPPED.get(op.name, class_of(op).__name__), OpNode)
 
     def method(self: Tensor, other: Any) -> Any:
         if local.trace is not None:
