@@ -94,7 +94,7 @@ class Node:
     folded: bool = False  # stands for many operations (folded.py)
     straight: bool = False  # a plain pass may run it by itself (straight.py)
     outside: Tensor | None = None  # stands for the history that this one had before the trace
-    root: type[Node] | None = None  # below which the classes are that torch's names are given to
+    root: Any = None  # below which the classes are that torch's names are given to
     position: int | None = None  # in SegmentTrace.script; ~n: where its n-th entry's gradient goes
 
     def __init__(
@@ -349,8 +349,8 @@ class OpNode(Node):
 
 
 @functools.cache
-def named_class(name: str, base: type[Any]) -> type[Any]:
-    """A class of nodes under torch's name for it, which is also what type(grad_fn).__name__ says."""
+def named_class(name: str, base: Any) -> type[Any]:
+    """A class of nodes under torch's name, which is also what type(grad_fn).__name__ says."""
     return type(name, (base,), {"__module__": base.__module__})
 
 
