@@ -27,7 +27,7 @@ def mark_static_address(t: Any, guard: bool = False) -> None:
     """Nothing to do: captured tensors are read where they are."""
 
 
-def mark_dynamic(t: Any, index: Any, **options: Any) -> None:
+def mark_dynamic(t: Any, index: Any = None, **options: Any) -> None:
     """Nothing to do: a size that varies becomes symbolic at its second value."""
 
 

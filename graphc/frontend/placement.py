@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from sys import _getframe
 from types import FrameType
@@ -29,8 +29,7 @@ from graphc.ir.memory import (
     memory_order,
     on_host,
 )
-from graphc.ir.op import REGISTRY, Attrs, Op
-from graphc.ir.op import get as get_op
+from graphc.ir.op import Attrs, Op
 
 from . import meta
 from .context import local
@@ -94,7 +93,7 @@ def register(kind: str, memory: Memory, run: Runner, backend: str | None = None)
         raise ValueError(f"a device {memory.place!r} is registered already")
     registered.add(kind)
     place = _places[memory.place] = Place(device(memory.place), memory, run, backend)
-    Eager.elsewhere = staticmethod(_anywhere)
+    Eager.elsewhere = staticmethod(anywhere)
     return place
 
 
@@ -249,7 +248,7 @@ def _ordered(out: Any, buffers: list[Any]) -> Any:
 # --- which runner ------------------------------------------------------------------------------
 
 
-def _anywhere(op: Op, arrays: list[Any], attrs: Attrs) -> Any:
+def anywhere(op: Op, arrays: list[Any], attrs: Attrs) -> Any:
     """Runs an operator where one of its arrays lies; those on the host are taken there."""
     place = next((of(a) for a in arrays if type(a) is DeviceArray), None)
     if place is None:
@@ -335,29 +334,6 @@ def mixed(one: Place | None, other: Place | None) -> RuntimeError:
 def is_loose(tensor: Any) -> bool:
     """Whether a tensor may be taken to any device."""
     return bool(getattr(tensor._graphc_storage, "away", 0) & LOOSE)
-
-
-class DeviceTable(Mapping[str, Callable[..., Any]]):
-    """What an operator does to buffers, wherever they lie, by its name (ir/interpret.py)."""
-
-    def __getitem__(self, name: str) -> Callable[..., Any]:
-        op = get_op(name)
-        if op.family == "random":  # as in eager mode: a device may lack what the algorithms need
-            return lambda *buffers, **attrs: Eager.run(op, list(map(on_host, buffers)), attrs)
-        return lambda *buffers, **attrs: _anywhere(op, list(buffers), attrs)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(REGISTRY)
-
-    def __len__(self) -> int:
-        return len(REGISTRY)
-
-
-def table_for(buffers: Iterable[Any], table: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The table to run a graph by, whose inputs these are: `table` for arrays on the host."""
-    if Eager.elsewhere is not None and any(isinstance(b, DeviceArray) for b in buffers):
-        return DeviceTable()
-    return table
 
 
 # --- where new tensors go ----------------------------------------------------------------------

@@ -128,7 +128,9 @@ def ormqr(
 
 @with_out
 def nuclear_norm(input: Tensor, dim: Any = (-2, -1), keepdim: bool = False) -> Tensor:
-    """The sum of the singular values."""
+    """The sum of the singular values; nuclear_norm(x, keepdim) likewise."""
+    if isinstance(dim, bool):
+        dim, keepdim = (-2, -1), dim
     return norms.matrix_norm(input, "nuc", dim, keepdim)
 
 

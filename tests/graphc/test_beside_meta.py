@@ -98,3 +98,14 @@ def test_compiled_calls_are_short(monkeypatch):
     with torch.device("meta"):
         assert step(torch.empty(4)).device.type == "meta"
     assert step(x).device.type == "cpu"
+
+
+def test_compiled_functions_draw_nothing_on_it():
+    def function(x):
+        drawn = torch.empty(3, device="meta").uniform_(), torch.nn.Linear(2, 3, device="meta")
+        return x + drawn[0].shape[0] + drawn[1].weight.shape[1]
+
+    torch.manual_seed(0)
+    state = torch.get_rng_state()
+    assert torch.compile(function)(torch.zeros(2)).tolist() == [5, 5]
+    assert torch.equal(torch.get_rng_state(), state)

@@ -7,6 +7,7 @@ from tests.parity import (
     cases_linalg,
     cases_methods,
     cases_more,
+    cases_older,
     cases_pointwise,
     cases_reduction,
     cases_shape,
@@ -16,6 +17,6 @@ from tests.parity.records import CASES
 
 __all__ = [
     "CASES", "cases_creation", "cases_database", "cases_indexing", "cases_linalg",
-    "cases_methods", "cases_more", "cases_pointwise", "cases_reduction", "cases_shape",
-    "cases_sorting",
+    "cases_methods", "cases_more", "cases_older", "cases_pointwise", "cases_reduction",
+    "cases_shape", "cases_sorting",
 ]

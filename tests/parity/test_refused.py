@@ -55,6 +55,11 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "hsplit of a vector": lambda t: t.ones(4).hsplit(3),
     "vsplit in parts of other sizes": lambda t: t.vsplit(t.ones(2, 3), 4),
     "dsplit in no parts": lambda t: t.dsplit(t.ones(1, 2, 3), 0),
+    "an operand as out= that is too small": lambda t: (lambda a: t.add(a, t.ones(2, 3), out=a))(
+        t.ones(3)),
+    "ones of another dtype than out=": lambda t: t.ones(
+        3, out=t.zeros(3, dtype=t.bool), dtype=t.float32),
+    "cumulative_trapezoid of bools": lambda t: t.cumulative_trapezoid(t.tensor([True, False])),
     "broadcast_to sizes": lambda t: t.ones(2, 1).broadcast_to(2, 3),
 }
 for _a, _b in (("int64", "int64"), ("int64", "float32"), ("float32", "int64"), ("bool", "float32"),
@@ -97,3 +102,22 @@ def test_as_torch(name: str) -> None:
     if name in _OTHER_WORDS:
         ours, theirs = ours[0], theirs[0]
     assert ours == theirs
+
+
+@pytest.mark.parametrize(
+    "name", "sum mean prod any all amax amin argmax max min norm var std logsumexp".split()
+)
+def test_a_second_dim_is_no_keepdim(name: str) -> None:
+    """sum(0, 1) would be taken for sum(0, keepdim=True); torch refuses it, and so do we."""
+    for t in (torch, graphc):
+        with pytest.raises(TypeError):
+            more = {"p": 2} if name == "norm" else {}
+            getattr(t.ones(2, 3), name)(dim=0, keepdim=1, **more)
+
+
+def test_numbers_in_odd_places_are_refused() -> None:
+    for t in (torch, graphc):
+        x = t.ones(3)
+        for name, given in (("add", (x, x)), ("addcmul", (x, x, x)), ("copy_", ([1, 2, 3],))):
+            with pytest.raises(TypeError):
+                getattr(x, name)(*given)

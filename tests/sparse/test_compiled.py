@@ -18,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::graphc.PerformanceWarning")
 @pytest.fixture(autouse=True, params=["the only device", "one of several"])
 def devices(request: Any, monkeypatch: Any) -> None:
     """Where there are other devices, a recording asks where tensors lie."""
-    several = None if request.param == "the only device" else staticmethod(placement._anywhere)
+    several = None if request.param == "the only device" else staticmethod(placement.anywhere)
     monkeypatch.setattr(Eager, "elsewhere", several)
 
 

@@ -86,7 +86,11 @@ def _floor_divide(a: Array, b: Array) -> Any:
 
 def _remainder(a: Array, b: Array) -> Any:
     _check_divisor(a, b)
-    return np.remainder(a, b)
+    found = np.remainder(a, b)
+    if not is_float(found):
+        return found
+    # NumPy gives a zero the divisor's sign, C's fmod (and torch) that of the dividend
+    return np.where(found == 0, np.copysign(found, a), found)
 
 
 def _fmod(a: Array, b: Array) -> Any:

@@ -206,7 +206,8 @@ def _sort(x: Array, *, dim: int, descending: bool, stable: bool) -> tuple[Array,
 def _topk(x: Array, *, k: int, dim: int, largest: bool) -> tuple[Array, Array]:
     if x.ndim == 0:
         return x.copy(), np.zeros((), I64)
-    order = _selected(widen(x), k, dim, largest) if 0 < 8 * k <= x.shape[dim] else None
+    few = x.size != 0 and 0 < 8 * k <= x.shape[dim]
+    order = _selected(widen(x), k, dim, largest) if few else None
     if order is None:
         head: list[slice] = [slice(None)] * x.ndim
         head[dim] = slice(0, k)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ...backends.numpy.ops import TABLE
+from ...frontend.device_table import table_for
 from ...frontend.errors import located
-from ...frontend.placement import table_for
 from ...ir.dim import Guard
 from ...ir.graph import Graph, Node, const, get_, input_
 from ...ir.interpret import evaluate

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from ...backends.numpy.ops import TABLE
+from ...frontend.device_table import table_for
 from ...frontend.errors import located
 from ...frontend.folded import FoldedNode
 from ...frontend.held import Place
 from ...frontend.nodes import TWICE, Edge
-from ...frontend.placement import table_for
 from ...frontend.recorded_tape import Layout
 from ...frontend.storage import note_read, reads_later, reads_no_more
 from ...ir.graph import Graph

@@ -136,7 +136,8 @@ _BOTH = {
 }
 
 _FUNCTIONS = {
-    pointwise: "expit rsub where",
+    pointwise: "expit where",
+    pointwise_composed: "rsub",
     complex_numbers: "complex conj imag polar real view_as_complex view_as_real",
     statistics: "broadcast_shapes combinations cumulative_trapezoid unravel_index vander",
     windows: "bartlett_window blackman_window hamming_window hann_window kaiser_window",
@@ -189,7 +190,7 @@ _METHODS = {
     copies: "contiguous is_contiguous",
     strided: "fill_diagonal_ unfold",
     inplace_shape: "detach_ resize_ resize_as_ set_",
-    pointwise_composed: "apply_",
+    pointwise_composed: "apply_ map_",
     statistics: "sum_to_size",
     copied_views: "unsafe_chunk unsafe_split",
     storages: "is_shared share_memory_ untyped_storage",
@@ -263,6 +264,7 @@ NAMES |= {
         cos_ cosh_ deg2rad_ erf_ erfc_ exp2_ exp_ expm1_ fill_ floor_ frac_ log10_ log1p_ log2_ log_
         logit_ nan_to_num_ neg_ negative_ rad2deg_ reciprocal_ relu_ round_ rsqrt_ sigmoid_ sin_
         sinc_ sinh_ sqrt_ square_ tan_ tanh_ trunc_ xlogy_ zero_
+        fix_ gcd_ lcm_ ldexp_ get_device
     """.split()
 }
 NAMES |= foreach.table()

@@ -22,6 +22,7 @@ from ..nodes import rename
 from ..numbers import is_traced_number, plain_size
 from ..overlap import check_apart
 from ..placement import is_loose, mixed, place_at
+from ..promote import _name as dtype_name
 from ..promote import check_inplace
 from ..tensor import Tensor
 from ..values import Eager
@@ -277,6 +278,8 @@ def with_out(function: F) -> F:
                 "differentiation, but one of the arguments requires grad."
             ))
         if isinstance(result, Tensor):
+            if not anywhere and any(x is out for x in (*args, *kwargs.values())):
+                _check_keeps_shape(out, result)
             return write_out(out, result)
         for target, value in zip(out, result, strict=True):
             write_out(target, value)
@@ -292,6 +295,15 @@ def _check_same_dtype(targets: Iterable[Tensor], results: Iterable[Tensor]) -> N
                 f"Expected out tensor to have dtype {CPP_NAMES[found.dtype]}, but got "
                 f"{CPP_NAMES[target.dtype]} instead"
             ))
+
+
+def _check_keeps_shape(out: Tensor, value: Tensor) -> None:
+    """Raise RuntimeError where an operand given as `out` would have to take on another shape."""
+    if tuple(out.shape) != tuple(value.shape):
+        raise RuntimeError(located(
+            f"output with shape {list(out.shape)} doesn't match the broadcast shape "
+            f"{list(value.shape)}"
+        ))
 
 
 def _check_single(out: Tensor) -> None:
@@ -311,6 +323,18 @@ def _check_apart(name: str, outs: Any, inputs: Iterable[Any]) -> None:
             _check_single(out)
         for x in operands:
             check_apart(out, x, whole=name not in _APART)
+
+
+def dtype_beside(out: Tensor | None, dtype: DType | None) -> DType | None:
+    """The dtype asked for, which is that of `out=`. Raises RuntimeError where they differ."""
+    if out is None or dtype is out.dtype:
+        return dtype
+    if dtype is not None:
+        raise RuntimeError(located(
+            f"dtype {dtype_name(dtype)} does not match dtype of out parameter "
+            f"({dtype_name(out.dtype)})"
+        ))
+    return out.dtype
 
 
 def write_out(out: Tensor, value: Tensor) -> Tensor:

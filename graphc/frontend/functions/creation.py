@@ -24,6 +24,7 @@ from ..tensor import Tensor, from_array
 from .arguments import (
     as_sequence,
     check_dtype,
+    dtype_beside,
     fitting,
     non_negative,
     shape_of,
@@ -290,9 +291,9 @@ def full(
     dtype = check_dtype(dtype)
     if isinstance(fill_value, Tensor):
         kind = fill_value.dtype if dtype is None else dtype
-        return expand_value(promote.cast(fill_value, kind), shape_of((size,), "full"))
-    if dtype is None:
-        dtype = promote.number_dtype(fill_value)
+        result = expand_value(promote.cast(fill_value, kind), shape_of((size,), "full"))
+        return _given_out(result, requires_grad, out)
+    dtype = dtype_beside(out, dtype) or promote.number_dtype(fill_value)
     return _filled(shape_of((size,), "full"), fill_value, dtype, requires_grad, out)
 
 
@@ -308,13 +309,17 @@ def _filled(
     non_negative(shape)
     if isinstance(value, complex):
         result = expand_value(promote.operand(value, dtype), shape)
-        return result.requires_grad_() if requires_grad else result
+        return _given_out(result, requires_grad, out)
     if is_traced_number(value):
         value = fitting(value, dtype)
     if is_traced_number(value):
         result = expand_value(promote.operand(value, dtype), shape)
     else:
         result = apply(ops.full, shape=shape, value=_plain(value, dtype), dtype=dtype)
+    return _given_out(result, requires_grad, out)
+
+
+def _given_out(result: Tensor, requires_grad: bool, out: Tensor | None) -> Tensor:
     if out is not None:
         return write_out(out, result)
     return result.requires_grad_() if requires_grad else result
@@ -343,7 +348,7 @@ def _shaped(value: float, name: str, doc: str) -> Any:
                 f"{name}() received an invalid combination of arguments - got no size. Cure: "
                 f"{name}(2, 3), or {name}(()) for a single number"
             ))
-        kind = check_dtype(dtype) or get_default_dtype()
+        kind = dtype_beside(out, check_dtype(dtype)) or get_default_dtype()
         shape = shape_of(sizes if size is None else (size,), name)
         return _filled(shape, value, kind, requires_grad, out)
 

@@ -70,7 +70,7 @@ def _require_float(name: str, x: Tensor) -> None:
 @beside
 @with_out
 def histogram(
-    input: Tensor, bins: Any, *, range: Any = None, weight: Tensor | None = None,
+    input: Tensor, bins: Any = 100, *, range: Any = None, weight: Tensor | None = None,
     density: bool = False,
 ) -> Any:
     """(counts, edges) of the values in bins, a number of them or their edges."""

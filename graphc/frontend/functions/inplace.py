@@ -192,8 +192,10 @@ def fill(input: Tensor, value: Any) -> Tensor:
     return fill_(input.clone(), value)
 
 
-def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
-    """Copy src's values, cast and broadcast, into the tensor."""
+def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
+    """Copy the values of a tensor or a number, cast and broadcast, into the tensor."""
+    if promote.is_number(src):
+        src = promote.operand(src, promote.number_dtype(src))
     if not isinstance(src, Tensor):
         raise TypeError(located(
             f"copy_(): argument 'other' (position 1) must be Tensor, not {kind_name(src)}"

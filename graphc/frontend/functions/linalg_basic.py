@@ -30,6 +30,7 @@ from .arguments import (
 from .dtype_names import CPP_NAMES
 from .joining import stack
 from .norms import vector_norm
+from .older_calls import scales_first
 from .ranges import eye
 
 
@@ -292,6 +293,8 @@ def _scaled_sum(name: str, multiply: Any, *factors: str) -> Any:
     def function(
         input: Tensor, *given: Tensor, beta: Any = 1, alpha: Any = 1, **named_factors: Tensor
     ) -> Tensor:
+        if len(given) > 2 and (older := scales_first(name, input, given)) is not None:
+            input, given, beta, alpha = older
         rest = [factor for factor in factors[len(given):] if factor in named_factors]
         found = (*given, *(named_factors.pop(factor) for factor in rest))
         if len(found) != 2 or named_factors:

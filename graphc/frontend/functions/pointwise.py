@@ -21,6 +21,7 @@ from ..replayed import replayed
 from ..tensor import Tensor, alias
 from .arguments import fitting, named, recorded_as, with_out
 from .dtype_names import iinfo
+from .older_calls import factor_first
 from .positions import nonzero
 
 
@@ -195,8 +196,10 @@ def _arithmetic(op: Any, of_bools: Any, a: Any, b: Any) -> Tensor:
 
 
 @with_out
-def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+def add(input: Any, other: Any, *older: Any, alpha: Any = 1) -> Tensor:
     """input + alpha * other; on bools: or."""
+    if older:
+        alpha, other = factor_first("add", "alpha", (other, *older), 1)
     found = promote.scaled_sum(add, input, other, alpha)
     if found is not None:
         return found
@@ -205,8 +208,10 @@ def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
 
 
 @with_out
-def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+def sub(input: Any, other: Any, *older: Any, alpha: Any = 1) -> Tensor:
     """input - alpha * other. Raises RuntimeError for bools."""
+    if older:
+        alpha, other = factor_first("sub", "alpha", (other, *older), 1)
     promote.refuse_bools(input, other)
     found = promote.scaled_sum(sub, input, other, alpha)
     if found is not None:
@@ -483,13 +488,6 @@ def clamp_max(input: Tensor, max: Any) -> Tensor:
     """input bounded above."""
     require_tensors("clamp_max", input)
     return clamp(input, max=max)
-
-
-@recorded_as("RsubBackward1")
-def rsub(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
-    """other - alpha * input."""
-    require_tensors("rsub", input)
-    return sub(other, input, alpha=alpha)
 
 
 absolute, negative, multiply, divide, subtract = abs, neg, mul, div, sub

@@ -15,6 +15,7 @@ from ..tensor import Tensor
 from . import pointwise as P
 from .arguments import recorded_as, with_out
 from .dtype_names import CPP_NAMES
+from .older_calls import factor_first
 
 
 @with_out
@@ -84,16 +85,24 @@ def _combined(
 @with_out
 @recorded_as("AddcmulBackward0")
 @replayed
-def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Tensor:
+def addcmul(
+    input: Tensor, tensor1: Tensor, tensor2: Tensor, *older: Any, value: Any = 1
+) -> Tensor:
     """input + value * tensor1 * tensor2."""
+    if older:
+        value, tensor1, tensor2 = factor_first("addcmul", "value", (tensor1, tensor2, *older), 2)
     return _combined("addcmul", P.mul, input, tensor1, tensor2, value)
 
 
 @with_out
 @recorded_as("AddcdivBackward0")
 @replayed
-def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Tensor:
+def addcdiv(
+    input: Tensor, tensor1: Tensor, tensor2: Tensor, *older: Any, value: Any = 1
+) -> Tensor:
     """input + value * tensor1 / tensor2."""
+    if older:
+        value, tensor1, tensor2 = factor_first("addcdiv", "value", (tensor1, tensor2, *older), 2)
     if not (tensor1.dtype.differentiable or tensor2.dtype.differentiable):
         raise RuntimeError(located(
             "Integer division with addcdiv is no longer supported. Cure: use input + value * "

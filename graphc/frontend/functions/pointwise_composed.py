@@ -12,6 +12,7 @@ from graphc.ir import dtypes, ops
 from .. import promote
 from ..dispatch import apply, constant
 from ..errors import located
+from ..history import requires_grad
 from ..meta import concrete_or_zeros
 from ..placement import beside
 from ..replayed import replayed
@@ -118,12 +119,13 @@ def logit(input: Tensor, eps: float | None = None) -> Tensor:
 @recorded_as("NanToNumBackward0")
 @replayed
 def nan_to_num(
-    input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+    input: Tensor, nan: float | None = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Tensor:
     """Replace NaN and infinities."""
     if not input.dtype.is_float:
         return input.clone()  # type: ignore[no-any-return]
     limits = finfo(input.dtype)
+    nan = 0.0 if nan is None else nan
     high = limits.max if posinf is None else posinf
     low = limits.min if neginf is None else neginf
     result = P.where(P.isnan(input), nan, input)
@@ -257,3 +259,25 @@ def apply_(self: Tensor, callable: Any) -> Tensor:
     flat = [callable(value) for value in array.reshape(-1).tolist()]
     found = np.array(flat, array.dtype).reshape(array.shape)
     return self.copy_(constant(found))  # type: ignore[no-any-return]
+
+
+def map_(self: Tensor, tensor: Tensor, callable: Any) -> Tensor:
+    """Replace each element by callable(element, the other tensor's), on the host."""
+    if requires_grad(self) or requires_grad(tensor):
+        raise RuntimeError(located("Can't call map_() on Variable that requires grad. Use "
+                                   "var.detach().map_() instead."))
+    if tensor.dtype is not self.dtype:
+        raise TypeError(located(
+            f"map_: expected {promote._name(self.dtype)} for argument 'tensor', got "
+            f"{promote._name(tensor.dtype)}"
+        ))
+    other = concrete(tensor.expand_as(self), "map_()", "use tensor functions")
+    rest = iter(other.reshape(-1).tolist())
+    return apply_(self, lambda value: callable(value, next(rest)))
+
+
+@recorded_as("RsubBackward1")
+def rsub(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
+    """other - alpha * input."""
+    P.require_tensors("rsub", input)
+    return P.sub(other, input, alpha=alpha)

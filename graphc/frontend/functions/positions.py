@@ -25,7 +25,8 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
         return tuple(constant(p, fresh=True) for p in places_of(seen))
     if array.ndim == 0:
         return constant(np.zeros((int(bool(array)), 0), np.int64))
-    return constant(np.stack(places_of(array), 1), fresh=True)
+    # a column's elements lie side by side, as in torch
+    return constant(np.stack(places_of(array)).T, fresh=True)
 
 
 def places_of(array: np.ndarray) -> list[np.ndarray]:

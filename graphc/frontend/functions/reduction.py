@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from graphc.ir import dtypes, ops
 from graphc.ir.dim import Dim, product
 from graphc.ir.dtypes import DType
@@ -11,7 +13,7 @@ from graphc.ir.dtypes import DType
 from .. import promote
 from ..context import local
 from ..dispatch import apply, filled_beside
-from ..errors import located
+from ..errors import kind_name, located
 from ..history import requires_grad
 from ..ownership import own, owns_result
 from ..replayed import replayed
@@ -33,8 +35,20 @@ Dims = tuple[int, ...]
 
 
 def reduce_dims(op: Any, x: Tensor, dims: Dims, keepdim: bool) -> Tensor:
-    result: Tensor = apply(op, x, dims=dims, keepdim=bool(keepdim))
+    if type(keepdim) is not bool:
+        keepdim = checked_keepdim(op.name, keepdim)
+    result: Tensor = apply(op, x, dims=dims, keepdim=keepdim)
     return result
+
+
+def checked_keepdim(name: str, keepdim: Any) -> bool:
+    """A truth that is no Python bool. Raises TypeError for numbers: sum(0, 1) is no sum of two."""
+    if not isinstance(keepdim, (bool, np.bool_)):
+        raise TypeError(located(
+            f"{name}(): argument 'keepdim' must be bool, not {kind_name(keepdim)}. Cure: several "
+            "dims are a tuple, (0, 1)"
+        ))
+    return bool(keepdim)
 
 
 def _integers_as_long(x: Tensor, dtype: Any) -> Tensor:
@@ -232,10 +246,12 @@ def _arg(name: str, doc: str) -> Any:
 
 
 def _arg_along(record: Any, x: Tensor, dim: int, keepdim: bool) -> Tensor:
+    if type(keepdim) is not bool:
+        keepdim = checked_keepdim(record.name, keepdim)
     if x.ndim == 0:
         zero: Tensor = filled_beside(x, (), 0, dtypes.i64)
         return zero
-    result: Tensor = apply(record, x, dim=dim, keepdim=bool(keepdim))
+    result: Tensor = apply(record, x, dim=dim, keepdim=keepdim)
     return result
 
 
@@ -269,6 +285,8 @@ def _max_or_min(name: str, arg: Any, whole: Any, pairwise: Any) -> Any:
         if input.ndim == 0:
             wrap_dim(dim, 0)
             return struct(input.clone(), _arg_along(None, input, 0, False))
+        if type(keepdim) is not bool:
+            keepdim = checked_keepdim(name, keepdim)
         dim = wrap_dim(dim, input.ndim)
         _require_elements(name, input, (dim,), False)
         x = promote.cast(input, dtypes.u8) if input.dtype is dtypes.bool_ else input
@@ -297,6 +315,8 @@ def _moments(
     """(variance, mean), both with the reduced dims kept as asked."""
     if isinstance(dim, bool):  # var(x, unbiased)
         dim, unbiased = None, dim
+    if type(keepdim) is not bool:
+        keepdim = checked_keepdim("var", keepdim)
     if not x.dtype.is_float:
         if not x.dtype.is_complex:
             raise RuntimeError(located(
@@ -392,6 +412,8 @@ def std_mean(
 @owns_result
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """log(sum(exp(x))) over `dim`, stable."""
+    if type(keepdim) is not bool:
+        keepdim = checked_keepdim("logsumexp", keepdim)
     if input.dtype.is_complex:  # scaled by the largest real part
         top = amax(input.detach().real, dim, True)
         top = P.where(P.isfinite(top), top, 0.0)

@@ -18,7 +18,14 @@ from ..promote import get_default_dtype
 from ..tensor import Tensor
 from . import complex_numbers, parts, shape
 from . import pointwise as P
-from .arguments import as_sequence, broadcast_sizes, environment, public_size, recorded_as
+from .arguments import (
+    as_sequence,
+    broadcast_sizes,
+    environment,
+    public_size,
+    recorded_as,
+    wrap_dim,
+)
 from .arguments import shape as shape_of_tensor
 from .cumulative import cumsum, diff
 from .joining import stack
@@ -200,8 +207,14 @@ def cumulative_trapezoid(
     y: Tensor, x: Tensor | None = None, *, dx: Any = 1, dim: int = -1
 ) -> Tensor:
     """The running integral of y along `dim` by the trapezoidal rule."""
-    along = dim % y.ndim
+    if y.dtype is dtypes.bool_:
+        raise RuntimeError(located(
+            "cumulative_trapezoid: received a bool input for `y`, but bool is not supported"
+        ))
+    along = wrap_dim(dim, y.ndim)
     size = shape_of_tensor(y)[along]
+    if isinstance(size, int) and size == 0:
+        return y.clone()  # type: ignore[no-any-return]
     areas = P.add(slice_dim(y, along, 0, size - 1), slice_dim(y, along, 1, size))
     if x is not None:
         steps = diff(x, dim=-1 if x.ndim == 1 else along)
