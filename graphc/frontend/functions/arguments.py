@@ -337,6 +337,13 @@ def dtype_beside(out: Tensor | None, dtype: DType | None) -> DType | None:
     return out.dtype
 
 
+def given_out(result: Tensor, requires_grad: bool, out: Tensor | None) -> Tensor:
+    """What a function that makes tensors returns."""
+    if out is not None:
+        return write_out(out, result)
+    return result.requires_grad_() if requires_grad else result
+
+
 def write_out(out: Tensor, value: Tensor) -> Tensor:
     """Copy a result into `out=`, resizing it as torch does."""
     check_inplace(out, value)

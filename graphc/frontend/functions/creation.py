@@ -26,9 +26,9 @@ from .arguments import (
     check_dtype,
     dtype_beside,
     fitting,
+    given_out,
     non_negative,
     shape_of,
-    write_out,
 )
 from .copies import clone, laid_out_as
 from .cuda_arrays import from_cuda_array
@@ -292,7 +292,7 @@ def full(
     if isinstance(fill_value, Tensor):
         kind = fill_value.dtype if dtype is None else dtype
         result = expand_value(promote.cast(fill_value, kind), shape_of((size,), "full"))
-        return _given_out(result, requires_grad, out)
+        return given_out(result, requires_grad, out)
     dtype = dtype_beside(out, dtype) or promote.number_dtype(fill_value)
     return _filled(shape_of((size,), "full"), fill_value, dtype, requires_grad, out)
 
@@ -309,20 +309,14 @@ def _filled(
     non_negative(shape)
     if isinstance(value, complex):
         result = expand_value(promote.operand(value, dtype), shape)
-        return _given_out(result, requires_grad, out)
+        return given_out(result, requires_grad, out)
     if is_traced_number(value):
         value = fitting(value, dtype)
     if is_traced_number(value):
         result = expand_value(promote.operand(value, dtype), shape)
     else:
         result = apply(ops.full, shape=shape, value=_plain(value, dtype), dtype=dtype)
-    return _given_out(result, requires_grad, out)
-
-
-def _given_out(result: Tensor, requires_grad: bool, out: Tensor | None) -> Tensor:
-    if out is not None:
-        return write_out(out, result)
-    return result.requires_grad_() if requires_grad else result
+    return given_out(result, requires_grad, out)
 
 
 def _plain(value: Any, dtype: DType) -> Any:
