@@ -112,7 +112,7 @@ _LAZY = {
 # torch's copies of functions of nn.functional (others take other arguments: late_names)
 _NN_FUNCTIONS = frozenset("""
     adaptive_avg_pool1d avg_pool1d bilinear celu channel_shuffle conv1d conv2d conv3d
-    conv_transpose1d conv_transpose2d conv_transpose3d cosine_similarity embedding_bag hardshrink
+    conv_transpose1d conv_transpose2d conv_transpose3d cosine_similarity hardshrink
     max_pool1d max_pool2d max_pool3d pairwise_distance pdist pixel_shuffle pixel_unshuffle prelu
     rms_norm rrelu selu threshold
 """.split())

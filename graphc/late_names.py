@@ -30,8 +30,8 @@ _FUNCTIONS = {
     """,
     ".nn.functional.positional": """
         alpha_dropout batch_norm binary_cross_entropy_with_logits cosine_embedding_loss ctc_loss
-        dropout embedding feature_alpha_dropout group_norm hinge_embedding_loss instance_norm kl_div
-        layer_norm margin_ranking_loss poisson_nll_loss triplet_margin_loss
+        dropout embedding embedding_bag feature_alpha_dropout group_norm hinge_embedding_loss
+        instance_norm kl_div layer_norm margin_ranking_loss poisson_nll_loss triplet_margin_loss
     """,
     ".nn.functional.variants": "celu_ rrelu_ selu_ threshold_",
     ".sparse.functions": "dsmm hspmm saddmm smm spmm sspaddmm",

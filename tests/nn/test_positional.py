@@ -23,6 +23,13 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "group_norm": lambda t: t.group_norm(rows(t), 3, None, t.ones(3), 1e-3, False),
     "embedding": lambda t: (
         t.embedding(rows(t), t.tensor([1, 0])), t.embedding(rows(t), t.tensor([1]), 1, True)),
+    **{
+        f"embedding_bag {mode} {padding} {last}": lambda t, given=(mode, padding, last): bag(
+            t, *given)
+        for mode in (0, 1, 2) for padding in (None, 5, -2) for last in (False, True)
+    },
+    "embedding_bag weights": lambda t: t.embedding_bag(
+        table(t), t.tensor([1, 0, 2]), t.tensor([0, 1]), per_sample_weights=rows(t)[0]),
     "dropout": lambda t: (t.dropout(rows(t), 0.5, True), t.dropout(rows(t), p=0.5, train=False)),
     "alpha_dropout": lambda t: t.alpha_dropout(rows(t), 0.5, True),
     "feature_alpha_dropout": lambda t: t.feature_alpha_dropout(rows(t), p=0.5, train=True),
@@ -43,6 +50,17 @@ CASES: dict[str, Callable[[Any], Any]] = {
 
 def rows(t: Any) -> Any:
     return t.tensor([[0.1, -0.7, 0.3], [0.8, 0.2, -0.4]])
+
+
+def table(t: Any) -> Any:
+    return t.tensor([[0.0, 1.0], [2.0, -1.0], [2.0, 3.0], [-4.0, 0.5], [2.0, 9.0], [7.0, 7.0]])
+
+
+def bag(t: Any, mode: int, padding: int | None, last: bool) -> Any:
+    offsets = t.tensor([0, 2, 2, 7, 8])
+    return t.embedding_bag(
+        table(t), t.tensor([1, 2, 5, 5, 0, 4, 4, 5]), offsets, False, mode, False, None, last,
+        padding)
 
 
 def _with(*first: Any) -> Callable[[Any, Any], Callable[..., Any]]:

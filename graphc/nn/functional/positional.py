@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...frontend import functions as T
 from ...frontend.tensor import Tensor
-from . import ctc, loss, margin_loss, norm, variants
+from . import bags, ctc, loss, margin_loss, norm, variants
 from . import sparse as sparse_functions
 
 _REDUCTIONS = ("none", "mean", "sum")
@@ -67,6 +68,44 @@ def embedding(
         indices, weight, None if padding_idx == -1 else padding_idx,
         scale_grad_by_freq=scale_grad_by_freq, sparse=sparse,
     )
+
+
+def embedding_bag(
+    weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool = False,
+    mode: int = 0, sparse: bool = False, per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False, padding_idx: int | None = None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """F.embedding_bag() of one row of indices, the table first; mode 0 sum, 1 mean, 2 max. With it
+    what torch's CPU operator gives besides: the bag of each index (none for plain sums), indices
+    that count in each bag, and, for maxima, the index [bags, D] that each comes from."""
+    if type(mode) is not int:
+        raise TypeError(f"embedding_bag(): argument 'mode' must be int, not {type(mode).__name__}")
+    if mode not in (0, 1, 2):
+        raise ValueError(f"{mode} is not a valid mode: 0 sum, 1 mean, 2 max")
+    result = bags.embedding_bag(
+        indices, weight, offsets, scale_grad_by_freq=scale_grad_by_freq,
+        mode=("sum", "mean", "max")[mode], sparse=sparse, per_sample_weights=per_sample_weights,
+        include_last_offset=include_last_offset, padding_idx=padding_idx,
+    )
+    count = int(result.shape[0])
+    bag = (T.arange(int(indices.shape[0])).unsqueeze(1) >= offsets[:count].unsqueeze(0)).sum(1) - 1
+    bag = bag.to(indices.dtype)
+    if mode == 0:
+        none = T.zeros_like(offsets)
+        return result, bag if padding_idx is not None else bag[:0], none, none.clone()
+    counted = T.ones_like(indices)
+    if padding_idx is not None:
+        counted = (indices != padding_idx % weight.shape[0]).to(indices.dtype)
+    sizes = T.zeros(count, dtype=indices.dtype).index_add(0, bag.long(), counted)
+    if mode == 1:
+        return result, bag, sizes, sizes.clone()
+    largest = (weight[indices] == result[bag]) & (counted > 0).unsqueeze(1)  # first of equals
+    where = T.arange(int(indices.shape[0])).unsqueeze(1).expand(largest.shape)
+    where = T.where(largest, where, T.full_like(where, int(indices.shape[0])))
+    start = T.full(result.shape, int(indices.shape[0]), dtype=T.int64)
+    first = start.scatter_reduce(0, bag.long().unsqueeze(1).expand(largest.shape), where, "amin")
+    found = T.cat([indices, indices.new_zeros(1)])[first]  # 0 of an empty bag
+    return result, bag, sizes, found
 
 
 def dropout(input: Tensor, p: float, train: bool) -> Tensor:
