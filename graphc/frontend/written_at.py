@@ -95,6 +95,8 @@ def write_by_name(name: str, x: Tensor, args: tuple[Any, ...], kwargs: dict[str,
             given == () and name != "index_fill"
         ):
             return False
+        if name != "index_fill" and is_near(index) and index._graphc_array.min() < 0:
+            return False  # refused by the function; the operator counts such from the end
         attrs = {"dim": dim, "accumulate": name == "index_add"}
         return write_at(ops.index_put, x, (value, index), attrs)
     if len(places) != len(sizes) or any(

@@ -115,6 +115,21 @@ def test_a_second_dim_is_no_keepdim(name: str) -> None:
             getattr(t.ones(2, 3), name)(dim=0, keepdim=1, **more)
 
 
+@pytest.mark.parametrize("rows", [3, 300])
+@pytest.mark.parametrize("name", "index_select index_add index_add_ index_copy index_copy_".split())
+def test_these_count_no_index_from_the_end(name: str, rows: int) -> None:
+    with pytest.raises((IndexError, RuntimeError)) as theirs:
+        _indexed(torch, name, rows)
+    words = f"index -1 is out of bounds for dimension 0 with size {rows}"
+    with pytest.raises(theirs.type, match=words):
+        _indexed(graphc, name, rows)
+
+
+def _indexed(t: Any, name: str, rows: int) -> Any:
+    more = () if name == "index_select" else (t.ones(2, 2),)
+    return getattr(t.zeros(rows, 2), name)(0, t.tensor([0, -1]), *more)
+
+
 def test_numbers_in_odd_places_are_refused() -> None:
     for t in (torch, graphc):
         x = t.ones(3)

@@ -7,10 +7,13 @@ from typing import Any
 import numpy as np
 
 from graphc.ir import dtypes, ops
+from graphc.ir.op import OutOfRange
 
 from .. import promote
+from ..context import local
 from ..dispatch import apply, constant, inplace
 from ..errors import kind_name, located
+from ..near import is_near
 from ..overlap import check_apart
 from ..ownership import owns_result
 from ..tensor import Tensor, concrete
@@ -189,6 +192,17 @@ def _vector(name: str, index: Any) -> Tensor:
     return places.reshape(1) if places.ndim == 0 else places
 
 
+def _not_negative(index: Tensor, size: Any, dim: int) -> None:
+    """Raise where eager mode sees an index that the operator would count from the end."""
+    if local.trace is not None or index._graphc_trace is not None or not is_near(index):
+        return
+    array = index._graphc_array
+    if array.size and (least := array.min()) < 0:
+        raise OutOfRange(located(
+            f"index {least} is out of bounds for dimension {dim} with size {size}"
+        ))
+
+
 @with_out
 @owns_result
 @recorded_as("IndexSelectBackward0")
@@ -196,9 +210,10 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices of `dim` at the positions of a vector."""
     along = wrap_dim(dim, input.ndim)
     places = _vector("index_select", index)
-    if input.ndim == 0:
-        return take(input.reshape(1), [places], 0).reshape(())  # type: ignore[no-any-return]
     try:
+        _not_negative(places, shape(input)[along] if input.ndim else 1, along)
+        if input.ndim == 0:
+            return take(input.reshape(1), [places], 0).reshape(())  # type: ignore[no-any-return]
         return take(input, [places], along)
     except IndexError as error:
         raise IndexError(located(f"index out of range in self: {error}")) from None
@@ -225,6 +240,8 @@ def _index_write(name: str, x: Tensor, dim: int, index: Tensor, source: Any, add
                 f"{name}(): Number of indices ({want[0]}) should be equal to source.size(dim): "
                 f"({have[0]}), for dim: {along}"
             ))
+    if name != "index_fill":
+        _not_negative(places, shape(x)[along], along)
     return _index_put(x, value, [places], along, add)
 
 
