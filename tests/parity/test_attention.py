@@ -122,3 +122,20 @@ def test_heads_of_key_and_value_are_grouped_apart(heads: tuple[int, int], compil
         assert found[0] == found[1]
     else:
         np.testing.assert_allclose(found[1], found[0], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_scores_that_are_all_minus_infinity_give_0(compiled: bool) -> None:
+    """By overflow, without any mask; as PyTorch's fused kernel. A row beside it is as ever."""
+    run = graphc.compile(_attended) if compiled else _attended
+    have, want = run(graphc), _attended(torch)
+    for ours, theirs in zip(have, want, strict=True):
+        np.testing.assert_allclose(ours.detach().numpy(), theirs.detach().numpy(), rtol=1e-5)
+
+
+def _attended(t: Any) -> Any:
+    q = t.tensor([[[[1e30], [1.0]]]], requires_grad=True)
+    k, v = t.tensor([[[[-1e30], [-2e30]]]]), t.tensor([[[[3.0], [5.0]]]])
+    result = t.nn.functional.scaled_dot_product_attention(q, k * 1e-30, v)
+    lost = t.nn.functional.scaled_dot_product_attention(q[:, :, :1], k, v)
+    return result, lost

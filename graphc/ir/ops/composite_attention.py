@@ -149,15 +149,14 @@ def _attention(
     scores = _scores(q, k, masks, causal, scale)
     last = len(rows)
     peak = ops.amax(scores, dims=(last,), keepdim=True)
-    if masks:
-        peak = select(ops.eq(peak, -math.inf), 0.0, peak)  # -inf - -inf would be NaN
+    # a row of nothing but -inf, from a mask or by overflow: its result is 0, as PyTorch's is
+    peak = select(ops.eq(peak, -math.inf), 0.0, peak)
     e = ops.exp(scores - peak)
     total = sum_dims(e, (last,), keepdim=True)
     lse = peak + ops.log(total)
-    if masks:
-        nothing = ops.eq(total, 0.0)
-        lse = select(nothing, math.inf, lse)
-        total = select(nothing, 1.0, total)
+    nothing = ops.eq(total, 0.0)
+    lse = select(nothing, math.inf, lse)
+    total = select(nothing, 1.0, total)
     p = _thin(e / total, _kept(q, k, rest, dropout), dropout)
     return _matmul(p, v, 1, 2), reshape(lse, rows)
 
