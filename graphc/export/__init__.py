@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .native.model import load_library as load_library
     from .native.program import NativeProgram as NativeProgram
     from .program import ExportedProgram as ExportedProgram
+    from .registered import register_dataclass as register_dataclass
     from .steps import ExportedStep as ExportedStep
     from .steps import export_step as export_step
 
@@ -45,6 +46,7 @@ _NAMES = {
     "native.model": "NativeModel load_library",
     "native.program": "NativeProgram",
     "program": "ExportedProgram",
+    "registered": "register_dataclass",
     "steps": "ExportedStep export_step",
 }
 _OTHERS = """

@@ -72,6 +72,7 @@ class _Exporter:
             shapes = shapes.dynamic_shapes(model, args, kwargs)
         self.shapes = dynamic.read(shapes, args, kwargs, self.positional)
         self.leaves, self.structure = flatten((args, kwargs))
+        containers.check_known(self.structure)
         check_apart(self.leaves)
         self.paths = leaf_paths(self.structure, self.positional)
         self.store = Store(model)

@@ -2,6 +2,7 @@
 
 A container is {"list": [...]}, {"tuple": [...]}, {"dict": [[key, item], ...]}, or
 {"namedtuple": name, "fields": [...], "items": [...]}; anything else is a leaf, also a dict.
+{"dataclass": cls, "fields": [...], "items": [...]} holds a registered class; in a file, its name.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from collections import OrderedDict, namedtuple
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from graphc.export import registered
 from graphc.export.errors import ExportError
 from graphc.frontend.tree import Structure
 
-_CONTAINERS = ("list", "tuple", "dict", "ordered_dict", "namedtuple")
+_CONTAINERS = ("list", "tuple", "dict", "ordered_dict", "namedtuple", "dataclass")
+_OF_FIELDS = ("namedtuple", "dataclass")
 _KEYS = (str, int, float, bool, type(None))
 
 
@@ -28,10 +31,14 @@ def to_json(structure: Structure, leaves: Iterator[Any], what: str) -> Any:
         return {kind.__name__: items}
     if issubclass(kind, tuple):
         return {"namedtuple": kind.__name__, "fields": list(kind._fields), "items": items}  # type: ignore[attr-defined]
+    if registered.is_registered(kind):
+        return {"dataclass": kind, "fields": list(structure.keys), "items": items}
     if not issubclass(kind, dict):
         raise ExportError(
-            f"{what} holds a {kind.__qualname__}, which a file cannot hold. Cure: use tuples, "
-            "lists, dicts or namedtuples in the arguments and results of an exported model"
+            f"Found {kind} in output, which is not a known type: {what} holds it. If this type "
+            "holds tensors, you need to register a pytree for it. Cure: "
+            f"graphc.export.register_dataclass({kind.__name__}), or use tuples, lists, dicts or "
+            "namedtuples in the arguments and results of an exported model"
         )
     for key in structure.keys:
         if not isinstance(key, _KEYS):
@@ -41,6 +48,70 @@ def to_json(structure: Structure, leaves: Iterator[Any], what: str) -> Any:
             )
     name = "ordered_dict" if issubclass(kind, OrderedDict) else "dict"
     return {name: [list(pair) for pair in zip(structure.keys, items, strict=True)]}
+
+
+def check_known(structure: Structure) -> None:
+    """Raise ValueError, in torch's words, for arguments that hold what is no container."""
+    kind = structure.kind
+    if kind is not None and not issubclass(kind, (list, tuple, dict)) and (
+        not registered.is_registered(kind)
+    ):
+        raise ValueError(
+            f"Unsupported input type {kind}. Export only supports pytree containers of basic types "
+            "(Tensor, int, float, ...) as input. To register a custom dataclass, use "
+            "torch.export.register_dataclass."
+        )
+    for child in structure.children:
+        check_known(child)
+
+
+def to_file(spec: Any) -> Any:
+    """The JSON with names of classes in place of them. Raises NotImplementedError for a class
+    without one."""
+    return _with_types(spec, lambda cls, fields: registered.type_name(cls))
+
+
+def from_file(spec: Any) -> Any:
+    """The JSON with classes in place of their names. Raises ExportError for an unknown one."""
+    return _with_types(spec, registered.type_of_name)
+
+
+def has_dataclass(spec: Any) -> bool:
+    """Whether there is one among the containers."""
+    return is_container(spec) and (
+        "dataclass" in spec or any(has_dataclass(item) for _, item in children(spec))
+    )
+
+
+def _with_types(spec: Any, of: Callable[[Any, list[str]], Any]) -> Any:
+    if not has_dataclass(spec):
+        return spec
+    kind = _kind(spec)
+    pairs = [(key, _with_types(item, of)) for key, item in children(spec)]
+    if kind in ("dict", "ordered_dict"):
+        return {kind: [list(pair) for pair in pairs]}
+    items = [item for _, item in pairs]
+    if kind in ("list", "tuple"):
+        return {kind: items}
+    name, fields = spec[kind], _fields(spec)
+    return {
+        kind: of(name, fields) if kind == "dataclass" else name, "fields": fields, "items": items
+    }
+
+
+def _kind(spec: dict[str, Any]) -> str:
+    return next(name for name in _CONTAINERS if name in spec)
+
+
+def absent(spec: Any) -> list[bool]:
+    """Of each leaf: whether it is a None in a dataclass, which torch does not count as one."""
+    if not is_container(spec):
+        return [False]
+    found: list[bool] = []
+    for _, item in children(spec):
+        none = "dataclass" in spec and item == {"value": None}
+        found += [True] if none else absent(item)
+    return found
 
 
 def is_container(spec: Any) -> bool:
@@ -59,11 +130,11 @@ def leaves_of(spec: Any) -> Iterator[Any]:
 
 def children(spec: dict[str, Any]) -> list[tuple[Any, Any]]:
     """(key, item) of each child; the key is a position, a field name or a dict's key."""
-    kind = next(name for name in _CONTAINERS if name in spec)
+    kind = _kind(spec)
     try:
         if kind in ("list", "tuple"):
             return list(enumerate(spec[kind]))
-        if kind == "namedtuple":
+        if kind in _OF_FIELDS:
             return list(zip(_fields(spec), spec["items"], strict=True))
         return [(_key(pair[0]), pair[1]) for pair in spec[kind] if len(pair) == 2]
     except (TypeError, ValueError, KeyError, IndexError) as error:
@@ -98,6 +169,8 @@ def build(spec: Any, leaf: Callable[[Any], Any]) -> Any:
         name = spec["namedtuple"]
         name = name if isinstance(name, str) and name.isidentifier() else "Result"
         return namedtuple(name, _fields(spec), rename=True)(*values)
+    if "dataclass" in spec:
+        return registered.made(spec["dataclass"], dict(pairs))
     return OrderedDict(pairs) if "ordered_dict" in spec else dict(pairs)
 
 
@@ -119,6 +192,11 @@ def match(spec: Any, value: Any, path: str) -> Iterator[tuple[Any, Any, str]]:
                 f"a namedtuple with the fields {', '.join(names)}")
         for (key, item), part in zip(pairs, value, strict=True):
             yield from match(item, part, f"{path}.{key}")
+    elif "dataclass" in spec:
+        kind = spec["dataclass"]
+        _expect(type(value) is kind, path, value, f"a {kind.__name__}")
+        for key, item in pairs:
+            yield from match(item, getattr(value, key), f"{path}.{key}")
     else:
         keys = [key for key, _ in pairs]
         _expect(isinstance(value, dict) and set(value) == set(keys), path, value,
@@ -139,7 +217,8 @@ def named(spec: Any, path: str) -> Iterator[tuple[str, Any]]:
         yield path, spec
         return
     for key, item in children(spec):
-        yield from named(item, f"{path}.{key}" if "namedtuple" in spec else f"{path}[{key!r}]")
+        fields = "namedtuple" in spec or "dataclass" in spec
+        yield from named(item, f"{path}.{key}" if fields else f"{path}[{key!r}]")
 
 
 def paths(structure: Structure, path: str) -> Iterator[str]:
@@ -150,6 +229,8 @@ def paths(structure: Structure, path: str) -> Iterator[str]:
     keys: Any = structure.keys or range(len(structure.children))
     if issubclass(structure.kind, tuple) and hasattr(structure.kind, "_fields"):
         parts = [f".{name}" for name in structure.kind._fields]
+    elif registered.is_registered(structure.kind):
+        parts = [f".{name}" for name in keys]
     else:
         parts = [f"[{key!r}]" for key in keys]
     for part, child in zip(parts, structure.children, strict=True):

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from graphc.export import registered
 from graphc.export.dynamic_shapes import Dim, Hint, Range
 from graphc.export.errors import ExportError
 from graphc.frontend.functions.ranges import arange
@@ -123,6 +124,10 @@ class _Reader:
 
     def walk(self, value: Any, spec: Any, path: str) -> None:
         """Visit leaves in the order of tree.flatten."""
+        if registered.is_instance(value):
+            for name, child, part in _fields(value, spec, path):
+                self.walk(child, part, f"{path}.{name}")
+            return
         if not isinstance(value, (list, tuple, dict)):
             number = next(self.leaf)
             if spec is not None:
@@ -204,6 +209,30 @@ class _Reader:
                 least += 1
             if least > self.found.ranges[name].least:
                 self.found.raised(name, least, f"{follower.name} is then below 2")
+
+
+def _fields(value: Any, spec: Any, path: str) -> list[tuple[str, Any, Any]]:
+    """(name, value, what dynamic_shapes says of it) of each field of a dataclass. What is said is a
+    list by the fields that are not None, as in torch, or by name, or an instance."""
+    pairs = [(name, getattr(value, name)) for name in registered.field_names(type(value))]
+    if isinstance(spec, (list, tuple)):
+        names = [name for name, child in pairs if child is not None]
+        if len(spec) != len(names):
+            raise ExportError(
+                f"dynamic_shapes gives {len(spec)} parts for {path}, whose fields that are not "
+                f"None are {len(names)}: {', '.join(names)}. Cure: give a list with one for each"
+            )
+        spec = dict(zip(names, spec, strict=True))
+    elif isinstance(spec, type(value)):
+        spec = {name: getattr(spec, name) for name, _ in pairs}
+    elif spec is not None and not (
+        isinstance(spec, Mapping) and spec.keys() <= dict(pairs).keys()
+    ):
+        raise ExportError(
+            f"dynamic_shapes gives {spec!r} for {path}, which is a {type(value).__name__}. Cure: "
+            "give a list with one part for each field that is not None"
+        )
+    return [(name, child, (spec or {}).get(name)) for name, child in pairs]
 
 
 def _part(spec: Any, key: Any, path: str) -> Any:

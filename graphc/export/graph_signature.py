@@ -207,8 +207,11 @@ def described(variant: Variant, weights: Weights) -> ExportGraphSignature:
         if "argument" in source
     }
     paths = leaf_names(variant.signature)
+    absent = containers.absent(variant.signature.arguments)
     for leaf, spec in enumerate(variant.signature.specs()):
         arg: ArgumentSpec
+        if absent[leaf]:
+            continue
         if "value" in spec:
             arg = ConstantArgument(paths[leaf], spec["value"])
         else:
@@ -244,7 +247,11 @@ def _outputs(
             if write["weight"] in weights.parameters:
                 kind = OutputKind.PARAMETER_MUTATION
             found.append(OutputSpec(kind, arg, write["weight"]))
-    for number, leaf in enumerate(containers.leaves_of(variant.signature.results)):
+    results = variant.signature.results
+    absent = containers.absent(results)
+    for number, leaf in enumerate(containers.leaves_of(results)):
+        if absent[number]:
+            continue
         ((kind_, value),) = leaf.items()
         result: ArgumentSpec
         if kind_ == "output":

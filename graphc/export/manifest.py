@@ -19,7 +19,9 @@ from graphc.ir.dim import Size
 from graphc.ir.graph import Graph
 from graphc.ir.types import TensorType
 
-FORMAT = 3  # a recorded call may have "apart" and a state of its own; all else is as in format 2
+FORMAT = 4
+# 3: a recorded call may have "apart" and a state of its own; 4: containers may be dataclasses; all
+# else is as in format 2
 MANIFEST, GRAPH, WEIGHTS = "manifest.json", "graph.txt", "weights.safetensors"
 PARTS_1 = (GRAPH, WEIGHTS)  # of format 1
 _DEPTH = 100  # of containers in containers
@@ -51,7 +53,7 @@ def dumps(contents: Contents, parts: Mapping[str, Any]) -> bytes:
     """The manifest of a file with these parts."""
     main = contents.main
     return json.dumps({
-        "format": FORMAT if any(g.state or g.apart for g in contents.goldens) else 2,
+        "format": _format(contents),
         "kind": contents.kind, "graphc": contents.writer or version(),
         "name": main.graph.name, "parts": dict(parts), **main.signature.to_json(),
         "graphs": [
@@ -80,6 +82,14 @@ def dumps(contents: Contents, parts: Mapping[str, Any]) -> bytes:
         ],
         "step": contents.step and dict(contents.step),
     }, indent=1).encode()
+
+
+def _format(contents: Contents) -> int:
+    """The first that has all that these contents need."""
+    signatures = [variant.signature for variant in contents.variants]
+    if any(containers.has_dataclass(part) for s in signatures for part in (s.arguments, s.results)):
+        return 4
+    return 3 if any(golden.state or golden.apart for golden in contents.goldens) else 2
 
 
 def version() -> str:

@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection, Mapping
 from itertools import chain, combinations
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from graphc.export import containers
 from graphc.export.dynamic import DynamicShapes
 from graphc.export.errors import ExportError
+from graphc.export.signature import json_with
 from graphc.ir import dim
 from graphc.ir.dim import DimEnv
 from graphc.ir.graph import Graph
@@ -153,7 +153,7 @@ def _at(results: Any, dims: Mapping[str, int]) -> Any:
         size = dim.unwrap(dim.substitute(dim.parse(spec["size"]), dims))
         return {"value": size} if isinstance(size, int) else {"size": str(size)}
 
-    return containers.build(results, leaf)
+    return json_with(results, leaf)
 
 
 def _text(graph: Graph) -> str:

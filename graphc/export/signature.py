@@ -161,11 +161,12 @@ class Signature:
             return kind(value)
         if "value" in spec:
             wanted = spec["value"]
-            same = value == wanted or (value != value and wanted != wanted)  # NaN
-            if type(value) is not type(wanted) or not same:
+            if type(value) is not type(wanted) or not (
+                value == wanted or (value != value and wanted != wanted)  # NaN
+            ):
                 raise ValueError(
-                    f"{path} is {value!r}, but the model was exported with {wanted!r}, which is "
-                    "part of its code. Cure: export it again with the other value"
+                    f"{path} is {_short(value)}, but the model was exported with {wanted!r}, which "
+                    "is part of its code. Cure: export it again with the other value"
                 )
             return value
         if not isinstance(value, Tensor):
@@ -212,7 +213,7 @@ class Signature:
         return {
             "positional": list(self.positional),
             "keywords": list(self.keywords),
-            "arguments": self.arguments,
+            "arguments": containers.to_file(self.arguments),
             "dims": {name: [r.least, r.most] for name, r in sorted(self.ranges.items())},
             "narrowed": dict(sorted(self.narrowed.items())),
         }
@@ -220,7 +221,8 @@ class Signature:
     def of_graph(self) -> dict[str, Any]:
         """The part that is one graph's."""
         return {
-            "inputs": [dict(source) for source in self.inputs], "results": self.results,
+            "inputs": [dict(source) for source in self.inputs],
+            "results": containers.to_file(self.results),
             "writes": [dict(write) for write in self.writes],
         }
 
@@ -367,8 +369,9 @@ def from_json(data: Any, graph: Any) -> Signature:
         ranges = {str(name): _range(*pair) for name, pair in data["dims"].items()}
         narrowed = {str(k): str(v) for k, v in data.get("narrowed", {}).items()}
         signature = Signature(
-            strings(data["positional"]), strings(data["keywords"]), data["arguments"],
-            graph["results"], tuple(_source(source) for source in graph["inputs"]), ranges,
+            strings(data["positional"]), strings(data["keywords"]),
+            containers.from_file(data["arguments"]), containers.from_file(graph["results"]),
+            tuple(_source(source) for source in graph["inputs"]), ranges,
             tuple(_write(write) for write in graph["writes"]), narrowed,
         )
         _check_arguments(signature)

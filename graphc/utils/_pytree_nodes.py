@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -59,6 +60,7 @@ class NodeDef(NamedTuple):
     flatten_fn: Callable[[Any], tuple[Any, Any]]
     unflatten_fn: Callable[[Any, Any], Any]
     flatten_with_keys_fn: Callable[[Any], tuple[Any, Any]] | None = None
+    serialized_type_name: str | None = None
 
     def keyed_children(self, value: Any) -> list[tuple[Any, Any]]:
         """(key, child) pairs; raises ValueError for a class registered without keys."""
@@ -187,7 +189,9 @@ def register_pytree_node(
     """Make a class a container. Raises ValueError where it is one already."""
     if cls in SUPPORTED_NODES:
         raise ValueError(f"{cls} is already registered as pytree node.")
-    SUPPORTED_NODES[cls] = NodeDef(cls, flatten_fn, unflatten_fn, flatten_with_keys_fn)
+    SUPPORTED_NODES[cls] = NodeDef(
+        cls, flatten_fn, unflatten_fn, flatten_with_keys_fn, serialized_type_name
+    )
 
 
 _register_pytree_node = register_pytree_node
@@ -201,22 +205,61 @@ def register_dataclass(
     cls: type, *, field_names: list[str] | None = None, drop_field_names: list[str] | None = None,
     serialized_type_name: str | None = None,
 ) -> None:
-    """Make a dataclass a container of its fields."""
-    dropped = set(drop_field_names or ())
-    names = field_names if field_names is not None else [
-        f.name for f in dataclasses.fields(cls) if f.init and f.name not in dropped
-    ]
+    """Make a dataclass a container of its fields that are not None; again: in place of what it was.
+    Raises ValueError for another class without `field_names`, and for names that are not
+    those its constructor takes."""
+    names = _constructed(cls, field_names, set(drop_field_names or ()))
 
     def flatten(value: Any) -> tuple[list[Any], Any]:
-        return [getattr(value, name) for name in names], None
+        given = [name for name in names if getattr(value, name) is not None]
+        missing = [name for name in names if getattr(value, name) is None]
+        return [getattr(value, name) for name in given], [given, missing]
 
     def keyed(value: Any) -> tuple[list[Any], Any]:
-        return [(GetAttrKey(name), getattr(value, name)) for name in names], None
+        values, (given, missing) = flatten(value)
+        pairs = zip(map(GetAttrKey, given), values, strict=True)
+        return list(pairs), [given, missing]
 
     def unflatten(values: Iterable[Any], context: Any) -> Any:
-        return cls(**dict(zip(names, values, strict=True)))
+        given, missing = context
+        return cls(**dict(zip(given, values, strict=True)), **dict.fromkeys(missing))
 
-    register_pytree_node(cls, flatten, unflatten, flatten_with_keys_fn=keyed)
+    if cls in SUPPORTED_NODES:
+        warnings.warn(
+            f"{cls} is already registered as pytree node. Overwriting the previous registration.",
+            stacklevel=2,
+        )
+    SUPPORTED_NODES[cls] = NodeDef(cls, flatten, unflatten, keyed, serialized_type_name)
+
+
+def _constructed(cls: type, given: list[str] | None, dropped: set[str]) -> list[str]:
+    """The names of the fields that a container of the class has."""
+    if not dataclasses.is_dataclass(cls):
+        if given is None:
+            raise ValueError(
+                "field_names must be specified with a list of all fields used to initialize "
+                f"{cls}, as it is not a dataclass."
+            )
+        return given
+    wanted = [f.name for f in dataclasses.fields(cls) if f.init]
+    if given is None:
+        return wanted
+    kept = set(wanted) - dropped
+    if kept != set(given):
+        said = "field_names does not include all dataclass fields.\n"
+        if missing := kept - set(given):
+            said += (
+                f"Missing fields in `field_names`: {missing}. If you want to include these fields "
+                "in the pytree, please add them to `field_names`, otherwise please add them to "
+                "`drop_field_names`.\n"
+            )
+        if unexpected := set(given) - kept:
+            said += (
+                f"Unexpected fields in `field_names`: {unexpected}. Please remove these fields, or "
+                "add them to `drop_field_names`.\n"
+            )
+        raise ValueError(said)
+    return given
 
 
 def register_constant(cls: type) -> None:

@@ -142,7 +142,7 @@ def test_a_part_with_another_hash_is_refused(small: Path) -> None:
 def test_unknown_parts_and_entries_are_refused_by_name(small: Path) -> None:
     data = small.read_bytes()
     small.write_bytes(packed({**unpacked(data), "run.py": b"import os"}))
-    with pytest.raises(ExportError, match=r"it holds 'run\.py', a part that format 3 does not"):
+    with pytest.raises(ExportError, match=r"it holds 'run\.py', a part that format 4 does not"):
         load(small)
     small.write_bytes(data)
     changed(small, "manifest.json", lambda old: json.dumps({**json.loads(old), "run": 1}).encode())
