@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from .registered import register_dataclass as register_dataclass
     from .steps import ExportedStep as ExportedStep
     from .steps import export_step as export_step
+    from .unflattened import UnflattenedModule as UnflattenedModule
+    from .unflattened import unflatten as unflatten
 
 _NAMES = {
     "aot.library": "Library aot",
@@ -48,6 +50,7 @@ _NAMES = {
     "program": "ExportedProgram",
     "registered": "register_dataclass",
     "steps": "ExportedStep export_step",
+    "unflattened": "UnflattenedModule unflatten",
 }
 _OTHERS = """
     archive checking closeness containers dynamic files graph_module interpreting lifted manifest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import operator
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
@@ -47,8 +48,10 @@ def export(
     Parameters and buffers are copied, to the device of the example. Numbers and strings among the
     arguments become part of the program. `check`: the recorded graphs are run by the reference
     interpreter and compared with the model in eager mode, at the sizes of the example, at 1, 2, 3
-    and the largest; ExportError names the first result that differs. `strict`, the signatures to
-    preserve and how guards are preferred are torch's; there is one way of recording. Raises
+    and the largest; ExportError names the first result that differs. `strict` and how guards are
+    preferred are torch's; there is one way of recording. The parts in
+    `preserve_module_call_signature` have to be there (AttributeError), but what a part computes is
+    not kept: those of unflatten() are not called. Raises
     ExportError for what a file cannot hold, such as a model that changes its buffers, and
     TraceError naming every place of its Python that one graph cannot stand for.
     """
@@ -56,6 +59,8 @@ def export(
         raise TypeError(f"args must be a tuple of the model's arguments, got {type(args).__name__}."
                         " Cure: export(model, (x,))")
     mod = getattr(type(mod), "_orig_mod", mod)  # of a compiled Module: names without it
+    for name in filter(None, preserve_module_call_signature):
+        operator.attrgetter(name)(mod)
     exporter = _Exporter(mod, args, dict(kwargs or {}), dynamic_shapes)
     return exporter.program(check)
 

@@ -21,6 +21,7 @@ class ExportedModule(Module):
     def __init__(self, program: ExportedProgram) -> None:
         super().__init__()
         self._program = [program]  # in a list: not one of the Module's own fields to copy
+        self._held: dict[str, Tensor] = {}  # what the program reads that is no part of the state
         weights = program.contents.weights
         for name, tensor in program.state_dict.items():
             if name in program.tied:
@@ -28,20 +29,28 @@ class ExportedModule(Module):
                 setattr(owner, attribute, self._find(program.tied[name]))
             else:
                 self._place(name, tensor, "parameter" if name in weights.parameters else "buffer")
-        for name, tensor in program.constants.items():
+        for name, tensor in self._constants(program).items():
             self._place(name, tensor, "constant")
         self._read = {
             name for variant in program.variants for name in _read(variant.signature)
         }
 
+    def _constants(self, program: ExportedProgram) -> dict[str, Tensor]:
+        """The tensors outside of the state_dict that are to be buffers."""
+        return program.constants
+
+    def _part(self, name: str) -> Module:
+        """One that holds what has names below this one."""
+        return Module()
+
     def _owner(self, name: str) -> tuple[Module, str]:
         """The module that holds a dotted name; made where it is missing."""
         *folders, attribute = name.split(".")
         owner: Module = self
-        for folder in folders:
+        for depth, folder in enumerate(folders, 1):
             child = owner._modules.get(folder)
             if child is None:
-                child = Module()
+                child = self._part(".".join(folders[:depth]))
                 owner.add_module(folder, child)
             owner = child
         return owner, attribute
@@ -69,6 +78,8 @@ class ExportedModule(Module):
             raise ExportError(f"the weight {name!r} cannot be part of a Module: {error}") from None
 
     def _find(self, name: str) -> Tensor:
+        if name in self._held:
+            return self._held[name]
         owner, attribute = self._owner(name)
         found: Tensor = getattr(owner, attribute)
         return found
