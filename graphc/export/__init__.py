@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from .capture import export as export
     from .contents import Contents
     from .decompositions import default_decompositions as default_decompositions
+    from .draft import DraftExportReport as DraftExportReport
+    from .draft import draft_export as draft_export
     from .dynamic_shapes import AdditionalInputs as AdditionalInputs
     from .dynamic_shapes import Dim as Dim
     from .dynamic_shapes import Range as Range
@@ -40,6 +42,7 @@ _NAMES = {
     "capture": "export",
     "contents": "Contents",
     "decompositions": "default_decompositions",
+    "draft": "DraftExportReport draft_export",
     "dynamic_shapes": "AdditionalInputs Dim Range ShapesCollection dims",
     "errors": "ExportError",
     "graph_signature": "ExportGraphSignature",

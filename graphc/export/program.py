@@ -49,6 +49,8 @@ class ExportedProgram:
     CPU, as those of a file do).
     """
 
+    _report: Any  # of draft_export(), which alone sets it
+
     def __init__(
         self, contents: Contents, place: Place | None = None, bounds: Limits = DEFAULT_LIMITS
     ) -> None:
