@@ -179,6 +179,35 @@ def test_other_arguments_than_exported() -> None:
             program(wrong)
 
 
+def test_training_steps(tmp_path: Path) -> None:
+    model = graphc.nn.Linear(2, 2)
+    optimizer = graphc.optim.SGD(model.parameters(), lr=0.1)
+
+    def step(p: Any) -> Any:
+        optimizer.zero_grad()
+        loss = model(p.x).sum()
+        loss.backward()
+        optimizer.step()
+        return Held(loss)
+
+    x = graphc.ones(3, 2)
+    with pytest.raises(ValueError, match=r"Unsupported input type <class '.*Unknown'>"):
+        graphc.export.export_step(step, (Unknown(x),))
+    program = graphc.export.export_step(step, (Pair(x),))
+    program.save(tmp_path / "s.gcx")
+    first = load(tmp_path / "s.gcx")(Pair(x))
+    assert type(first) is Held and first.total.tolist() == step(Pair(x)).total.tolist()
+
+
+def test_machine_code(tmp_path: Path) -> None:
+    path, x = tmp_path / "m.gcx", graphc.ones(3, 2)
+    program = graphc.export.export(lambda p: Held(p.x * p.gain, Pair(p.x.sum())), (Pair(x),))
+    trust = list(program.save(path, native=True).values())
+    found = load(path, native=True, trust=trust)(Pair(np.ones((3, 2), np.float32)))
+    assert type(found) is Held and type(found.inner) is Pair
+    assert plain(found) == plain(program(Pair(x)))
+
+
 def test_files_name_their_classes(tmp_path: Path) -> None:
     x, path = graphc.ones(3, 2), tmp_path / "m.gcx"
     program = graphc.export.export(module_of(graphc, lambda p: Held(p.x)), (Pair(x),))

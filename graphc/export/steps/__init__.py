@@ -10,7 +10,7 @@ from graphc import config
 from graphc.backends import DEFAULT, get
 from graphc.engine import pipeline
 from graphc.engine.devices import backend_at
-from graphc.export import checking, dynamic, ones
+from graphc.export import checking, containers, dynamic, ones
 from graphc.export.capture import argument_names, check_apart, check_free, leaf_paths
 from graphc.export.contents import Contents
 from graphc.export.dynamic import DynamicShapes
@@ -73,6 +73,7 @@ class _StepExporter:
         self.positional = argument_names(self.function, len(args), kwargs)
         self.shapes = dynamic.read(shapes, args, kwargs, self.positional)
         self.given, self.structure = flatten((args, kwargs))
+        containers.check_known(self.structure)
         check_apart(self.given)
         paths = leaf_paths(self.structure, self.positional)
         self.attempts = Attempts(self.function, self.given, self.structure, paths)
