@@ -287,7 +287,9 @@ class Updates:
     def record(self, param: Tensor, grad: Tensor) -> None:
         """One of them."""
         trace, states = self._states.trace, self._states
-        if local.grad or not trace.whole or Eager.elsewhere is not None:
+        if local.grad or not trace.whole or Eager.elsewhere is not None or (
+            param._graphc_trace is not None  # made by the function itself
+        ):
             self._optimizer._graphc_update(self._options, param, grad)
             return
         kinds = _kind(trace, param, param), _kind(trace, grad, param)
