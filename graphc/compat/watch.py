@@ -54,6 +54,7 @@ class Watch(EagerCount):
         self.found: dict[CodeType, Count] = {}
         self._stack: list[CodeType] = []
         self._events = 0
+        self._ended = False
 
     def start(self) -> bool:
         """False: something else watches Python, or operators, and nothing is counted."""
@@ -65,7 +66,12 @@ class Watch(EagerCount):
         return True
 
     def stop(self) -> None:
-        """From now on nothing is counted."""
+        """From now on nothing is counted, also where a pause ends later: events may come to an end
+        between the asking for a pause and its begin."""
+        self._ended = True
+        self._pause()
+
+    def _pause(self) -> None:
         atexit.unregister(self.stop)
         if sys.getprofile() == self._event:
             sys.setprofile(None)
@@ -74,10 +80,11 @@ class Watch(EagerCount):
 
     def __enter__(self) -> None:
         """Count nothing of what graphc does here for itself."""
-        self.stop()
+        self._pause()
 
     def __exit__(self, *error: object) -> None:
-        self.start()
+        if not self._ended:
+            self.start()
 
     def _event(self, frame: FrameType, event: str, _: Any) -> None:
         self._events += 1

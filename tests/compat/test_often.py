@@ -13,6 +13,8 @@ import pytest
 
 import graphc as torch
 from graphc.compat import often
+from graphc.compat import watch as watch_module
+from graphc.compat.watch import Watch
 from graphc.engine.detour import original, redirect, restore, twin_of
 from graphc.frontend.context import local
 from graphc.frontend.values import Eager
@@ -342,3 +344,19 @@ def test_the_closure_of_an_optimizer_is_compiled(watching: often._Watching) -> N
     ours, evaluations, closure = trained(True)
     assert is_detour(closure) and target(closure).compile_count
     assert trained(False)[:2] == (pytest.approx(ours, rel=1e-5), evaluations)
+
+
+@pytest.mark.parametrize("left", range(1, 8))
+def test_a_watch_that_ends_as_it_is_paused_stays_ended(left: int) -> None:
+    """Its calls are counted, and those of the pause itself may be the last ones."""
+    running = [1]  # as of the one who watches, who knows nothing of a watch that is over
+    watch = Watch(lambda: watch.stop() if running and running.pop() else None)
+    assert watch.start()
+    try:
+        watch._events = watch_module._MOST - left
+        for _ in range(4):
+            with watch:
+                pass
+        assert local.counted is None and sys.getprofile() is None
+    finally:
+        watch.stop()
