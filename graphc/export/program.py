@@ -267,6 +267,31 @@ class ExportedProgram:
             self._write(signature, results, weights, leaves)
         return self._results(signature, results, leaves, weights, dims)
 
+    def of_arrays(self, leaves: Sequence[Any], dims: Mapping[str, int]) -> list[Any]:
+        """The leaves of the results for those of the arguments, as arrays: a call without what
+        Tensors and containers cost, where types and sizes are known to be the signature's. Not for
+        a program that draws or writes."""
+        variant = self.variant_at(dims)
+        if dims:
+            self._allowed.check(variant, dims)
+        weights, signature = self._weights, variant.signature
+        arrays = [
+            leaves[which] if kind == "argument" else weights[which]._graphc_array
+            for kind, which in signature.flat_inputs
+        ]
+        _, outputs = self._engine(self._place, dims).call(arrays, dims)
+        found: list[Any] = []
+        for kind, which in signature.flat_results:
+            if kind == "output":
+                found.append(outputs[which])
+            elif kind == "argument":
+                found.append(leaves[which])
+            elif kind == "weight":
+                found.append(weights[which]._graphc_array)
+            else:
+                found.append(dim.evaluate(dim.parse(which), dims) if kind == "size" else which)
+        return found
+
     def _inputs(
         self, signature: Signature, weights: Mapping[str, Tensor], leaves: Sequence[Any]
     ) -> Iterator[Tensor]:

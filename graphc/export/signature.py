@@ -184,6 +184,16 @@ class Signature:
         types = [None if "value" in spec else tensor_type(spec) for spec in self.specs()]
         return tuple(zip(self.leaf_paths(), types, strict=True))
 
+    @cached_property
+    def flat_inputs(self) -> tuple[tuple[str, Any], ...]:
+        """(kind, which) of each graph input: ("argument", 0), ("weight", "0.bias")."""
+        return tuple(pair for source in self.inputs for pair in source.items())
+
+    @cached_property
+    def flat_results(self) -> tuple[tuple[str, Any], ...]:
+        """(kind, which) of each leaf of the results."""
+        return tuple(pair for leaf in containers.leaves_of(self.results) for pair in leaf.items())
+
     def specs(self) -> list[Any]:
         """The JSON of each leaf of the arguments."""
         return list(containers.leaves_of(self.arguments))

@@ -6,24 +6,18 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, TypeAlias
 
-from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import Router
 
 from graphc.serve import oip, torchserve
 from graphc.serve.batcher import LOGGER
+from graphc.serve.endpoints import Message, Receive, Send, route
 from graphc.serve.errors import Refused, unavailable
 from graphc.serve.record import ACCESS, Record, put, record_of, request_id
 from graphc.serve.state import State, state_of
-
-Message: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Message]]
-Send: TypeAlias = Callable[[Message], Awaitable[None]]
 
 # answered however much there is to do
 _ALWAYS = ("/v2/health/live", "/v2/health/ready", "/ping", "/metrics")
@@ -34,21 +28,16 @@ _PIECE = 1 << 20
 
 def application(state: State) -> Boundary:
     """The application of a server."""
-    inner = Starlette(
-        routes=[*oip.ROUTES, *torchserve.ROUTES, Route("/metrics", _metrics)],
-        exception_handlers={
-            Refused: _refused, HTTPException: _refused_by_starlette, 500: _failed,
-        },
-    )
-    inner.state.server = state
-    inner.router.redirect_slashes = False  # it would answer with the Host that a client made up
-    return Boundary(inner, state)
+    # it would redirect to the Host that a client made up
+    return Boundary(Router([*oip.ROUTES, *torchserve.ROUTES, route("/metrics", _metrics)],
+                           redirect_slashes=False), state)
 
 
 class Boundary:
-    """Counts requests, names them, times them, logs them; refuses them where there are too many."""
+    """Counts requests, names them, times them, logs them; refuses them where there are too many,
+    and says what went wrong with them."""
 
-    def __init__(self, inner: Starlette, state: State) -> None:
+    def __init__(self, inner: Router, state: State) -> None:
         self.inner, self.state = inner, state
         self.in_flight = 0
         self.accepted = self.answered = 0
@@ -63,34 +52,35 @@ class Boundary:
     async def _http(self, scope: Message, receive: Receive, send: Send) -> None:
         record = Record(request_id(scope["headers"], next(self._serial)))
         put(scope, record)
+        scope["app"] = self  # with it, Starlette's router raises what it does not know
         self.accepted += 1
         self.in_flight += 1
         answer = _Answer(send, record, self.state)
         try:
-            full = self.in_flight > self.state.settings.max_concurrency
-            if full and scope["path"] not in _ALWAYS:
-                request = Request(scope)
-                record.error = "too many requests at a time"
-                response = _said(request, unavailable(
-                    f"{self.in_flight} requests are there already", close=True
-                ))
-                await response(scope, receive, answer.send)
-            else:
-                await self.inner(scope, receive, answer.send)
-        except Exception as error:  # it has been answered, if that could still be done
+            await self._answered(scope, receive, answer)
+        except Exception as error:  # it can no more be answered
             LOGGER.error("%s %r failed", record.id, scope["path"][:200], exc_info=error)
         finally:
             self.in_flight -= 1
             self.answered += answer.complete
             self._note(scope, record, answer.status)
 
+    async def _answered(self, scope: Message, receive: Receive, answer: _Answer) -> None:
+        try:
+            full = self.in_flight > self.state.settings.max_concurrency
+            if full and scope["path"] not in _ALWAYS:
+                raise unavailable(f"{self.in_flight} requests are there already", close=True)
+            await self.inner(scope, receive, answer.send)
+        except Exception as error:
+            if answer.status:
+                raise
+            refused = _refusal(scope, error)
+            answer.record.error = refused.message
+            await _said(scope, refused)(scope, receive, answer.send)
+
     def _note(self, scope: Message, record: Record, status: int) -> None:
-        endpoint = getattr(scope.get("endpoint"), "__qualname__", "none")
-        module = getattr(scope.get("endpoint"), "__module__", "").rpartition(".")[2]
-        label = f"{module}{endpoint}" if module else endpoint
-        metrics = self.state.metrics
-        metrics.requests.labels(label, str(status)).inc()
-        metrics.request_seconds.labels(label).observe(record.total)
+        label = getattr(scope.get("endpoint"), "label", "none")
+        self.state.metrics.answered(label, status, record.total)
         if self.state.settings.log_requests and ACCESS.isEnabledFor(logging.INFO):
             ACCESS.info(record.line(scope["method"], scope["path"], status))
 
@@ -100,7 +90,7 @@ class _Answer:
     client must take in time."""
 
     def __init__(self, send: Send, record: Record, state: State) -> None:
-        self._send, self._record, self._state = send, record, state
+        self._send, self.record, self._state = send, record, state
         self.status = 0
         self.complete = False
 
@@ -108,8 +98,8 @@ class _Answer:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             headers = [*message.get("headers", ()),
-                       (b"x-request-id", self._record.id.encode()),
-                       (b"server-timing", self._record.server_timing().encode())]
+                       (b"x-request-id", self.record.id.encode()),
+                       (b"server-timing", self.record.server_timing().encode())]
             if self._state.stopping:
                 headers.append((b"connection", b"close"))
             await self._send({**message, "headers": headers})
@@ -143,9 +133,24 @@ async def _lifespan(receive: Receive, send: Send) -> None:
 # --- what is said ------------------------------------------------------------------------------
 
 
-def _said(request: Request, error: Refused) -> Response:
+def _refusal(scope: Message, error: Exception) -> Refused:
+    """What is answered for what was raised."""
+    if isinstance(error, Refused):
+        return error
+    path = scope["path"][:200]
+    if isinstance(error, HTTPException):
+        message = {
+            404: f"there is nothing at {path!r}",
+            405: f"{scope['method'][:16]} is nothing that {path!r} takes",
+        }.get(error.status_code, str(error.detail))
+        return Refused(error.status_code, message, dict(error.headers or {}))
+    LOGGER.error("%s %r failed", record_of(scope).id, path, exc_info=error)
+    return Refused(500, "the server failed; its log says how")
+
+
+def _said(scope: Message, error: Refused) -> Response:
     """An error in the words of the protocol that was spoken."""
-    if request.scope["path"].startswith(_TORCHSERVE):
+    if scope["path"].startswith(_TORCHSERVE):
         kinds = {404: "ModelNotFoundException", 503: "ServiceUnavailableException",
                  500: "InternalServerException"}
         said = {"code": error.status, "type": kinds.get(error.status, "BadRequestException"),
@@ -155,31 +160,10 @@ def _said(request: Request, error: Refused) -> Response:
     return JSONResponse(said, error.status, error.headers)
 
 
-async def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, Refused)
-    record_of(request).error = error.message
-    return _said(request, error)
-
-
-async def _refused_by_starlette(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    path = request.scope["path"][:200]
-    message = {
-        404: f"there is nothing at {path!r}",
-        405: f"{request.method[:16]} is nothing that {path!r} takes",
-    }.get(error.status_code, str(error.detail))
-    found = Refused(error.status_code, message, dict(error.headers or {}))
-    return await _refused(request, found)
-
-
-async def _failed(request: Request, error: Exception) -> Response:
-    record_of(request).error = "failed"
-    return _said(request, Refused(500, "the server failed; its log says how"))
-
-
 async def _metrics(request: Request) -> Response:
     state = state_of(request)
     state.metrics.ready.set(state.ready)
+    state.metrics.in_flight.set(request.scope["app"].in_flight)
     state.metrics.body_bytes.set(state.memory.taken)
     return Response(state.metrics.text(), media_type=None,
                     headers={"Content-Type": state.metrics.content_type})

@@ -54,6 +54,7 @@ class Batcher:
         self.model, self.settings, self.metrics = model, settings, metrics
         self.together = model.together and not settings.exact and settings.max_batch > 1
         self._queue: deque[Item] = deque()
+        metrics.waits(self._queue)
         self._wake = threading.Condition()
         self._closing = False
         self._usual = 0.0  # seconds that a call takes, a running mean
@@ -82,7 +83,6 @@ class Batcher:
                     min(60.0, self._usual * len(self._queue)),
                 )
             self._queue.append(item)
-            self.metrics.waiting.set(len(self._queue))
             self._wake.notify()
         return item
 
@@ -132,7 +132,6 @@ class Batcher:
                 self._wait_for_more()
             late = self._take_late()
             batch = self._take()
-            self.metrics.waiting.set(len(self._queue))
         if late:
             _give_back([(item, unavailable("the request waited too long")) for item in late])
         return batch

@@ -22,11 +22,12 @@ _PIECE = 1 << 15
 _REST = 1 << 22  # bytes of a document without its long arrays: what is parsed in one go
 _QUOTES = 40_000  # in one document; a request of a hundred tensors has two thousand
 _RANK = 64
-# what orjson reads as a float, or rounds otherwise, where Python has integers of any size
-_LONG_NUMBER = re.compile(rb"\d{19}")
 _BRACKETS = re.compile(rb"[\[\]{}]")
 _NUMBERS = b"0123456789+-.eE \t\r\n"
 _TO_SPACES = bytes.maketrans(b"[]", b"  ")
+_DIGITS, _POINT = b"0123456789", ord(".")
+_FORMS = bytes(ord("0") if c in _DIGITS else c if c == _POINT else ord(" ") for c in range(256))
+_LONG_INTEGER = b" " + b"0" * 19
 
 
 class Numbers:
@@ -164,7 +165,7 @@ def _end_of_string(body: bytes, quote: int) -> tuple[int, int]:
 
 @functools.cache
 def _quick() -> Callable[[bytes], Any] | None:
-    """orjson's parser, if that is installed: the same values in a fifth of the time."""
+    """orjson's parser, if that is installed: the same values in a tenth of the time."""
     try:
         import orjson
     except ImportError:
@@ -173,10 +174,16 @@ def _quick() -> Callable[[bytes], Any] | None:
     return found
 
 
+def has_long_integer(text: bytes) -> bool:
+    """Whether there are 19 digits in a row, and not behind a point: an integer of more than 64
+    bits, perhaps, which orjson reads as a float, and Python as what it is."""
+    return _LONG_INTEGER in (b" " + text).translate(_FORMS)
+
+
 def loads(text: bytes) -> Any:
     """Strict JSON, without NaN. Raises Refused."""
     quick = _quick()
-    if quick is not None and _LONG_NUMBER.search(text) is None:
+    if quick is not None and not has_long_integer(text):
         try:
             return quick(text)
         except ValueError:  # json says what is wrong, or that nothing is

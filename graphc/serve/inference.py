@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
@@ -15,13 +14,14 @@ from graphc.serve.model import Arguments
 from graphc.serve.record import record_of
 from graphc.serve.registry import Served
 from graphc.serve.state import state_of
+from graphc.serve.threads import in_thread
 
 T = TypeVar("T")
 
 
 async def aside(size: int, work: Callable[[], T]) -> T:
     """Do something whose work grows with `size` bytes: on the event loop where that is little."""
-    return work() if size <= INLINE else await asyncio.to_thread(work)
+    return work() if size <= INLINE else await in_thread(work)
 
 
 async def infer(request: Request, served: Served, arguments: Arguments) -> tuple[np.ndarray, ...]:
@@ -33,7 +33,7 @@ async def infer(request: Request, served: Served, arguments: Arguments) -> tuple
         if (served.model.inputs, served.model.outputs) != (before.inputs, before.outputs):
             raise
         item = served.batcher.submit(arguments)
-    record = record_of(request)
+    record = record_of(request.scope)
     record.model = f"{served.model.name}@{served.model.version}"
     try:
         return await item.done

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sized
+
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -28,6 +31,8 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
+        # labels looked up once, by endpoint and status
+        self._answered: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
         self.requests = Counter(
@@ -63,6 +68,17 @@ class Metrics:
             registry=registry,
         )
 
+    def answered(self, endpoint: str, status: int, seconds: float) -> None:
+        """Note one request."""
+        found = self._answered.get((endpoint, status))
+        if found is None:
+            found = self._answered[endpoint, status] = (
+                self.requests.labels(endpoint, str(status)), self.request_seconds.labels(endpoint)
+            )
+        counter, histogram = found
+        counter.inc()
+        histogram.observe(seconds)
+
     def of(self, model: str, version: str) -> ModelMetrics:
         """The numbers of one model."""
         return ModelMetrics(self, model, version)
@@ -79,9 +95,13 @@ class ModelMetrics:
         labels = (model, version)
         self._seconds = metrics._batch_seconds.labels(*labels)
         self._rows = metrics._batch_rows.labels(*labels)
-        self.waiting = metrics._waiting.labels(*labels)
+        self._waiting = metrics._waiting.labels(*labels)
         self.full = metrics._full.labels(*labels)
         self.failed_batches = metrics._failed.labels(*labels)
+
+    def waits(self, queue: Sized) -> None:
+        """What is counted as waiting, when somebody asks."""
+        self._waiting.set_function(functools.partial(len, queue))
 
     def computed(self, rows: int, seconds: float) -> None:
         """Note one call."""

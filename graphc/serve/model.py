@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,6 +63,11 @@ class Model:
         self.inputs = _inputs(program)
         self._results = _results(program)
         self.outputs = tuple(spec for spec, _ in self._results)
+        # (number of the input, dim, name) of each size that is not always the same
+        self._free = [
+            (number, place, str(size)) for number, spec in enumerate(self.inputs)
+            for place, size in enumerate(spec.shape) if not isinstance(size, int)
+        ]
         ranges = program.signature.ranges
         self.batch = _batch(self.inputs)
         self.bounds = ranges.get(self.batch, Range(2, None)) if self.batch else Range(1, 1)
@@ -69,6 +75,12 @@ class Model:
         self.together = found is None
         self.reason = "" if found is None else str(found)
         self._guards = [g for g in program.graph.env.guards if self.together]
+        signature = program.signature
+        self._given = signature.specs()
+        self._wanted = list(containers.leaves_of(signature.results))
+        # whether a request's shapes are all there is to check, and arrays all there is to give
+        self._simple = all(isinstance(size, int) or is_variable(size)
+                           for spec in self.inputs for size in spec.shape)
 
     @classmethod
     def of_file(cls, path: Path, name: str, version: str) -> Model:
@@ -120,16 +132,13 @@ class Model:
         if missing:
             raise malformed(f"model {self.name!r} also needs the input {', '.join(missing)}")
         dims: dict[str, int] = {}
-        for number, spec in enumerate(self.inputs):
-            for place, size in enumerate(spec.shape):
-                if isinstance(size, int):
-                    continue
-                got = arrays[number].shape[place]
-                if dims.setdefault(str(size), got) != got:
-                    raise malformed(
-                        f"dim {place} of input {spec.name!r} is {got}, but {str(size)!r} is "
-                        f"{dims[str(size)]} in an input before"
-                    )
+        for number, place, name in self._free:
+            got = arrays[number].shape[place]
+            if dims.setdefault(name, got) != got:
+                raise malformed(
+                    f"dim {place} of input {self.inputs[number].name!r} is {got}, but {name!r} is "
+                    f"{dims[name]} in an input before"
+                )
         rows = dims.get(self.batch, 1)
         self._check_sizes(dims)
         ordered = tuple(arrays[number] for number in range(len(self.inputs)))
@@ -185,55 +194,59 @@ class Model:
 
         Several requests: only where rows are independent, and the other sizes equal.
         """
-        arrays = requests[0].arrays
+        first, rows = requests[0], sum([request.rows for request in requests])
+        arrays = first.arrays
         if len(requests) > 1:
             assert self.together
-            arrays = tuple(np.concatenate(parts) for parts in
-                           zip(*(request.arrays for request in requests), strict=True))
-        rows = sum(request.rows for request in requests)
-        missing = self.bounds.least - rows if self.batch and self.together else 0
-        if missing > 0:
-            arrays = tuple(np.concatenate([a, np.repeat(a[-1:], missing, 0)]) for a in arrays)
-        leaves = self._leaves(arrays)
-        if not self.together:
-            return [tuple(self._leaf(spec, leaf, requests[0])
-                          for (_, spec), leaf in zip(self._results, leaves, strict=True))]
-        found: list[tuple[np.ndarray, ...]] = []
-        start = 0
-        for request in requests:
-            stop = start + request.rows
-            found.append(tuple(
-                self._leaf(spec, leaf, request, slice(start, stop))
-                for (_, spec), leaf in zip(self._results, leaves, strict=True)
-            ))
-            start = stop
-        return found
+            arrays = tuple([np.concatenate(parts) for parts in
+                            zip(*[request.arrays for request in requests], strict=True)])
+        dims = first.dims
+        if self.batch and self.together:
+            missing = max(self.bounds.least - rows, 0)
+            if missing:
+                arrays = tuple(np.concatenate([a, np.repeat(a[-1:], missing, 0)]) for a in arrays)
+            dims = {**dims, self.batch: rows + missing}
+        leaves = self._leaves(arrays, dims)
+        columns = [self._parts(spec, leaf, requests)
+                   for (_, spec), leaf in zip(self._results, leaves, strict=True)]
+        return list(zip(*columns, strict=True)) if columns else [()] * len(requests)
 
-    def _leaves(self, arrays: Sequence[np.ndarray]) -> list[Any]:
+    def _leaves(self, arrays: Sequence[np.ndarray], dims: Mapping[str, int]) -> list[Any]:
         """The leaves of the program's result, but for texts and None."""
         given = iter(arrays)
+        signature = self.program.signature
+        if self._simple:
+            found = self.program.of_arrays(
+                [spec["value"] if "value" in spec else next(given) for spec in self._given], dims
+            )
+            return [value for spec, value in zip(self._wanted, found, strict=True)
+                    if _is_tensor(spec)]
 
         def leaf(spec: Any) -> Any:
             return spec["value"] if "value" in spec else from_array(next(given))
 
-        signature = self.program.signature
         args, kwargs = containers.build(signature.arguments, leaf)
         result = self.program(*args, **kwargs)
-        return [value for spec, value, _ in containers.match(signature.results, result, "")
-                if _is_tensor(spec)]
+        return [
+            on_host(value._graphc_array) if isinstance(value, Tensor) else value
+            for spec, value, _ in containers.match(signature.results, result, "")
+            if _is_tensor(spec)
+        ]
 
-    def _leaf(
-        self, spec: Mapping[str, Any], value: Any, request: Arguments, part: slice | None = None
-    ) -> np.ndarray:
-        """A result of one request: its rows of a tensor, or its size."""
+    def _parts(
+        self, spec: Mapping[str, Any], value: Any, requests: Sequence[Arguments]
+    ) -> list[np.ndarray]:
+        """A result of each request: its rows of a tensor, or its size."""
         if "size" in spec:
-            return np.array([dim.evaluate(dim.parse(spec["size"]), request.dims)], np.int64)
-        if not isinstance(value, Tensor):
-            return np.array([value])
-        array = on_host(value._graphc_array)
-        return array[part] if part is not None and ("output" in spec or "argument" in spec) else (
-            array
-        )
+            size = dim.parse(spec["size"])
+            return [np.array([dim.evaluate(size, request.dims)], np.int64) for request in requests]
+        if not isinstance(value, np.ndarray):
+            return [np.array([value]) for _ in requests]
+        if not self.together or ("output" not in spec and "argument" not in spec):
+            return [value for _ in requests]
+        stops = itertools.accumulate([request.rows for request in requests])
+        return [value[stop - request.rows : stop]
+                for request, stop in zip(requests, stops, strict=True)]
 
 
 # --- what a program takes and gives --------------------------------------------------------------

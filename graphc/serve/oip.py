@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
 
 from graphc.serve import tensors
 from graphc.serve.bodies import read, share
 from graphc.serve.datatypes import NAMES, check
 from graphc.serve.documents import Numbers, parse
+from graphc.serve.endpoints import route
 from graphc.serve.errors import malformed, shown, too_large
 from graphc.serve.inference import aside, infer, text_size
 from graphc.serve.model import Arguments, Model
@@ -302,13 +302,13 @@ async def _document(request: Request, state: State) -> Mapping[str, Any]:
 _AT = ("/v2/models/{name}", "/v2/models/{name}/versions/{version}")
 
 ROUTES = [
-    *(Route(f"{at}/infer", _infer, methods=["POST"]) for at in _AT),
-    *(Route(at, _model) for at in _AT),
-    *(Route(f"{at}/ready", _model_ready) for at in _AT),
-    Route("/v2", _server),
-    Route("/v2/health/live", _live),
-    Route("/v2/health/ready", _ready),
-    Route("/v2/repository/index", _index, methods=["POST"]),
-    Route("/v2/repository/models/{name}/load", _load, methods=["POST"]),
-    Route("/v2/repository/models/{name}/unload", _unload, methods=["POST"]),
+    *(route(f"{at}/infer", _infer, methods=["POST"]) for at in _AT),
+    *(route(at, _model) for at in _AT),
+    *(route(f"{at}/ready", _model_ready) for at in _AT),
+    route("/v2", _server),
+    route("/v2/health/live", _live),
+    route("/v2/health/ready", _ready),
+    route("/v2/repository/index", _index, methods=["POST"]),
+    route("/v2/repository/models/{name}/load", _load, methods=["POST"]),
+    route("/v2/repository/models/{name}/unload", _unload, methods=["POST"]),
 ]

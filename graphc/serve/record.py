@@ -7,8 +7,6 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from starlette.requests import Request
-
 from graphc.serve.batcher import Timing
 
 ACCESS = logging.getLogger("graphc.serve.access")
@@ -65,9 +63,9 @@ def request_id(headers: list[tuple[bytes, bytes]], serial: int) -> str:
     return f"r{serial}"
 
 
-def record_of(request: Request) -> Record:
+def record_of(scope: Any) -> Record:
     """The record that the boundary has put there."""
-    found: Record = request.scope[_KEY]
+    found: Record = scope[_KEY]
     return found
 
 

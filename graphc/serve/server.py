@@ -4,6 +4,7 @@ loses nothing that was accepted."""
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import math
 import signal
@@ -24,10 +25,10 @@ from graphc.serve.batcher import LOGGER
 from graphc.serve.registry import Served
 from graphc.serve.settings import Settings
 from graphc.serve.state import State
+from graphc.serve.threads import in_thread
 
 _MOST_HEADERS = 1 << 16  # bytes of a request's line and headers, and what came with them
 _KEEP_ALIVE = 75  # seconds that an idle connection is kept
-_SWITCH = 0.0005  # seconds after which a thread that parses lets the event loop go on
 
 
 def main(settings: Settings, models: Iterable[tuple[Path, str, str]]) -> int:
@@ -47,7 +48,6 @@ def main(settings: Settings, models: Iterable[tuple[Path, str, str]]) -> int:
     if not _is_local(settings.host):
         LOGGER.warning("others than this machine reach %s: there is neither TLS nor a password for "
                        "requests. Cure: put a proxy before it", settings.host)
-    sys.setswitchinterval(_SWITCH)
     server.run()
     for served in state.registry.all():  # not in the middle of a call, when Python ends
         served.batcher.join(5)
@@ -70,7 +70,7 @@ class Server(uvicorn.Server):
         self._compiling: asyncio.Task[None] | None = None
         super().__init__(uvicorn.Config(
             self.application, host=settings.host, port=settings.port, log_config=None,
-            access_log=False, server_header=False, lifespan="on", ws="none",
+            access_log=False, server_header=False, lifespan="on", ws="none", proxy_headers=False,
             http=guarded(settings), timeout_keep_alive=_KEEP_ALIVE,
             timeout_graceful_shutdown=math.ceil(settings.drain) + 2,
             limit_concurrency=2 * settings.max_concurrency + 64,
@@ -91,7 +91,7 @@ class Server(uvicorn.Server):
 
     async def _compile(self) -> None:
         for served in self.loaded:
-            await asyncio.to_thread(self.state.registry.finish, served)
+            await in_thread(functools.partial(self.state.registry.finish, served))
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """A signal: begin to stop; the second: stop."""

@@ -15,6 +15,7 @@ from graphc.serve.errors import Refused
 from graphc.serve.metrics import Metrics
 from graphc.serve.registry import Registry
 from graphc.serve.settings import Settings
+from graphc.serve.threads import in_thread
 
 T = TypeVar("T")
 
@@ -38,7 +39,7 @@ class State:
     async def off_loop(self, work: Callable[[], T]) -> T:
         """Change the models in a thread."""
         async with self._changing:
-            return await asyncio.to_thread(work)
+            return await in_thread(work)
 
 
 def _version() -> str:
@@ -50,7 +51,7 @@ def _version() -> str:
 
 def state_of(request: Request) -> State:
     """The state of the server that a request came to."""
-    found: State = request.app.state.server
+    found: State = request.scope["app"].state
     return found
 
 

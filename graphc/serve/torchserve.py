@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
 
 from graphc.serve import tensors
 from graphc.serve.bodies import read, share
 from graphc.serve.documents import parse
+from graphc.serve.endpoints import route
 from graphc.serve.errors import Refused, malformed, shown, too_large
 from graphc.serve.inference import aside, infer, text_size
 from graphc.serve.model import Arguments, Model
@@ -200,11 +200,11 @@ async def _unregister(request: Request) -> Response:
 _VERSION = "/{name}/{version}"
 
 ROUTES = [
-    *(Route(f"/predictions{at}", _predict, methods=["POST", "PUT"])
+    *(route(f"/predictions{at}", _predict, methods=["POST", "PUT"])
       for at in ("/{name}", _VERSION)),
-    Route("/ping", _ping),
-    Route("/models", _models, methods=["GET"]),
-    Route("/models", _register, methods=["POST"]),
-    *(Route(f"/models{at}", _model, methods=["GET"]) for at in ("/{name}", _VERSION)),
-    *(Route(f"/models{at}", _unregister, methods=["DELETE"]) for at in ("/{name}", _VERSION)),
+    route("/ping", _ping),
+    route("/models", _models, methods=["GET"]),
+    route("/models", _register, methods=["POST"]),
+    *(route(f"/models{at}", _model, methods=["GET"]) for at in ("/{name}", _VERSION)),
+    *(route(f"/models{at}", _unregister, methods=["DELETE"]) for at in ("/{name}", _VERSION)),
 ]

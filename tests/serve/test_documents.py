@@ -166,6 +166,15 @@ def test_what_is_read_is_what_json_says(text: str) -> None:
             assert repr(documents.loads(spelled.encode())) == repr(want)
 
 
+@pytest.mark.parametrize(("text", "long"), [
+    ("[0.0044999998062849045, -1.2345678901234567890e-12]", False),  # as float32's are printed
+    ("123456789012345678", False), ("1234567890123456789", True), ("-9223372036854775809", True),
+    ("[1,18446744073709551616]", True), ("12345678901234567890.5", True),
+])
+def test_only_long_integers_are_left_to_json(text: str, long: bool) -> None:
+    assert documents.has_long_integer(text.encode()) is long
+
+
 @pytest.mark.parametrize("text", [b"\xff", b'"\xed\xa0\x80"', b"\xef\xbb\xbf1", b"", b" ", b"\x00"])
 def test_what_is_no_text_is_refused(text: bytes) -> None:
     with pytest.raises(Refused):
