@@ -180,7 +180,12 @@ class Engine:
         of a generator would draw the same numbers."""
         return turns_of([arrays[i] for i in self.states])
 
-    def _runner(self, inputs: list[Any]) -> Runner | None:
+    def runner(self, arrays: Sequence[np.ndarray]) -> Runner | None:
+        """What runs the code on row-major inputs, and outputs in memory of their own, on the CPU;
+        None: call() does."""
+        return None if self.mutated else self._runner(arrays)
+
+    def _runner(self, inputs: Sequence[Any]) -> Runner | None:
         """What runs the code on NumPy's arrays; None: `built` does."""
         runner = self._calls.runner(len(inputs))
         if runner is None or self.place is not None or Steps.watch is not None:

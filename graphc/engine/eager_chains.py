@@ -43,21 +43,15 @@ class Chain(Sized):
     def __init__(
         self, engine: Any, form: Form, constants: Sequence[np.ndarray], shape: tuple[int, ...]
     ) -> None:
-        super().__init__(engine, form)
-        self._inputs = [tuple([size for _, size in shape]) for shape in form.inputs]
+        super().__init__(engine, form, [shape])
         self._constants = list(constants)
-        self._shape = shape
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> np.ndarray | None:
         """The result on the arrays; None where one is not row-major."""
         for array in arrays:
             if not array.flags.c_contiguous:
                 return None
-        inputs = [
-            a.reshape(sizes)
-            for a, sizes in zip([*arrays, *self._constants], self._inputs, strict=True)
-        ]
-        return self.run(inputs)[0].reshape(self._shape)
+        return self.run([*arrays, *self._constants])[0]
 
 
 def chain(

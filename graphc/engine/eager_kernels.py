@@ -17,13 +17,15 @@ from .. import config
 from ..ir.autodiff import vjp_program
 from ..ir.dim import DimEnv, Guard, Size
 from ..ir.graph import Builder, Graph, attrs_key
+from ..ir.memory import contiguous
 from ..ir.op import Attrs, Op, get
 from ..ir.types import TensorType
 from . import pipeline
-from .built import Engine
+from .built import Engine, concrete_shape
 from .capture.observer import running
 from .eager_form import Form, Shape, Types
 from .eager_forms import form_of
+from .native_run import is_small
 
 Rule = Callable[[Any, Any, Any], list[Any]]
 
@@ -45,25 +47,39 @@ def _dims(form: Form) -> dict[str, int]:
 
 
 class Sized:
-    """An Engine for all sizes, and the sizes of one signature."""
+    """An Engine for all sizes, the sizes of one signature, and the shapes that its results are
+    known by, which may be others than the code's."""
 
-    def __init__(self, engine: Any, form: Form) -> None:
+    def __init__(self, engine: Engine, form: Form, shapes: Sequence[Any]) -> None:
         self.engine = engine
         self.dims = _dims(form)
+        self.shapes = list(shapes)
+        self._sizes = tuple([self.dims[name] for name in engine.dims])
+        self._memory = [
+            (shape, type_.dtype.numpy, np.empty if is_small(shape, type_) else engine.allocate)
+            for shape, type_ in zip(self.shapes, engine.output_types, strict=True)
+        ]
 
-    def run(self, arrays: list[Any]) -> list[np.ndarray]:
-        _, results = self.engine.call(arrays, self.dims)
-        found: list[np.ndarray] = results
+    def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """On row-major arrays, of which the code sees the numbers alone."""
+        runner = self.engine.runner(arrays)
+        if runner is None:
+            inputs = [
+                a.reshape(concrete_shape(node.tensor_type, self.dims))
+                for a, node in zip(arrays, self.engine.built.graph.inputs, strict=True)
+            ]
+            _, results = self.engine.call(inputs, self.dims)
+            return [a.reshape(shape) for a, shape in zip(results, self.shapes, strict=True)]
+        found = [empty(shape, dtype) for shape, dtype, empty in self._memory]
+        runner([*arrays, *found], self._sizes)
         return found
 
 
 class Operator(Sized):
     """An operator on inputs of known types."""
 
-    def __init__(self, engine: Any, form: Form, results: Types) -> None:
-        super().__init__(engine, form)
-        self.inputs = [_sizes(shape) for shape in form.inputs]
-        self.results: list[Any] = [t.shape for t in results]
+    def __init__(self, engine: Engine, form: Form, results: Types) -> None:
+        super().__init__(engine, form, [t.shape for t in results])
 
     @classmethod
     def of(cls, op: Op, types: Types, attrs: Attrs, results: Types) -> Operator | None:
@@ -75,11 +91,8 @@ class Operator(Sized):
         return None if engine is None else cls(engine, form, results)
 
     def call(self, arrays: Sequence[np.ndarray]) -> Any:
-        """An array, or a tuple of them."""
-        inputs = [a.reshape(sizes) for a, sizes in zip(arrays, self.inputs, strict=True)]
-        found = [
-            a.reshape(shape) for a, shape in zip(self.run(inputs), self.results, strict=True)
-        ]
+        """Of row-major arrays, an array or a tuple of them."""
+        found = self.run(arrays)
         return found[0] if len(found) == 1 else tuple(found)
 
 
@@ -105,28 +118,21 @@ def rule(
     if not found:
         make()
     program = found[0]
-    code = Sized(engine, form)
-    result_shapes = [_sizes(shape) for shape in _result_shapes(op, form, types)]
-    input_shapes = [_sizes(shape) for shape in form.inputs]
-    wanted: list[Any] = [types[i].shape for i in program.results]
+    code = Sized(engine, form, [types[i].shape for i in program.results])
 
     def run_rule(grads: Any, saved_in: Any, saved_out: Any) -> list[Any]:
-        arrays = [grads[i].reshape(result_shapes[i]) for i in program.grads]
-        arrays += [saved_in[i].reshape(input_shapes[i]) for i in program.inputs]
-        arrays += [saved_out[i].reshape(result_shapes[i]) for i in program.outs]
+        arrays = [grads[i] for i in program.grads]
+        arrays += [saved_in[i] for i in program.inputs]
+        arrays += [saved_out[i] for i in program.outs]
         gradients: list[Any] = [None] * len(types)
-        for i, shape, array in zip(program.results, wanted, code.run(arrays), strict=True):
-            gradients[i] = array.reshape(shape)
+        for i, array in zip(program.results, code.run(list(map(contiguous, arrays))), strict=True):
+            gradients[i] = array
         return gradients
 
     return run_rule
 
 
 # --- graphs --------------------------------------------------------------------------------------
-
-
-def _sizes(shape: Shape) -> tuple[int, ...]:
-    return tuple([size for _, size in shape])
 
 
 def _key(op: Op, form: Form, types: Types) -> tuple[Any, ...]:
@@ -189,16 +195,6 @@ def _forward(op: Op, form: Form, types: Types) -> Graph:
     node = builder.emit(op, *[builder.input(t) for t in inputs], **attrs)
     single = isinstance(node.type, TensorType)
     return builder.build((node,) if single else builder.results(node), op.name)
-
-
-def _result_shapes(op: Op, form: Form, types: Types) -> list[Shape]:
-    """The shapes of the results that the form has, for these sizes."""
-    plain = [
-        TensorType(t.dtype, _sizes(shape)) for t, shape in zip(types, form.inputs, strict=True)
-    ]
-    result = op.infer(tuple(plain), form.attrs, DimEnv())
-    results = (result,) if isinstance(result, TensorType) else result.elements
-    return [tuple([("", size) for size in t.shape]) for t in results]  # type: ignore[misc]
 
 
 def code_for(

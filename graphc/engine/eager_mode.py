@@ -61,7 +61,7 @@ def prepare(op: Op, types: Types, attrs: Attrs, results: Types) -> Callable[...,
     code = _kernels().Operator.of(op, types, attrs, results)
     if code is None:
         return ready
-    call, shape = code.call, code.results[0]
+    call, shape = code.call, code.shapes[0]
     if op.family == "index" or (op.divides and types[0].dtype.is_integer):
         call = _refusing(call, ready)
     if op.name == "pow" and not types[1].shape:

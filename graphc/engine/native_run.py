@@ -85,5 +85,10 @@ def memory_for(types: Sequence[TensorType]) -> list[tuple[tuple[int, ...], bool]
         if not all(isinstance(size, int) for size in type_.shape):
             return None
         shape: Any = type_.shape
-        found.append((shape, math.prod(shape) * type_.dtype.numpy.itemsize <= SMALL))
+        found.append((shape, is_small(shape, type_)))
     return found
+
+
+def is_small(shape: Sequence[int], type_: TensorType) -> bool:
+    """Whether NumPy keeps such memory at hand itself; `shape`: the type's, or one for it."""
+    return math.prod(shape) * type_.dtype.numpy.itemsize <= SMALL
