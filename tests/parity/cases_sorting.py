@@ -26,6 +26,17 @@ case("median odd", lambda t, x: (x.median(), x.median(0).values), real(5, 3), dt
 case("median nan", lambda t, x: (x.median(), x.nanmedian(), x.median(1).values,
                                  x.nanmedian(1).values),
      fixed([[1.0, math.nan, 3.0], [2.0, 5.0, 4.0]]), grad=False)
+case("ranks of many", lambda t, x: (
+    t.kthvalue(x, 20), x.kthvalue(7, 0, True), x.median(), x.median(1), x.nanmedian(0, True),
+    x.t().median(0), x.flip(1).median(1).values, x[:, ::2].kthvalue(3).values), real(40, 51))
+case("ranks of ties", lambda t, x: (
+    t.kthvalue(x, 20).values, x.median(), x.median(1).values,
+    x.gather(1, x.median(1, True).indices), x.gather(0, x.kthvalue(9, 0, True).indices)),
+     integers(40, 51, high=9), dtypes=NUMBERS, grad=False)
+case("ranks of many beside nan", lambda t, x: (
+    (x / x).kthvalue(2).values, t.where(x > 2, t.nan, x).median(1).values, (0 / x).median(),
+    t.where(x > 2, t.nan, x).nanmedian(1).values, t.where(x > 2, t.inf, x).median(0).values),
+     integers(40, 51, high=9), dtypes=("float32",), grad=False)
 case("mode", lambda t, x: (t.mode(x).values, x.mode(0).values), _TIES, grad=False,
      segments="counts on the host")
 for _how in ("linear", "lower", "higher", "midpoint", "nearest"):
@@ -37,6 +48,12 @@ case("quantile tensor", lambda t, x, q: (t.quantile(x, q, dim=0), x.quantile(q))
 case("unique", lambda t, x: (t.unique(x), x.unique(return_inverse=True, return_counts=True),
                              t.unique(x, dim=0), t.unique(x, return_counts=True)),
      integers(4, 3, high=4), grad=False, segments=_DATA)
+case("unique of many", lambda t, x: (
+    t.unique(x), x.unique(return_inverse=True), x.unique(return_counts=True),
+    (x - 4).unique(return_inverse=True, return_counts=True),
+    (x * 70000).unique(return_inverse=True)),
+     integers(40, 51, high=9), dtypes=("int64", "int32", "uint8", "float32"), grad=False,
+     segments=_DATA)
 case("unique_consecutive", lambda t, x: (
     t.unique_consecutive(x), x.unique_consecutive(return_inverse=True, return_counts=True)),
     fixed([1, 1, 2, 2, 3, 1, 1], "int64"), grad=False, segments=_DATA)

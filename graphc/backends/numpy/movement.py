@@ -12,7 +12,7 @@ from graphc.ir.dtypes import DType
 from graphc.ir.graph import Constant
 from graphc.ir.memory import MANY, contiguous
 
-from .common import I64, Array, Function, as_array, is_float, through_f32, widen
+from .common import I64, Array, Function, as_array, through_f32, widen
 
 Ints = Sequence[int]
 
@@ -184,85 +184,6 @@ def _running_extremum(function: np.ufunc) -> Function:
     return wrapped
 
 
-# --- sort ----------------------------------------------------------------------------------
-
-
-def _order(x: Array, dim: int, descending: bool) -> Array:
-    """Stable argsort along dim; NaN is the largest value."""
-    wide = widen(x)
-    if not descending:
-        return np.argsort(wide, axis=dim, kind="stable")
-    backwards = np.flip(np.argsort(np.flip(wide, dim), axis=dim, kind="stable"), dim)
-    return as_array(x.shape[dim] - 1 - backwards)
-
-
-def _sort(x: Array, *, dim: int, descending: bool, stable: bool) -> tuple[Array, Array]:
-    if x.ndim == 0:
-        return x.copy(), np.zeros((), I64)
-    order = _order(x, dim, descending)
-    return np.take_along_axis(x, order, dim), order.astype(I64, copy=False)
-
-
-def _topk(x: Array, *, k: int, dim: int, largest: bool) -> tuple[Array, Array]:
-    if x.ndim == 0:
-        return x.copy(), np.zeros((), I64)
-    few = x.size != 0 and 0 < 8 * k <= x.shape[dim]
-    order = _selected(widen(x), k, dim, largest) if few else None
-    if order is None:
-        head: list[slice] = [slice(None)] * x.ndim
-        head[dim] = slice(0, k)
-        order = _order(x, dim, largest)[tuple(head)]
-    order = np.ascontiguousarray(order)
-    return np.take_along_axis(x, order, dim), order.astype(I64, copy=False)
-
-
-def _selected(x: Array, k: int, dim: int, largest: bool) -> Array | None:
-    """What _order has first, without sorting the rest; None where NaNs would have to be told
-    apart."""
-    if k == 1 and largest:
-        return np.expand_dims(np.argmax(x, dim), dim)
-    rows = np.ascontiguousarray(np.moveaxis(x, dim, -1))
-    size = rows.shape[-1]
-    bound = _bound(rows, k, largest)
-    if bound is None:
-        return None
-    found = np.flatnonzero(rows >= bound if largest else rows <= bound)
-    row, place = np.divmod(found, size)
-    counts = np.bincount(row, minlength=rows.size // size)
-    if counts.min() < k:
-        return None
-    values = rows.reshape(-1)[found]
-    if largest:  # equals stay in their order
-        values = -values if is_float(values) else ~values
-    order = np.lexsort((values, row))
-    first = np.cumsum(counts) - counts
-    positions = place[order[first[:, None] + np.arange(k)]]
-    placed: Array = np.moveaxis(positions.reshape(*rows.shape[:-1], k), -1, dim)
-    return placed
-
-
-def _bound(rows: Array, k: int, largest: bool) -> Array | None:
-    """For each row a number that at least k of it reach, and few others: of the extremes of its
-    parts, the k-th. None where there are NaNs that count as largest."""
-    size = rows.shape[-1]
-    parts = max(_PARTS, 8 * k)
-    extremes = rows
-    if size >= 4 * parts:
-        whole = size // parts * parts
-        stacked = rows[..., :whole].reshape(*rows.shape[:-1], -1, parts)
-        extremes = (np.maximum if largest else np.minimum).reduce(stacked, axis=-2)
-        if largest and is_float(rows) and np.isnan(rows[..., whole:]).any():
-            return None
-    if largest and is_float(rows) and np.isnan(extremes).any():
-        return None
-    at = extremes.shape[-1] - k if largest else k - 1
-    bound: Array = np.partition(extremes, at, axis=-1)[..., at : at + 1]
-    return bound
-
-
-_PARTS = 128
-
-
 TABLE: dict[str, Function] = {
     "reshape": _reshape, "permute": _permute, "expand": _expand, "slice": _slice,
     "as_strided": _as_strided, "flip": _flip, "pad": _pad, "concat": _concat,
@@ -274,6 +195,5 @@ TABLE: dict[str, Function] = {
     "argmax": _arg_extremum(np.argmax), "argmin": _arg_extremum(np.argmin),
     "cumsum": _cumulative(np.add), "cumprod": _cumulative(np.multiply),
     "cummax": _running_extremum(np.maximum), "cummin": _running_extremum(np.minimum),
-    "sort": _sort, "topk": _topk,
 }
 

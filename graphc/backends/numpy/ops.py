@@ -21,6 +21,7 @@ from . import (
     movement,
     random,
     random_sampled,
+    sorting,
     sparse,
     special_functions,
     winograd,
@@ -31,7 +32,7 @@ from .order import each, laid_out, row_major
 
 TABLE: dict[str, Function] = {
     **elementwise.TABLE,
-    **movement.TABLE,
+    **movement.TABLE, **sorting.TABLE,
     **indexing.TABLE,
     **contract.TABLE,
     **random.TABLE,

@@ -32,6 +32,7 @@ from .arguments import (
 )
 from .creation import as_tensor
 from .parts import slice_dim
+from .ranked import distinct, ranked
 from .reduction import pick
 
 _CURE = "its result's size depends on values: call it outside the compiled function"
@@ -124,8 +125,27 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any
         raise RuntimeError(located(
             f"kthvalue(): selected number k out of range for dimension {dim}"
         ))
-    index = slice_dim(_sorted(input.detach(), along, False, True)[1], along, k - 1, k).contiguous()
+    index = ranked(input, along, k - 1)
+    if index is None:
+        order = _sorted(input.detach(), along, False, True)[1]
+        index = slice_dim(order, along, k - 1, k).contiguous()
     return return_types.kthvalue(pick(input, index, along, keepdim))
+
+
+def _middle(x: Tensor, along: int, size: int, ignore_nan: bool) -> Tensor:
+    """Where the middle one of each row is, or its first NaN."""
+    order, middle = _sorted(x, along, False, True)[1], (size - 1) // 2
+    if not x.dtype.is_float:
+        return slice_dim(order, along, middle, middle + 1).contiguous()
+    missing = promote.cast(P.isnan(x), dtypes.i64)
+    count = apply(ops.sum, missing, dims=(along,), keepdim=True)
+    if ignore_nan:
+        place = P.div(P.sub(size - 1, count), 2, rounding_mode="floor")
+        place = P.clamp(place, min=0)
+    else:  # a NaN, which is sorted last, is the median
+        place = P.where(P.gt(count, 0), P.sub(size, count), middle)
+    index: Tensor = apply(ops.gather, order, place, dim=along)
+    return index
 
 
 def _median(name: str, ignore_nan: bool) -> Any:
@@ -141,20 +161,10 @@ def _median(name: str, ignore_nan: bool) -> Any:
             return named(value, f"{title}Backward0")
         along = wrap_dim(dim, input.ndim)
         x = input.reshape(1) if input.ndim == 0 else input
-        order = _sorted(x.detach(), along, False, True)[1]
         size = environment().specialise(shape(x)[along])
-        middle = (size - 1) // 2
-        if x.dtype.is_float:
-            missing = P.isnan(x.detach())
-            count = apply(ops.sum, promote.cast(missing, dtypes.i64), dims=(along,), keepdim=True)
-            if ignore_nan:
-                place = P.div(P.sub(size - 1, count), 2, rounding_mode="floor")
-                place = P.clamp(place, min=0)
-            else:  # a NaN, which is sorted last, is the median
-                place = P.where(P.gt(count, 0), P.sub(size, count), middle)
-            index = apply(ops.gather, order, place, dim=along)
-        else:
-            index = slice_dim(order, along, middle, middle + 1).contiguous()
+        index = ranked(x, along, (size - 1) // 2)
+        if index is None:
+            index = _middle(x.detach(), along, size, ignore_nan)
         values, indices = pick(x, index, along, keepdim and input.ndim > 0)
         return struct(named(values, f"{title}Backward1"), indices)
 
@@ -279,15 +289,13 @@ def unique(
     """The distinct values (or slices of `dim`), sorted; with their inverse and counts if asked."""
     array = concrete(input, "unique()", _CURE)
     axis = None if dim is None else wrap_dim(dim, array.ndim)
-    values, inverse, counts = np.unique(
-        array, return_inverse=True, return_counts=True, axis=axis, equal_nan=False
-    )
+    values, inverse, counts = distinct(array, axis, bool(return_inverse), bool(return_counts))
     results = [constant(values)]
     if return_inverse:
         sizes = array.shape if axis is None else (array.shape[axis],)
-        results.append(constant(inverse.reshape(sizes).astype(np.int64)))
+        results.append(constant(inverse.reshape(sizes).astype(np.int64, copy=False)))
     if return_counts:
-        results.append(constant(counts.astype(np.int64)))
+        results.append(constant(counts.astype(np.int64, copy=False)))
     return results[0] if len(results) == 1 else tuple(results)
 
 
