@@ -56,7 +56,8 @@ def distinct(array: np.ndarray, axis: int | None, inverse: bool, counts: bool) -
         if span <= 4 * array.size:
             return _counted(array.reshape(-1), least, span)
     wide = _FLOATS.get(array.dtype.char)
-    found = np.unique(
+    unique: Any = np.unique
+    found = unique(
         array if wide is None else array.astype(wide), return_inverse=inverse,
         return_counts=counts, axis=axis, equal_nan=False,
     )

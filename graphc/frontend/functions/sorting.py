@@ -136,7 +136,8 @@ def _middle(x: Tensor, along: int, size: int, ignore_nan: bool) -> Tensor:
     """Where the middle one of each row is, or its first NaN."""
     order, middle = _sorted(x, along, False, True)[1], (size - 1) // 2
     if not x.dtype.is_float:
-        return slice_dim(order, along, middle, middle + 1).contiguous()
+        index: Tensor = slice_dim(order, along, middle, middle + 1).contiguous()
+        return index
     missing = promote.cast(P.isnan(x), dtypes.i64)
     count = apply(ops.sum, missing, dims=(along,), keepdim=True)
     if ignore_nan:
@@ -144,7 +145,7 @@ def _middle(x: Tensor, along: int, size: int, ignore_nan: bool) -> Tensor:
         place = P.clamp(place, min=0)
     else:  # a NaN, which is sorted last, is the median
         place = P.where(P.gt(count, 0), P.sub(size, count), middle)
-    index: Tensor = apply(ops.gather, order, place, dim=along)
+    index = apply(ops.gather, order, place, dim=along)
     return index
 
 
