@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from graphc.doubt.rebuild import rebuild
 from graphc.ir.autodiff import joint_graph
 from graphc.ir.dim import Dim, evaluate
 from graphc.ir.graph import Graph, Node
+from graphc.ir.record import replaced
 from graphc.ir.types import TensorType
 
 Array = np.ndarray[Any, Any]
@@ -32,7 +32,7 @@ def shrink(case: Case, fails: Fails, seconds: float = 60.0) -> Case:
             return False
 
     if case.forward is not None:
-        plain = replace(case, forward=None)
+        plain = replaced(case, forward=None)
         case = plain if still(plain) else case
     progress = True
     while progress and time.monotonic() < deadline:
@@ -103,7 +103,7 @@ def _frozen(case: Case) -> Case:
     pairs = zip(case.graph.inputs, case.arrays(dims), strict=True)
     if dims:
         return case
-    return replace(case, styles={n: Style("given", array=a) for n, a in pairs})
+    return replaced(case, styles={n: Style("given", array=a) for n, a in pairs})
 
 
 def _fixed_sizes(case: Case) -> Iterator[Case | None]:
@@ -121,9 +121,9 @@ def _fixed_sizes(case: Case) -> Iterator[Case | None]:
             fixed.graph.env.hints.clear()
             fixed.graph.env.guards.clear()
             styles = {
-                n: replace(s, limit=evaluate(s.limit, dims)) for n, s in fixed.styles.items()
+                n: replaced(s, limit=evaluate(s.limit, dims)) for n, s in fixed.styles.items()
             }
-            yield replace(fixed, styles=styles)
+            yield replaced(fixed, styles=styles)
     elif any(s.array is None for s in case.styles.values()):
         yield _frozen(case)
 
@@ -207,7 +207,7 @@ def _bypasses(case: Case) -> Iterator[Case | None]:
 def _fewer_writes(case: Case) -> Iterator[Case | None]:
     for output in case.mutated:
         rest = {o: i for o, i in case.mutated.items() if o != output}
-        yield replace(case, mutated=rest)
+        yield replaced(case, mutated=rest)
 
 
 def _fewer_inputs(case: Case) -> Iterator[Case | None]:
@@ -247,4 +247,4 @@ def _resized(case: Case, old: int, new: int) -> Case | None:
         array = styles[node].array
         assert array is not None
         styles[node] = Style("given", array=array[tuple(slice(0, n) for n in node.shape)])
-    return replace(made, styles=styles)
+    return replaced(made, styles=styles)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -47,6 +46,7 @@ from graphc.ir.passes.roll import roll
 from graphc.ir.passes.simplify import simplify
 from graphc.ir.passes.specialise import specialise
 from graphc.ir.passes.winograd import winograd
+from graphc.ir.record import replaced
 from graphc.ir.rewrite import apart, assumed
 
 Array = np.ndarray[Any, Any]
@@ -279,6 +279,6 @@ def _lowered(
         program = make() if limit is None else plan_within(
             make, limit, machine, observer.config.threads
         )
-        program = replace(program, name=observer.name, dims=tuple(fused.env.hints))
+        program = replaced(program, name=observer.name, dims=tuple(fused.env.hints))
     observer.program(program, optimised, fused, machine)
     return Stages(optimised, fused, program)

@@ -13,7 +13,6 @@ import re
 import struct
 import zipfile
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -25,6 +24,7 @@ from graphc.export.manifest import FORMAT, MANIFEST, WEIGHTS
 from graphc.export.signature import Signature
 from graphc.ir.graph import Graph
 from graphc.ir.op import OpError
+from graphc.ir.record import replaced
 from graphc.ir.text import ParseError, parse_graph, print_graph
 from graphc.ir.verify import VerifyError, verify
 
@@ -178,7 +178,7 @@ def _read(file: BinaryIO, bounds: Limits) -> Contents:
         name.removeprefix(_EXTRA): data.decode()
         for name, data in parts.items() if name.startswith(_EXTRA)
     }
-    contents = replace(manifest.contents(described, graphs, arrays), extra=extra)
+    contents = replaced(manifest.contents(described, graphs, arrays), extra=extra)
     for variant in contents.variants:
         for dims in (contents.smallest(variant), variant.graph.env.hints):
             limits.check_sizes(variant.graph, dims, bounds, f"graph {variant.graph.name}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 from typing import Any
 
 from graphc import backends, config
@@ -26,6 +25,7 @@ from graphc.frontend.tree import flatten, unflatten
 from graphc.ir.dim import Dim, is_variable
 from graphc.ir.graph import Graph
 from graphc.ir.memory import may_share
+from graphc.ir.record import replaced
 from graphc.nn.modules.module import Module
 
 
@@ -90,7 +90,7 @@ class _Exporter:
         whole = self._signature(main)
         variants = [Variant(frozenset(), *_finished(main, whole))]
         for names, lifted in others.items():
-            own = replace(whole, results=lifted.results, writes=lifted.writes)
+            own = replaced(whole, results=lifted.results, writes=lifted.writes)
             variants.append(Variant(names, *_finished(lifted, own)))
         contents = Contents(
             tuple(variants), weights_of(self.model, self.store), generator=self._generator()
@@ -168,7 +168,7 @@ def _same(program: Lifted, one: Lifted, dims: Mapping[str, int]) -> bool:
 
 def _finished(lifted: Lifted, signature: Signature) -> tuple[Graph, Signature]:
     graph, inputs = lifted.finished()
-    return graph, replace(signature, inputs=inputs)
+    return graph, replaced(signature, inputs=inputs)
 
 
 def _inferred(graph: Graph, shapes: DynamicShapes) -> bool:

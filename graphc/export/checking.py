@@ -10,7 +10,6 @@ import contextlib
 import io
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from graphc.frontend.tensor import Tensor
 from graphc.frontend.tree import flatten, unflatten
 from graphc.ir.late import late
 from graphc.ir.memory import on_host
+from graphc.ir.record import replaced
 
 # what only export asks, not who loads a program
 _noise = late("graphc.doubt.noise")
@@ -146,7 +146,7 @@ def checked(contents: Contents, shapes: DynamicShapes, eager: Eager) -> Contents
         if golden is not None and keep:
             recorded.add(variant.ones)
             goldens.append(golden)
-    return replace(contents, goldens=tuple(goldens), checked=tuple(seen))
+    return replaced(contents, goldens=tuple(goldens), checked=tuple(seen))
 
 
 def _kept(golden: Golden) -> Golden | None:
@@ -162,7 +162,7 @@ def _kept(golden: Golden) -> Golden | None:
             break
         room -= array.nbytes
         written[name] = array
-    return replace(golden, written={n: written[n] for n in golden.written if n in written})
+    return replaced(golden, written={n: written[n] for n in golden.written if n in written})
 
 
 def _sizes(contents: Contents, shapes: DynamicShapes) -> Iterator[dict[str, int]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from os import PathLike
 from typing import Any, BinaryIO
 
@@ -32,6 +31,7 @@ from graphc.ir import dim
 from graphc.ir.graph import Graph
 from graphc.ir.late import late
 from graphc.ir.memory import on_host
+from graphc.ir.record import replaced
 from graphc.ir.verify import verify
 
 _specialise = late("graphc.ir.passes.specialise")  # a pass, which most programs run without
@@ -178,10 +178,10 @@ class ExportedProgram:
         """
         contents = self._contents([variant.graph for variant in self.variants])
         if extra_files is not None:
-            contents = replace(contents, extra=dict(extra_files))
+            contents = replaced(contents, extra=dict(extra_files))
         if native or targets:
             code = _making.native_code(self, targets or ("native",), sizes, freeze)
-            contents = replace(contents, native=code)
+            contents = replaced(contents, native=code)
         archive.write(path, contents)
         return {each.target: each.sha256 for each in contents.native}
 

@@ -4,7 +4,6 @@ against a limit."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from graphc.engine.limit import FORMER, Limit, limit_of
@@ -15,6 +14,7 @@ from graphc.inspect.report import short_path
 from graphc.inspect.units import bytes_text
 from graphc.ir.kernel import Launch, Leaf, Program
 from graphc.ir.machine import Machine
+from graphc.ir.record import record
 
 if TYPE_CHECKING:
     from graphc.engine.version.version import Specialisation
@@ -23,7 +23,7 @@ _ROWS = 8  # of the largest values that a table shows
 ARENA, CONSTANTS = "arena", "constants"
 
 
-@dataclass(frozen=True)
+@record
 class Footprint:
     """Bytes at the moment of a call, or of its backward pass, at which they are most.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from graphc.engine.built import Built
 from graphc.inspect.touched import Span, covered, known, touched
@@ -11,10 +10,11 @@ from graphc.ir.dim import evaluate, product
 from graphc.ir.kernel import Leaf, Program, leaves
 from graphc.ir.kernel.plan_contraction import scratch_bytes
 from graphc.ir.machine import Machine
+from graphc.ir.record import record
 from graphc.ir.types import TensorType
 
 
-@dataclass(frozen=True)
+@record
 class Memory:
     """Bytes of a call: what it is given, makes, keeps for itself, and has as constants."""
 
@@ -56,7 +56,7 @@ def bytes_of(type_: object, dims: Mapping[str, int]) -> int:
 # --- who lives in the arena ------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@record
 class Fullest:
     """The step at which most of the arena is in use. `values`: those that are there, the largest
     first. `saved`: bytes that the forward part of a step leaves to its backward part."""

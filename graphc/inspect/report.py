@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from graphc.engine.built import Built
 from graphc.inspect.cost import Cost, launch_cost, routine_cost
@@ -27,11 +26,12 @@ from graphc.ir.kernel.plan_attention import AttentionBlocking
 from graphc.ir.kernel.plan_contraction import plan_template
 from graphc.ir.kernel.text import kernel_symbol
 from graphc.ir.machine import Machine
+from graphc.ir.record import record
 
 Lines = tuple[tuple[str, tuple[str, ...]], ...]  # (user's line, operators recorded there)
 
 
-@dataclass(frozen=True)
+@record
 class Step:
     """One step of a program.
 

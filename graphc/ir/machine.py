@@ -7,10 +7,10 @@ result, follows shapes and these numbers alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from .record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Tiling:
     """What limits how a contraction is tiled (`kernel/blocking.py`), acc[m, n] summed over k.
 
@@ -70,7 +70,7 @@ class Tiling:
         return self.lanes(itemsize) * self.vectors
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Sorting:
     """How much of a sort, of a running sum and of a scatter is done side by side
     (`passes/lower/radix.py`, `scan.py`, `segments.py`, `merge_sort.py`).
@@ -91,7 +91,7 @@ class Sorting:
     ranked: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Transform:
     """What Winograd's transforms take (`passes/winograd.py`).
 
@@ -106,7 +106,7 @@ class Transform:
     turned: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Machine:
     """Numbers of one kind of machine. Work is counted in elements of light work (about 8
     additions each), costs in additions per element.

@@ -28,7 +28,7 @@ def record(cls: type[T] | None = None, /, *, eq: bool = True, frozen: bool = Tru
     return _made(cls, eq, frozen)
 
 
-def replaced(value: T, **changes: Any) -> T:
+def replaced(value: T, /, **changes: Any) -> T:
     """A record like this one, but for some fields."""
     names = type(value).__match_args__  # type: ignore[attr-defined]
     return type(value)(**({name: getattr(value, name) for name in names} | changes))

@@ -15,7 +15,7 @@ linear in the graph plus the rewrites. Every rule is listed, with its hits, by `
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -24,7 +24,7 @@ import numpy as np
 from .dim import Dim, DimEnv, Guard
 from .graph import Builder, Expr, Graph, Node, const, input_, on_complex
 from .op import get as get_op
-from .record import replaced
+from .record import record, replaced
 from .types import Shape
 
 # --- numbers in the graph --------------------------------------------------------------------
@@ -52,7 +52,7 @@ def is_constant(node: Node) -> bool:
 # --- patterns --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pattern:
     """What a node must look like.
 
@@ -68,7 +68,7 @@ class Pattern:
 
     def named(self, name: str) -> Pattern:
         """The same pattern, with its node bound to `name`."""
-        return replace(self, name=name)
+        return replaced(self, name=name)
 
 
 def wild(name: str) -> Pattern:
@@ -210,7 +210,7 @@ Replace: TypeAlias = Callable[[Match], Any]
 # --- rules -----------------------------------------------------------------------------------
 
 
-@dataclass(eq=False, slots=True)
+@record(eq=False, frozen=False)
 class Rule:
     """One rewrite, for any of its patterns. `hits`: how often it fired in this process."""
 

@@ -4,7 +4,6 @@ them."""
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,12 +14,13 @@ from graphc.ir import dtypes, ops
 from graphc.ir.kernel import Convolution, Product, Program
 from graphc.ir.machine import Machine
 from graphc.ir.passes.layout import layout
+from graphc.ir.record import replaced
 
 from . import kernel_cases as cases
 from .kernel_cases import build, check, dot
 
 bf16, f16, f32 = dtypes.bf16, dtypes.f16, dtypes.f32
-HALVES = replace(CPU, halves=True)
+HALVES = replaced(CPU, halves=True)
 
 
 def wide(x: Any) -> Any:

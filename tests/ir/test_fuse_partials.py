@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,12 +20,13 @@ from graphc.ir.kernel.verify import KernelError, verify_kernel
 from graphc.ir.passes.decompose import decompose
 from graphc.ir.passes.layout import layout
 from graphc.ir.passes.lower.template_loops import as_loops
+from graphc.ir.record import replaced
 
 from . import kernel_cases as cases
 from .kernel_cases import build, check, dot, total
 
 bf16, f32, f64 = dtypes.bf16, dtypes.f32, dtypes.f64
-SMALL = replace(GPU, partial_rows=16, split_least=8)
+SMALL = replaced(GPU, partial_rows=16, split_least=8)
 
 
 def partials(program: Program) -> list[str]:
@@ -69,7 +69,7 @@ def test_a_batch_norm_reads_its_convolution_once(dtype: dtypes.DType, images: in
 
 def test_a_machine_that_does_not_keeps_its_kernels() -> None:
     graph = build(conv_norm, (3, 8, 5, 7), (9, 8, 3, 3), (9,), (9,))
-    assert partials(made(graph, replace(SMALL, partial_rows=0))) == [""]
+    assert partials(made(graph, replaced(SMALL, partial_rows=0))) == [""]
     assert partials(made(graph, CPU)) == [""]
 
 
@@ -161,7 +161,7 @@ def test_a_large_mean_costs_no_digits() -> None:
         return y, mean, total(left * left, (0,), True) / n
 
     graph = build(moments, (1000, 1), (3, 1))
-    program = cases.compiled(decompose(graph), machine=replace(SMALL, partial_rows=64))
+    program = cases.compiled(decompose(graph), machine=replaced(SMALL, partial_rows=64))
     assert partials(program) in (["squares mean"], ["mean squares"])
     x = np.random.default_rng(0).normal(1e3, 1, (1000, 1)).astype(np.float32)
     y, mean, variance = run_program(program, [x, np.ones((3, 1), np.float32)], TABLE)

@@ -1,7 +1,5 @@
 """The walk sees every scalar of every statement, in order, and rewriting reaches them all."""
 
-from dataclasses import replace
-
 import pytest
 
 from graphc.ir import dtypes
@@ -26,6 +24,7 @@ from graphc.ir.kernel import (
 from graphc.ir.kernel.combine import COMBINES, identity
 from graphc.ir.kernel.text import print_kernel
 from graphc.ir.passes.plan.in_place import merged, safe_in_place
+from graphc.ir.record import replaced
 
 from . import kernel_cases as cases
 from .random_graphs import random_graph
@@ -63,7 +62,7 @@ def test_every_scalar_is_seen_in_the_order_of_evaluation() -> None:
 
 def test_rewriting_reaches_every_scalar() -> None:
     def marked(scalar: Scalar) -> Scalar:
-        return replace(scalar, buffer=f"{scalar.buffer}!") if isinstance(scalar, Load) else scalar
+        return replaced(scalar, buffer=f"{scalar.buffer}!") if isinstance(scalar, Load) else scalar
 
     body = walk.rewrite(everywhere(), marked)
     seen = [s.buffer for _, s in walk.evaluated(body) if isinstance(s, Load)]

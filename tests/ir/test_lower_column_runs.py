@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,11 +17,12 @@ from graphc.ir.kernel import Kernel
 from graphc.ir.kernel.text import print_kernel
 from graphc.ir.kernel.verify import verify_kernel
 from graphc.ir.passes.lower.column_runs import LONG, ROWS
+from graphc.ir.record import replaced
 
 from .kernel_cases import build, check, compiled, kernels, total
 
 # Runs of 16 columns, and pieces from little on.
-SHORT = replace(CPU, column_run=16, columns=8, split_least=64, chunk_least=4, chunk_most=64)
+SHORT = replaced(CPU, column_run=16, columns=8, split_least=64, chunk_least=4, chunk_most=64)
 
 
 def sums(*shape: int) -> Kernel:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from graphc.engine import pipeline
 from graphc.ir import dtypes, interpret, ops
 from graphc.ir.graph import Builder, Expr, Graph
 from graphc.ir.passes.absorb import absorb
+from graphc.ir.record import replaced
 from graphc.ir.text_parse import parse_graph
 from graphc.ir.types import TensorType
 from graphc.ir.verify import verify
@@ -155,11 +155,11 @@ def test_what_stays(case: str) -> None:
 
 def test_a_weight_that_fits_no_cache_stays() -> None:
     assert CPU.tiling is not None
-    small = replace(CPU, tiling=replace(CPU.tiling, in_place_bytes=N * (40 + K) * 4 - 1))
+    small = replaced(CPU, tiling=replaced(CPU.tiling, in_place_bytes=N * (40 + K) * 4 - 1))
     graph = loop()
     assert absorb(graph, small) is graph and absorb(graph, CPU) is not graph
 
 
 def test_a_machine_without_tiles_absorbs_nothing() -> None:
     graph = loop()
-    assert absorb(graph, WIDE) is graph and absorb(graph, replace(CPU, tiling=None)) is graph
+    assert absorb(graph, WIDE) is graph and absorb(graph, replaced(CPU, tiling=None)) is graph

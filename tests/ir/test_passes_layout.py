@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,13 +30,14 @@ from graphc.ir.passes.lower import lower
 from graphc.ir.passes.partition import split
 from graphc.ir.passes.plan import plan
 from graphc.ir.passes.simplify import simplify
+from graphc.ir.record import replaced
 from graphc.ir.verify import verify
 from graphc.nn import functional as F
 
 from .conv_nets import ConvMaker
 from .kernel_cases import arrays, build, kernels
 
-LAST = replace(CPU, channels_last=2)
+LAST = replaced(CPU, channels_last=2)
 
 
 def close(got: Any, want: Any) -> None:
@@ -62,7 +62,7 @@ def test_values_and_gradients_stay(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(60, 66))
-@pytest.mark.parametrize("machine", [LAST, replace(GPU, channels_last=2)], ids=["cpu", "gpu"])
+@pytest.mark.parametrize("machine", [LAST, replaced(GPU, channels_last=2)], ids=["cpu", "gpu"])
 def test_kernels_of_moved_networks(seed: int, machine: Machine) -> None:
     graph = joint(seed, 5)
     inputs = arrays(graph, seed)

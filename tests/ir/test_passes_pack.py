@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from graphc.ir.passes.fuse import fuse
 from graphc.ir.passes.lower import lower
 from graphc.ir.passes.pack import pack
 from graphc.ir.passes.plan import plan
+from graphc.ir.record import replaced
 from graphc.ir.text_parse import parse_graph
 from graphc.ir.types import TensorType
 from graphc.ir.verify import verify
@@ -189,7 +189,7 @@ def test_a_short_loop_packs_nothing() -> None:
 
 def test_a_machine_without_tiles_packs_nothing() -> None:
     graph = loop(lambda h, w, x: product(h, w) + x, 6, 128, 32, (128, 32))
-    assert pack(graph, WIDE) is graph and pack(graph, replace(CPU, tiling=None)) is graph
+    assert pack(graph, WIDE) is graph and pack(graph, replaced(CPU, tiling=None)) is graph
 
 
 @pytest.mark.parametrize(("n", "k"), [(512, 128), (70, 9)])

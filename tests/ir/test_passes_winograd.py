@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from graphc.ir.passes.fuse import fuse
 from graphc.ir.passes.lower import lower
 from graphc.ir.passes.plan import plan
 from graphc.ir.passes.winograd import Choice, bound_of, choose, winograd
+from graphc.ir.record import replaced
 from graphc.ir.text import parse_graph, print_graph
 from graphc.ir.types import TensorType
 from graphc.ir.verify import verify
@@ -29,9 +29,9 @@ from graphc.ir.verify import verify
 from .kernel_cases import kernels
 from .machines import TINY, WIDE
 
-NEVER = replace(CPU, transform=None)
+NEVER = replaced(CPU, transform=None)
 FREE = Transform(number=0, beside=0, turned=0)
-EASY = replace(CPU, tiling=None, transform=FREE)  # tiles are worth it for few channels
+EASY = replaced(CPU, tiling=None, transform=FREE)  # tiles are worth it for few channels
 Pair = tuple[int, int]
 
 
@@ -167,8 +167,8 @@ def runs_on(machine: Machine, net: Graph, seed: int) -> None:
 
 
 MACHINES = {
-    "cpu": EASY, "tiny": replace(TINY, transform=FREE),
-    "wide": replace(WIDE, transform=FREE, tf32=False),
+    "cpu": EASY, "tiny": replaced(TINY, transform=FREE),
+    "wide": replaced(WIDE, transform=FREE, tf32=False),
 }
 
 

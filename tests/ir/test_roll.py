@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,14 +19,15 @@ from graphc.ir.graph import Builder, Expr, Graph, Node
 from graphc.ir.passes.roll import roll
 from graphc.ir.passes.roll.beside import read_before
 from graphc.ir.passes.roll.parts import joined_parts
+from graphc.ir.record import replaced
 from graphc.ir.text import print_graph
 from graphc.ir.types import TensorType
 
 from .terms import terms
 from .unrolled_graphs import Unrolled, arrays_for
 
-CPU = replace(HOST, unrolled_steps=16, unrolled_light=512)
-EAGER = replace(CPU, unrolled_steps=4, unrolled_light=0)  # rolls whatever it can
+CPU = replaced(HOST, unrolled_steps=16, unrolled_light=512)
+EAGER = replaced(CPU, unrolled_steps=4, unrolled_light=0)  # rolls whatever it can
 QUIET = Config()._replace(cache_dir=None, check=0, threads=1, debug=0, dump=None)
 
 
@@ -324,7 +324,7 @@ def test_elementwise_steps_may_be_one_kernel() -> None:
 
     graph = made(function, (8,), (8,))
     assert roll(graph, CPU) is graph
-    assert len(scans(roll(graph, replace(CPU, unrolled_light=100)))) == 1
+    assert len(scans(roll(graph, replaced(CPU, unrolled_light=100)))) == 1
 
 
 def test_layers_with_weights_of_their_own_are_not_copied_together() -> None:

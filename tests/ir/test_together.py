@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,6 +16,7 @@ from graphc.ir.kernel import Launch, Program, leaves
 from graphc.ir.kernel.interpret import CheckFailed, run_program
 from graphc.ir.passes.plan.ruler import Ruler
 from graphc.ir.passes.plan.together import Batch, together
+from graphc.ir.record import replaced
 
 from . import kernel_cases as cases
 from .machines import SORTS
@@ -34,11 +34,11 @@ def reordered(program: Program, batches: list[Batch], backwards: bool) -> Progra
             kernel = batch[0].kernel
             assert all(isinstance(x, Launch) and x.kernel is kernel for x in batch)
             for stage in kernel.stages:
-                part = replace(kernel, stages=(stage,))
+                part = replaced(kernel, stages=(stage,))
                 for launch in reversed(batch) if backwards else batch:
-                    yield replace(launch, kernel=part)
+                    yield replaced(launch, kernel=part)
 
-    return replace(program, steps=tuple(steps()))
+    return replaced(program, steps=tuple(steps()))
 
 
 def check(program: Program, inputs: list[np.ndarray], dims: dict[str, int]) -> int:

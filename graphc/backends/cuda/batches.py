@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 
 from graphc.backends.cuda.prelude import PRELUDE
 from graphc.backends.cuda.scalar import c_type
 from graphc.backends.cuda.source import Source, Stage
 from graphc.ir.dim import Size, maximum, substitute, unwrap
 from graphc.ir.kernel import Kernel, Launch
+from graphc.ir.record import replaced
 
 _WORDS = 4096 // 8  # that a launch may have, on every architecture
 _HEAD = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\(\d+\) )?(\w+)\((.*?)\) \{')
@@ -40,7 +40,7 @@ def batched(kernel: Kernel, source: Source, count: int) -> Source:
     for stage in source.stages:
         name = f"{stage.name}_x{count}"
         parts.append(_wrapper(kernel, stage, name, count))
-        stages.append(replace(stage, name=name))
+        stages.append(replaced(stage, name=name))
     return Source("\n".join(parts), tuple(stages))
 
 

@@ -11,13 +11,13 @@ import ctypes
 import re
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from graphc.backends.cuda.driver import Driver, Stream
 from graphc.backends.cuda.source import Source
 from graphc.ir.failure import check_error, late
 from graphc.ir.kernel import Check, Kernel, walk
+from graphc.ir.record import replaced
 
 WORDS = 4  # of 8 bytes: see fail() in prelude.py
 BYTES = 8 * WORDS
@@ -45,7 +45,7 @@ def guarded(source: Source) -> tuple[Source, frozenset[str]]:
         else:
             parts.append("\n  if (failed(status)) return;")
     assert len(parts) >= len(source.stages), source.text
-    return replace(source, text="".join((*parts, source.text[position:]))), frozenset(checking)
+    return replaced(source, text="".join((*parts, source.text[position:]))), frozenset(checking)
 
 
 def _end(text: str, position: int) -> int:

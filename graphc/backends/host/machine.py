@@ -2,9 +2,9 @@
 and combines loops alike; `cpu` says how wide its registers are."""
 
 import functools
-from dataclasses import replace
 
 from graphc.ir.machine import Machine, Tiling, Transform
+from graphc.ir.record import replaced
 
 # Tiles of 24 accumulators in 32 registers.
 _TILING = Tiling(
@@ -36,7 +36,7 @@ _TILING = Tiling(
 # each, which a power of two between them has evict each other: packing gains 20% to 50% from 64 KiB
 # on, where chunks are wide enough to read rows of the left operand for many columns. So does a
 # transposed left operand, of which each step reads another line: packing gains 10% to 50%.
-_FEW_REGISTERS = replace(
+_FEW_REGISTERS = replaced(
     _TILING, vectors=2, unpacked_bytes=64 << 10, turned_columns=128, chunk_columns=256
 )
 
@@ -84,5 +84,5 @@ def cpu(vector_bytes: int, registers: int, steps: tuple[str, ...] = ()) -> Machi
     """A CPU with so many vector registers of so many bytes, and instructions for such steps of k;
     only how templates are tiled asks, and which of them read halves."""
     tiling = _TILING if registers >= 32 else _FEW_REGISTERS
-    tiling = replace(tiling, vector_bytes=vector_bytes, steps=steps)
-    return replace(CPU, tiling=tiling, halves="bf16" in steps, integers=True)
+    tiling = replaced(tiling, vector_bytes=vector_bytes, steps=steps)
+    return replaced(CPU, tiling=tiling, halves="bf16" in steps, integers=True)

@@ -12,7 +12,6 @@ keys: scores are then made twice. Every sum goes in the same order either way.
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass
 
 from graphc.backends.llvm.attention_block import Head, choose, clear, column_tiles, copy
 from graphc.backends.llvm.attention_tile import Matrix, call_tiles, chosen_tile
@@ -23,6 +22,7 @@ from graphc.backends.llvm.text import Function, Module, Value
 from graphc.ir.dim import ceil_div
 from graphc.ir.kernel import Attention, Kernel
 from graphc.ir.kernel.plan_attention import plan_attention, shared_sums
+from graphc.ir.record import record
 
 _OF_KEYS, _OF_QUERIES = ("dk", "dv"), ("dq",)
 
@@ -98,7 +98,7 @@ def clear_rows(h: Head, key: Value, keys: Value) -> None:
                 clear(f, into.at(f, row).base, width * h.tile.bytes)
 
 
-@dataclass(frozen=True)
+@record
 class _Queries:
     """A block of queries, which is in scratch."""
 

@@ -7,10 +7,9 @@ along the width of a head (what is summed over queries): no operand in memory is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from graphc.backends.llvm.microkernel import MR, Tile
 from graphc.backends.llvm.text import Function, Module, Value
+from graphc.ir.record import record
 
 _PARAMETERS = (
     "ptr noalias readonly %a, i64 %a_row, i64 %a_step, ptr noalias readonly %b, i64 %b_step, "
@@ -19,7 +18,7 @@ _PARAMETERS = (
 _TYPES = "ptr, i64, i64, ptr, i64, ptr, i64, i64, i64"
 
 
-@dataclass(frozen=True)
+@record
 class Matrix:
     """Rows of elements in memory, both distances in bytes."""
 

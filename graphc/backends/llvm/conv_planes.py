@@ -85,7 +85,7 @@ def emit_planes(module: Module, tile: Tile) -> None:
         tile.lanes, tile.bytes,
     )
     w = Words(f, f.alloca("i64", len(Work)))
-    for name in Strips.__slots__:
+    for name in Strips.__match_args__:
         w.write(Work[name.upper()], value_of(getattr(plan, name)))
     memory = r.read_pointer(Conv.MEMORY)
     w.write_pointer(Work.REQUEST, "%request")

@@ -17,6 +17,7 @@ from graphc.backends.llvm.text import Function, Module, Preheader
 from graphc.backends.llvm.values import Value, register_type
 from graphc.ir import dtypes
 from graphc.ir.dtypes import DType
+from graphc.ir.record import record
 
 Index = int | str  # an i64: a constant or an SSA name
 Key = tuple[object, ...] | int
@@ -49,7 +50,7 @@ class Scope:
     bindings: dict[str, Value] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Buffer:
     """Where a buffer lies: `pointer()` emits or names its address; `mutable`: loads may not move
     across stores."""

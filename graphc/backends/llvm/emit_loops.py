@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from graphc.backends.llvm.emit_carries import (
     combine_carries,
@@ -20,6 +19,7 @@ from graphc.ir import dtypes
 from graphc.ir.dim import Dim, Size
 from graphc.ir.kernel import Carry, Check, Let, Literal, Local, Loop, Partial, Stmt, Store, Var
 from graphc.ir.kernel.combine import COMBINES, identity
+from graphc.ir.record import replaced
 
 FAIL = "@graphc.fail"
 Finish = Callable[[], list[str]]
@@ -238,7 +238,7 @@ class Statements(Scalars):
             raise ValueError(f"vector loop {loop.var} inside vector loop {self.vector_var}")
         plan = plan_vector(loop, trips if isinstance(trips, int) else loop.extent, self.target)
         if self.most_lanes:
-            plan = replace(plan, lanes=min(plan.lanes, self.most_lanes))
+            plan = replaced(plan, lanes=min(plan.lanes, self.most_lanes))
         if plan.lanes == 1:
             return self.serial(loop, 0, trips)
         inits = [self.value(c.init) for c in loop.carries]

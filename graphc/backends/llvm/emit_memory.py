@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from graphc.backends.llvm.emit_context import Buffer
 from graphc.backends.llvm.emit_index import Affine, Indices, Part
@@ -25,11 +24,12 @@ from graphc.ir import dtypes
 from graphc.ir.dim import Size
 from graphc.ir.dtypes import DType
 from graphc.ir.kernel.combine import COMBINES
+from graphc.ir.record import record
 
 _DUMMY = "@graphc.dummy = internal global [64 x i8] zeroinitializer, align 64"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Access:
     """One load or store of a vector: where, how wide, under which mask, at which level."""
 

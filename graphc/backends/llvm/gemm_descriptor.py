@@ -5,7 +5,6 @@ has 8 bytes. Strides and sizes are in elements, scratch sizes and offsets in byt
 """
 
 import enum
-from dataclasses import fields
 
 from graphc.backends.llvm.text import Function, Value
 from graphc.ir.kernel.blocking import Blocking
@@ -92,7 +91,7 @@ class Word(enum.IntEnum):
 
 WORDS = len(Word)
 # The words of a plan by the names of a Blocking's fields; pack_scratch is both asked and planned.
-PLAN = {field.name: Word[field.name.upper()] for field in fields(Blocking)}
+PLAN = {name: Word[name.upper()] for name in Blocking.__match_args__}
 
 # bases(operands, b, out): out[0], out[1] = where batch b of left and right begins
 BASES = "void (ptr, i64, ptr)"

@@ -9,7 +9,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from graphc.backends.llvm.gemm_descriptor import Descriptor, Word
 from graphc.backends.llvm.gemm_plan import choose
@@ -18,6 +17,7 @@ from graphc.backends.llvm.text import Function, Module, Value
 from graphc.backends.llvm.values import lane_numbers, memory_type
 from graphc.ir import dtypes
 from graphc.ir.dtypes import DType
+from graphc.ir.record import record
 
 LEFT_PARAMETERS = "ptr %d, ptr %base, i64 %m, i64 %rows, i64 %k, i64 %steps, ptr %to"
 RIGHT_PARAMETERS = (
@@ -27,7 +27,7 @@ LEFT_TYPES = "ptr, ptr, i64, i64, i64, i64, ptr"
 RIGHT_TYPES = "ptr, ptr, i64, i64, i64, i64, ptr, ptr"
 
 
-@dataclass(frozen=True)
+@record
 class Source:
     """Elements of `dtype` in memory, read as the tile's accumulator type."""
 

@@ -6,13 +6,13 @@ whole k loop; every step broadcasts one element per row and loads one vector per
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal, cast
 
 from graphc.backends.llvm.target import Target
 from graphc.backends.llvm.text import Function, Module, Value
 from graphc.ir.kernel.steps import STEPS, Step, machine_of
 from graphc.ir.machine import Machine, Tiling
+from graphc.ir.record import record
 
 Accumulator = Literal["f32", "f64", "i32", "i64"]
 
@@ -36,7 +36,7 @@ _LEAST, _MATRIX_LEAST = (5, 3, 2, 1), (32, 17, 1)  # rows that each is for
 _ELEMENTS = {"f32": "float", "f64": "double", "i32": "i32", "i64": "i64"}
 
 
-@dataclass(frozen=True)
+@record
 class Tile:
     """The shape of the register tile for one type of values on one target.
 

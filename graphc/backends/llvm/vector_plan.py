@@ -26,6 +26,7 @@ from graphc.ir.kernel import (
     walk,
 )
 from graphc.ir.op import REGISTRY
+from graphc.ir.record import record
 
 _HEAVY_COST = 30  # of an operator that takes tens of instructions a lane vector
 _MOST_LANES = 128
@@ -44,7 +45,7 @@ class Survey:
     lets: set[str] = field(default_factory=set)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class VectorPlan:
     """`lanes` lanes; `tail`: "none" (they divide the extent), "once" (the extent fits in one
     vector), "masked" (every vector is masked), "after" (whole vectors, then a masked one) or

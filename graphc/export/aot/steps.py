@@ -4,7 +4,6 @@ Python's numbers, and its code."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +32,7 @@ from graphc.export.steps import ExportedStep, numbers
 from graphc.export.steps.program import CALLS, Plan
 from graphc.ir import dtypes
 from graphc.ir.dtypes import DType
+from graphc.ir.record import replaced
 
 ALIGN = 64
 _WORD = 8
@@ -46,7 +46,7 @@ class StepLibrary:
         contents = step.snapshot()
         assert contents.step is not None
         self.graph = step.graph
-        self.signature = replace(step.signature, ranges={  # no second graph is in a library
+        self.signature = replaced(step.signature, ranges={  # no second graph is in a library
             name: Range(max(2, bounds.least), bounds.most)
             for name, bounds in step.signature.ranges.items()
         })

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 from typing import Any
 
 from graphc import config
@@ -21,6 +20,7 @@ from graphc.export.steps.program import Entry, ExportedStep
 from graphc.export.steps.record import Attempts
 from graphc.frontend.tree import flatten, unflatten
 from graphc.ir.late import late
+from graphc.ir.record import replaced
 
 _compared = late("graphc.export.steps.compared")
 
@@ -91,12 +91,12 @@ class _StepExporter:
             )
         finally:
             self.attempts.close()
-        signature = replace(
+        signature = replaced(
             main.main.signature, ranges=dict(self.shapes.ranges),
             narrowed=dict(self.shapes.narrowed),
         )
-        variant = replace(main.main, signature=signature)
-        contents = variants.joined(replace(main, variants=(variant,)), others)
+        variant = replaced(main.main, signature=signature)
+        contents = variants.joined(replaced(main, variants=(variant,)), others)
         if check:
             contents = checking.checked(contents, self.shapes, _compared.EagerStep(
                 self.function, self.given, self.structure, self.positional, builder, self._drawn()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from graphc.export.steps.names import StepNames
 from graphc.export.steps.program import CALLS, ExportedStep
 from graphc.frontend.tensor import Tensor, from_array
 from graphc.frontend.tree import unflatten
+from graphc.ir.record import replaced
 
 _WORK = 1 << 33  # scalar steps of a call that is interpreted; larger ones are compiled
 
@@ -109,7 +109,7 @@ def apart(contents: Contents, golden: Golden | None = None) -> Contents:
         }
         step = {**step, **own, CALLS: golden.numbers.get(CALLS, step[CALLS])}
     weights = Weights(arrays, was.state, was.tied, was.parameters, was.buffers, was.kinds)
-    return replace(contents, weights=weights, step=step)
+    return replaced(contents, weights=weights, step=step)
 
 
 def called(

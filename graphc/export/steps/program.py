@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import replace
 from os import PathLike
 from typing import Any, BinaryIO, NamedTuple
 
@@ -30,6 +29,7 @@ from graphc.ir import dim, dtypes
 from graphc.ir.graph import Graph, Node
 from graphc.ir.late import late
 from graphc.ir.memory import on_host
+from graphc.ir.record import replaced
 
 _specialise = late("graphc.ir.passes.specialise")  # a pass, which most steps run without
 CALLS = "calls"  # in a state_dict: how many there were, where there are tables
@@ -235,7 +235,7 @@ class ExportedStep:
         texts by name, which load(path, extra_files=...) gives back."""
         contents = self.snapshot()
         if extra_files is not None:
-            contents = replace(contents, extra=dict(extra_files))
+            contents = replaced(contents, extra=dict(extra_files))
         archive.write(path, contents)
 
     def snapshot(self) -> Contents:
@@ -251,7 +251,7 @@ class ExportedStep:
                 step[key] = {name: self._own[name] for name in self._step[key]}
             step["calls"] = self.calls
         weights = Weights(arrays, was.state, was.tied, was.parameters, was.buffers, was.kinds)
-        return replace(old, weights=weights, step=step, native=(), goldens=self._goldens())
+        return replaced(old, weights=weights, step=step, native=(), goldens=self._goldens())
 
     def _versions(self) -> tuple[int, ...]:
         return tuple(tensor._graphc_storage.version for tensor in self._weights.values())
@@ -265,7 +265,7 @@ class ExportedStep:
         before = self._before
         if before is None:
             return tuple(golden for golden in goldens if golden.state)
-        return tuple(g if g.state else replace(g, state=before) for g in goldens)
+        return tuple(g if g.state else replaced(g, state=before) for g in goldens)
 
     # --- a call --------------------------------------------------------------------------------
 

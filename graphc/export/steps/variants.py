@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from graphc.export import ones
@@ -12,6 +11,7 @@ from graphc.export.errors import ExportError
 from graphc.export.signature import json_with
 from graphc.export.steps import numbers
 from graphc.ir import dim
+from graphc.ir.record import replaced
 
 # of the manifest's step: what all graphs have together
 _COMMON = ("settings", "counters", "updates", "tables", "decided", "random")
@@ -51,7 +51,7 @@ def joined(program: Contents, others: Mapping[frozenset[str], Contents]) -> Cont
     arrays, step = dict(program.weights.arrays), dict(program.step or {})
     for names, one in others.items():
         own = one.main.signature
-        signature = replace(
+        signature = replaced(
             program.main.signature, inputs=own.inputs, results=own.results, writes=own.writes
         )
         variants.append(Variant(names, one.main.graph, signature))
@@ -59,9 +59,9 @@ def joined(program: Contents, others: Mapping[frozenset[str], Contents]) -> Cont
         arrays = {**one.weights.arrays, **arrays}  # a graph may read constants of its own
         assert one.step is not None
         step["computed"] = {**step["computed"], **one.step["computed"]}
-    return replace(
+    return replaced(
         program, variants=tuple(variants), numbers=tuple(given), step=step,
-        weights=replace(program.weights, arrays=arrays),
+        weights=replaced(program.weights, arrays=arrays),
     )
 
 

@@ -11,10 +11,10 @@ makes runs in the call.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ..machine import Machine, Tiling
+from ..record import record
 
 Number: TypeAlias = Any  # an int, or another number with the same operators
 Condition: TypeAlias = Any  # a bool, or an emitter's
@@ -23,7 +23,7 @@ ALIGN = 64  # of everything in scratch, bytes
 MOST_SLOTS = 64  # chunks that have scratch at a time, at most
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Request:
     """What a plan depends on, beside the machine."""
 
@@ -45,7 +45,7 @@ class Request:
     heads: int = 0  # rows of a packed panel before its steps
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Blocking:
     """How a contraction is tiled. Sizes in elements, scratch and offsets in bytes.
 

@@ -19,11 +19,11 @@ In a template's epilogue alone there are Partials, which reduce what it computes
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from ..dim import Size
 from ..dtypes import DType
+from ..record import record
 from ..shown import Shown
 
 if TYPE_CHECKING:
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 # --- scalar expressions: trees, shared by name through Let ----------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Literal:
     value: float | int | bool
     dtype: DType
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Var:
     """A Let-bound scalar or a carried value."""
 
@@ -46,7 +46,7 @@ class Var:
     dtype: DType
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class IndexValue:
     """An index expression as an i64 scalar."""
 
@@ -54,7 +54,7 @@ class IndexValue:
     dtype: DType  # always i64
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Load:
     """buffer[index], or `other` where `mask` is false (memory is then not touched)."""
 
@@ -65,7 +65,7 @@ class Load:
     other: Scalar | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Apply:
     """An elementwise operator by its graph name (add, exp, where, lt, cast, ...).
 
@@ -84,7 +84,7 @@ Scalar: TypeAlias = Literal | Var | IndexValue | Load | Apply
 # --- statements -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Let:
     """Bind a scalar. An i64 Let may be used in index expressions as Dim.var(name)."""
 
@@ -92,7 +92,7 @@ class Let:
     value: Scalar
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Store:
     """buffer[index] = value, or combined with what is there: "add" | "mul" | "max" | "min"."""
 
@@ -103,7 +103,7 @@ class Store:
     combine: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Partial:
     """In the epilogue of a template whose sums lie in rows and columns (`SumTemplate.as_rows`): of
     `rows` rows at a time, for each column, the "sum" or the "mean" of `value`, or the sum of its
@@ -116,7 +116,7 @@ class Partial:
     kind: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Check:
     """If `ok` is false in any iteration, the whole call fails with `message`; `value` (i64) is
     reported. Statements after a failed check in the same iteration must not touch memory with
@@ -127,7 +127,7 @@ class Check:
     value: Scalar
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Local:
     """Scratch memory of one iteration of the enclosing parallel loop (a stack tile)."""
 
@@ -136,7 +136,7 @@ class Local:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Carry:
     """A value that a loop carries. After the loop, `name` is bound to the final value.
 
@@ -153,7 +153,7 @@ class Carry:
     next: Scalar
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Loop:
     """for var in 0..extent. Stores in the body come before the carries' update."""
 
@@ -171,7 +171,7 @@ Stmt: TypeAlias = Let | Store | Partial | Check | Local | Loop
 # --- kernels --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Param:
     """A buffer argument; `size` in elements. access: "in" | "out" | "inout" | "scratch"."""
 
@@ -181,7 +181,7 @@ class Param:
     access: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Kernel:
     """One native function: buffers in order of `params`, then the named dims as i64.
 

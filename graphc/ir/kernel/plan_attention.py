@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..dim import ceil_div
 from ..machine import Machine
+from ..record import record
 from .blocking import ALIGN, MOST_SLOTS
 from .templates import Attention
 from .templates.attention import OPTIONAL
 from .templates.operand import base_and_strides
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AttentionBlocking:
     """A chunk goes with blocks of `queries`, a vector register's lanes each, along blocks of
     `keys`. A chunk of attention is one block of queries, one of its gradient all those of a head,

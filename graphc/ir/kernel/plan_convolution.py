@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
 
 from ..dim import Size, evaluate
 from ..machine import Machine
+from ..record import record, replaced
 from .blocking import (
     ALIGN,
     MOST_SLOTS,
@@ -42,7 +42,7 @@ DOT_TERMS = 768  # of a block: below that the sums over lanes weigh too much
 Triple = tuple[int, int, int]  # depth, height, width
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Window:
     """Position p of `out` and tap t read coordinate p * step - low + t * dilation of `input`."""
 
@@ -193,8 +193,8 @@ class _Planner:
             self.images * self.groups, w.out[1:], w.size[1:], w.step[1:], w.dilation[1:],
             self.lanes, self.itemsize,
         )
-        nothing = Blocking(*(0 for _ in fields(Blocking)))
-        return replace(
+        nothing = Blocking(*(0 for _ in Blocking.__match_args__))
+        return replaced(
             nothing, chunks=plan.chunks, chunk_m=1, chunk_n=plan.rows * w.out[2],
             chunks_at=offsets_bytes(w.taps), chunk_scratch=plan.scratch,
             slots=min(plan.chunks, MOST_SLOTS),
@@ -215,7 +215,7 @@ class _Planner:
             k, n = self.outputs * found.taps, self.images * found.positions
             request = self._request(self.channels, n, k, False, k, 1, work, 0)
             plan = self._positions(request, found, self.outputs)
-            yield replace(plan, chunks_at=before + plan.chunks_at)
+            yield replaced(plan, chunks_at=before + plan.chunks_at)
 
     def _weight_grad(self) -> Iterator[Blocking]:
         w, square = self.window, self.lanes * self.itemsize
@@ -239,7 +239,7 @@ class _Planner:
             and reads_window(r.m, r.k, padded, plane, w.taps, w.positions)
         ):
             return self._tiled(r)
-        copied = replace(r, n=self.images * padded, pack_scratch=0, dense=False)
+        copied = replaced(r, n=self.images * padded, pack_scratch=0, dense=False)
         offsets = multiple(r.k * POINTER_BYTES, ALIGN)
         return self._tiled(copied, self._copy(channels, plane) + offsets)
 
@@ -254,7 +254,7 @@ class _Planner:
             and reads_lines(r.m, padded, lines, w.positions)
         ):
             return self._tiled(r)
-        copied = replace(
+        copied = replaced(
             r, k=self.images, segment=self.images, most_steps=max(DOT_TERMS // w.positions, 1),
             quantum=1, left_direct=True, pack_scratch=0, pack_scratch_column=0, dense=False,
         )
@@ -269,7 +269,7 @@ class _Planner:
 
     def _tiled(self, request: Request, before: int = 0) -> Blocking:
         plan = tiled(request, self.machine, self.itemsize)
-        return replace(plan, chunks_at=before + plan.chunks_at)
+        return replaced(plan, chunks_at=before + plan.chunks_at)
 
 
 def _phase(w: Window, phase: tuple[int, ...]) -> Window:
@@ -301,7 +301,7 @@ def plan_convolution(
         return plan_last(c, machine, dims)
     plans = list(_Planner(c, machine, dims).plans())
     largest = max(plans, key=lambda plan: plan.chunks)
-    return replace(
+    return replaced(
         largest, chunks_at=max(plan.chunks_at for plan in plans),
         chunk_scratch=max(plan.chunk_scratch for plan in plans),
     )

@@ -8,10 +8,10 @@ stands for what is beside the image. Taps at which a whole tile is beside it are
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
 
 from ..dim import evaluate, product
 from ..machine import Machine, Tiling
+from ..record import record, replaced
 from .blocking import (
     ALIGN,
     MOST_SLOTS,
@@ -35,7 +35,7 @@ def rows_of(tiling: Tiling) -> int:
     return 7 if tiling.vector_bytes >= WIDE_BYTES else tiling.rows
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Positions:
     """How positions are cut. `table` (of pointers) in bytes, for each chunk at work."""
 
@@ -69,7 +69,7 @@ def by_channel(groups: Number, channels: Number) -> Condition:
     return single & (groups > 1)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Runs:
     """A convolution as sums over runs of memory: `depth` words from each of `taps`, whose windows
     and pads are these."""
@@ -121,10 +121,10 @@ def plan_last(c: Convolution, machine: Machine, dims: Mapping[str, int]) -> Bloc
     panels = quotient_up(g.out_channels, columns or 1)
     work = 2 * taps * runs.depth * (g.out_channels if runs.together else columns)
     plan = positions_of(images, positions, taps, work, 1 if runs.together else panels, machine)
-    nothing = Blocking(*(0 for _ in fields(Blocking)))
+    nothing = Blocking(*(0 for _ in Blocking.__match_args__))
     zeros = zeros_of(g.in_channels // group, runs.depth) * itemsize
     chunks = plan.chunks * (1 if runs.together else panels)
-    return replace(
+    return replaced(
         nothing, chunks=chunks, chunk_m=plan.chunk, chunk_n=columns,
         chunks_at=multiple(zeros, ALIGN), chunk_scratch=plan.table,
         slots=min(chunks, MOST_SLOTS),

@@ -9,8 +9,7 @@ are computed in vain and left out of what the epilogue gets.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ..record import record
 from .blocking import (
     ALIGN,
     POINTER_BYTES,
@@ -28,7 +27,7 @@ VECTORS = 4  # registers of positions at a time
 MOST_OUTPUTS = 5  # of a group; more fill the rows of a tile
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Strips:
     """How planes are cut. Sizes in elements, `scratch` (of a chunk) and offsets in bytes."""
 

@@ -7,15 +7,16 @@ order in which they are written down: `leaves`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from ..dim import Size, evaluate
+from ..record import record, replaced
 from ..shown import Shown
 from .nest import Kernel
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BufferRef:
     """A buffer of a program. space: "input" | "output" | "const" (by index) or "arena". `offset` in
     bytes: where a value lies in the arena (64-byte aligned), or a row in a buffer; an expression
@@ -26,7 +27,7 @@ class BufferRef:
     offset: Size = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Launch:
     """One kernel call. `dims` are the values of kernel.dims over the program's dims.
     `ops`, `locs`: the graph operators it computes and their places (Node.place), for explain()."""
@@ -38,7 +39,7 @@ class Launch:
     locs: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Routine:
     """A graph operator that is no kernel (sort, random, ...): run by the backend that `claimed` it,
     else by the host, in NumPy. Shapes are symbolic Sizes over the program's dims; buffers are
@@ -57,7 +58,7 @@ class Routine:
 Leaf = Launch | Routine
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Repeat:
     """A loop over steps: `count` times, or, where `flag` is given, while the bool that `test`
     leaves there is true (and `count` times at most, if that is given); `test` runs before each
@@ -71,7 +72,7 @@ class Repeat:
     flag: BufferRef | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Branch:
     """`then` where the bool in `flag` is true, else `otherwise`."""
 
@@ -145,15 +146,15 @@ def rebound(steps: Iterable[ProgramStep], bind: Bind) -> tuple[ProgramStep, ...]
 
 def _rebound(step: ProgramStep, bind: Bind) -> ProgramStep:
     if isinstance(step, Launch):
-        return replace(step, buffers=tuple(map(bind, step.buffers)))
+        return replaced(step, buffers=tuple(map(bind, step.buffers)))
     if isinstance(step, Routine):
         inputs, outputs = tuple(map(bind, step.inputs)), tuple(map(bind, step.outputs))
-        return replace(step, inputs=inputs, outputs=outputs)
+        return replaced(step, inputs=inputs, outputs=outputs)
     if isinstance(step, Branch):
         then, otherwise = rebound(step.then, bind), rebound(step.otherwise, bind)
         return Branch(bind(step.flag), then, otherwise)
     flag = None if step.flag is None else bind(step.flag)
-    return replace(
+    return replaced(
         step, steps=rebound(step.steps, bind), test=rebound(step.test, bind), flag=flag
     )
 

@@ -4,12 +4,12 @@ sum, for a machine that multiplies and adds so many at a time."""
 from __future__ import annotations
 
 import functools
-from dataclasses import replace
 from typing import NamedTuple
 
 from .. import dtypes
 from ..dtypes import DType
 from ..machine import Machine, Tiling
+from ..record import replaced
 from .templates import Product, SumTemplate
 from .templates.operand import Panels, PanelShape, base_and_strides, panels_of
 
@@ -91,12 +91,12 @@ def machine_of(machine: Machine, step: Step) -> Machine:
     """What products by a step are planned for: a machine with its tiles."""
     if machine.tiling is None:
         return machine
-    return replace(machine, tiling=tiling_of(machine.tiling, step))
+    return replaced(machine, tiling=tiling_of(machine.tiling, step))
 
 
 def tiling_of(tiling: Tiling, step: Step) -> Tiling:
     """The tiles of a step."""
-    return replace(tiling, rows=MATRIX_ROWS, vectors=MATRIX_VECTORS) if step.matrix else tiling
+    return replaced(tiling, rows=MATRIX_ROWS, vectors=MATRIX_VECTORS) if step.matrix else tiling
 
 
 def _reads(step: Step, panels: Panels, tiling: Tiling) -> bool:

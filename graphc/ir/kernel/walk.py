@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 
+from ..record import replaced
 from .nest import Apply, Carry, Check, Kernel, Let, Load, Loop, Partial, Scalar, Stmt, Store
 
 
@@ -93,14 +93,14 @@ def _statement(stmt: Stmt, function: Callable[[Scalar], Scalar]) -> Stmt:
         return Let(stmt.name, new(stmt.value))
     if isinstance(stmt, Store):
         mask = None if stmt.mask is None else new(stmt.mask)
-        return replace(stmt, value=new(stmt.value), mask=mask)
+        return replaced(stmt, value=new(stmt.value), mask=mask)
     if isinstance(stmt, Partial):
-        return replace(stmt, value=new(stmt.value))
+        return replaced(stmt, value=new(stmt.value))
     if isinstance(stmt, Check):
-        return replace(stmt, ok=new(stmt.ok), value=new(stmt.value))
+        return replaced(stmt, ok=new(stmt.ok), value=new(stmt.value))
     if isinstance(stmt, Loop):
-        carries = tuple(replace(c, init=new(c.init), next=new(c.next)) for c in stmt.carries)
-        return replace(stmt, body=rewrite(stmt.body, function), carries=carries)
+        carries = tuple(replaced(c, init=new(c.init), next=new(c.next)) for c in stmt.carries)
+        return replaced(stmt, body=rewrite(stmt.body, function), carries=carries)
     return stmt
 
 
@@ -109,10 +109,10 @@ def rewrite_scalar(scalar: Scalar, function: Callable[[Scalar], Scalar]) -> Scal
     if isinstance(scalar, Apply):
         args = tuple(rewrite_scalar(arg, function) for arg in scalar.args)
         if any(new is not old for new, old in zip(args, scalar.args, strict=True)):
-            scalar = replace(scalar, args=args)
+            scalar = replaced(scalar, args=args)
     elif isinstance(scalar, Load) and scalar.mask is not None:
         assert scalar.other is not None
         mask, other = (rewrite_scalar(part, function) for part in (scalar.mask, scalar.other))
         if mask is not scalar.mask or other is not scalar.other:
-            scalar = replace(scalar, mask=mask, other=other)
+            scalar = replaced(scalar, mask=mask, other=other)
     return function(scalar)

@@ -10,13 +10,13 @@ few rows, all steps together read the weights once.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from ..dim import product as sizes
 from ..dim import unwrap
 from ..graph import Builder, Graph, Node, get_, input_
 from ..machine import Machine, Tiling
 from ..op import get
+from ..record import record
 from ..rewrite import everywhere, rebuilt, with_inputs
 from ..types import TensorType
 
@@ -31,7 +31,7 @@ def absorb(graph: Graph, machine: Machine) -> Graph:
     return everywhere(graph, lambda part: _absorb(part, tiling))
 
 
-@dataclass(frozen=True)
+@record
 class _Joint:
     """A product in front of a loop, and the one in its body that its rows are added to."""
 

@@ -9,13 +9,13 @@ value [panels, k, columns of a panel], made by an ordinary kernel outside.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
 from ..dim import product as sizes
 from ..dim import unwrap
 from ..graph import Builder, Graph, Node, get_, input_
 from ..machine import Machine, Tiling
 from ..op import get
+from ..record import record
 from ..rewrite import everywhere, rebuilt, with_inputs
 from ..types import TensorType
 from .panels import Panels, panels_for, rows_of, size_of
@@ -29,7 +29,7 @@ def pack(graph: Graph, machine: Machine) -> Graph:
     return everywhere(graph, lambda part: _pack(part, tiling))
 
 
-@dataclass(frozen=True)
+@record
 class _Layout:
     """How one carried value of a loop is laid out: dims `free` and `contract` of the product, in
     `panels`; None: no panels, but n contiguous."""

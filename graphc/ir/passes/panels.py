@@ -4,7 +4,6 @@ what is made once, and the view of it that the product reads (`kernel/templates/
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from ..dim import Size, product, unwrap
 from ..graph import Builder, Node
@@ -12,10 +11,11 @@ from ..kernel.steps import panel_shape
 from ..kernel.templates.operand import PanelShape
 from ..machine import Tiling
 from ..op import get
+from ..record import record
 from .lower.contraction import widens_operand
 
 
-@dataclass(frozen=True)
+@record
 class Panels:
     """Of a right operand of known sizes: its dims that are columns of the product, those that are
     summed over, and what its panels are like."""

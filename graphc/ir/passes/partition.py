@@ -9,16 +9,16 @@ every value costs its bytes to keep; values that must not be computed twice hang
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ..dim import evaluate
 from ..graph import Builder, Graph, Node, const, input_
+from ..record import record
 from ..rewrite import with_inputs
 from ..types import TensorType
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Split:
     """The two graphs. The backward's inputs are the saved values, then the cotangents.
 

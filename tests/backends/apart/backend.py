@@ -7,7 +7,6 @@ device's worker. It has no float64, claims nothing and lacks some operators.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 from graphc.backends import Host
@@ -18,6 +17,7 @@ from graphc.ir.device_array import DeviceArray
 from graphc.ir.graph import Node
 from graphc.ir.kernel import Kernel, Program, Template
 from graphc.ir.kernel.program import Visit
+from graphc.ir.record import replaced
 
 from ...ir.machines import WIDE
 from .memory import ApartMemory
@@ -29,7 +29,7 @@ class ApartBackend(LlvmBackend):
     """See Backend."""
 
     # a counter takes f64
-    machine = replace(WIDE, by_counter=False)
+    machine = replaced(WIDE, by_counter=False)
 
     def __init__(self) -> None:
         super().__init__()

@@ -4,7 +4,7 @@ float64."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from graphc.ir.dtypes import DType
 from graphc.ir.kernel import Attention, Kernel
 from graphc.ir.kernel.templates.attention import RESULTS
 from graphc.ir.ops._counter import DRAW
+from graphc.ir.record import replaced
 
 from ...ir import kernel_cases as cases
 from .emulated import EmulatedBackend
@@ -106,7 +107,7 @@ def meaning(kernel: Kernel, arrays: Sequence[Array], env: dict[str, int]) -> lis
     """The template's results, summed in float64."""
     t = kernel.template
     assert isinstance(t, Attention)
-    exact = replace(t, dtype=dtypes.f64)
+    exact = replaced(t, dtype=dtypes.f64)
     memory = {
         param.name: array.astype("f8") if param.dtype.is_float else array
         for param, array in zip(kernel.params, arrays, strict=True)
@@ -244,4 +245,4 @@ def viewed(case: Case, views: Sequence[Any]) -> Case:
     def made(*x: Any) -> tuple[Any, ...]:
         return tuple(view(each) for view, each in zip(views, x, strict=True))
 
-    return replace(case, views=made, shapes=shapes)
+    return replaced(case, views=made, shapes=shapes)

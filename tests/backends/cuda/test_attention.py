@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +17,7 @@ from graphc.ir import dtypes
 from graphc.ir.dim import Dim, Size
 from graphc.ir.dtypes import DType
 from graphc.ir.kernel import Attention, Kernel
+from graphc.ir.record import replaced
 
 from . import needs
 from .attention_cases import (
@@ -65,10 +65,10 @@ MORE = {
 def sized(case: Case, m: int, n: int) -> Case:
     """The same with other lengths."""
     if case.mask is None:
-        return replace(case, m=m, n=n)
+        return replaced(case, m=m, n=n)
     dtype, shape = case.mask
     lengths: dict[Size, int] = {case.m: m, case.n: n}
-    return replace(case, m=m, n=n, mask=(dtype, tuple(lengths.get(size, size) for size in shape)))
+    return replaced(case, m=m, n=n, mask=(dtype, tuple(lengths.get(size, size) for size in shape)))
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_options(name: str, emulated: EmulatedBackend) -> None:
 @pytest.mark.parametrize("name", ["f32", "bf16", "f32 gradient", "bf16 gradient"])
 def test_every_schedule_gives_the_same_bits(name: str, emulated: EmulatedBackend) -> None:
     """With several tiles along either side."""
-    check(emulated, replace(OPTIONS[name], batch=(1,)), (*ALL, *WATCHED))
+    check(emulated, replaced(OPTIONS[name], batch=(1,)), (*ALL, *WATCHED))
 
 
 FEW = (
@@ -112,17 +112,17 @@ def test_few_queries_share_out_their_keys(
         m, n = int(case.m), int(case.n)  # type: ignore[arg-type]
         assert stages[0].blocks == 2 * -(-m // (16 if m <= 16 else 64)) * -(-n // 256)
         check(emulated, case, (Schedule(), WATCHED[0]))
-    assert len(emit(replace(FEW[1], n=256).kernel()).stages) == 1
+    assert len(emit(replaced(FEW[1], n=256).kernel()).stages) == 1
 
 
 def test_blocks_that_share_keys_are_not_too_many() -> None:
     """As many as a device has room for; none shares where there are enough queries."""
     case = Case(batch=(8,), m=1, n=1 << 17, dtype=bf16, e=128, f=128)
     for batch, keys in (((8,), 1024), ((600,), 1 << 16), ((4096,), 1 << 17)):
-        stages = emit(replace(case, batch=batch).kernel()).stages
+        stages = emit(replaced(case, batch=batch).kernel()).stages
         assert stages[0].blocks == batch[0] * (1 << 17) // keys, (batch, stages)
-    full = replace(case, batch=(64,), m=64, n=8192)
-    assert [len(emit(replace(full, m=m).kernel()).stages) for m in (16, 64)] == [2, 1]
+    full = replaced(case, batch=(64,), m=64, n=8192)
+    assert [len(emit(replaced(full, m=m).kernel()).stages) for m in (16, 64)] == [2, 1]
 
 
 def test_symbolic_lengths(emulated: EmulatedBackend) -> None:
@@ -234,7 +234,7 @@ FAULTS = {
         "= stage;\n      cp_async_wait<0>();", "race: ",
     ),
     "no barrier behind a block": Fault(
-        replace(_BF16, n=40), "    }\n    __syncthreads();\n  }", "    }\n  }", "race: "
+        replaced(_BF16, n=40), "    }\n    __syncthreads();\n  }", "    }\n  }", "race: "
     ),
     "no barrier of a warp": Fault(
         _F32, "__syncwarp();\n  for (int column", "for (int column", "race: "
@@ -269,9 +269,9 @@ def made(toolchain: Toolchain) -> Made:
         right = emit(kernel)
         assert right.text.count(fault.old) == 1, name
         wrong = right.text.replace(fault.old, fault.new).replace("attention_", f"fault{number}_")
-        stages = (replace(s, name=s.name.replace("attention_", f"fault{number}_"))
+        stages = (replaced(s, name=s.name.replace("attention_", f"fault{number}_"))
                   for s in right.stages)
-        kernels[name] = kernel, replace(right, text=wrong, stages=tuple(stages))
+        kernels[name] = kernel, replaced(right, text=wrong, stages=tuple(stages))
     texts = {name: source.text for name, (_, source) in kernels.items()}
     return Made(toolchain.compile(texts), kernels)
 
@@ -312,7 +312,7 @@ def test_what_nvrtc_makes_of_it(
     nvrtc, lines = needs.compiler(12), []
     for dtype, width, kind in itertools.product((bf16, f32), (64, 128, 256), ("attention", GRAD)):
         plain_case = Case(kind, m=300, n=300, e=width, f=width, dtype=dtype, causal=True)
-        for case in (plain_case, replace(plain_case, mask=(bool_, (300, 300)), drop="draw")):
+        for case in (plain_case, replaced(plain_case, mask=(bool_, (300, 300)), drop="draw")):
             source = emit(case.kernel())
             uses = nvrtc.compile(source.text, architecture).uses
             for stage in source.stages:

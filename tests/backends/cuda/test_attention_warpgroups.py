@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ from graphc.backends.cuda.source import Source, Target
 from graphc.ir import dtypes
 from graphc.ir.dim import Dim
 from graphc.ir.kernel import Kernel
+from graphc.ir.record import replaced
 
 from . import needs
 from .attention_cases import Case, agree, check, counted, launched, meaning, operands
@@ -71,7 +71,7 @@ def test_options(name: str, hopper: EmulatedBackend) -> None:
 @pytest.mark.parametrize("name", ["causal", "gradient"])
 def test_every_schedule_gives_the_same_bits(name: str, hopper: EmulatedBackend) -> None:
     """With several tiles along either side."""
-    check(hopper, replace(OPTIONS[name], batch=(1,)), ALL)
+    check(hopper, replaced(OPTIONS[name], batch=(1,)), ALL)
 
 
 def test_symbolic_lengths(hopper: EmulatedBackend) -> None:
@@ -116,7 +116,7 @@ def test_what_is_left_to_mma() -> None:
     """Few rows, f32, and other architectures."""
     case = OPTIONS["causal"]
     assert BY_WGMMA not in emit(case.kernel(), Target("sm_90")).text
-    for other in (replace(case, m=64), replace(case, dtype=dtypes.f32), replace(case, n=64)):
+    for other in (replaced(case, m=64), replaced(case, dtype=dtypes.f32), replaced(case, n=64)):
         assert BY_WGMMA not in emit(other.kernel(), HOPPER).text
 
 
@@ -171,8 +171,8 @@ def made(toolchain: Toolchain) -> Made:
         assert right.text.count(fault.old) == 1, name
         wrong = right.text.replace(fault.old, fault.new).replace("attention_", f"fault{number}_")
         (stage,) = right.stages
-        stage = replace(stage, name=stage.name.replace("attention_", f"fault{number}_"))
-        sources[name] = replace(right, text=wrong, stages=(stage,))
+        stage = replaced(stage, name=stage.name.replace("attention_", f"fault{number}_"))
+        sources[name] = replaced(right, text=wrong, stages=(stage,))
     texts = {name: source.text for name, source in sources.items()}
     return Made(toolchain.compile(texts), sources, kernel)
 
@@ -210,9 +210,9 @@ def test_what_nvrtc_makes_of_it(golden: Callable[[str, str], None]) -> None:
     for width, kind in itertools.product((64, 128, 256), ("attention", GRAD)):
         plain = Case(kind, m=300, n=300, e=width, f=width, dtype=bf16, causal=True)
         for what, case in {
-            "": plain, ", drawn": replace(plain, drop="draw"),
-            ", bool mask, drawn": replace(plain, mask=(bool_, (300, 300)), drop="draw"),
-            ", added mask, drawn": replace(plain, mask=(bf16, (300, 300)), drop="draw"),
+            "": plain, ", drawn": replaced(plain, drop="draw"),
+            ", bool mask, drawn": replaced(plain, mask=(bool_, (300, 300)), drop="draw"),
+            ", added mask, drawn": replaced(plain, mask=(bf16, (300, 300)), drop="draw"),
         }.items():
             source = emit(case.kernel(), HOPPER)
             compiled = nvrtc.compile(source.text, "sm_90a")

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +19,7 @@ from graphc.backends.numpy.elementwise import TABLE
 from graphc.ir.dim import evaluate
 from graphc.ir.kernel import Kernel, Product
 from graphc.ir.kernel.interpret import run_kernel
+from graphc.ir.record import replaced
 
 from . import needs
 from .product_cases import TOLERANCE, Case, arrays, launch
@@ -80,7 +80,7 @@ def test_sums_are_rounded_where_the_epilogue_rounds_them() -> None:
     both = Case("bf16", 9, 17, 24).kernel()
     assert isinstance(both.template, Product)
     assert apart.stored(both.template).name == "f32"  # its second result is the sum itself
-    rounded = replace(both.template, epilogue=both.template.epilogue[:-1])
+    rounded = replaced(both.template, epilogue=both.template.epilogue[:-1])
     assert apart.stored(rounded).name == "bf16"
     assert apart.pitch(rounded) == 24 and apart.pitch(both.template) == 20
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
@@ -12,6 +11,7 @@ from graphc.backends.cuda.emit import emit
 from graphc.backends.cuda.emulator import ALL, EmulatedError, Schedule, Toolchain
 from graphc.backends.cuda.source import Source, Target
 from graphc.backends.cuda.templates import gemm_plan
+from graphc.ir.record import replaced
 
 from . import needs
 from .product_cases import Case, arrays, launch, wrong
@@ -74,7 +74,7 @@ def changed(name: str) -> Source:
     fault = FAULTS[name]
     source = emit(fault.case.kernel(), Target("sm_90a" if fault.case in HOPPER else "sm_80"))
     assert fault.old in source.text, name
-    return replace(source, text=source.text.replace(fault.old, fault.new))
+    return replaced(source, text=source.text.replace(fault.old, fault.new))
 
 
 @pytest.mark.parametrize("name", FAULTS)

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -16,12 +14,13 @@ from graphc.ir.machine import Transform
 from graphc.ir.passes.fuse import fuse
 from graphc.ir.passes.lower import lower
 from graphc.ir.passes.plan import plan
+from graphc.ir.record import replaced
 
 from ...ir.machines import WIDE
 from ...ir.test_passes_winograd import close, convolution, inputs_of, tiled
 from .emulated import EmulatedBackend
 
-MACHINE = replace(WIDE, transform=Transform(0, 0, 0), tf32=False)
+MACHINE = replaced(WIDE, transform=Transform(0, 0, 0), tf32=False)
 
 
 @pytest.mark.slow

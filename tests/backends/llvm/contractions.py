@@ -3,7 +3,7 @@
 import ctypes
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from graphc.ir.kernel.plan_contraction import plan_template
 from graphc.ir.kernel.templates.convolution import OPERANDS
 from graphc.ir.kernel.text import kernel_symbol
 from graphc.ir.kernel.verify import verify_kernel
+from graphc.ir.record import replaced
 
 from .native import function_of
 
@@ -207,7 +208,7 @@ class Conv:
         )
         m, n = template.m, template.n
         store = Store(out, B * (m * n) + M * n + N, value or Var("acc", acc))
-        template = replace(template, epilogue=(store,))
+        template = replaced(template, epilogue=(store,))
         params = (
             Param(left, self.dtype, sizes[left], "in"),
             Param(right, self.dtype, sizes[right], "in"),

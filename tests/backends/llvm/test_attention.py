@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from graphc.ir.kernel.interpret import run_kernel
 from graphc.ir.kernel.plan_attention import shared_sums
 from graphc.ir.kernel.templates.attention import RESULTS
 from graphc.ir.ops._counter import DRAW
+from graphc.ir.record import replaced
 
 from ...ir import kernel_cases as cases
 from .contractions import guarded, narrow_targets, run, unharmed
@@ -188,15 +188,15 @@ def test_when_blocks_share_a_gradient() -> None:
     assert isinstance(template, Attention)
     assert shared_sums(template) == (5, 7)
     results = tuple((name, operand) for name, operand in template.results if name != "dq")
-    assert shared_sums(replace(template, results=results)) == (4, 4)  # nothing is made twice
+    assert shared_sums(replaced(template, results=results)) == (4, 4)  # nothing is made twice
 
 
 def test_what_has_code() -> None:
     """Floats of 32 bits and more, and heads of a known width that is not too large."""
     template = kernel("attention", 2, 16, 5, 256, 8).template
     assert template is not None and BACKEND.renders(template)
-    assert BACKEND.renders(replace(template, m=Dim.var("length")))
-    assert BACKEND.renders(replace(template, m=1))
-    assert not BACKEND.renders(replace(template, e=257))
-    assert not BACKEND.renders(replace(template, f=Dim.var("width")))
-    assert not BACKEND.renders(replace(template, dtype=dtypes.f16))
+    assert BACKEND.renders(replaced(template, m=Dim.var("length")))
+    assert BACKEND.renders(replaced(template, m=1))
+    assert not BACKEND.renders(replaced(template, e=257))
+    assert not BACKEND.renders(replaced(template, f=Dim.var("width")))
+    assert not BACKEND.renders(replaced(template, dtype=dtypes.f16))

@@ -2,7 +2,7 @@
 
 import ctypes
 import random
-from dataclasses import fields, replace
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -25,6 +25,7 @@ from graphc.ir.kernel.blocking import Blocking, Request, tiled
 from graphc.ir.kernel.plan_contraction import plan_contraction
 from graphc.ir.kernel.steps import STEPS
 from graphc.ir.machine import Machine
+from graphc.ir.record import replaced
 from graphc.ir.types import TensorType
 
 from .contractions import Gemm, narrow_targets
@@ -66,7 +67,7 @@ def test_the_plan_made_in_the_call_is_the_one_made_in_python(target: Target) -> 
         plan = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(library.address("plan"))
         rng = random.Random(0)
         for _ in range(2000):
-            request = replace(random_request(rng), heads=step.heads)
+            request = replaced(random_request(rng), heads=step.heads)
             words = (ctypes.c_int64 * WORDS)()
             for field, word in WORD_OF.items():
                 words[word] = int(getattr(request, field))
@@ -98,7 +99,7 @@ def test_a_template_is_planned_where_its_sizes_are_known() -> None:
     assert template is not None
     found = plan_contraction(template, machine)
     assert found is not None and found.chunks > 1 and "blocks of k" in str(found)
-    unknown = replace(template, m=Dim.var("d0"))
+    unknown = replaced(template, m=Dim.var("d0"))
     assert plan_contraction(unknown, machine) is None
     assert plan_contraction(unknown, machine, {"d0": 100}) == found
 
@@ -161,12 +162,12 @@ def test_threads_may_come_and_go_between_calls_and_sizes_may_change() -> None:
     template = kernel.template
     assert isinstance(template, Product)
     rows = Dim.var("d0")
-    template = replace(template, m=rows)
+    template = replaced(template, m=rows)
     params = tuple(
-        replace(param, size=(rows * 700, 300 * 700, rows * 300)[i])
+        replaced(param, size=(rows * 700, 300 * 700, rows * 300)[i])
         for i, param in enumerate(kernel.params)
     )
-    kernel = replace(kernel, template=template, params=params, dims=("d0",))
+    kernel = replaced(kernel, template=template, params=params, dims=("d0",))
     a, b, c = (TensorType(dtypes.f32, s) for s in ((rows, 700), (300, 700), (rows, 300)))
     places = (BufferRef("input", 0), BufferRef("input", 1), BufferRef("output", 0))
     program = Program(

@@ -1,7 +1,5 @@
 """Convolutions and their gradients against the interpreter of the kernel IR, in float64."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -11,6 +9,7 @@ from graphc.ir import dtypes
 from graphc.ir.dim import Dim
 from graphc.ir.kernel import Apply, Convolution, Load, Param, Var
 from graphc.ir.kernel.interpret import run_kernel
+from graphc.ir.record import replaced
 
 from .contractions import Conv, M, guarded, narrow_targets, run, unharmed
 
@@ -94,7 +93,7 @@ def test_groups_of_one_channel(case: Conv) -> None:
     for target in (None, *narrow_targets()):
         results = [check(case, "conv", target, threads) for threads in (1, 4)]
         assert results[0].tobytes() == results[1].tobytes()
-    check(replace(case, dtype=dtypes.f64), "conv")
+    check(replaced(case, dtype=dtypes.f64), "conv")
 
 
 @pytest.mark.parametrize("dtype", [dtypes.f64, dtypes.bf16, dtypes.f16], ids=str)
@@ -195,6 +194,6 @@ def test_refuses_another_layout() -> None:
     template = kernel.template
     assert isinstance(template, Convolution)
     image, channel, position = (Dim.var(name) for name in ("image", "channel", "position"))
-    channels_last = replace(template.right, index=image * 100 + position * 4 + channel)
+    channels_last = replaced(template.right, index=image * 100 + position * 4 + channel)
     with pytest.raises(ValueError, match="not in NCHW order"):
-        run(replace(kernel, template=replace(template, right=channels_last)), [])
+        run(replaced(kernel, template=replaced(template, right=channels_last)), [])

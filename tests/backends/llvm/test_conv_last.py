@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,6 +19,7 @@ from graphc.ir.kernel.plan_last import plan_last, runs_of
 from graphc.ir.kernel.text import parse_kernel, print_kernel
 from graphc.ir.passes.fuse import fuse
 from graphc.ir.passes.lower import lower
+from graphc.ir.record import replaced
 from graphc.ir.types import TensorType
 
 from .contractions import guarded, narrow_targets, run, unharmed
@@ -143,7 +144,7 @@ PAIRS = [
 )
 @pytest.mark.parametrize("case", PAIRS, ids=lambda c: f"{c.input}-{c.window}-{c.stride}")
 def test_pairs_of_channels(case: Last) -> None:
-    case = replace(case, dtype=dtypes.bf16, group=2)
+    case = replaced(case, dtype=dtypes.bf16, group=2)
     assert check(case) == check(case, threads=4)
 
 
@@ -157,7 +158,7 @@ def test_as_many_zeros_as_a_run_is_long() -> None:
 
 
 def test_words_are_read_only_as_the_machine_multiplies_them() -> None:
-    kernel, _, _ = kernel_of(replace(PAIRS[0], group=2), host_target())  # pairs of float32
+    kernel, _, _ = kernel_of(replaced(PAIRS[0], group=2), host_target())  # pairs of float32
     tiling = host_target().machine.tiling
     assert isinstance(kernel.template, Convolution) and tiling is not None
     assert not renders_last(kernel.template, tiling)
@@ -171,7 +172,7 @@ def test_narrow_registers(target: Target) -> None:
 
 def test_float64() -> None:
     for case in (CASES[1], ALONE[0]):
-        check(replace(case, dtype=dtypes.f64))
+        check(replaced(case, dtype=dtypes.f64))
 
 
 def test_the_text_is_read_back() -> None:

@@ -1,7 +1,6 @@
 """Matrix products against NumPy: shapes, layouts, dtypes, epilogues, dims, thread counts."""
 
 import itertools
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +9,7 @@ from graphc.backends.llvm.target import Target
 from graphc.ir import dtypes
 from graphc.ir.dim import Dim
 from graphc.ir.kernel import Apply, Kernel, Let, Load, Operand, Param, Product, Store, Var
+from graphc.ir.record import replaced
 
 from .contractions import B, Gemm, K, M, N, guarded, narrow_targets, run, unharmed
 
@@ -88,12 +88,12 @@ def test_a_transposed_left_operand_of_rows_known_in_the_call(target: Target) -> 
     template = kernel.template
     assert isinstance(template, Product)
     left = Operand("A", M + K * rows, dtypes.f32)
-    template = replace(template, m=rows, left=left)
+    template = replaced(template, m=rows, left=left)
     sizes = (rows * 500, 500 * 150, rows * 150)
     params = tuple(
-        replace(param, size=size) for param, size in zip(kernel.params, sizes, strict=True)
+        replaced(param, size=size) for param, size in zip(kernel.params, sizes, strict=True)
     )
-    kernel = replace(kernel, template=template, params=params, dims=("d0",))
+    kernel = replaced(kernel, template=template, params=params, dims=("d0",))
     for m in (20, 32, 33, 200):
         case = Gemm(m, 150, 500, a_t=True)
         a, b = case.operands(np.random.default_rng(m * 7 + 150))  # as `product` draws them
@@ -159,11 +159,11 @@ def test_tiles_are_stored_between_what_is_not_theirs(m: int, n: int) -> None:
     store = (Store("C", B * apart + M * row + N + 3, Var("acc", f32)),)
     kernel = case.kernel()
     assert isinstance(kernel.template, Product)
-    template = replace(kernel.template, epilogue=store)
-    params = (*kernel.params[:2], replace(kernel.params[2], size=batch * apart))
+    template = replaced(kernel.template, epilogue=store)
+    params = (*kernel.params[:2], replaced(kernel.params[2], size=batch * apart))
     a, b = case.operands(np.random.default_rng(0))
     found = np.full(batch * apart, 7, np.float32)
-    run(replace(kernel, params=params, template=template), [*case.in_memory(a, b), found])
+    run(replaced(kernel, params=params, template=template), [*case.in_memory(a, b), found])
     want = np.full((batch, apart), 7, np.float32)
     for one, product_ in zip(want, a.astype(np.float64) @ b, strict=True):
         one[: m * row].reshape(m, row)[:, 3 : 3 + n] = product_
@@ -214,7 +214,7 @@ def test_refuses_what_is_not_affine() -> None:
     product = kernel.template
     assert isinstance(product, Product)
     left = Operand("A", M * M + K, dtypes.f32)
-    squared = replace(product, left=left)
+    squared = replaced(product, left=left)
     with pytest.raises(ValueError, match="not affine in m and k"):
         run(Kernel("g", kernel.params, (), (), squared), [])
 

@@ -4,7 +4,6 @@ and run where this one is such."""
 import ctypes
 import itertools
 import mmap
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +26,7 @@ from graphc.ir import dtypes
 from graphc.ir.dim import Dim
 from graphc.ir.dtypes import DType
 from graphc.ir.kernel import Kernel, Operand, Param, Product, Store, Var
+from graphc.ir.record import replaced
 
 from .contractions import B, Gemm, K, M, N, guarded, run, unharmed
 from .test_gemm import LAYOUTS, product
@@ -171,7 +171,7 @@ def test_few_rows_or_columns_go_by_registers() -> None:
     kernel = gemm("bf16", 64, 64, 64, b_t=True).kernel()
     assert isinstance(kernel.template, Product)
     assert template_libraries(kernel, AMX)[0] == "gemm.bf16m"
-    called = replace(kernel, template=replace(kernel.template, m=Dim.var("d0")), dims=("d0",))
+    called = replaced(kernel, template=replaced(kernel.template, m=Dim.var("d0")), dims=("d0",))
     assert template_libraries(called, AMX)[0] == "gemm.bf16"
 
 

@@ -3,7 +3,6 @@ has instructions for those (elsewhere the same results come of wider tiles)."""
 
 import itertools
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ from graphc.ir import dtypes
 from graphc.ir.dim import Dim
 from graphc.ir.dtypes import DType
 from graphc.ir.kernel import Kernel, Operand, Param, Product, Store, Var
+from graphc.ir.record import replaced
 
 from .contractions import B, Conv, Gemm, K, M, N, guarded, run, unharmed
 from .test_conv import KINDS as CONVOLVED
@@ -205,7 +205,7 @@ CONVOLUTIONS = [
 
 @pytest.mark.parametrize("case", CONVOLUTIONS, ids=lambda c: f"{c.channels}-{c.input}-{c.window}")
 def test_convolutions_and_their_gradients(case: Conv) -> None:
-    case = replace(case, dtype=dtypes.bf16, acc=dtypes.f32)
+    case = replaced(case, dtype=dtypes.bf16, acc=dtypes.f32)
     for kind in CONVOLVED:
         one, three = (check(case, kind, threads=threads) for threads in (1, 3))
         assert one.tobytes() == three.tobytes()
@@ -218,7 +218,7 @@ def test_a_value_in_a_convolution_reaches_only_its_own_sums(kind: str, channels:
     float32."""
     case = Conv(3, channels, (7, 7), channels, (3, 3), pad=(1, 1))
     results = []
-    for each in (case, replace(case, dtype=dtypes.bf16, acc=dtypes.f32)):
+    for each in (case, replaced(case, dtype=dtypes.bf16, acc=dtypes.f32)):
         rng, kernel = np.random.default_rng(0), each.kernel(kind)
         operands = []
         for param in kernel.params[:2]:

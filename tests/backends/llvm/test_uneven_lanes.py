@@ -3,14 +3,13 @@ by side, on a CPU that is given a GPU's kernels."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 import graphc
 from graphc import backends
 from graphc.backends.llvm.backend import LlvmBackend
+from graphc.ir.record import replaced
 from tests.ir.machines import SORTS
 
 NAME = "llvm that sorts side by side"
@@ -19,7 +18,7 @@ NAME = "llvm that sorts side by side"
 class Sorting(LlvmBackend):
     """Borrows another machine."""
 
-    machine = replace(SORTS, by_counter=False)
+    machine = replaced(SORTS, by_counter=False)
 
 
 SORTING = Sorting()

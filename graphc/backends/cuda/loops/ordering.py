@@ -9,10 +9,11 @@ one of the two writes: where that cannot be told from the indices, it waits.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from graphc.ir.dim import Dim, Size, substitute, unwrap
 from graphc.ir.kernel import IndexValue, Let, Load, Local, Loop, Scalar, Stmt, Store, walk
+from graphc.ir.record import replaced
 
 LANE = "lane "  # stands for a vector loop's variable; no name of a kernel has a space
 ALL, FIRST = 0, -1  # threads that touch what has no lane
@@ -133,7 +134,7 @@ class Order:
         """The same, with names that are those of no other place."""
         self._renamed += 1
         new = {name: Dim.var(f"{name} {self._renamed}") for name in names}
-        return [replace(a, index=substitute(a.index, new)) for a in accesses]
+        return [replaced(a, index=substitute(a.index, new)) for a in accesses]
 
 
 def bound(body: Iterable[Stmt]) -> frozenset[str]:
@@ -190,7 +191,7 @@ def lanes(loop: Loop, width: int, most: int | None) -> list[Access]:
         if isinstance(stmt, Let) and isinstance(stmt.value, IndexValue):
             lets[stmt.name] = substitute(stmt.value.index, lets)
     return [
-        replace(a, index=substitute(a.index, lets), width=width, most=most) for a in inside
+        replaced(a, index=substitute(a.index, lets), width=width, most=most) for a in inside
     ]
 
 

@@ -7,7 +7,7 @@ import math
 import re
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from graphc.backends.cuda.instructions import INSTRUCTIONS
 from graphc.backends.cuda.prelude import PRELUDE
@@ -32,6 +32,7 @@ from graphc.ir.dim import Size, ceil_div, product, unwrap
 from graphc.ir.kernel import Attention, Kernel, Operand, Template
 from graphc.ir.kernel.templates.attention import DRAW, INPUTS, OPTIONAL, RESULTS
 from graphc.ir.kernel.templates.operand import strides_of
+from graphc.ir.record import replaced
 
 _TAKEN = (dtypes.f32, dtypes.bf16, dtypes.f16)
 _WIDEST = 256  # of a head
@@ -66,7 +67,7 @@ def render(kernel: Kernel, target: Target, plan: ByWarps | None = None) -> Sourc
     """See Renderer."""
     assert isinstance(kernel.template, Attention)
     if plan is not None:
-        target = replace(target, architecture=target.architecture.removesuffix("a"))
+        target = replaced(target, architecture=target.architecture.removesuffix("a"))
     writer = _Writer(kernel, kernel.template, target)
     if kernel.template.kind == "attention":
         _forward(writer)
@@ -232,7 +233,7 @@ class _Writer:
         name = "attention_" + hashlib.sha256(body.encode()).hexdigest()[:24]
         return Source(
             PRELUDE + INSTRUCTIONS + body.replace("ATTENTION", name),
-            tuple(replace(stage, name=f"{name}_{stage.name}") for stage in self._stages),
+            tuple(replaced(stage, name=f"{name}_{stage.name}") for stage in self._stages),
             unwrap(self.scratch), tuple(self.numbers.sizes.values),
         )
 

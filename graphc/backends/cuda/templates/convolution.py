@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from graphc.backends.cuda.source import Source, Target
 from graphc.backends.cuda.templates import convolution_direct, gemm_kernel
@@ -38,6 +38,7 @@ from graphc.ir.dim import Dim, Size, ceil_div, product, unwrap
 from graphc.ir.kernel import Convolution, Kernel, Stmt, Template
 from graphc.ir.kernel.templates.convolution import VARIABLES
 from graphc.ir.kernel.templates.operand import strides_of
+from graphc.ir.record import replaced
 
 _TAKEN = (dtypes.bf16, dtypes.f16, dtypes.f32, dtypes.f64)
 _FEW = 8  # channels of a group: a tile would be mostly empty
@@ -161,7 +162,7 @@ def _pointwise(p: Parts) -> _Product:
         if tensor != "w":
             count, inner = (p.channels, channel) if tensor == "x" else (p.filters, filter_)
             index = (group * count + inner) * s.channel + pixel * s.position
-        operand = replace(s.operand, index=unwrap(s.start + index))
+        operand = replaced(s.operand, index=unwrap(s.start + index))
         return affine(name, operand, row, extents[row], extents["k"], sizes)
 
     along, column = "channel", "n"
@@ -244,7 +245,7 @@ def _input_grad(p: Parts) -> _Product:
             write.each(g.window), write.each(between), "phase",
         )
     )
-    left = replace(left, make=f"{phase} {left.make}")
+    left = replaced(left, make=f"{phase} {left.make}")
     channel = p.channel(part, "n", p.channels)
     if phases == 1:
         place, epilogue = pixelwise(p, "x", channel)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from graphc.backends.cuda.templates.convolution_operand import Strides, Writer
 from graphc.backends.cuda.templates.gemm_operand import TileSource
@@ -13,6 +12,7 @@ from graphc.backends.cuda.templates.gemm_sizes import Sizes
 from graphc.ir.dim import Dim, Size, floordiv, mod, recombined, substitute, unwrap
 from graphc.ir.kernel import Convolution, IndexValue, Load, Scalar, Stmt, Store
 from graphc.ir.kernel.walk import rewrite
+from graphc.ir.record import replaced
 
 Placed = tuple[str, tuple[Stmt, ...]]  # CUDA C that makes an epilogue's variables; the epilogue
 
@@ -116,10 +116,10 @@ def over(body: tuple[Stmt, ...], places: Mapping[str, Size]) -> tuple[Stmt, ...]
         return recombined(substitute(index, places))
 
     def scalar(s: Scalar) -> Scalar:
-        return replace(s, index=moved(s.index)) if isinstance(s, (Load, IndexValue)) else s
+        return replaced(s, index=moved(s.index)) if isinstance(s, (Load, IndexValue)) else s
 
     return tuple(
-        replace(stmt, index=moved(stmt.index)) if isinstance(stmt, Store) else stmt
+        replaced(stmt, index=moved(stmt.index)) if isinstance(stmt, Store) else stmt
         for stmt in rewrite(body, scalar)
     )
 

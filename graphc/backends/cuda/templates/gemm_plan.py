@@ -7,12 +7,13 @@ model of a device, and not on the tile.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from graphc.backends.cuda.source import OLDEST, Target
 from graphc.ir.dim import Size, ceil_div
 from graphc.ir.dtypes import DType
+from graphc.ir.record import replaced
 
 Engine = Literal["mma", "wgmma", "simt", "tf32", "dots"]
 Along = Literal["depth", "rows"]  # what the lines of an operand go along: k, or m (n)
@@ -144,7 +145,7 @@ def plan_product(
     if dtype.bits == 16 and tile is large and target.architecture == "sm_90a":
         wide, narrow = WARPGROUPS
         tile = wide if _tiles(wide, batch, m, n) >= BLOCKS else narrow
-    return replace(plan, tile=tile)
+    return replaced(plan, tile=tile)
 
 
 def plans(

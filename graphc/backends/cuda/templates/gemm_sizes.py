@@ -8,11 +8,11 @@ a division: dividing by a constant is a multiplication.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from graphc.ir.dim import Atom, Dim, Size, product
 from graphc.ir.kernel import IndexValue, Load, Scalar, Stmt, Store
 from graphc.ir.kernel.walk import rewrite
+from graphc.ir.record import replaced
 
 
 class Sizes:
@@ -63,10 +63,10 @@ class Sizes:
 
         def opened(scalar: Scalar) -> Scalar:
             if isinstance(scalar, (Load, IndexValue)):
-                return replace(scalar, index=self.index(scalar.index))
+                return replaced(scalar, index=self.index(scalar.index))
             return scalar
 
         return tuple(
-            replace(stmt, index=self.index(stmt.index)) if isinstance(stmt, Store) else stmt
+            replaced(stmt, index=self.index(stmt.index)) if isinstance(stmt, Store) else stmt
             for stmt in rewrite(body, opened)
         )

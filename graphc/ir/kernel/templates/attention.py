@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from ...dim import Size, evaluate, floordiv, product, unwrap
 from ...dtypes import DType, bool_, f32, i64
 from ...ops._counter import squares32, threshold
+from ...record import record
 from ..lanes import Array, eval_index
 from ..nest import Stmt
 from .operand import Operand
@@ -34,7 +34,7 @@ RESULTS: dict[str, dict[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Attention:
     """For every b, with scores[m, n] = scale * (the sum over e of q * k) + mask, -inf where a bool
     mask is False and, if `causal`, where n > m:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from ... import tf32
 from ...dim import Dim, Size, evaluate, floordiv, mod, product, substitute, unwrap
 from ...dtypes import DType
+from ...record import record
 from ..lanes import Array
 from ..nest import Stmt
 from .operand import Operand, acc_text, read_acc
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..verify import Verifier
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ConvGeometry:
     """Sizes of a convolution: x [N, C, *input], w [O, C/groups, *window], y [N, O, *output]."""
 
@@ -70,7 +70,7 @@ class ConvGeometry:
 VARIABLES = ("image", "channel", "position")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Convolution:
     """A sum over a window, by `kind`:
 

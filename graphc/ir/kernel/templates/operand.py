@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from ...dim import Dim, Size, floordiv, mod, substitute, unwrap
 from ...dtypes import DType
+from ...record import record
 from ..bounds import Scope
 from ..lanes import Array, eval_index
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _KEPT = 4096  # indices that were looked at: planning, lowering and emitting each ask
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Operand:
     """`index` is an element offset into `buffer`, an expression over the template's variables."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from ... import tf32
 from ...dim import Size, evaluate, product
 from ...dtypes import DType
+from ...record import record
 from ..lanes import Array
 from ..nest import Stmt
 from .operand import Operand, acc_text, read_acc
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..verify import Verifier
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Product:
     """For every (b, m, n): acc = the sum over k of left * right.
 

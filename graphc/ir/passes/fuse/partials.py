@@ -10,7 +10,6 @@ Computing Sample Variances, 1979): with a large mean as exactly as without.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, replace
 from typing import Any
 
 from ... import ops
@@ -18,6 +17,7 @@ from ...dim import Size, product, unwrap
 from ...graph import Builder, Expr, Graph, Node
 from ...machine import Machine
 from ...ops.composite_partial import elements
+from ...record import record, replaced
 from ...rewrite import remade
 from ..lower.body import Body
 from ..lower.moments import centred, total_of
@@ -27,7 +27,7 @@ from .epilogue import Epilogues
 _MOST_STEPS = 40  # nodes looked at on the way to a contraction, or to a sum along rows
 
 
-@dataclass(frozen=True)
+@record
 class _Sum:
     """A sum over rows. With `mean`, of squares: x is what is left of `total.inputs[0]`."""
 
@@ -81,7 +81,7 @@ def _candidates(a: Analysis, epilogues: Epilogues) -> dict[Node, _Sum]:
     for node, each in squares.items():
         if each.total in found and found[each.total].mean is None:
             found[node] = each
-            found[each.total] = replace(found[each.total], total=each.total)
+            found[each.total] = replaced(found[each.total], total=each.total)
     return found
 
 

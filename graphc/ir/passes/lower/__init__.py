@@ -7,13 +7,13 @@ the length as the named dim `n`.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from ...dim import Dim, Size, product, unwrap
 from ...graph import Constant, Graph, Node, attr_key
 from ...kernel import Kernel, Template
 from ...machine import Machine
+from ...record import record
 from ...types import TupleType
 from .body import Body
 from .kinds import KERNELS, LOOP, Kind
@@ -21,7 +21,7 @@ from .loops import is_flat
 from .template_loops import as_loops
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Lowered:
     """A kernel and the values of its named dims over the graph's dims."""
 

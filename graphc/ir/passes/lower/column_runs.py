@@ -9,10 +9,10 @@ The pieces are cut by shape, so no bit depends on the number of threads.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from ...dim import Size, ceil_div, maximum, minimum, product, unwrap
 from ...kernel import Carry, Kernel, Param, Var
+from ...record import replaced
 from .body import Body, carrier
 from .index_maps import Digit
 from .loops import dims_of, weight
@@ -159,7 +159,7 @@ class _Runs:
             self.plan, self._roots(v), {self.reduced.var: row}
         )
         carries = [
-            replace(carry, init=start)
+            replaced(carry, init=start)
             for carry, start in zip(
                 carries_of_pass(self.body, self.plan, values, place, 0), before, strict=True
             )

@@ -7,7 +7,6 @@ in the row, column and summed position; `operand_index` says so, to fuse.py as w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ... import dtypes
 from ...dim import Dim, Size, product, recombined, unwrap
@@ -29,6 +28,7 @@ from ...kernel.steps import lies_in_panels
 from ...kernel.templates.convolution import OPERANDS, VARIABLES
 from ...kernel.templates.operand import panels_of
 from ...machine import Machine
+from ...record import record
 from ...types import Shape
 from . import index_maps
 from .body import Body, carrier
@@ -40,7 +40,7 @@ from .scope import Value, Writer
 from .values import At, Values
 
 
-@dataclass
+@record(frozen=False)
 class Contraction:
     """A contraction node seen as acc[b, m, n] = sum over k of left * right."""
 

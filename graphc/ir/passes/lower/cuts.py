@@ -7,15 +7,15 @@ The rule reads sizes and the Machine, so that the order of arithmetic follows th
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from ...dim import Size, ceil_div, minimum, product, unwrap
+from ...record import record
 from .body import Body
 from .nest import Axis, hint
 from .rows_plan import ReductionPlan
 
 
-@dataclass
+@record(frozen=False)
 class Cuts:
     """What one piece has of each reduced axis: so many elements, or all (0). `joined`: one vector
     loop goes along all axes, of which only the first longer than 1 is cut."""

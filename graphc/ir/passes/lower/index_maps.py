@@ -9,14 +9,14 @@ that come together again merge back into it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from ...dim import Dim, Size, floordiv, mod, product, substitute, unwrap
+from ...record import record
 from ...types import Shape
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Digit:
     """`(root // div) % size`, where 0 <= root < total."""
 

@@ -6,11 +6,11 @@ Fusion groups nodes into kinds, a fusion node keeps its kind's name, lowering fi
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 from ...graph import Node
 from ...kernel import Kernel
+from ...record import record
 from .attention import lower_attention
 from .body import Body
 from .contraction import lower_contraction
@@ -24,7 +24,7 @@ from .windows import lower_window
 from .winograd import lower_winograd
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Kind:
     """One kind. `heads`: the operators of which exactly one is computed by such a kernel, and by
     no other kind; the rest of it is what leads to that one, or starts from it."""

@@ -8,15 +8,14 @@ result is as good as one of two readings.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ...dim import Dim, Size, product, unwrap
 from ...graph import Node
+from ...record import record
 from .body import Body, carrier
 from .rows_plan import ReductionPlan
 
 
-@dataclass(frozen=True)
+@record
 class Moments:
     """`total` = sum of x, `squares` = sum of (x - total / n)^2."""
 

@@ -6,13 +6,13 @@ All decisions read shapes only, never the number of threads, so results cannot d
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from ... import dtypes
 from ...dim import Dim, Size, ceil_div, minimum, product, unwrap
 from ...graph import Node
 from ...kernel import IndexValue, Kernel, Let, Param, Stmt
 from ...op import LIGHT
+from ...record import record
 from ...types import Shape
 from . import index_maps
 from .body import Body
@@ -34,7 +34,7 @@ def hint(body: Body, size: Size) -> int:
     return max(result, 1)
 
 
-@dataclass
+@record(frozen=False)
 class Axis:
     """One axis of an iteration space; `reduced` axes are summed over. `parts` are the sizes of
     the axes that it was merged from: a product is not easily taken apart again when symbolic.

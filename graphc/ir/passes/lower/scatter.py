@@ -8,12 +8,11 @@ do at a time than that, many updates are sorted by their positions first (segmen
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ...dim import Size, ceil_div, minimum, product, unwrap
 from ...dtypes import DType
 from ...graph import Node
 from ...kernel import Kernel, Literal, Param, Stmt
+from ...record import record
 from . import index_maps
 from .body import Body, carrier
 from .index_maps import Coordinates, Digit, exact
@@ -28,7 +27,7 @@ from .values import Values
 _COMBINE = {"": "", "add": "add", "mul": "mul", "amax": "max", "amin": "min"}
 
 
-@dataclass
+@record(frozen=False)
 class _Target:
     """Where the updates are combined: the result itself, or f32 scratch."""
 

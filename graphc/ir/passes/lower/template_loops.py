@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import replace
 
 from ... import dtypes
 from ...dim import Dim, Size, ceil_div, floordiv, minimum, mod, product, unwrap
@@ -30,6 +29,7 @@ from ...kernel import (
     Var,
 )
 from ...machine import Machine
+from ...record import replaced
 from .template_partials import set_aside, with_partials
 
 
@@ -54,7 +54,7 @@ def as_loops(kernel: Kernel, machine: Machine) -> Kernel:
     )
     kind, chunk = _cut(template, iterations, machine)
     stage = (Loop(kind, "p", iterations, body, (), chunk),)
-    made = replace(kernel, stages=(stage,), template=None)
+    made = replaced(kernel, stages=(stage,), template=None)
     return with_partials(made, template, partials, machine)
 
 

@@ -3,8 +3,6 @@ template's own reduce them."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ... import dtypes
 from ...dim import Dim, Size, ceil_div, floordiv, minimum, mod, product, unwrap
 from ...kernel import (
@@ -26,6 +24,7 @@ from ...kernel import (
     Var,
 )
 from ...machine import Machine
+from ...record import replaced
 
 
 def set_aside(template: SumTemplate) -> tuple[tuple[Stmt, ...], list[Partial]]:
@@ -57,7 +56,7 @@ def with_partials(
         Param(_name(i), stmt.value.dtype, size, "scratch") for i, stmt in enumerate(partials)
     ]
     stages = [_stage(i, stmt, rows, columns, machine) for i, stmt in enumerate(partials)]
-    return replace(
+    return replaced(
         kernel, params=(*kernel.params, *scratch), stages=(*kernel.stages, *stages)
     )
 

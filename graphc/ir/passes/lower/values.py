@@ -9,7 +9,6 @@ the eager backend does.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from ... import dtypes
@@ -17,6 +16,7 @@ from ...dim import Dim, Size, mod, unwrap
 from ...dtypes import DType
 from ...graph import Node
 from ...kernel import Literal
+from ...record import record
 from ...rounding import EXACT
 from . import index_maps
 from .body import Body, carrier, literal, literal_cast, zero
@@ -26,7 +26,7 @@ from .scope import Value, Writer
 from .stretches import holds_along
 
 
-@dataclass(eq=False, slots=True)
+@record(eq=False, frozen=False)
 class At:
     """A place: coordinates, and the conditions under which its memory may be touched."""
 

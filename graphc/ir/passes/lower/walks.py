@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ...dim import Size, minimum, product, unwrap
 from ...kernel import Carry
+from ...record import record
 from .body import Body
 from .cuts import Cuts
 from .index_maps import Digit
@@ -16,7 +15,7 @@ from .scope import Value, Writer
 from .values import Values
 
 
-@dataclass
+@record(frozen=False)
 class Walk:
     """Open loops over the reduced axes, or over one piece of each. `roots`: the position along
     every axis, by its variable; `inside`: the position in the piece, as one number."""

@@ -9,16 +9,16 @@ stands apart from the loop and has a place of its own for what it begins or ends
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from ...dim import Size, mod, unwrap
 from ...graph import Node
 from ...kernel import BufferRef
+from ...record import record
 from .step import Storage, moved
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Turns:
     """Two buffers that take turns."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from itertools import pairwise
 
 from ...dim import Dim, Size, unwrap
 from ...kernel import Attention, Kernel, Load, Loop, Param, Scalar, Stmt, Store, walk
+from ...record import replaced
 
 
 def safe_in_place(kernel: Kernel, source: str, result: str) -> bool:
@@ -91,19 +91,19 @@ def merged(kernel: Kernel, pairs: tuple[tuple[str, str], ...]) -> Kernel:
     params: list[Param] = []
     for p in kernel.params:
         if p.name in written:
-            params.append(replace(p, access="inout"))
+            params.append(replaced(p, access="inout"))
         elif p.name not in names:
             params.append(p)
 
     def renamed(scalar: Scalar) -> Scalar:
         if isinstance(scalar, Load) and scalar.buffer in names:
-            return replace(scalar, buffer=names[scalar.buffer])
+            return replaced(scalar, buffer=names[scalar.buffer])
         return scalar
 
     stages = tuple(walk.rewrite(stage, renamed) for stage in kernel.stages)
     template = kernel.template
     if template is not None and not isinstance(template, Attention):
-        template = replace(template, epilogue=walk.rewrite(template.epilogue, renamed))
-    result = replace(kernel, params=tuple(params), stages=stages, template=template)
+        template = replaced(template, epilogue=walk.rewrite(template.epilogue, renamed))
+    result = replaced(kernel, params=tuple(params), stages=stages, template=template)
     _MERGED[key] = (kernel, result)
     return result

@@ -9,10 +9,10 @@ input's product was, and their gradients where the gates were.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from ...graph import Node
 from ...kernel import BufferRef, Launch, Program, ProgramStep, Routine, leaves
+from ...record import replaced
 from .in_place import merged, safe_in_place
 
 
@@ -36,7 +36,7 @@ def over_rows(program: Program, row: int, result: int) -> Program | None:
         if found is None:
             return None
         steps[at] = found
-    return replace(program, steps=tuple(steps))
+    return replaced(program, steps=tuple(steps))
 
 
 def read_once(
@@ -81,7 +81,7 @@ def _in_place(launch: Launch, row: int, result: int) -> Launch | None:
         return None
     kernel = merged(launch.kernel, ((source.name, target.name),))
     buffers = tuple(ref for i, ref in enumerate(launch.buffers) if i != reads[0])
-    return replace(launch, kernel=kernel, buffers=buffers)
+    return replaced(launch, kernel=kernel, buffers=buffers)
 
 
 def _places(buffers: Sequence[BufferRef], space: str, index: int) -> list[int]:

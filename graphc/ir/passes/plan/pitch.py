@@ -9,7 +9,6 @@ known to be one of a row's places.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 
 from ...dim import Dim, Size, unwrap
@@ -37,6 +36,7 @@ from ...kernel import (
 from ...kernel.bounds import Scope, interval
 from ...kernel.templates.convolution import VARIABLES
 from ...machine import Machine
+from ...record import replaced
 from ...types import TupleType
 from .step import Step, Storage
 
@@ -105,7 +105,7 @@ def _pad(storage: Storage, width: int, pitch: int) -> None:
     storage.elements = elements
     for step, kernel in zip(touching, kernels, strict=True):
         assert step.lowered is not None
-        step.lowered = replace(step.lowered, kernel=kernel)
+        step.lowered = replaced(step.lowered, kernel=kernel)
 
 
 def _stretched(size: Size, width: int, pitch: int) -> Size | None:
@@ -146,9 +146,9 @@ class _Rows:
                 size = _stretched(param.size, self.width, self.pitch)
             if size is None:
                 raise _Across
-            params.append(replace(param, size=size))
+            params.append(replaced(param, size=size))
         stages = tuple(self._body(stage) for stage in self.of.stages)
-        return replace(self.of, params=tuple(params), stages=stages, template=self._template())
+        return replaced(self.of, params=tuple(params), stages=stages, template=self._template())
 
     def _template(self) -> Template | None:
         t = self.of.template
@@ -167,13 +167,13 @@ class _Rows:
             extents = {"b": t.batch, "m": t.m, "n": t.n, "k": t.k}
             left, right = (self._operand(operand, extents) for operand in t.operands)
         self.scope = Scope({"b": t.batch, "m": t.m, "n": t.n})
-        return replace(t, left=left, right=right, epilogue=self._body(t.epilogue))
+        return replaced(t, left=left, right=right, epilogue=self._body(t.epilogue))
 
     def _operand(self, operand: Operand, extents: dict[str, Size]) -> Operand:
         if operand.buffer != self.buffer:
             return operand
         self.scope = Scope(extents)
-        return replace(operand, index=self._index(operand.index))
+        return replaced(operand, index=self._index(operand.index))
 
     # Statements
 
@@ -193,9 +193,9 @@ class _Rows:
         if isinstance(stmt, Store):
             mask = None if stmt.mask is None else self._scalar(stmt.mask)
             index = self._index(stmt.index) if stmt.buffer == self.buffer else stmt.index
-            return replace(stmt, index=index, value=self._scalar(stmt.value), mask=mask)
+            return replaced(stmt, index=index, value=self._scalar(stmt.value), mask=mask)
         if isinstance(stmt, Check):
-            check = replace(stmt, ok=self._scalar(stmt.ok), value=self._scalar(stmt.value))
+            check = replaced(stmt, ok=self._scalar(stmt.ok), value=self._scalar(stmt.value))
             self._know(stmt.ok)
             return check
         if isinstance(stmt, Local):
@@ -210,9 +210,9 @@ class _Rows:
         body = self._body(loop.body)
         carries: list[Carry] = []
         for carry, init in zip(loop.carries, inits, strict=True):
-            carries.append(replace(carry, init=init, next=self._scalar(carry.next)))
+            carries.append(replaced(carry, init=init, next=self._scalar(carry.next)))
         del self.scope.extents[loop.var]
-        return replace(loop, body=body, carries=tuple(carries))
+        return replaced(loop, body=body, carries=tuple(carries))
 
     def _bind(self, let: Let) -> None:
         self._forget(let.name)
@@ -250,7 +250,7 @@ class _Rows:
     def _scalar(self, scalar: Scalar) -> Scalar:
         def moved(part: Scalar) -> Scalar:
             if isinstance(part, Load) and part.buffer == self.buffer:
-                return replace(part, index=self._index(part.index))
+                return replaced(part, index=self._index(part.index))
             return part
 
         return walk.rewrite_scalar(scalar, moved)

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ...machine import Machine
+from ...record import record, replaced
 from .arena import assign_offsets
 from .step import Step, Storage
 
@@ -28,7 +28,7 @@ _STEP = 16  # the part of it by which the arena is to shrink at a time
 _LONGER = 3  # times as many steps as there were, at most
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Room:
     """How many bytes the arena may have, and what it costs to run a step once more."""
 
@@ -226,7 +226,7 @@ class _Timeline:
         """A step on the values that were computed again."""
         if step.inside is not None or not any(x.block in new for x in step.reads):
             return step
-        return replace(step, reads=[_moved(x, new) for x in step.reads])
+        return replaced(step, reads=[_moved(x, new) for x in step.reads])
 
 
 class _Chain:
@@ -282,7 +282,7 @@ def _repeatable(step: Step) -> bool:
 def _clone(step: Step, new: dict[Storage, Storage]) -> Step:
     """The step once more, with results of its own."""
     reads = [_moved(x, new) for x in step.reads]
-    clone = replace(
+    clone = replaced(
         step, reads=reads, writes=[Storage(x.dtype, x.elements) for x in step.writes],
         scratch=[Storage(x.dtype, x.elements) for x in step.scratch], after=set(), pairs=[],
     )
@@ -297,4 +297,4 @@ def _moved(storage: Storage, new: dict[Storage, Storage]) -> Storage:
     if storage.whole is None:
         return new.get(storage, storage)
     whole = new.get(storage.whole)
-    return storage if whole is None else replace(storage, whole=whole)
+    return storage if whole is None else replaced(storage, whole=whole)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from ...record import record
 from .order import Numbers
 
 _WINDOW = 16  # labels that are compared at once, to guess periods
 _GUESSES = 64
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Stretch:
     """Places start..stop have the labels of the places `period` before them."""
 

@@ -6,12 +6,11 @@ this step or of one before, at the same distance; or one of a row of nodes from 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import numpy as np
 
 from ...dim import evaluate
 from ...graph import Node
+from ...record import record, replaced
 from ...types import TensorType
 from .order import VARYING, Numbers, Order
 from .periods import Stretch
@@ -20,7 +19,7 @@ SAME, STEP, ROW = 0, 1, 2  # what an operand is
 NONE, NEUTRAL = -1, -2  # in the place of a node: there is none; a sum without it is the same
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Operand:
     """An operand in all steps. STEP: it is node `offset` of the step `back` steps before."""
 
@@ -30,7 +29,7 @@ class Operand:
     back: int = 0
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Loop:
     """Steps of the same nodes.
 
@@ -56,7 +55,7 @@ class Loop:
 
     def cut(self, begin: int, end: int) -> Loop:
         """Only steps begin..end."""
-        return replace(self, places=self.places[begin:end], reads=self.reads[begin:end])
+        return replaced(self, places=self.places[begin:end], reads=self.reads[begin:end])
 
 
 def loop_in(order: Order, stretch: Stretch, least: int) -> Loop | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +21,7 @@ from graphc.backends.cuda.errors import CudaError
 from graphc.backends.cuda.libraries import CUBLASLT, Found
 from graphc.ir.dim import Dim
 from graphc.ir.kernel import Product
+from graphc.ir.record import replaced
 
 from .. import needs
 from ..product_cases import Case
@@ -191,5 +191,5 @@ def test_what_the_table_says() -> None:
     for architecture in ("sm_80", "sm_90", "sm_90a"):
         assert choice.prefers_library(product, architecture)
     assert not choice.prefers_library(product, "sm_100")
-    assert not choice.prefers_library(replace(product, k=512), "sm_80")
-    assert not choice.prefers_library(replace(product, k=Dim.var("k")), "sm_80")
+    assert not choice.prefers_library(replaced(product, k=512), "sm_80")
+    assert not choice.prefers_library(replaced(product, k=Dim.var("k")), "sm_80")
