@@ -1,6 +1,6 @@
 """Convolutions as contractions whose right operand is a window, packed on the fly (implicit GEMM).
 
-`emit_convolutions` defines, per accumulator type, void (request):
+Three drivers per accumulator type, void (request):
     @graphc_conv_<acc>              y[o, (image, position)] = w[o, (c, tap)] * window of x
     @graphc_conv_input_grad_<acc>   x'[c, (image, position)] = w[c, (o, tap)] * window of y'
     @graphc_conv_weight_grad_<acc>  w'[o, (c, tap)] = y'[o, (image, position)] * window of x
@@ -8,7 +8,7 @@
 An input gradient with a stride is one contraction per phase (see conv_phase).
 """
 
-from graphc.backends.llvm.conv_direct import contract_symbol
+from graphc.backends.llvm.conv_direct import declare_direct
 from graphc.backends.llvm.conv_geometry import (
     WINDOW_WORDS,
     Conv,
@@ -21,7 +21,7 @@ from graphc.backends.llvm.conv_tables import table_bytes
 from graphc.backends.llvm.gemm import declare_contract
 from graphc.backends.llvm.gemm_descriptor import ENTRY, Word, begin_request
 from graphc.backends.llvm.gemm_plan import ceil_div, declare_plan
-from graphc.backends.llvm.microkernel import Tile, declare_table, tiles_table
+from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Function, Module, Value
 from graphc.ir.kernel.plan_convolution import DIRECT_POSITIONS
 
@@ -123,7 +123,7 @@ class Request:
         epilogue: str | None = None,
         arguments: str | None = None,
     ) -> None:
-        """Runs the contraction of the window, a kind of conv_direct.contract_symbol.
+        """Runs the contraction of the window, a kind of conv_direct.direct_symbol.
 
         By default with the kernel's own epilogue.
         """
@@ -139,7 +139,7 @@ class Request:
             Word.MEMORY: r.read_pointer(Conv.MEMORY),
         }
         if self.tile.group == 1:
-            pointers[Word.TILES] = declare_table(f.module, tiles_table(self.tile))
+            pointers[Word.TILES] = r.read_pointer(Conv.TILES)
         common = {
             Word.BATCH: self.groups,
             Word.K: ceil_div(f, words[Word.VALUES], self.tile.group),
@@ -154,11 +154,12 @@ class Request:
             f.call("void", declare_contract(f.module, self.tile), f"ptr {d.pointer}")
             return
         places = ("ptr %request", f"ptr {self.geometry.pointer}", f"ptr {d.pointer}")
-        f.call("void", contract_symbol(kind, self.tile), *places)
+        f.call("void", declare_direct(f.module, kind, self.tile), *places)
 
 
 def emit_forward(module: Module, tile: Tile) -> None:
     """Defines the driver of `conv`."""
+    emit_bases(module)
     f = module.function(f"void {conv_symbol('conv', tile)}(ptr %request)", "", ENTRY)
     r = Request(f, tile)
     r.set_groups(f.mul(r.outputs, r.filter), f.mul(r.channels, r.pixels))
@@ -199,6 +200,7 @@ def emit_forward_by_planes(module: Module, tile: Tile) -> None:
 
 def emit_weight_grad(module: Module, tile: Tile) -> None:
     """Defines the driver of `conv_weight_grad`."""
+    emit_bases(module)
     f = module.function(f"void {conv_symbol('conv_weight_grad', tile)}(ptr %request)", "", ENTRY)
     r = Request(f, tile)
     r.set_groups(f.mul(r.outputs, r.positions), f.mul(r.channels, r.pixels))

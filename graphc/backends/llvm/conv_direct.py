@@ -20,7 +20,6 @@ from graphc.backends.llvm.gemm_dot import (
     LENGTH,
     LINES,
     SHAPE_WORDS,
-    dot_table,
 )
 from graphc.backends.llvm.gemm_pack import (
     RIGHT_PARAMETERS,
@@ -37,13 +36,7 @@ from graphc.backends.llvm.gemm_plan import (
     round_up,
 )
 from graphc.backends.llvm.gemm_stages import run_symbol
-from graphc.backends.llvm.microkernel import (
-    MR,
-    Tile,
-    declare_table,
-    emit_kernel_table,
-    emit_microkernels,
-)
+from graphc.backends.llvm.microkernel import MR, Tile
 from graphc.backends.llvm.text import Module, Value
 from graphc.backends.llvm.values import lane_numbers
 from graphc.ir.kernel.blocking import ALIGN
@@ -121,27 +114,32 @@ def emit_pad(module: Module, source: Source) -> None:
     f.ret()
 
 
-def emit_direct(module: Module, tile: Tile) -> None:
-    """Defines what follows; each falls back to the contraction as requested where it costs less.
+def emit_windows(module: Module, tile: Tile) -> None:
+    """Defines, with what it calls, @graphc_contract_window_<acc>(request, window, descriptor):
+    k = (channel, tap), n = position. Not of pairs along k: putting them together in every tile
+    costs more than packing them once. Falls back to the contraction as requested where it costs
+    less; so does the other."""
+    _emit_point_positions(module, tile)
+    _emit_lines_epilogue(module, tile)
+    _Direct(module, tile, "window").emit_window()
 
-    @graphc_contract_window_<acc>(request, window, descriptor): k = (channel, tap), n = position;
-        not of pairs along k: putting them together in every tile costs more than packing them once
-    @graphc_contract_dots_<acc>(request, window, descriptor): k = position, n = (channel, tap)
-    """
-    if tile.group == 1:
-        emit_microkernels(module, tile, by_pointers=True)
-        emit_kernel_table(module, tile, "@graphc_windows", "window", "internal")
-        _emit_point_positions(module, tile)
-        _emit_lines_epilogue(module, tile)
-        _Direct(module, tile, "window").emit_window()
-    declare_table(module, dot_table(tile))
+
+def emit_lines(module: Module, tile: Tile) -> None:
+    """Defines, with what it calls, @graphc_contract_dots_<acc>(request, window, descriptor):
+    k = position, n = (channel, tap)."""
     _emit_point_taps(module, tile)
     _Direct(module, tile, "dots").emit_dots()
 
 
-def contract_symbol(kind: str, tile: Tile) -> str:
-    """The name of one of the two above."""
+def direct_symbol(kind: str, tile: Tile) -> str:
+    """The name of one of the two above: "window" or "dots"."""
     return f"@graphc_contract_{kind}_{tile.name}"
+
+
+def declare_direct(module: Module, kind: str, tile: Tile) -> str:
+    """Declares it and returns its name."""
+    module.declare(f"declare void {direct_symbol(kind, tile)}(ptr, ptr, ptr)")
+    return direct_symbol(kind, tile)
 
 
 class _Direct:
@@ -150,8 +148,7 @@ class _Direct:
     def __init__(self, module: Module, tile: Tile, kind: str) -> None:
         self.tile, self.bytes = tile, tile.value_bytes
         self.f = f = module.function(
-            f"void {contract_symbol(kind, tile)}(ptr %request, ptr %window, ptr %d)", "internal",
-            ENTRY,
+            f"void {direct_symbol(kind, tile)}(ptr %request, ptr %window, ptr %d)", "", ENTRY
         )
         self.d = d = Descriptor(f, "%d")
         self.r, self.g = Words(f, "%request"), Words(f, "%window")
@@ -233,7 +230,7 @@ class _Direct:
             Word.B_STEP_K: 8,
         }
         pointers = {
-            Word.TILES: "@graphc_windows",
+            Word.TILES: self.r.read_pointer(Conv.WINDOWS),
             Word.B_STEP: offsets,
             Word.COPY: self.copy.pointer,
             Word.PACK_RIGHT: f"@graphc_point_positions_{tile.name}",
@@ -303,7 +300,7 @@ class _Direct:
             Word.B_STEP_K: jump,
         }
         pointers = {
-            Word.TILES: dot_table(tile),
+            Word.TILES: self.r.read_pointer(Conv.DOTS),
             Word.A_STEP: shape,
             Word.COPY: self.copy.pointer,
             Word.PACK_RIGHT: f"@graphc_point_taps_{tile.name}",

@@ -52,6 +52,9 @@ class Conv(_Fields):
     PACK_LEFT = enum.auto()
     PACK_RIGHT = enum.auto()
     PAD_COPY = enum.auto()  # copies the right operand with its padding (see conv_direct)
+    TILES = enum.auto()  # tables of kernels; not of words of several values, but for the last
+    WINDOWS = enum.auto()
+    DOTS = enum.auto()
     LEFT_SAME = enum.auto()  # 1: the left operand has the accumulator's type
     RIGHT_SAME = enum.auto()
     LEFT = enum.auto()  # pointers

@@ -5,12 +5,20 @@ from graphc.backends.llvm.conv_direct import pad_symbol
 from graphc.backends.llvm.conv_geometry import CONV_WORDS, Conv, Words
 from graphc.backends.llvm.conv_mend import TermsEmitter, emit_again, may_meet_nothing, mended
 from graphc.backends.llvm.conv_planes import may_go_by_planes
+from graphc.backends.llvm.conv_reach import conv_reach
 from graphc.backends.llvm.gemm_arguments import Arguments
 from graphc.backends.llvm.gemm_descriptor import ENTRY
-from graphc.backends.llvm.gemm_kernel import SCRATCH, WORKERS, declare_packer
+from graphc.backends.llvm.gemm_dot import dot_table
+from graphc.backends.llvm.gemm_kernel import (
+    SCRATCH,
+    WORKERS,
+    declare_packer,
+    own_dots,
+    own_tiles,
+)
 from graphc.backends.llvm.gemm_pack import LEFT_TYPES, RIGHT_TYPES, Source
 from graphc.backends.llvm.gemm_store import epilogue_pointers
-from graphc.backends.llvm.microkernel import Tile
+from graphc.backends.llvm.microkernel import Tile, declare_table
 from graphc.backends.llvm.text import Module, Value
 from graphc.ir.dim import Size, product
 from graphc.ir.kernel import ConvGeometry, Convolution, Kernel
@@ -35,8 +43,6 @@ def emit_conv_kernel(
     arguments = Arguments(f, kernel)
     request = Words(f, f.alloca("i64", CONV_WORDS))
     left, right = Source(c.left.dtype, tile), Source(c.right.dtype, tile)
-    packer = "window_columns" if c.kind == "conv_weight_grad" else "window_rows"
-    left_packer = "weights" if c.kind == "conv_input_grad" else "left"
     epilogue, epilogue_arguments = epilogue_pointers(f, kernel, tile, symbol, arguments)
     if may_meet_nothing(c):
         again = emit_again(module, kernel, c, tile, symbol, terms)
@@ -45,14 +51,11 @@ def emit_conv_kernel(
     pointers = {
         Conv.ARGUMENTS: epilogue_arguments,
         Conv.EPILOGUE: epilogue,
-        Conv.PACK_LEFT: declare_packer(module, left_packer, left, LEFT_TYPES),
-        Conv.PACK_RIGHT: declare_packer(module, packer, right, RIGHT_TYPES),
-        Conv.PAD_COPY: pad_symbol(right),
+        **_reached(module, c, tile, symbol),
         Conv.LEFT: arguments.buffer(c.left.buffer),
         Conv.RIGHT: arguments.buffer(c.right.buffer),
         Conv.MEMORY: f.load(f.gep("%status", SCRATCH, "ptr"), "ptr", 8),
     }
-    module.declare(f"declare void {pad_symbol(right)}(ptr, i64)")
     for field, pointer in pointers.items():
         request.write_pointer(field, pointer)
     fields: dict[Conv, Value] = {
@@ -83,6 +86,34 @@ def emit_conv_kernel(
     driver = BY_PLANES if may_go_by_planes(c, tile) else c.kind
     f.call("void", declare_conv(module, driver, tile), f"ptr {request.pointer}")
     f.ret()
+
+
+def _reached(module: Module, c: Convolution, tile: Tile, symbol: str) -> dict[Conv, str]:
+    """The packers and tables of kernels: what is not reached is null."""
+    left, right = Source(c.left.dtype, tile), Source(c.right.dtype, tile)
+    packer = "window_columns" if c.kind == "conv_weight_grad" else "window_rows"
+    left_packer = "weights" if c.kind == "conv_input_grad" else "left"
+    found = conv_reach(c, tile) if tile.group == 1 else None
+    pointers = dict.fromkeys((Conv.TILES, Conv.WINDOWS, Conv.DOTS), "null")
+    if found is None:
+        pointers[Conv.DOTS] = declare_table(module, dot_table(tile))
+    else:
+        for field, kind, kernels in (
+            (Conv.TILES, "tile", found.tiles), (Conv.WINDOWS, "window", found.windows),
+        ):
+            if kernels:
+                pointers[field] = own_tiles(module, tile, f"@{symbol}.{kind}s", kernels, kind)
+        if found.dots:
+            pointers[Conv.DOTS] = own_dots(module, tile, f"@{symbol}.dots", found.dots)
+    if found is None or found.copies:
+        module.declare(f"declare void {pad_symbol(right)}(ptr, i64)")
+    copies, packs, packs_left = (True,) * 3 if found is None else found[3:]
+    return pointers | {
+        Conv.PACK_LEFT:
+            declare_packer(module, left_packer, left, LEFT_TYPES) if packs_left else "null",
+        Conv.PACK_RIGHT: declare_packer(module, packer, right, RIGHT_TYPES) if packs else "null",
+        Conv.PAD_COPY: pad_symbol(right) if copies else "null",
+    }
 
 
 def _check(g: ConvGeometry) -> None:

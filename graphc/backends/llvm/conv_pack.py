@@ -1,12 +1,11 @@
 """Packing of windows: im2col done on the fly, a vector of output positions at a time.
 
-`emit_conv_packs` defines, for one source dtype and accumulator:
+Each for one source dtype and accumulator:
     @graphc_pack_window_rows_<src>_<acc>     right operand, k = (channel, tap), n = position
     @graphc_pack_window_columns_<src>_<acc>  right operand, k = position, n = (channel, tap)
     @graphc_pack_weights_<src>_<acc>         left operand, m = row, k = (channel, tap)
 """
 
-from graphc.backends.llvm.conv_direct import emit_pad
 from graphc.backends.llvm.conv_geometry import DEPTH, HEIGHT, WIDTH, Window, Words
 from graphc.backends.llvm.conv_tables import emit_tables, table_bytes, window_sum
 from graphc.backends.llvm.conv_window import Rows, begin_pack, window_symbol
@@ -27,19 +26,10 @@ from graphc.backends.llvm.microkernel import MR
 from graphc.backends.llvm.text import Function, Module, Value
 
 
-def emit_conv_packs(module: Module, source: Source) -> None:
-    """Defines the three packers for one source dtype, and the padded copy."""
-    emit_tables(module)
-    emit_pad(module, source)
-    Rows(module, source, "sums").emit()
-    declare_transpose(module, source.tile)
-    _emit_pack_rows(module, source)
-    _emit_pack_columns(module, source)
-    _emit_pack_weights(module, source)
-
-
-def _emit_pack_rows(module: Module, source: Source) -> None:
+def emit_pack_rows(module: Module, source: Source) -> None:
     """k = (channel, tap); n = position."""
+    emit_tables(module)
+    Rows(module, source, "sums").emit()
     f = module.function(f"void @graphc_pack_window_rows_{source.name}({RIGHT_PARAMETERS})")
     tile = source.tile
     g, _ = begin_pack(f, "%k", "%steps")
@@ -60,8 +50,11 @@ def _emit_pack_rows(module: Module, source: Source) -> None:
     f.ret()
 
 
-def _emit_pack_columns(module: Module, source: Source) -> None:
+def emit_pack_columns(module: Module, source: Source) -> None:
     """k = position, n = (channel, tap): rows of the window, transposed square by square."""
+    emit_tables(module)
+    Rows(module, source, "sums").emit()
+    declare_transpose(module, source.tile)
     f = module.function(f"void @graphc_pack_window_columns_{source.name}({RIGHT_PARAMETERS})")
     tile = source.tile
     square = tile.lanes * tile.bytes
@@ -97,7 +90,7 @@ def _emit_pack_columns(module: Module, source: Source) -> None:
     f.ret()
 
 
-def _emit_pack_weights(module: Module, source: Source) -> None:
+def emit_pack_weights(module: Module, source: Source) -> None:
     """Left operand of an input gradient: weights by (row, channel, tap), any of the taps."""
     f = module.function(f"void @graphc_pack_weights_{source.name}({LEFT_PARAMETERS})")
     g = Words(f, Descriptor(f, "%d").pointer_at(Word.GEOMETRY))

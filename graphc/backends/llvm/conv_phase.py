@@ -7,7 +7,7 @@ there is one phase, and the kernel's epilogue is called directly; otherwise phas
 into scratch, and the epilogue has a pass of its own.
 """
 
-from graphc.backends.llvm.conv import Request, conv_symbol
+from graphc.backends.llvm.conv import Request, conv_symbol, emit_bases
 from graphc.backends.llvm.conv_geometry import DEPTH, HEIGHT, WIDTH, Conv, Window, Words, product
 from graphc.backends.llvm.gemm_descriptor import ENTRY, Word
 from graphc.backends.llvm.gemm_plan import ceil_div, clamp, round_up
@@ -21,6 +21,7 @@ PASS_ELEMENTS = 1 << 14  # per chunk of the epilogue's own pass
 
 def emit_input_grad(module: Module, tile: Tile) -> None:
     """Defines the driver of `conv_input_grad` and its helpers."""
+    emit_bases(module)
     _emit_phase(module)
     _emit_phase_product(module, tile)
     _emit_scatter(module, tile)

@@ -69,7 +69,7 @@ def emit_tiles(module: Module, tile: Tile) -> None:
         emit_matrix_kernels(module, tile)
     else:
         emit_microkernels(module, tile)
-    emit_kernel_table(module, tile, tiles_table(tile), "tile")
+    emit_kernel_table(module, tile)
     if tile.group == 1:
         for rows in ROW_CLASSES:
             emit_run(module, tile, rows, "internal")

@@ -136,15 +136,28 @@ def _tables(module: Module, tile: Tile, symbol: str, reached: Reach) -> dict[Wor
     if reached.tiles is None:
         tables = {Word.TILES: tiles_table(tile), Word.RUNS: runs_table(tile)}
         return {word: declare_table(module, table) for word, table in tables.items()}
-    places = [(rows, width) for rows in tile.row_classes for width in tile.widths]
-    names = {place: tile_symbol(tile, *place) for place in reached.tiles}
-    kernels = [names.get(place, "") for place in places]
-    tables = {Word.TILES: _own_table(module, f"@{symbol}.tiles", kernels, kernel_types())}
+    tables = {Word.TILES: own_tiles(module, tile, f"@{symbol}.tiles", reached.tiles)}
     if reached.runs:
         own = {rows: run_kernel_symbol(tile, rows) for rows in reached.runs}
         kernels = [own.get(rows, "") for rows in tile.row_classes]
         tables[Word.RUNS] = _own_table(module, f"@{symbol}.runs", kernels, run_types())
     return tables
+
+
+def own_tiles(
+    module: Module, tile: Tile, symbol: str, reached: Sequence[tuple[int, int]], kind: str = "tile"
+) -> str:
+    """A kernel's own table of the kernels "tile" or "window"."""
+    places = [(rows, width) for rows in tile.row_classes for width in tile.widths]
+    names = {place: tile_symbol(tile, *place, kind) for place in reached}
+    return _own_table(module, symbol, [names.get(place, "") for place in places], kernel_types())
+
+
+def own_dots(module: Module, tile: Tile, symbol: str, reached: Sequence[int]) -> str:
+    """A kernel's own table of the kernels "dot"."""
+    names = {rows: dot_symbol(tile, rows) for rows in reached}
+    kernels = [names.get(rows, "") for rows in tile.row_classes for _ in tile.widths]
+    return _own_table(module, symbol, kernels, kernel_types())
 
 
 def _own_table(module: Module, symbol: str, kernels: Sequence[str], types: str) -> str:
@@ -160,9 +173,7 @@ def _dots(module: Module, tile: Tile, symbol: str, reached: Reach | None) -> str
     """The table of all dots, or the kernel's own."""
     if reached is None or reached.dots is None:
         return declare_table(module, dot_table(tile))
-    own = {rows: dot_symbol(tile, rows) for rows in reached.dots}
-    kernels = [own.get(rows, "") for rows in tile.row_classes for _ in tile.widths]
-    return _own_table(module, f"@{symbol}.dots", kernels, kernel_types())
+    return own_dots(module, tile, f"@{symbol}.dots", reached.dots)
 
 
 def _choose_dots(

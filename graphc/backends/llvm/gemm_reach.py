@@ -11,7 +11,6 @@ from graphc.backends.llvm.gemm_pack import right_packer
 from graphc.backends.llvm.microkernel import Tile
 from graphc.ir.dim import evaluate
 from graphc.ir.kernel import Product
-from graphc.ir.kernel.blocking import Blocking
 from graphc.ir.kernel.plan_contraction import is_dot, plan_contraction
 from graphc.ir.kernel.templates.operand import base_and_strides, panels_of
 
@@ -35,10 +34,11 @@ def reach(c: Product, tile: Tile) -> Reach:
             return Reach(None, None, None, ("left", packer, "point"))
         return Reach(None, None, (), ("left", packer))
     _, m, n, _ = (evaluate(size, {}) for size in c.sizes)
-    rows, few = _rows(tile, m), m <= tile.tiling.dot_rows or n <= tile.tiling.dot_columns
+    rows, few = row_classes(tile, m), m <= tile.tiling.dot_rows or n <= tile.tiling.dot_columns
     if few and is_dot(c, tile.tiling):
         return Reach((), (), rows, ("point",))
-    tiles = tuple((each, width) for each in rows for width in _widths(tile, plan, n))
+    in_place = bool(plan.right_in_place)
+    tiles = tuple((each, width) for each in rows for width in widths(tile, in_place, n))
     # of panels side by side, whose sums wait for further blocks
     runs = rows if plan.right_in_place and plan.area > 0 and n >= tile.columns else ()
     packs = ["left"] if plan.left_packed else []
@@ -47,8 +47,8 @@ def reach(c: Product, tile: Tile) -> Reach:
     return Reach(tiles, runs, (), tuple(packs))
 
 
-def _rows(tile: Tile, m: int) -> tuple[int, ...]:
-    """All tiles are whole but for the last."""
+def row_classes(tile: Tile, m: int) -> tuple[int, ...]:
+    """The kernels that so many rows come to: all tiles are whole but for the last."""
     rest = m % tile.rows
     counts = [tile.rows] * (m >= tile.rows) + [rest] * (rest > 0)
     classes = [
@@ -57,10 +57,10 @@ def _rows(tile: Tile, m: int) -> tuple[int, ...]:
     return tuple(dict.fromkeys(tile.row_classes[index] for index in classes))
 
 
-def _widths(tile: Tile, plan: Blocking, n: int) -> tuple[int, ...]:
+def widths(tile: Tile, in_place: bool, n: int) -> tuple[int, ...]:
     """Of what `gemm.panels` makes: blocks of columns are whole tiles but for the last."""
     whole, ragged = divmod(n % tile.columns, tile.lanes)
-    tail = bool(ragged) and plan.right_in_place
+    tail = bool(ragged) and in_place
     vectors = whole + (bool(ragged) and not tail)
     full = [tile.widths[0]] * (n >= tile.columns or vectors == tile.vectors)
     vectors %= tile.vectors

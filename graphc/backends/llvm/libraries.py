@@ -8,18 +8,22 @@ from graphc.backends.llvm.attention import attention_tile
 from graphc.backends.llvm.attention_block import emit_attention_library
 from graphc.backends.llvm.contraction import is_last, sum_template, tile_of
 from graphc.backends.llvm.conv import (
-    emit_bases,
     emit_forward,
     emit_forward_by_planes,
     emit_weight_grad,
 )
-from graphc.backends.llvm.conv_direct import emit_direct
+from graphc.backends.llvm.conv_direct import emit_lines, emit_pad, emit_windows
 from graphc.backends.llvm.conv_last import emit_last
 from graphc.backends.llvm.conv_mend import emit_mend, may_meet_nothing
-from graphc.backends.llvm.conv_pack import emit_conv_packs
+from graphc.backends.llvm.conv_pack import (
+    emit_pack_columns,
+    emit_pack_rows,
+    emit_pack_weights,
+)
 from graphc.backends.llvm.conv_pack_pairs import emit_conv_pair_packs
 from graphc.backends.llvm.conv_phase import emit_input_grad
 from graphc.backends.llvm.conv_planes import may_go_by_planes
+from graphc.backends.llvm.conv_reach import conv_reach
 from graphc.backends.llvm.gemm import emit_gemm, emit_tiles
 from graphc.backends.llvm.gemm_dot import emit_dot, emit_dots, emit_point_columns
 from graphc.backends.llvm.gemm_pack import Source, emit_gemm_pack, emit_transpose
@@ -73,13 +77,25 @@ def _of_product(c: Product, tile: Tile) -> list[str]:
 
 def _of_convolution(c: Convolution, tile: Tile) -> list[str]:
     left, right = c.left.dtype.name, c.right.dtype.name
-    kinds = ["gemm", "plan", "transpose", "dots", "conv", f"conv_packs.{left}"]
-    kinds.append(f"conv_packs.{right}")
+    columns = c.kind == "conv_weight_grad"
+    kinds = ["gemm", "plan", c.kind, *(["conv_lines"] if columns else [])]
     kinds += ["conv_planes"] if may_go_by_planes(c, tile) else []
     kinds += ["mend"] if may_meet_nothing(c) else []
     if tile.group > 1:
+        kinds += ["transpose", "dots", f"conv_packs.{left}", f"conv_packs.{right}"]
         return [*kinds, f"packs.{left}"]
-    return [*kinds, "tiles", f"pack.left.{left}"]
+    kinds += [] if columns else ["conv_windows"]
+    reached = conv_reach(c, tile)
+    for each, kernels in (("tile", reached.tiles), ("window", reached.windows)):
+        kinds += [f"{each}.{rows}.{width}" for rows, width in kernels]
+    kinds += [f"dot.{rows}" for rows in reached.dots]
+    kinds += [f"conv_pad.{right}"] if reached.copies else []
+    if reached.packs:
+        kinds.append(f"conv_{'columns' if columns else 'rows'}.{right}")
+        kinds += ["transpose"] if columns else []
+    if reached.left:
+        kinds.append(f"conv_weights.{left}" if c.kind == "conv_input_grad" else f"pack.left.{left}")
+    return kinds
 
 
 def emit_library(name: str, target: Target) -> Module:
@@ -90,29 +106,24 @@ def emit_library(name: str, target: Target) -> Module:
     return module
 
 
-def _conv(module: Module, tile: Tile) -> None:
-    emit_bases(module)
-    emit_direct(module, tile)
-    emit_forward(module, tile)
-    emit_weight_grad(module, tile)
-    emit_input_grad(module, tile)
-
-
 def _source(dtype: str, tile: Tile) -> Source:
     return Source(dtypes.by_name(dtype), tile)
 
 
-def _conv_packs(module: Module, tile: Tile, dtype: str) -> None:
-    emit = emit_conv_pair_packs if tile.group > 1 else emit_conv_packs
-    emit(module, _source(dtype, tile))
-
-
 _EMITTERS: dict[str, Callable[..., None]] = {
     "attention": emit_attention_library,
-    "conv": _conv,
+    "conv": emit_forward,
+    "conv_columns": lambda m, tile, dtype: emit_pack_columns(m, _source(dtype, tile)),
+    "conv_input_grad": emit_input_grad,
     "conv_last": emit_last,
-    "conv_packs": _conv_packs,
+    "conv_lines": emit_lines,
+    "conv_packs": lambda m, tile, dtype: emit_conv_pair_packs(m, _source(dtype, tile)),
+    "conv_pad": lambda m, tile, dtype: emit_pad(m, _source(dtype, tile)),
     "conv_planes": emit_forward_by_planes,
+    "conv_rows": lambda m, tile, dtype: emit_pack_rows(m, _source(dtype, tile)),
+    "conv_weight_grad": emit_weight_grad,
+    "conv_weights": lambda m, tile, dtype: emit_pack_weights(m, _source(dtype, tile)),
+    "conv_windows": emit_windows,
     "dot": lambda module, tile, rows: emit_dot(module, tile, int(rows)),
     "dots": emit_dots,
     "gemm": emit_gemm,
@@ -126,4 +137,5 @@ _EMITTERS: dict[str, Callable[..., None]] = {
     "tile": lambda module, tile, rows, width: emit_kernel(module, tile, int(rows), int(width)),
     "tiles": emit_tiles,
     "transpose": emit_transpose,
+    "window": lambda m, tile, rows, width: emit_kernel(m, tile, int(rows), int(width), True),
 }

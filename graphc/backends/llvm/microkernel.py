@@ -252,29 +252,27 @@ def emit_table(module: Module, symbol: str, kernels: Sequence[str], linkage: str
     module.globals.append(f"{symbol} = {linkage} constant {array}".replace("  ", " "))
 
 
-def emit_kernel_table(
-    module: Module, tile: Tile, symbol: str, kind: str, linkage: str = ""
-) -> None:
-    """All kernels "tile" or "window" by [row class][width]."""
-    kernels = [tile_symbol(tile, r, w, kind) for r in tile.row_classes for w in tile.widths]
-    emit_table(module, symbol, kernels, linkage)
+def emit_kernel_table(module: Module, tile: Tile) -> None:
+    """All kernels "tile" by [row class][width]."""
+    kernels = [tile_symbol(tile, r, w) for r in tile.row_classes for w in tile.widths]
+    emit_table(module, tiles_table(tile), kernels)
 
 
-def emit_microkernels(module: Module, tile: Tile, by_pointers: bool = False) -> None:
-    """Defines the kernels "tile" for every row class and width: B is dense, b_step apart.
-
-    With by_pointers the kernels "window": b holds one pointer per register of columns, b_step is
-    the address of a table of byte offsets, one per step, common to all columns.
-    """
+def emit_microkernels(module: Module, tile: Tile) -> None:
+    """Defines the kernels "tile" for every row class and width."""
     for rows in ROW_CLASSES:
         for width in tile.widths:
-            emit_kernel(module, tile, rows, width, by_pointers, "internal")
+            emit_kernel(module, tile, rows, width, linkage="internal")
 
 
 def emit_kernel(
     module: Module, tile: Tile, rows: int, width: int, by_pointers: bool = False, linkage: str = ""
 ) -> None:
-    """Defines one of them."""
+    """Defines a kernel "tile": B is dense, b_step apart.
+
+    With by_pointers a kernel "window": b holds one pointer per register of columns, b_step is the
+    address of a table of byte offsets, one per step, common to all columns.
+    """
     symbol = tile_symbol(tile, rows, width, "window" if by_pointers else "tile")
     f = module.function(f"void {symbol}({kernel_parameters()})", linkage)
     places = row_addresses(f, rows)

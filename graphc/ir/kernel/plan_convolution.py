@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
+from typing import Literal, NamedTuple
 
-from ..dim import Size, evaluate
+from ..dim import Size, evaluate, is_static
 from ..machine import Machine
 from ..record import record, replaced
 from .blocking import (
@@ -114,6 +115,16 @@ def by_images(images: Size, rows: Size, positions: Size, lanes: int) -> bool:
     return images == 1 or rows * padded <= (rows + IMAGE_COST) * positions
 
 
+class Contraction(NamedTuple):
+    """One of those that a convolution is done by: `kind` says what reads the right operand: packed
+    "tiles", "windows" of a copy, or "dots" along its lines; sums of m rows, n columns."""
+
+    kind: Literal["tiles", "windows", "dots"]
+    m: int
+    n: int
+    plan: Blocking
+
+
 class _Planner:
     """A convolution with numbers for its sizes."""
 
@@ -128,6 +139,7 @@ class _Planner:
         self.images = evaluate(g.batch, dims)
         self.groups = g.groups
         self.channels, self.outputs = g.in_channels // g.groups, g.out_channels // g.groups
+        self.contractions: list[Contraction] = []
         self.left_same = c.left.dtype is step.left
         self.right_same = c.right.dtype is step.right
 
@@ -144,7 +156,8 @@ class _Planner:
         )
 
     def plans(self) -> Iterator[Blocking]:
-        """Each contraction; its scratch begins with what is made beforehand."""
+        """Each contraction's; its scratch begins with what is made beforehand. Those of more than
+        strips of planes are in `contractions` then."""
         yield from {
             "conv": self._forward, "conv_input_grad": self._input_grad,
             "conv_weight_grad": self._weight_grad,
@@ -241,7 +254,7 @@ class _Planner:
             return self._tiled(r)
         copied = replaced(r, n=self.images * padded, pack_scratch=0, dense=False)
         offsets = multiple(r.k * POINTER_BYTES, ALIGN)
-        return self._tiled(copied, self._copy(channels, plane) + offsets)
+        return self._tiled(copied, self._copy(channels, plane) + offsets, "windows")
 
     def _lines(self, r: Request, w: Window) -> Blocking:
         """Columns are taps."""
@@ -260,15 +273,19 @@ class _Planner:
         )
         as_it_is = self.right_same and w.lows[1:] == [0, 0] and w.plane == w.input[1:]
         plane = w.plane[0] * w.plane[1]
-        return self._tiled(copied, 0 if as_it_is else self._copy(self.channels, plane))
+        return self._tiled(copied, 0 if as_it_is else self._copy(self.channels, plane), "dots")
 
     def _copy(self, channels: int, plane: int) -> int:
         """Bytes of the padded copy of all planes; tiles read a register past the last."""
         elements = self.images * channels * self.groups * plane + self.lanes * self.group
         return int(multiple(elements * self.value_bytes, ALIGN))
 
-    def _tiled(self, request: Request, before: int = 0) -> Blocking:
+    def _tiled(
+        self, request: Request, before: int = 0,
+        kind: Literal["tiles", "windows", "dots"] = "tiles",
+    ) -> Blocking:
         plan = tiled(request, self.machine, self.itemsize)
+        self.contractions.append(Contraction(kind, int(request.m), int(request.n), plan))
         return replaced(plan, chunks_at=before + plan.chunks_at)
 
 
@@ -290,6 +307,17 @@ def _phase_of(
     taps = (size - 1 - first) // spacing + 1 if first < min(spacing, size) else 0
     low = -((phase + pad - first * dilation) // stride)
     return taps, quotient_up(max(input_ - phase, 0), stride), low, -(spacing * dilation // stride)
+
+
+def contractions(c: Convolution, machine: Machine) -> list[Contraction] | None:
+    """What a convolution over planes comes to, but for one that goes plane by plane; None where
+    its sizes are known in the call alone."""
+    if not is_static((c.geometry.batch, *c.geometry.input, *c.geometry.output)):
+        return None
+    planner = _Planner(c, machine, {})
+    for _ in planner.plans():
+        pass
+    return planner.contractions
 
 
 def plan_convolution(

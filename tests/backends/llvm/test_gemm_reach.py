@@ -40,11 +40,10 @@ def row_class(tile: Tile, rows: int) -> int:
 
 
 def walked(
-    c: Product, tile: Tile, plan: Blocking
+    m: int, n: int, tile: Tile, plan: Blocking
 ) -> tuple[set[tuple[int, int]], set[int], bool]:
     """The tiles and runs that the driver calls for one product, and whether it packs the right
     operand: the loops of `gemm._emit_chunk`, `_emit_product`, `emit_block` and `panels`."""
-    m, n = int(c.m), int(c.n)
     tiles, runs, packs = set(), set(), False
     for m_start in range(0, m, plan.chunk_m):
         for n_start in range(0, n, plan.chunk_n):
@@ -84,7 +83,7 @@ def test_nothing_is_called_that_is_not_linked(target: Target) -> None:
         tile, names = tile_of(c, target), template_libraries(kernel, target)
         plan, reached = plan_contraction(c, tile.machine), reach(c, tile)
         assert plan is not None and None not in reached
-        tiles, runs, packs = walked(c, tile, plan)
+        tiles, runs, packs = walked(int(c.m), int(c.n), tile, plan)
         if reached.packs == ("point",):
             assert is_dot(c, tile.tiling)
             assert {rows for rows, _ in tiles} <= set(reached.dots or ())

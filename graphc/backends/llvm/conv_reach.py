@@ -1,0 +1,64 @@
+"""What of the shared code a convolution comes to: see gemm_reach.py. The rows of its tiles follow
+from its channels, which are known; where all sizes are, its contractions say the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple, TypeVar
+
+from graphc.backends.llvm.gemm_reach import row_classes, widths
+from graphc.backends.llvm.microkernel import Tile
+from graphc.ir.kernel import Convolution
+from graphc.ir.kernel.plan_convolution import Contraction, contractions
+
+T = TypeVar("T")
+Kernels = tuple[tuple[int, int], ...]  # by rows, and width in registers
+
+
+class ConvReach(NamedTuple):
+    """The kernels, and whether the input is copied with its padding, packed as it is (`packs`), and
+    the left operand packed."""
+
+    tiles: Kernels
+    windows: Kernels
+    dots: tuple[int, ...]
+    copies: bool
+    packs: bool
+    left: bool
+
+
+def conv_reach(c: Convolution, tile: Tile) -> ConvReach:
+    """What a convolution comes to whose steps of k are single values."""
+    found = contractions(c, tile.machine)
+    if found is None:
+        return _of_any_size(c, tile)
+    kinds = {each.kind for each in found}
+    return ConvReach(
+        _kernels(tile, (each for each in found if each.kind == "tiles")),
+        _kernels(tile, (each for each in found if each.kind == "windows")),
+        _distinct(
+            rows for each in found if each.kind == "dots" for rows in row_classes(tile, each.m)
+        ),
+        copies=bool(kinds - {"tiles"}), packs="tiles" in kinds,
+        left=any(bool(each.plan.left_packed) for each in found),
+    )
+
+
+def _of_any_size(c: Convolution, tile: Tile) -> ConvReach:
+    g = c.geometry
+    m = (g.in_channels if c.kind == "conv_input_grad" else g.out_channels) // g.groups
+    rows = row_classes(tile, m)
+    every = tuple((each, width) for each in rows for width in tile.widths)
+    dots = c.kind == "conv_weight_grad"
+    return ConvReach(every, () if dots else every, rows if dots else (), True, True, True)
+
+
+def _kernels(tile: Tile, found: Iterable[Contraction]) -> Kernels:
+    return _distinct(
+        (rows, width) for each in found for rows in row_classes(tile, each.m)
+        for width in widths(tile, bool(each.plan.right_in_place), each.n)
+    )
+
+
+def _distinct(found: Iterable[T]) -> tuple[T, ...]:
+    return tuple(dict.fromkeys(found))
