@@ -6,7 +6,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,8 +42,11 @@ class _Made(NamedTuple):
 def compile_program(
     program: Program, target: Target, pool: Pool, cache: ObjectCache
 ) -> tuple[Frame, Library, BuildStats]:
-    """Compiles what the cache lacks and links it with the driver."""
-    frame, objects, stats = program_objects(program, target, cache)
+    """Compiles what the cache lacks, the pool among it, and links it with the driver."""
+    jobs: list[Callable[[], Any]] = [partial(program_objects, program, target, cache)]
+    if not pool.built:
+        jobs.append(pool.prepare)
+    frame, objects, stats = side_by_side(jobs)[0]
     start = time.perf_counter()
     library = Library(objects, outside(pool, frame.by_flag))
     stats.link = time.perf_counter() - start

@@ -74,9 +74,18 @@ class Pool:
     @property
     def address(self) -> int:
         """The address of graphc_par, to link kernels against."""
-        return self._built().address("graphc_par")
+        return self._made().address("graphc_par")
 
-    def _built(self) -> Library:
+    @property
+    def built(self) -> bool:
+        """Whether its code is there."""
+        return self._library is not None
+
+    def prepare(self) -> None:
+        """Makes its code, which `address` else does."""
+        self._made()
+
+    def _made(self) -> Library:
         with self._lock:
             if self._library is None:
                 self._library = self._linked()
