@@ -77,6 +77,25 @@ def unexpanded(shape: tuple[int, ...], arrays: Sequence[np.ndarray]) -> list[np.
     return found
 
 
+def along_memory(
+    op: Op, shape: tuple[int, ...], arrays: Sequence[np.ndarray]
+) -> tuple[list[int], list[np.ndarray]] | None:
+    """The order of the result's dims in memory, and the arrays with their dims in it, where some
+    are repeated along some dims: a turned matrix and a row. None: others see to it."""
+    if not op.keeps_order or all(a.shape in (shape, ()) for a in arrays):
+        return None
+    order = _order(shape, arrays)
+    if order is None or order == sorted(order):
+        return None
+    parts = []
+    for array in arrays:
+        if 0 in array.strides:
+            return None
+        whole = array.reshape((1,) * (len(shape) - array.ndim) + array.shape)
+        parts.append(contiguous(whole.transpose(order)))
+    return order, parts
+
+
 def _order(shape: tuple[int, ...], arrays: Sequence[np.ndarray]) -> list[int] | None:
     """The dims of a result from the widest apart to those next to each other, as the NumPy
     backend's `laid_out` has them; None: row-major."""

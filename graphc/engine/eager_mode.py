@@ -24,7 +24,7 @@ from ..ir.types import TensorType
 from . import eager_rows
 from .eager_form import Types, is_large, is_many
 from .eager_forms import FORMS
-from .eager_layouts import in_row_major, unexpanded
+from .eager_layouts import along_memory, in_row_major, unexpanded
 
 # whose gradients are more than one pass of NumPy's over the numbers
 _RULES = frozenset(
@@ -69,6 +69,16 @@ def prepare(op: Op, types: Types, attrs: Attrs, results: Types) -> Callable[...,
 
     smaller: dict[Any, Callable[..., Any]] = {}  # by the shapes of operands without repeats
 
+    def known(parts: Sequence[np.ndarray], order: Sequence[int]) -> Callable[..., Any]:
+        """What runs it on such parts of the operands, the result's dims being in this order."""
+        key = tuple([part.shape for part in parts])
+        run = smaller.get(key)
+        if run is None:
+            found = [TensorType(t.dtype, s) for t, s in zip(types, key, strict=True)]
+            made = [TensorType(t.dtype, tuple([t.shape[d] for d in order])) for t in results]
+            run = smaller[key] = prepare(op, found, attrs, made)
+        return run
+
     def chosen(*arrays: np.ndarray) -> Any:
         for array in arrays:
             if not array.flags.c_contiguous:
@@ -78,12 +88,11 @@ def prepare(op: Op, types: Types, attrs: Attrs, results: Types) -> Callable[...,
         if len(arrays) > 1 and op.pointwise:
             parts = unexpanded(shape, arrays)
             if parts is not None:
-                key = tuple([part.shape for part in parts])
-                run = smaller.get(key)
-                if run is None:
-                    found = [TensorType(t.dtype, s) for t, s in zip(types, key, strict=True)]
-                    run = smaller[key] = prepare(op, found, attrs, results)
-                return run(*parts)
+                return known(parts, range(len(shape)))(*parts)
+            turned = along_memory(op, shape, arrays)
+            if turned is not None:
+                order, parts = turned
+                return known(parts, order)(*parts).transpose(np.argsort(order))
         return in_row_major(op, shape, arrays, call, ready)
 
     if hasattr(ready, "into"):

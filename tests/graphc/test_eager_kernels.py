@@ -56,6 +56,9 @@ CASES = {
     "turned twice": (lambda x, y: x.permute(2, 0, 1) * y.permute(2, 0, 1), (5, 6, 7), (5, 6, 7)),
     "turned and not": (lambda x, y: x.t() * y, (20, 30), (30, 20)),
     "turned and a line": (lambda x, y: x.t() * y, (20, 30), (20,)),
+    "turned and a column": (lambda x, y: y - x.t(), (20, 30), (30, 1)),
+    "channels last": (lambda x, w, b: x.permute(0, 3, 1, 2) * w[:, None, None] + b[None, :, None, None],
+                      (2, 5, 6, 7), (7,), (7,)),
     "gaps": (lambda x: F.silu(x[:, 2:21]), (20, 30)),
     "steps": (lambda x: x[::2, 1::3] + 1, (30, 40)), "turned gaps": (
         lambda x: x.t()[3:, ::2].exp(), (20, 40)),
