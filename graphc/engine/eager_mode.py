@@ -16,6 +16,7 @@ import numpy as np
 from .. import config
 from ..backends import numpy as host
 from ..frontend.values import Link
+from ..ir import ops
 from ..ir.chain import is_chain
 from ..ir.dim import DimEnv
 from ..ir.dtypes import from_numpy
@@ -65,7 +66,7 @@ def prepare(op: Op, types: Types, attrs: Attrs, results: Types) -> Callable[...,
     if op.family == "index" or (op.divides and types[0].dtype.is_integer):
         call = _refusing(call, ready)
     if op.name == "pow" and not types[1].shape:
-        call = _cubes_apart(call, ready)
+        call = _cubes_apart(call, ready, types[0])
 
     smaller: dict[Any, Callable[..., Any]] = {}  # by the shapes of operands without repeats
 
@@ -100,11 +101,24 @@ def prepare(op: Op, types: Types, attrs: Attrs, results: Types) -> Callable[...,
     return chosen
 
 
-def _cubes_apart(call: Callable[..., Any], ready: Callable[..., Any]) -> Callable[..., Any]:
-    """x ** n, where NumPy's backend makes a product of the smallest powers, as torch does."""
+def _cubes_apart(
+    call: Callable[..., Any], ready: Callable[..., Any], base: TensorType
+) -> Callable[..., Any]:
+    """x ** n, where NumPy's backend makes a product of the smallest powers, as torch does: in one
+    loop where nothing is rounded between them."""
+    square = Link(ops.square, {}, (0,), base)
+    cube = square, Link(ops.mul, {}, (1, 0), base)
+    products: dict[int, Any] = {}
+    if base.dtype.is_float and base.dtype.bits > 16:
+        products = {
+            2: _chains().chain((base,), (), (square,)), 3: _chains().chain((base,), (), cube)
+        }
 
     def power(arrays: Sequence[np.ndarray]) -> Any:
-        return ready(*arrays) if arrays[1] in (2, 3) else call(arrays)
+        if arrays[1] not in (2, 3):
+            return call(arrays)
+        product = products.get(int(arrays[1]))
+        return ready(*arrays) if product is None else product(arrays[:1])
 
     return power
 

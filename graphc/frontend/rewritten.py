@@ -26,11 +26,16 @@ _LIMIT = 10_000
 _known: dict[Any, Callable[[Any], Any] | None] = {}
 
 
+def is_many(x: Tensor) -> bool:
+    """Whether a copy of it takes long."""
+    return x._graphc_array.size >= _FEW
+
+
 def write_whole(
     function: Callable[..., Tensor], x: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> bool:
     """x = function(x, ...) in x's memory; whether that was done."""
-    if x._graphc_trace is not None or x._graphc_array.size < _FEW or not is_plain(x):
+    if x._graphc_trace is not None or not is_many(x) or not is_plain(x):
         return False
     if Eager.prepare is None or Eager.chain is None or local.autocast is not None:
         return False

@@ -49,7 +49,13 @@ CASES = {
         x.view(2, 30, 2, 5), y[0], y[1].abs() + 0.1, y[2], y[3]),
     "smooth_l1": lambda x, y: F.smooth_l1_loss(x, y, reduction="none"),
     "huber": lambda x, y: F.huber_loss(x, y, reduction="none", delta=0.7),
-    "nan_to_num": lambda x, y: x.nan_to_num(),
+    "nan_to_num": lambda x, y: x.nan_to_num(), "frac": lambda x, y: x.frac(),
+    "angle": lambda x, y: x.angle(), "logaddexp": lambda x, y: torch.logaddexp(x, y),
+    "logaddexp2": lambda x, y: torch.logaddexp2(x, y), "logit": lambda x, y: y.logit(0.2),
+    "heaviside": lambda x, y: torch.heaviside(x, y), "sinc": lambda x, y: torch.sinc(x),
+    "xlogy": lambda x, y: torch.xlogy(x, y),
+    "sum of a multiple": lambda x, y: torch.add(x, y, alpha=0.3),
+    "less a multiple": lambda x, y: torch.sub(x, y, alpha=0.3),
 }
 SPECIAL = [0.0, -0.0, float("nan"), float("inf"), -float("inf"), 1e-45, 3e38, 3.0, -3.0, 1e-40]
 
@@ -168,7 +174,9 @@ IN_PLACE = {
     "clamp_": lambda x, y: x.clamp_(-1, 0.5), "relu_": lambda x, y: x.relu_(),
     "addcmul_": lambda x, y: x.addcmul_(y, y, value=0.3), "lerp_": lambda x, y: x.lerp_(y, 0.3),
     "by a line": lambda x, y: x.addcmul_(y, y[0], value=0.3), "sigmoid_": lambda x, y: x.sigmoid_(),
-    "fmod_": lambda x, y: x.fmod_(0.3), "itself": lambda x, y: x.addcdiv_(x, y),
+    "fmod_": lambda x, y: x.fmod_(0.3), "add_": lambda x, y: x.add_(y, alpha=0.3),
+    "sub_": lambda x, y: x.sub_(y, alpha=0.3),
+    "itself": lambda x, y: x.addcdiv_(x, y),
     "a part": lambda x, y: x[3:9].addcmul_(y[3:9], y[2:8], value=2),
     "gaps": lambda x, y: x[:, ::2].clamp_(-1, 1),
     "integers": lambda x, y: x.nan_to_num(0).clamp(-9, 9).int().clamp_(-2, 1),

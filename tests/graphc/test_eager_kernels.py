@@ -57,7 +57,7 @@ CASES = {
     "turned and not": (lambda x, y: x.t() * y, (20, 30), (30, 20)),
     "turned and a line": (lambda x, y: x.t() * y, (20, 30), (20,)),
     "turned and a column": (lambda x, y: y - x.t(), (20, 30), (30, 1)),
-    "channels last": (lambda x, w, b: x.permute(0, 3, 1, 2) * w[:, None, None] + b[None, :, None, None],
+    "channels last": (lambda x, w, b: x.permute(0, 3, 1, 2) * w[:, None, None] + b[:, None, None],
                       (2, 5, 6, 7), (7,), (7,)),
     "gaps": (lambda x: F.silu(x[:, 2:21]), (20, 30)),
     "steps": (lambda x: x[::2, 1::3] + 1, (30, 40)), "turned gaps": (
@@ -67,7 +67,8 @@ CASES = {
     "turned sums": (lambda x: x.permute(1, 2, 0).sum((0, 2)), (5, 6, 7)),
     "several dims": (lambda x: x.sum((0, 2, 3)), (4, 6, 3, 5)),
     "dims of size 1": (lambda x: x.sum((1, 2), keepdim=True), (40, 1, 30)),
-    "pow": (lambda x: x.abs() ** 2.5, (20, 30)), "cumsum": (lambda x: x.cumsum(1), (20, 30)),
+    "pow": (lambda x: x.abs() ** 2.5, (20, 30)), "square": (lambda x: x ** 2, (20, 30)),
+    "cube": (lambda x: x ** 3, (20, 30)), "cube turned": (lambda x: x.t() ** 3, (20, 30)), "cumsum": (lambda x: x.cumsum(1), (20, 30)),
     "cumsum of columns": (lambda x: x.cumsum(0), (20, 30)), "sign": (torch.sign, (20, 30)),
     "prod": (lambda x: (1 + x / 100).prod(1), (20, 30)),
     "conv1d": (lambda x, w: F.conv1d(x, w, padding=2, dilation=2), (3, 4, 30), (6, 4, 3)),

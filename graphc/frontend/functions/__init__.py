@@ -85,14 +85,14 @@ _BOTH = {
         arctanh asin asinh atan atan2 atanh bitwise_and bitwise_left_shift bitwise_not bitwise_or
         bitwise_right_shift bitwise_xor ceil clamp clamp_max clamp_min clip copysign cos cosh
         digamma div divide eq erf erfc erfinv exp exp2 expm1 fix floor floor_divide fmax fmin
-        fmod frac ge greater greater_equal gt hypot isfinite isinf isnan le less less_equal
+        fmod ge greater greater_equal gt hypot isfinite isinf isnan le less less_equal
         lgamma log log10 log1p log2 logical_and logical_not logical_or logical_xor lt maximum
         minimum mul multiply ne neg negative not_equal pow reciprocal relu remainder round rsqrt
         sigmoid sign sin sinh sqrt square sub subtract tan tanh true_divide trunc
     """,
     pointwise_combined: "addcdiv addcmul lerp",
     pointwise_composed: """
-        deg2rad float_power frexp gcd heaviside isneginf isposinf lcm ldexp logaddexp
+        deg2rad float_power frac frexp gcd heaviside isneginf isposinf lcm ldexp logaddexp
         logaddexp2 logit nan_to_num nextafter positive rad2deg renorm signbit sinc xlogy
     """,
     complex_numbers: "angle conj_physical is_complex isreal sgn",

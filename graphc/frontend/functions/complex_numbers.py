@@ -10,6 +10,7 @@ from .. import promote
 from ..dispatch import apply, filled_beside
 from ..errors import located
 from ..ownership import owns_result
+from ..replayed import replayed
 from ..tensor import Tensor
 from . import pointwise as P
 from .arguments import named, with_out
@@ -69,6 +70,7 @@ def resolve(input: Tensor) -> Tensor:
 
 
 @with_out
+@replayed
 def angle(input: Tensor) -> Tensor:
     """The argument in radians; of real numbers 0, pi for negative ones and NaN for NaN."""
     if input.dtype.is_complex:

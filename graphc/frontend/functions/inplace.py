@@ -21,7 +21,7 @@ from ..history import requires_grad
 from ..layouts import NotDense, again
 from ..overlap import check_apart
 from ..placement import Pinned
-from ..rewritten import write_whole
+from ..rewritten import is_many, write_whole
 from ..tensor import Parameter, Tensor
 from ..written_at import write_by_name
 from . import (
@@ -55,6 +55,7 @@ TRUTH = (
 
 
 # whose arithmetic stays in the dtype: a quotient of integers does not
+_MOST_FACTORS = 1000
 _COMPUTED = {"f": dtypes.f32, "d": dtypes.f64, "l": dtypes.i64}
 _DIRECT = {"add": ops.add, "sub": ops.sub, "mul": ops.mul, "div": ops.div}
 
@@ -124,7 +125,8 @@ def _arithmetic(op: Op, method: Callable[..., Tensor]) -> Callable[..., Tensor]:
             other = args[0]
             dtype = _COMPUTED.get(self._graphc_array.dtype.char)
             if kwargs:
-                other = _scaled(other, kwargs["alpha"], dtype)
+                few = not is_many(self) or _is_new(kwargs["alpha"])
+                other = _scaled(other, kwargs["alpha"], dtype) if few else None
             if dtype is not None:
                 if type(other) is int or (type(other) is float and dtype.is_float):
                     other = promote.operand(other, dtype)
@@ -133,6 +135,20 @@ def _arithmetic(op: Op, method: Callable[..., Tensor]) -> Callable[..., Tensor]:
         return method(self, *args, **kwargs)
 
     return direct
+
+
+_factors: set[Any] = set()
+
+
+def _is_new(alpha: Any) -> bool:
+    """Whether a factor comes for the first time, as those of a schedule do: to look for one loop
+    then takes longer than two do."""
+    if type(alpha) not in (int, float) or alpha in _factors:
+        return False
+    if len(_factors) >= _MOST_FACTORS:
+        _factors.clear()
+    _factors.add(alpha)
+    return True
 
 
 def _scaled(other: Any, alpha: Any, dtype: dtypes.DType | None) -> Tensor | None:

@@ -142,12 +142,6 @@ def round(input: Tensor, *, decimals: int = 0) -> Tensor:
     return div(scaled, scale)
 
 
-@with_out
-def frac(input: Tensor) -> Tensor:
-    """x - trunc(x)."""
-    return sub(input, trunc(input))
-
-
 def _predicate(name: str, otherwise: bool) -> Callable[[Tensor], Tensor]:
     record = getattr(ops, name)
 
@@ -173,8 +167,6 @@ isfinite = _predicate("isfinite", True)
 
 
 def _scaled(input: Any, other: Any, alpha: Any) -> Any:
-    if type(alpha) is int and alpha == 1:
-        return other
     dtype = promote.checked_alpha(input, other, alpha)
     if dtype is dtypes.bool_:
         return other if alpha else False
@@ -195,16 +187,26 @@ def _arithmetic(op: Any, of_bools: Any, a: Any, b: Any) -> Tensor:
     return result
 
 
+@replayed
+def _with_multiple(name: str, input: Any, other: Any, alpha: Any) -> Tensor:
+    """add() or sub() of alpha * other."""
+    found = promote.scaled_sum(add if name == "add" else sub, input, other, alpha)
+    if found is not None:
+        return found
+    other = _scaled(input, other, alpha)
+    if name == "add":
+        return _arithmetic(ops.add, ops.bitwise_or, input, other)
+    return binary(ops.sub, input, other)  # type: ignore[no-any-return]
+
+
 @with_out
 def add(input: Any, other: Any, *older: Any, alpha: Any = 1) -> Tensor:
     """input + alpha * other; on bools: or."""
     if older:
         alpha, other = factor_first("add", "alpha", (other, *older), 1)
-    found = promote.scaled_sum(add, input, other, alpha)
-    if found is not None:
-        return found
-    result = _arithmetic(ops.add, ops.bitwise_or, input, _scaled(input, other, alpha))
-    return result
+    if type(alpha) is int and alpha == 1:
+        return _arithmetic(ops.add, ops.bitwise_or, input, other)
+    return _with_multiple("add", input, other, alpha)
 
 
 @with_out
@@ -213,11 +215,9 @@ def sub(input: Any, other: Any, *older: Any, alpha: Any = 1) -> Tensor:
     if older:
         alpha, other = factor_first("sub", "alpha", (other, *older), 1)
     promote.refuse_bools(input, other)
-    found = promote.scaled_sum(sub, input, other, alpha)
-    if found is not None:
-        return found
-    result: Tensor = binary(ops.sub, input, _scaled(input, other, alpha))
-    return result
+    if type(alpha) is int and alpha == 1:
+        return binary(ops.sub, input, other)  # type: ignore[no-any-return]
+    return _with_multiple("sub", input, other, alpha)
 
 
 @with_out

@@ -36,6 +36,15 @@ def float_power(input: Any, exponent: Any) -> Tensor:
 
 
 @with_out
+@replayed
+def frac(input: Tensor) -> Tensor:
+    """x - trunc(x)."""
+    result: Tensor = P.sub(input, P.trunc(input))
+    return result
+
+
+@with_out
+@replayed
 def heaviside(input: Tensor, values: Tensor) -> Tensor:
     """0 below 0, 1 above, `values` at 0."""
     P.require_tensors("heaviside", input)
@@ -50,6 +59,7 @@ def heaviside(input: Tensor, values: Tensor) -> Tensor:
 
 @with_out
 @recorded_as("LogaddexpBackward0")
+@replayed
 def logaddexp(input: Tensor, other: Tensor) -> Tensor:
     """log(exp(a) + exp(b)), stable."""
     if not isinstance(input, Tensor) or not isinstance(other, Tensor):
@@ -82,6 +92,7 @@ def complex_logaddexp(input: Tensor, other: Tensor) -> Tensor:
 
 
 @with_out
+@replayed
 def xlogy(input: Any, other: Any) -> Tensor:
     """x * log(y), 0 where x is 0 (unless y is NaN)."""
     P.require_one_tensor("xlogy", input, other)
@@ -95,6 +106,7 @@ def xlogy(input: Any, other: Any) -> Tensor:
 
 @with_out
 @recorded_as("SincBackward0")
+@replayed
 def sinc(input: Tensor) -> Tensor:
     """sin(pi x) / (pi x), 1 at 0."""
     zero = P.eq(input, 0)
@@ -105,6 +117,7 @@ def sinc(input: Tensor) -> Tensor:
 
 @with_out
 @recorded_as("LogitBackward0")
+@replayed
 def logit(input: Tensor, eps: float | None = None) -> Tensor:
     """log(x / (1 - x)), x first clamped to [eps, 1 - eps]."""
     x = input
@@ -196,6 +209,7 @@ def frexp(input: Tensor) -> Any:
 
 
 @with_out
+@replayed
 def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
     """log2(2 ** a + 2 ** b), stable."""
     return _log_of_sum(input, other, P.exp2, 1.0 / math.log(2.0))
