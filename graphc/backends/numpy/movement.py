@@ -13,6 +13,7 @@ from graphc.ir.graph import Constant
 from graphc.ir.memory import MANY, contiguous
 
 from .common import I64, Array, Function, as_array, through_f32, widen
+from .padding import padded, with_number
 
 Ints = Sequence[int]
 
@@ -71,6 +72,8 @@ def _flip(x: Array, *, dims: Ints) -> Array:
 def _pad(x: Array, *, low: Ints, high: Ints, interior: Ints, value: Any) -> Array:
     if not any(low) and not any(high) and not any(interior):
         return x.copy()
+    if not any(interior) and 0 not in x.shape:
+        return padded(x, low, high, with_number(np.asarray(value).astype(x.dtype)))
     shape, where = [], []
     for n, before, after, gap in zip(x.shape, low, high, interior, strict=True):
         body = n + max(n - 1, 0) * gap

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 import graphc.frontend.functions as T
 
+from ...backends.numpy.padding import AROUND, padded
 from ...frontend import promote
 from ...frontend.autocast import listed
 from ...frontend.autocast_lists import NAMES
@@ -13,8 +16,10 @@ from ...frontend.context import local
 from ...frontend.dispatch import apply
 from ...frontend.errors import located
 from ...frontend.functions.arguments import named, recorded_as
+from ...frontend.history import requires_grad
+from ...frontend.near import is_near
 from ...frontend.ownership import owns_result
-from ...frontend.tensor import Tensor
+from ...frontend.tensor import Tensor, from_array
 from ...ir import ops
 
 
@@ -50,9 +55,35 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
 
 
 def _around(input: Tensor, pairs: list[tuple[int, int]], mode: str) -> Tensor:
+    copied = _copied(input, pairs, mode)
+    if copied is not None:
+        return copied
     for i, (low, high) in enumerate(pairs):
         input = _by_index(input, input.dim() - 1 - i, low, high, mode)
     return input
+
+
+def _copied(input: Tensor, pairs: list[tuple[int, int]], mode: str) -> Tensor | None:
+    """In one go; None where a history, a trace or another device asks for operators, or what is to
+    be around it is not all inside."""
+    if local.trace is not None or local.counted is not None or input._graphc_trace is not None or (
+        not is_near(input) or (local.grad and requires_grad(input))
+    ):
+        return None
+    array = input._graphc_array
+    if type(array) is not np.ndarray or not array.flags.c_contiguous or 0 in array.shape:
+        return None
+    rank = array.ndim
+    low, high = [0] * rank, [0] * rank
+    for i, (before, after) in enumerate(pairs):
+        low[rank - 1 - i], high[rank - 1 - i] = before, after
+    most = [size - 1 if mode == "reflect" else size for size in array.shape]
+    for size, before, after in zip(most, low, high, strict=True):
+        if min(before, after) < 0 or (mode != "replicate" and max(before, after) > size):
+            return None
+    if not any(low) and not any(high):
+        return None
+    return from_array(padded(array, low, high, AROUND[mode]))
 
 
 # what autocast knows them as
