@@ -57,11 +57,12 @@ def _flat(types: Types, attrs: Attrs, numbers: bool = False) -> Form | None:
 
 
 def _cast(types: Types, attrs: Attrs) -> Form | None:
-    """NumPy is as fast where no half precision is about, but from floats to integers."""
-    to = attrs["dtype"]
+    """NumPy is as fast where no half precision is about, but from floats to integers, and from
+    bytes to floats."""
+    to, given = attrs["dtype"], types[0].dtype
     if to.is_complex or not (
-        _halves(types) or (to.is_float and to.bits == 16)
-        or (types[0].dtype.is_float and to.is_integer)
+        _halves(types) or (to.is_float and to.bits == 16) or (given.is_float and to.is_integer)
+        or (given.is_integer and given.bits == 8 and to.is_float)
     ):
         return None
     return Form((_dims(n=elements(types[0])),), attrs)
@@ -74,6 +75,13 @@ def _exact(types: Types, attrs: Attrs) -> Form | None:
 
 def _clamp(types: Types, attrs: Attrs) -> Form | None:
     """Of integers, too: NumPy makes a copy for each bound."""
+    if any(t.dtype.name == "bool" for t in types):
+        return None
+    return _flat(types, attrs, numbers=True)
+
+
+def _divided(types: Types, attrs: Attrs) -> Form | None:
+    """Of integers, too: NumPy divides and multiplies back."""
     if any(t.dtype.name == "bool" for t in types):
         return None
     return _flat(types, attrs, numbers=True)
@@ -244,12 +252,13 @@ FORMS: dict[str, Callable[[Types, Attrs], Form | None]] = {
         "neg abs sign square relu exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal "
         "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc sigmoid "
         "gelu silu softplus add sub mul div pow maximum minimum atan2 "
-        "fmod remainder floor_divide trunc_divide fmax fmin copysign hypot erfinv lgamma digamma "
+        "fmax fmin copysign hypot erfinv lgamma digamma "
         "where".split(),
         _flat,
     ),
     **dict.fromkeys("eq ne lt le gt ge".split(), _compared),
     **dict.fromkeys("floor ceil round trunc isnan isinf isfinite logical_not".split(), _exact),
+    **dict.fromkeys("fmod remainder floor_divide trunc_divide".split(), _divided),
     "cast": _cast, "clamp": _clamp,
     **dict.fromkeys("softmax log_softmax cumsum cumprod cummax cummin".split(), _along),
     **dict.fromkeys("sum prod amax amin".split(), _reduced),

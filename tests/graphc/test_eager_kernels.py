@@ -390,3 +390,37 @@ def test_windows_wider_than_the_examples_of_sizes(kernel: int, dilation: int) ->
     want = torch.nn.functional.unfold(x, kernel, dilation=dilation, stride=kernel)
     want = (layer.weight.flatten(1) @ want).reshape(y.shape) + layer.bias[:, None, None]
     assert torch.allclose(y, want, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int32, torch.int64, torch.uint8], ids=str)
+def test_integers_divided(dtype, low):
+    info = torch.iinfo(dtype)
+    a = torch.randint(info.min, info.max, (20, 30), dtype=dtype)
+    b = torch.randint(1, 9, (20, 30), dtype=dtype)
+    if info.min:
+        b[::2] *= -1
+        a[0, :3], b[0, :3] = info.min, -1
+    functions = [
+        lambda x, y: x // y, lambda x, y: x % y, torch.fmod,
+        lambda x, y: torch.div(x, y, rounding_mode="trunc"),
+    ]
+    operands = [(a, b), (a, b[0]), (a, b[:, :1]), (a.t(), b.t()), (a, 3), (100 // b, b)]
+
+    def results():
+        for function in functions:
+            with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+                function(a, b - b)
+        return [function(x, y).numpy() for function in functions for x, y in operands]
+
+    compiled = results()
+    low(False)
+    for found, wanted in zip(compiled, results(), strict=True):
+        assert found.dtype == wanted.dtype
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_bytes_to_floats(low):
+    every = torch.arange(256).to(torch.uint8)
+    for x in (every, every.view(16, 16).t(), every.to(torch.int8), every[::2]):
+        for dtype in (torch.float32, torch.float64, torch.bfloat16):
+            np.testing.assert_array_equal(x.to(dtype).double().numpy(), x.long().double().numpy())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ...frontend import functions as T
 from ...frontend.context import local
 from ...frontend.dispatch import apply
@@ -11,7 +13,7 @@ from ...frontend.errors import located
 from ...frontend.functions.arguments import recorded_as
 from ...frontend.grad_mode import no_grad
 from ...frontend.placement import place_at
-from ...frontend.tensor import Tensor
+from ...frontend.tensor import Tensor, from_array
 from ...ir import ops
 from ...ir.late import late
 
@@ -104,6 +106,12 @@ def _not_negative(indices: Tensor, rows: int) -> Tensor:
     return indices
 
 
+def _codes(classes: np.ndarray, count: int) -> Tensor:
+    codes = np.zeros((classes.size, count), np.int64)
+    codes[np.arange(classes.size), classes.reshape(-1)] = 1
+    return from_array(codes.reshape(*classes.shape, count))
+
+
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """int64 codes with a new last dim of num_classes."""
     if num_classes == -1:
@@ -115,5 +123,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
             raise RuntimeError("Class values must be non-negative.")
         if tensor._graphc_array.max() >= num_classes:
             raise RuntimeError("Class values must be smaller than num_classes.")
+        if local.counted is None:
+            return _codes(tensor._graphc_array, int(num_classes))
     codes = T.zeros((*tensor.shape, num_classes), dtype=tensor.dtype)
     return codes.scatter(-1, tensor.unsqueeze(-1), 1)  # checks the range of the classes

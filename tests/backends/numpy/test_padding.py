@@ -18,7 +18,9 @@ def drawn(rng, trial):
     x = rng.integers(0, 200, shape).astype(DTYPES[trial % len(DTYPES)])
     low, high = (tuple(int(rng.integers(0, n)) for n in shape) for _ in range(2))
     kept = rng.random(len(shape)) < 0.4  # dims that nothing is around
-    low, high = (tuple(0 if k else a for a, k in zip(each, kept, strict=True)) for each in (low, high))
+    low, high = (
+        tuple(0 if k else a for a, k in zip(each, kept, strict=True)) for each in (low, high)
+    )
     views = (x, np.flip(x, -1), np.swapaxes(np.swapaxes(x, 0, -1).copy(), 0, -1))
     return views[trial % 3], low, high
 
