@@ -38,6 +38,13 @@ _PAIRS: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
 SPECIAL = (0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, -0.5, 1.5, -1.5, 2.5)
 
 
+# around what integers hold
+_BEYOND = (
+    300.0, -300.0, 70000.0, 3e9, -5e9, 1e10 + 300, 2.0**31 - 1, 2.0**31, -(2.0**31) - 1, 9.3e18,
+    1e19,
+)
+
+
 def special(dtype: DType) -> np.ndarray:
     """The values at which a float operator can go wrong."""
     return np.array(SPECIAL, np.float64).astype(dtype.numpy)
@@ -132,8 +139,11 @@ def cast_samples(dtype: DType, rng: RNG) -> Iterator[Sample]:
     yield Sample((draw(rng, dtype, ()),), {"dtype": dtypes.f32})
     yield Sample((draw(rng, dtype, (0, 2)),), {"dtype": dtypes.f32})
     if dtype.is_float:
-        for target in (*FLOATS, dtypes.bool_):
-            yield Sample((special(dtype),), {"dtype": target}, gradient=False)
+        beyond = np.array([*SPECIAL, *_BEYOND, *_BEYOND]).astype(np.float64)
+        with np.errstate(over="ignore"):
+            values = beyond.astype(dtype.numpy)
+        for target in dtypes.ALL:
+            yield Sample((values,), {"dtype": target}, gradient=False)
 
 
 # --- references ------------------------------------------------------------------------------

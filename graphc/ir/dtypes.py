@@ -156,6 +156,14 @@ def complex_of(dtype: DType) -> DType:
     return c128 if dtype is f64 else c64
 
 
+def converted_through(target: DType) -> DType:
+    """The integers that a float becomes on its way to `target`, as in torch's builds for x86.
+
+    What they cannot hold, and NaN, is their least number; then the width is cut.
+    """
+    return i32 if target.kind == "int" and target.bits <= 32 else i64
+
+
 def by_name(name: str) -> DType:
     """The dtype spelled `name` in the IR text. Raises KeyError with the known names."""
     try:

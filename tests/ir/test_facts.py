@@ -127,7 +127,10 @@ def test_what_selects_gives_its_operands_numbers(op: Op) -> None:
     """Each element of the result is one of an operand's, perhaps in another dtype."""
     for sample in opinfo.samples(OPINFOS[op.name], dtypes.f32):
         (result,) = opinfo.as_tuple(run(op, sample.arrays, sample.attrs))
-        same = [np.broadcast_to(a, result.shape).astype(result.dtype) for a in sample.arrays]
+        if result.dtype.kind in "iu" and not all(np.isfinite(a).all() for a in sample.arrays):
+            continue  # an integer for a number that it cannot hold
+        with np.errstate(over="ignore"):
+            same = [np.broadcast_to(a, result.shape).astype(result.dtype) for a in sample.arrays]
         assert np.any([_equal(result, array) for array in same], axis=0).all()
 
 

@@ -34,6 +34,9 @@ template <class T> __device__ inline bool better_max(T a, T b) {
 template <class T> __device__ inline bool better_min(T a, T b) {
   return b == b && (a < b || a != a);
 }
+template <class T> __device__ inline int to_i32(T x) {
+  return x > (T)-2147483648.0 && x < (T)2147483648.0 ? (int)x : -2147483647 - 1;
+}
 template <class T> __device__ inline i64 to_i64(T x) {
   return x > (T)-9223372036854775808.0 && x < (T)9223372036854775808.0 ? (i64)x : (i64)1 << 63;
 }

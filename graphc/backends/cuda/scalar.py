@@ -114,7 +114,7 @@ def _cast(x: str, source: DType, target: DType) -> str:
     if target is dtypes.bool_:
         return f"({x} != 0)"
     if source.is_float and not target.is_float:
-        return f"(({kind})to_i64({x}))"
+        return f"(({kind})to_{dtypes.converted_through(target).name}({x}))"
     return f"(({kind}){x})"
 
 

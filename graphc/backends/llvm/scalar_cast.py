@@ -6,8 +6,6 @@ from graphc.backends.llvm.instructions import Instructions
 from graphc.ir import dtypes
 from graphc.ir.dtypes import DType
 
-_INT64_MIN = -(1 << 63)
-
 
 def cast(o: Instructions, x: str, source: DType, target: DType) -> str:
     """x in another dtype, by the rules of docs/architecture.md."""
@@ -148,13 +146,14 @@ def _round_f16(o: Instructions, x: str) -> str:
 
 
 def _to_int(o: Instructions, x: str, source: DType, target: DType) -> str:
-    """Towards zero, through i64; what i64 cannot hold, and NaN, is INT64_MIN."""
+    """Towards zero, through i32 or i64; what that cannot hold, and NaN, is its least number."""
     if source.bits == 16:
         x, source = _float_to_float(o, x, source, dtypes.f32), dtypes.f32
-    i64 = dtypes.i64
+    through = dtypes.converted_through(target)
+    limit = 2.0 ** (through.bits - 1)
     magnitude = o.intrinsic("fabs", source, x)
-    inside = o.compare("olt", source, magnitude, o.const(2.0**63, source))
+    inside = o.compare("olt", source, magnitude, o.const(limit, source))
     safe = o.select(inside, source, x, o.const(0.0, source))
-    whole = o.convert("fptosi", safe, source, i64)
-    whole = o.select(inside, i64, whole, o.const(_INT64_MIN, i64))
-    return whole if target is i64 else o.convert("trunc", whole, i64, target)
+    whole = o.convert("fptosi", safe, source, through)
+    whole = o.select(inside, through, whole, o.const(-int(limit), through))
+    return whole if target is through else o.convert("trunc", whole, through, target)

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from graphc.ir import dtypes
 from graphc.ir.dtypes import DType
 
 from . import special
-from .common import F32, HALF, I64, Array, Function, as_array, is_float, through_f32, widen
+from .common import F32, HALF, Array, Function, as_array, is_float, through_f32, widen
 
 
 def _keep_integers(function: Function) -> Function:
@@ -148,8 +149,6 @@ def _clamp(x: Array, low: Array, high: Array) -> Any:
 
 # --- cast ----------------------------------------------------------------------------------
 
-_INT64_MIN = np.iinfo(np.int64).min
-
 
 def cast_array(x: Array, dtype: np.dtype[Any]) -> Array:
     """x in another dtype, by the rules of operator `cast` (always a new array)."""
@@ -164,11 +163,12 @@ def cast_array(x: Array, dtype: np.dtype[Any]) -> Array:
         x = x.astype(F32)  # torch rounds through float32 as well
     if dtype.kind in "iu" and is_float(x):
         wide = widen(x)
-        whole = as_array(wide.astype(I64))
-        outside = ~(np.abs(wide) < 2.0**63)
+        through = dtypes.converted_through(dtypes.from_numpy(dtype))
+        limit = 2.0 ** (through.bits - 1)
+        outside = ~(np.abs(wide) < limit)
         if outside.any():
-            whole = np.where(outside, I64.type(_INT64_MIN), whole)
-        return whole if dtype == I64 else whole.astype(dtype)
+            wide = np.where(outside, -limit, wide)
+        return wide.astype(through.numpy).astype(dtype, copy=False)
     return x.astype(dtype)
 
 
