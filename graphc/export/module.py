@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphc.export import containers
 from graphc.export.errors import ExportError
-from graphc.export.signature import type_text
+from graphc.export.signature import outside_graphs, type_text
 from graphc.frontend.tensor import Parameter, Tensor
 from graphc.nn.modules.module import Module
 
@@ -84,6 +84,7 @@ class ExportedModule(Module):
         found: Tensor = getattr(owner, attribute)
         return found
 
+    @outside_graphs
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The exported model's results with this Module's state."""
         program = self._program[0]

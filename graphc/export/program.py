@@ -22,7 +22,7 @@ from graphc.export.graph_signature import ExportGraphSignature, described
 from graphc.export.limits import DEFAULT as DEFAULT_LIMITS
 from graphc.export.limits import Limits
 from graphc.export.module import ExportedModule
-from graphc.export.signature import Signature, Weights, refuse
+from graphc.export.signature import Signature, Weights, outside_graphs, refuse
 from graphc.frontend.grad_mode import no_grad
 from graphc.frontend.placement import Place, one_place
 from graphc.frontend.random_state import generator_at
@@ -249,6 +249,7 @@ class ExportedProgram:
         with owner.turn:
             return self._run({**weights, generator["weight"]: owner.state}, args, kwargs)
 
+    @outside_graphs
     def _run(
         self, weights: Mapping[str, Tensor], args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Any:

@@ -9,7 +9,8 @@ with the weight or the argument that becomes it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -20,7 +21,7 @@ from graphc.export import containers
 from graphc.export.dynamic_shapes import Range
 from graphc.export.errors import ExportError
 from graphc.frontend.context import local
-from graphc.frontend.errors import TraceError, located
+from graphc.frontend.errors import located
 from graphc.frontend.history import requires_grad
 from graphc.frontend.tensor import Tensor
 from graphc.ir import dim, dtypes
@@ -302,16 +303,28 @@ class Binding:
         self._size(name, found, f"{place}, which is {size}, says that {name!r}")
 
 
+def outside_graphs(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A call of an exported program: it is compiled already, so that a function that calls it
+    runs in segments."""
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        trace = local.trace
+        if trace is None:
+            return function(*args, **kwargs)
+        trace.end_segment("a call of an exported program",
+                          "call it before and after the compiled function" + trace.otherwise)
+        with trace.suspended():
+            return function(*args, **kwargs)
+
+    return run
+
+
 def refuse(leaves: Sequence[Any]) -> None:
-    """Raise for arguments of a call inside a compiled function, or that require a gradient."""
+    """Raise for arguments that require a gradient."""
     for leaf in leaves:
         if not isinstance(leaf, Tensor):
             continue
-        if local.trace is not None or leaf._graphc_trace is not None:
-            raise TraceError(located(
-                "an exported program is called inside a compiled function. Cure: call it "
-                "outside; it is compiled already"
-            ))
         if local.grad and requires_grad(leaf):
             raise RuntimeError(located(
                 "an exported program has no autograd, and an argument requires a gradient. "

@@ -233,8 +233,23 @@ def test_grad_and_traces_are_refused(model: ConvNet) -> None:
         program(y)
     with torch.no_grad():
         program(y)
-    with pytest.raises(TraceError, match="inside a compiled function"):
-        torch.compile(lambda t: program(t)["logits"])(x)
+    with pytest.raises(TraceError, match="a call of an exported program"):
+        torch.compile(lambda t: program(t)["logits"], fullgraph=True)(x)
+    with pytest.raises(TraceError, match="a call of an exported program"):
+        torch.vmap(program)(x[None])
+
+
+def test_a_compiled_function_calls_it_between_segments(model: ConvNet) -> None:
+    x = torch.randn(2, 1, 8, 8)
+    program = export(model.eval(), (x,))
+    expected = program(x * 2)["logits"] + 1
+    module = program.module()
+    with torch.no_grad():
+        calls: tuple[Any, ...] = (program, module, torch.compile(module))
+        for call in calls:
+            compiled = torch.compile(lambda t, call=call: call(t * 2)["logits"] + 1)
+            for _ in range(3):
+                assert compiled(x).tolist() == expected.tolist()
 
 
 # --- what cannot be exported -------------------------------------------------------------------
