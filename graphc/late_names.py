@@ -14,8 +14,8 @@ from .frontend.autocast_lists import NAMES
 _MODULES = {
     ".linalg.former": """
         cholesky cholesky_inverse cholesky_solve det eig frobenius_norm geqrf inverse logdet lstsq
-        lu lu_solve lu_unpack matrix_exp matrix_rank nuclear_norm orgqr ormqr pinverse qr slogdet
-        solve svd symeig triangular_solve
+        lu lu_solve lu_unpack matrix_exp matrix_power matrix_rank nuclear_norm orgqr ormqr pinverse
+        qr slogdet solve svd symeig triangular_solve
     """,
     ".fft.spectrogram": "stft istft",
     ".special": "i0 polygamma",
@@ -24,6 +24,9 @@ _MODULES = {
 _FUNCTIONS = {
     ".linalg.lowrank": "svd_lowrank pca_lowrank",
     ".nn.cells": "lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell",
+    ".nn.functional.fake_quantize": """
+        fake_quantize_per_channel_affine fake_quantize_per_tensor_affine
+    """,
     ".nn.functional.native": """
         native_layer_norm native_group_norm native_batch_norm native_dropout grid_sampler
         grid_sampler_2d grid_sampler_3d

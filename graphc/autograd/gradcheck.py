@@ -12,6 +12,7 @@ from ..frontend.functions import NAMES
 from ..frontend.grad_mode import enable_grad, no_grad
 from ..frontend.tensor import Tensor, from_array
 from ..func.gradients import jvp
+from ..testing.making import make_tensor
 from .gradients import grad
 
 Function = Callable[..., Any]
@@ -208,7 +209,7 @@ def _check_batched(func: Function, inputs: Sequence[Any]) -> None:
     for output in _outputs(func, inputs):
         if not output.requires_grad:
             continue
-        seeds = NAMES["stack"]([NAMES["ones_like"](output) * s for s in (1.0, -2.0)])
+        seeds = NAMES["stack"]([NAMES["randn_like"](output).detach() for _ in range(2)])
         batched = grad(output, wanted, seeds, retain_graph=True, allow_unused=True,
                        is_grads_batched=True)
         for i in range(2):
@@ -233,7 +234,11 @@ def gradgradcheck(
     given = _tensors(inputs)
     outputs = [o for o in _outputs(func, given) if o.requires_grad]
     if grad_outputs is None:
-        seeds = tuple(NAMES["randn_like"](o).detach().requires_grad_() for o in outputs)
+        seeds = tuple(  # drawn as torch draws them
+            make_tensor(o.shape, dtype=o.dtype, device=o.device, low=-1, high=1,
+                        requires_grad=True, noncontiguous=gen_non_contig_grad_outputs)
+            for o in outputs
+        )
     else:
         seeds = _tensors(grad_outputs)
     count = len(given)
@@ -254,5 +259,5 @@ def gradgradcheck(
     return gradcheck(
         gradients, (*given, *seeds), eps=eps, atol=atol, rtol=rtol,
         raise_exception=raise_exception, nondet_tol=nondet_tol,
-        check_undefined_grad=False,
+        check_undefined_grad=False, check_batched_grad=check_batched_grad,
     )

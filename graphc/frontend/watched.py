@@ -67,6 +67,9 @@ class WatchedDefault(Watched):
 class WatchedOrdered(OrderedDict[Any, Any]):
     """An OrderedDict that counts its writes: the hooks of a Module."""
 
+    def __repr__(self) -> str:
+        return repr(OrderedDict(self))
+
     def __setitem__(self, key: Any, value: Any) -> None:
         state_version.bump()
         OrderedDict.__setitem__(self, key, value)

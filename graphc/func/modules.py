@@ -53,6 +53,9 @@ def _places(module: Module) -> dict[str, tuple[dict[str, Any], str]]:
     return found
 
 
+_ABSENT = object()
+
+
 @contextmanager
 def _swapped(
     module: Module, given: dict[str, Any], tie_weights: bool, strict: bool
@@ -63,18 +66,18 @@ def _swapped(
         missing = [key for key in places if key not in given]
         if missing or unexpected:
             raise RuntimeError(
-                "Error(s) in reparametrizing:"
-                + (f"\n\tUnexpected key(s): {', '.join(unexpected)}." if unexpected else "")
-                + (f"\n\tMissing key(s): {', '.join(missing)}." if missing else "")
+                f"Error(s) in reparametrizing for {type(module).__name__}:"
+                + (f"\n\tUnexpected key(s): {_quoted(unexpected)}." if unexpected else "")
+                + (f"\n\tMissing key(s): {_quoted(missing)}." if missing else "")
             )
-    elif unexpected:
-        raise AttributeError(f"{type(module).__name__} has no attribute `{unexpected[0]}`")
+    for key in unexpected:
+        places[key] = _added(module, key)
     wanted = dict(given)
     if tie_weights:
         owners: dict[int, Any] = {}
         for key, value in given.items():
             table, name = places[key]
-            if table[name] is not None:
+            if table.get(name) is not None:
                 owners[id(table[name])] = value
         for key, (table, name) in places.items():
             if key not in wanted and id(table[name]) in owners:
@@ -85,12 +88,30 @@ def _swapped(
             if not isinstance(value, Tensor):
                 raise TypeError(f"{value} is not an instance of torch.Tensor")
             table, name = places[key]
-            saved.append((table, name, table[name]))
+            saved.append((table, name, table.get(name, _ABSENT)))
             table[name] = value
         yield
     finally:
         for table, name, value in reversed(saved):
-            table[name] = value
+            if value is _ABSENT:
+                del table[name]
+            else:
+                table[name] = value
+
+
+def _quoted(keys: list[str]) -> str:
+    return ", ".join(map(repr, sorted(keys)))
+
+
+def _added(module: Module, key: str) -> tuple[dict[str, Any], str]:
+    """Where a tensor goes that the module has no parameter or buffer for, as in torch."""
+    path, _, name = key.rpartition(".")
+    owner = module.get_submodule(path)
+    if hasattr(owner, name):
+        raise TypeError(
+            f"attribute `{name}`: {getattr(owner, name)} is not an instance of torch.Tensor"
+        )
+    return owner._buffers, name
 
 
 def stack_module_state(models: Any) -> tuple[dict[str, Any], dict[str, Any]]:

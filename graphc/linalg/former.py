@@ -26,6 +26,7 @@ def _of_input(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 det, inverse = _of_input("det", solves.det), _of_input("inverse", solves.inv)
 slogdet, pinverse = _of_input("slogdet", solves.slogdet), _of_input("pinverse", decompositions.pinv)
 matrix_exp = _of_input("matrix_exp", solves.matrix_exp)
+matrix_power = _of_input("matrix_power", norms.matrix_power)
 cholesky_inverse = _of_input("cholesky_inverse", solves.cholesky_inverse)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import graphc
@@ -155,7 +156,7 @@ def cond(A: Tensor, p: Any = None) -> Tensor:
 @with_out
 def matrix_power(A: Tensor, n: int) -> Tensor:
     """A multiplied with itself; the inverse for a negative power."""
-    n = int(n)
+    n = operator.index(n)
     if n < 0:
         check_floating("linalg.matrix_power", A)
     if A.ndim < 2 or A.shape[-1] != A.shape[-2]:

@@ -106,6 +106,20 @@ def test_gradcheck() -> None:
                   eps=1e-2)
 
 
+def test_gradchecks_draw_as_torchs() -> None:
+    drawn = []
+    for m in (torch, graphc):
+        x = m.tensor(X, requires_grad=True)
+        m.manual_seed(0)
+        after = []
+        for call in (m.autograd.gradcheck, m.autograd.gradgradcheck):
+            for batched in (False, True):
+                call(lambda a: a**3, (x,), check_batched_grad=batched)
+                after.append(m.rand(1).item())
+        drawn.append(after)
+    assert drawn[0] == drawn[1]
+
+
 def test_forward_ad() -> None:
     results = []
     for m in (torch, graphc):

@@ -182,8 +182,13 @@ def test_functional_call_and_ensembles() -> None:
 
     agree(results(graphc), results(torch), 1e-5)
     model = graphc.nn.Linear(3, 2)
-    with pytest.raises(AttributeError):
-        func.functional_call(model, {"nothing": graphc.zeros(1)}, (graphc.zeros(3),))
+    out = func.functional_call(
+        graphc.nn.Sequential(model), {"0.more": graphc.zeros(1)}, (graphc.zeros(3),))
+    assert out.shape == (2,) and not hasattr(model, "more")
+    with pytest.raises(AttributeError, match="nothing"):
+        func.functional_call(model, {"nothing.more": graphc.zeros(1)}, (graphc.zeros(3),))
+    with pytest.raises(TypeError, match="attribute `in_features`"):
+        func.functional_call(model, {"in_features": graphc.zeros(1)}, (graphc.zeros(3),))
     with pytest.raises(RuntimeError, match="Missing key"):
         func.functional_call(model, {"bias": graphc.zeros(2)}, (graphc.zeros(3),), strict=True)
     before = model.weight

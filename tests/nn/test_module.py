@@ -293,6 +293,13 @@ def test_forward_hooks() -> None:
     both(script)
 
 
+def test_hooks_print_as_an_ordered_dict() -> None:
+    layer = our_nn.Linear(1, 1)
+    assert repr(layer._forward_hooks) == repr(OrderedDict())
+    layer.register_forward_hook(print)
+    assert repr(layer._forward_hooks) == repr(OrderedDict(layer._forward_hooks))
+
+
 def test_always_called_hooks() -> None:
     def script(s: Any) -> Any:
         told: list[Any] = []

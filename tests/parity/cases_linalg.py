@@ -2,6 +2,9 @@
 
 from tests.parity.records import FLOATS, HALVES, case, integers, real
 
+case("matrix_power of any power", lambda t, x: (
+    t.matrix_power(x, 3), x.matrix_power(0), x.matrix_power(1), t.matrix_power(x, -2)),
+    real(2, 3, 3))
 _SHAPES = {
     "vector vector": ((4,), (4,)),
     "matrix vector": ((3, 4), (4,)),

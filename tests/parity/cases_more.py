@@ -13,7 +13,26 @@ case("signbit", lambda t, x: (t.signbit(x), x.isposinf(), x.isneginf(), t.isreal
 case("sgn", lambda t, x: (t.sgn(x), x.positive(), t.real(x)), real(4))
 case("angle", lambda t, x: (t.angle(x), x.angle()), real(5), grad=False)
 case("ldexp", lambda t, x, n: t.ldexp(x, n), real(4), integers(4), grad=False)
+case("ldexp of what is small and large", lambda t, x: (
+    t.ldexp(x, t.tensor([600, -600, 140, -149, -151, 2**31 - 1, 1, 0])), t.ldexp(x, t.tensor(3)),
+    t.ldexp(x.double(), t.tensor(-1080)), t.ldexp(x.half(), t.tensor([-20] * 8)),
+    t.ldexp(t.tensor([1, 2]), t.tensor([3, -1]))),
+    fixed([0.0, np.inf, 1e-42, 1.0, 3.0, np.nan, -0.0, 2.0]), grad=False)
 case("frexp", lambda t, x: t.frexp(x), real(6), grad=False, segments=_HOST)
+case("frexp of what is small", lambda t, x: (t.frexp(x), t.frexp(x.double() * 1e-270),
+                                             t.frexp(x.half() * 6e-8)),
+     fixed([1e-42, -1e-40, 2.0**-149, 1.0, 0.0, -0.0, np.inf, np.nan, 3e38]), grad=False,
+     segments=_HOST)
+case("fake_quantize_per_tensor_affine", lambda t, x: (
+    t.fake_quantize_per_tensor_affine(x, 0.1, 0, -8, 7),
+    t.fake_quantize_per_tensor_affine(x, 0.1, 3, -8, 7),
+    t.fake_quantize_per_tensor_affine(x, t.tensor(0.1), t.tensor(2, dtype=t.int32), 0, 255)),
+    fixed([0.049, 0.05, 0.15, -0.05, 1.0, -1.0, 100.0, -100.0, 0.0, -0.0, np.inf, -np.inf, np.nan]))
+case("fake_quantize_per_channel_affine", lambda t, x: (
+    t.fake_quantize_per_channel_affine(
+        x, t.tensor([0.1, 0.2, 0.3]), t.tensor([0, 1, 2], dtype=t.int32), 0, 0, 15),
+    t.fake_quantize_per_channel_affine(x, t.ones(4) * 0.3, t.zeros(4, dtype=t.int32), 1, -8, 7)),
+    real(3, 4))
 case("keywords", lambda t, x: (
     t.reshape(input=x, shape=(4, 3)), x.reshape(shape=(2, 6)), x.view(size=(12,)),
     t.permute(x, dims=(1, 0)), x.flip(dims=(0,)), x.repeat(repeats=(2, 1)),

@@ -127,7 +127,7 @@ _BOTH = {
         unique unique_consecutive
     """,
     linalg_basic: """
-        addbmm addmm addmv addr baddbmm bmm cross dot ger inner kron matmul matrix_power mm mv
+        addbmm addmm addmv addr baddbmm bmm cross dot ger inner kron matmul mm mv
         outer trace vdot
     """,
     comparing: "allclose equal isclose",

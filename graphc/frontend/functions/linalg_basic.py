@@ -31,7 +31,6 @@ from .dtype_names import CPP_NAMES
 from .joining import stack
 from .norms import vector_norm
 from .older_calls import scales_first
-from .ranges import eye
 
 
 def _same_dtype(a: Tensor, b: Tensor) -> None:
@@ -405,26 +404,6 @@ def chain_matmul(*matrices: Tensor) -> Tensor:
     result = matrices[0]
     for matrix in matrices[1:]:
         result = mm(result, matrix)
-    return result
-
-
-@owns_result
-def matrix_power(input: Tensor, n: int) -> Tensor:
-    """A square matrix multiplied by itself; n >= 0."""
-    if n < 0:
-        raise NotImplementedError(located("matrix_power of a negative n needs an inverse"))
-    size = shape(input)[-1]
-    if n == 0:
-        return eye(size, dtype=input.dtype).expand(shape(input)).clone()  # type: ignore[no-any-return]
-    result = None
-    square = input
-    while n:
-        if n & 1:
-            result = square if result is None else matmul(result, square)
-        n >>= 1
-        if n:
-            square = matmul(square, square)
-    assert result is not None
     return result
 
 

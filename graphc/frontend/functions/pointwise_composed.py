@@ -194,7 +194,17 @@ def isneginf(input: Tensor) -> Tensor:
 def ldexp(input: Tensor, other: Tensor) -> Tensor:
     """input * 2 ** other."""
     P.require_tensors("ldexp", input, other)
-    return P.mul(input, P.pow(2.0, other))  # type: ignore[no-any-return]
+    if not other.dtype.is_integer or input.dtype.is_complex:
+        return P.mul(input, P.pow(2.0, other))  # type: ignore[no-any-return]
+    result = input if input.dtype.is_floating_point else input.to(promote.get_default_dtype())
+    # in three steps, none beyond what the dtype holds, that lead across all of its range
+    most = {"f64": 1023, "f16": 15}.get(result.dtype.name, 127)
+    rest = other.to(dtypes.i64).clamp(-3 * most, 3 * most)
+    for parts in (3, 2, 1):
+        part = P.div(rest, parts, rounding_mode="trunc")
+        result = P.mul(result, P.pow(2.0, part.to(result.dtype)))
+        rest = P.sub(rest, part)
+    return result
 
 
 @beside
@@ -204,8 +214,11 @@ def frexp(input: Tensor) -> Any:
     array = concrete_or_zeros(input, "frexp()", "call it outside the compiled function")
     _, exponent = np.frexp(array)
     powers = constant(exponent.astype(np.int32))
-    scale = constant(np.ldexp(np.ones_like(array), -exponent))
-    return return_types.frexp(P.mul(input, scale), powers)
+    half = exponent // 2  # in two steps: one power of two may be beyond what the dtype holds
+    mantissa = input
+    for part in (half, exponent - half):
+        mantissa = P.mul(mantissa, constant(np.ldexp(np.ones_like(array), -part)))
+    return return_types.frexp(mantissa, powers)
 
 
 @with_out
