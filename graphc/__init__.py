@@ -107,7 +107,7 @@ _LAZY = {
     "_assert_async": "._C", "OutOfMemoryError": ".ir.memory",
     "SymInt": ".frontend.numbers", "SymFloat": "._C", "SymBool": "._C",
     "ScriptModule": ".jit", "ScriptFunction": ".jit", "Future": ".futures",
-    "DeviceObjType": "._C",
+    "DeviceObjType": "._C", "TensorType": "._C",
 }
 # torch's copies of functions of nn.functional (others take other arguments: late_names)
 _NN_FUNCTIONS = frozenset("""
@@ -157,7 +157,7 @@ _NOT_IN_STAR = frozenset("""
     preserve_format set_default_dtype set_grad_enabled sparse_bsc sparse_bsr sparse_coo sparse_csc
     sparse_csr strided unique PerformanceWarning compare
     MemoryLimitError explain summary Any ModuleType ops classes eig is_autocast_available lstsq lu
-    matrix_rank pca_lowrank solve svd_lowrank symeig while_loop
+    matrix_rank pca_lowrank segment_reduce solve svd_lowrank symeig while_loop
 """.split())
 
 

@@ -20,6 +20,8 @@ from ..nn.modules.conversion import parse_to
 
 TensorBase = Tensor
 _TensorMeta = type(Tensor)
+# TorchScript's types, which some take for those of tensors and numbers
+TensorType = unsupported.kind("torch.TensorType", "torch.Tensor is the type of tensors")
 PyTorchFileReader = unsupported.kind("torch.PyTorchFileReader", "torch.load() reads such files")
 _has_distributed = False
 _disabled_torch_function_impl = overriding.disabled

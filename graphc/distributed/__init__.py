@@ -83,7 +83,7 @@ globals().update(unsupported.table("torch.distributed", _CURE, functions="""
     get_default_backend_for_device init_device_mesh new_subgroups
 """, kinds="ProcessGroup Store TCPStore FileStore HashStore PrefixStore P2POp Work"))
 
-_MODULES = frozenset("autograd checkpoint device_mesh fsdp optim rpc tensor".split())
+_MODULES = frozenset("autograd checkpoint device_mesh fsdp nn optim rpc tensor".split())
 
 
 def __getattr__(name: str) -> Any:

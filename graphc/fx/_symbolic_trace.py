@@ -28,7 +28,17 @@ _wrapped: dict[tuple[int, str], dict[str, Any]] = {}
 _STARS: dict[Any, str] = {
     inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**",
 }
+_orig_module_call, _orig_module_getattr = Module.__call__, Module.__getattr__
 _SIMPLE = (str, int, float, bool, complex, type(None), type(...), bytes)
+
+
+class ScriptObject:
+    """An object of TorchScript's, of which there is none here."""
+
+
+def compatibility(is_backward_compatible: bool) -> Callable[[Any], Any]:
+    """A decorator that says whether something will stay as it is."""
+    return lambda function: function
 
 
 def wrap(fn_or_name: Any) -> Any:
@@ -46,15 +56,26 @@ def wrap(fn_or_name: Any) -> Any:
     return fn_or_name
 
 
-class _Patches:
-    """Names that have other values for a while."""
+class _Patcher:
+    """Names that have other values for a while: until it is left."""
 
     def __init__(self) -> None:
         self._undo: list[Callable[[], None]] = []
         self._seen: set[tuple[int, str]] = set()
 
-    def entry(self, names: dict[str, Any], name: str, value: Any) -> None:
-        """Of a dict of globals."""
+    def __enter__(self) -> _Patcher:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        while self._undo:
+            self._undo.pop()()
+
+    def patch(
+        self, names: dict[str, Any], name: str, value: Any, deduplicate: bool = True
+    ) -> None:
+        """Of a dict of globals; once, unless `deduplicate` is False."""
+        if deduplicate and (id(names), name) in self._seen:
+            return
         missing = object()
         before = names.get(name, missing)
 
@@ -68,20 +89,29 @@ class _Patches:
         names[name] = value
         self._undo.append(undo)
 
-    def seen(self, names: dict[str, Any], name: str) -> bool:
-        """Whether the name has another value already."""
-        return (id(names), name) in self._seen
-
-    def method(self, kind: type, name: str, value: Any) -> None:
-        """Of a class."""
+    def patch_method(self, kind: type, name: str, value: Any, deduplicate: bool = True) -> None:
+        """Of a class, likewise."""
+        if deduplicate and (id(kind), name) in self._seen:
+            return
         before = vars(kind)[name]
+        self._seen.add((id(kind), name))
         setattr(kind, name, value)
         self._undo.append(lambda: setattr(kind, name, before))
 
-    def undo(self) -> None:
-        """All is as it was."""
-        while self._undo:
-            self._undo.pop()()
+
+def _autowrap_check(patcher: _Patcher, names: dict[str, Any], function_ids: set[int]) -> None:
+    """Let calls of these functions that go by such names be Nodes."""
+    for name, value in list(names.items()):
+        if not name.startswith("_") and id(value) in function_ids and callable(value):
+            patcher.patch(names, name, _as_node(value))
+
+
+def _patch_wrapped_functions(patcher: _Patcher) -> None:
+    """Let calls of what wrap() was called for be Nodes."""
+    for (_, name), names in _wrapped.items():
+        value = names.get(name, getattr(builtins, name, None))
+        if callable(value):
+            patcher.patch(names, name, _as_node(value))
 
 
 def _as_node(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -131,17 +161,34 @@ class Tracer(TracerBase):
         autowrap_functions: tuple[Callable[..., Any], ...] = (),
         param_shapes_constant: bool = False,
     ) -> None:
-        self._functions = {
+        self._autowrap_function_ids = {
             id(value) for module in autowrap_modules for name, value in vars(module).items()
             if not name.startswith("_") and callable(value)
         } | {id(function) for function in autowrap_functions}
-        self._searched = list(autowrap_modules)
+        self._autowrap_search = list(autowrap_modules)
         self.param_shapes_constant = param_shapes_constant
         self.root: Module = Module()
         self.module_stack: list[str] = []
+        self._named: Module | None = None  # the root of which these are the names
         self._paths: dict[int, str] = {}
         self._attributes: dict[int, str] = {}  # tensors among them
         self._kept: list[Any] = []  # whose ids these are
+
+    def _names(self) -> None:
+        """Know the names of what the root has; who makes a trace of their own sets `root` alone."""
+        if self._named is self.root:
+            return
+        self._named = self.root
+        self._paths = {id(m): name for name, m in self.root.named_modules()}
+        self._attributes = {
+            id(tensor): name
+            for table in (self.root.named_buffers(), self.root.named_parameters())
+            for name, tensor in table
+        }
+        self._attributes |= {
+            id(value): f"{name}.{key}".lstrip(".") for name, m in self.root.named_modules()
+            for key, value in vars(m).items() if isinstance(value, Tensor)
+        }
 
     # --- what is a Node ------------------------------------------------------------------
 
@@ -152,6 +199,7 @@ class Tracer(TracerBase):
 
     def path_of_module(self, mod: Module) -> str:
         """The name of a submodule. Raises NameError for one that is none."""
+        self._names()
         found = self._paths.get(id(mod))
         if found is None:
             raise NameError(located(f"module is not installed as a submodule: {mod}"))
@@ -175,6 +223,7 @@ class Tracer(TracerBase):
         buffer = self.proxy_buffer_attributes and isinstance(attr_val, Tensor)
         if not isinstance(attr_val, Parameter) and not buffer:
             return attr_val
+        self._names()
         name = self._attributes.get(id(attr_val))
         if name is None:
             return attr_val
@@ -193,6 +242,7 @@ class Tracer(TracerBase):
         if isinstance(a, Proxy):
             return a.node
         if isinstance(a, Tensor):
+            self._names()
             name = self._attributes.get(id(a))
             return self.create_node("get_attr", name or self._constant(a), (), {})
         if isinstance(a, Module):
@@ -219,27 +269,31 @@ class Tracer(TracerBase):
 
     def trace(self, root: Any, concrete_args: dict[str, Any] | None = None) -> Graph:
         """The Graph of a Module or a function. `concrete_args`: values of some arguments."""
-        if isinstance(root, Module):
-            self.root, function, own = root, type(root).forward, [root]
-        else:
-            self.root, function, own = Module(), root, []
-        self._paths = {id(m): name for name, m in self.root.named_modules()}
-        self._attributes = {
-            id(tensor): name
-            for table in (self.root.named_buffers(), self.root.named_parameters())
-            for name, tensor in table
-        }
-        self._attributes |= {
-            id(value): f"{name}.{key}".lstrip(".") for name, m in self.root.named_modules()
-            for key, value in vars(m).items() if isinstance(value, Tensor)
-        }
+        method = isinstance(root, Module)
+        self.root, function = (root, type(root).forward) if method else (Module(), root)
+        self._named = None
         self.graph = Graph(tracer_cls=type(self))
-        Installed.stay()  # functions ask a Proxy, which is no tensor, from now on
-        called, args, kwargs = self._parameters(function, bool(own), concrete_args or {})
+        called, args = self.create_args_for_root(function, method, concrete_args)
         with self._patched(function):
-            result = called(*own, *args, **kwargs)
+            result = called(*args)
         self.create_node("output", "output", (self.create_arg(result),), {})
         return self.graph
+
+    def create_args_for_root(
+        self, root_fn: Any, is_module: bool, concrete_args: dict[str, Any] | None = None
+    ) -> tuple[Any, list[Any]]:
+        """A placeholder for each of a function's parameters: a function to call, and with what."""
+        Installed.stay()  # functions ask a Proxy, which is no tensor, from now on
+        called, args, kwargs = self._parameters(root_fn, is_module, concrete_args or {})
+        args = [self.root, *args] if is_module else args
+        if not kwargs:
+            return called, args
+        count = len(args)
+
+        def by_name(*values: Any) -> Any:
+            return called(*values[:count], **dict(zip(kwargs, values[count:], strict=True)))
+
+        return by_name, [*args, *kwargs.values()]
 
     def _parameters(
         self, function: Any, method: bool, concrete: dict[str, Any]
@@ -270,42 +324,34 @@ class Tracer(TracerBase):
     @contextmanager
     def _patched(self, function: Any) -> Iterator[None]:
         """Calls of Modules, their parameters, and wrapped functions are this Tracer's."""
-        patches = _Patches()
         found: dict[str, Any] = {}
-        own_call, own_getattr = Module.__call__, Module.__getattr__
+        functions = self._autowrap_function_ids
 
         def call(module: Module, *args: Any, **kwargs: Any) -> Any:
             def forward(*args: Any, **kwargs: Any) -> Any:
-                return own_call(module, *args, **kwargs)
+                return _orig_module_call(module, *args, **kwargs)
 
-            self._wrap_globals(patches, vars(sys.modules.get(type(module).__module__, math)))
+            home = vars(sys.modules.get(type(module).__module__, math))
+            _autowrap_check(patcher, home, functions)
             return self.call_module(module, forward, args, kwargs)
 
         def attribute(module: Module, name: str) -> Any:
-            return self.getattr(name, own_getattr(module, name), found)
+            return self.getattr(name, _orig_module_getattr(module, name), found)
 
-        _at_work[0] += 1
-        patches.method(Module, "__call__", call)
-        patches.method(Module, "__getattr__", attribute)
-        try:
-            self._wrap_globals(patches, getattr(inspect.unwrap(function), "__globals__", {}))
-            for module in self._searched:
-                self._wrap_globals(patches, vars(module))
-            for (_, name), names in _wrapped.items():
-                value = names.get(name, getattr(builtins, name, None))
-                if callable(value) and not patches.seen(names, name):
-                    patches.entry(names, name, _as_node(value))
-            yield
-        finally:
-            _at_work[0] -= 1
-            patches.undo()
-
-    def _wrap_globals(self, patches: _Patches, names: dict[str, Any]) -> None:
-        for name, value in list(names.items()):
-            if not name.startswith("_") and id(value) in self._functions and callable(value) and (
-                not patches.seen(names, name)
-            ):
-                patches.entry(names, name, _as_node(value))
+        with _Patcher() as patcher:
+            patcher.patch_method(Module, "__call__", call)
+            patcher.patch_method(Module, "__getattr__", attribute)
+            _autowrap_check(
+                patcher, getattr(inspect.unwrap(function), "__globals__", {}), functions
+            )
+            for module in self._autowrap_search:
+                _autowrap_check(patcher, vars(module), functions)
+            _patch_wrapped_functions(patcher)
+            _at_work[0] += 1
+            try:
+                yield
+            finally:
+                _at_work[0] -= 1
 
 
 def _is_plain(value: Any) -> bool:

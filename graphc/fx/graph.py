@@ -6,7 +6,6 @@ import builtins
 import keyword
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from .code import source_of
@@ -73,6 +72,22 @@ class CodeGen:
     """torch.fx.CodeGen: Python code as graphc writes it."""
 
 
+class _InsertPoint:
+    """Where a Graph's new Nodes go, from when it is made; as a context, to the context's end."""
+
+    def __init__(self, graph: Graph, node: Node | None, behind: int) -> None:
+        if node is not None and node.graph is not graph:
+            raise AssertionError("Node is not of this Graph")
+        self._graph, self._before = graph, graph._at
+        graph._at = node, behind
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exception: object) -> None:
+        self._graph._at = self._before
+
+
 class Graph:
     """Nodes in the order in which they run; new ones go to the insertion point."""
 
@@ -84,7 +99,9 @@ class Graph:
         )
         self._nodes: list[Node] = []
         self._names = _Names()
-        self._at: tuple[Node, int] | None = None  # beside which Node new ones go; None: to the end
+        # new Nodes go before (0) or directly behind (1) this one; None: what is before the first
+        # and behind the last
+        self._at: tuple[Node | None, int] = None, 0
         self._codegen = CodeGen()
 
     @property
@@ -101,13 +118,13 @@ class Graph:
         """A new Node at the insertion point."""
         wanted = name if name is not None else _name_for(target)
         node = Node(self, self._names.new(wanted), op, target, args or (), kwargs or {}, type_expr)
-        if self._at is None:
-            self._nodes.append(node)
-        else:
-            beside, behind = self._at
+        beside, behind = self._at
+        if beside is not None:
             self._nodes.insert(self._nodes.index(beside) + behind, node)
-            if behind:
-                self._at = node, 1
+        elif behind:
+            self._nodes.insert(0, node)
+        else:
+            self._nodes.append(node)
         return node
 
     def placeholder(
@@ -153,36 +170,23 @@ class Graph:
             )
         if to_erase._erased:
             return
-        if self._at is not None and self._at[0] is to_erase:
-            place = self._nodes.index(to_erase) + self._at[1]
-            rest = [node for node in self._nodes[place:] if node is not to_erase]
-            self._at = (rest[0], 0) if rest else None
+        if self._at[0] is to_erase:
+            rest = self._nodes[self._nodes.index(to_erase) + 1 :]
+            self._at = (rest[0], 0) if rest else (None, 0)
         self._nodes.remove(to_erase)
         self._names.forget(to_erase.name)
         to_erase._erased = True
         to_erase._set((), {})
 
-    @contextmanager
-    def _inserting(self, node: Node | None, behind: int) -> Iterator[None]:
-        if node is not None and node.graph is not self:
-            raise AssertionError("Node is not of this Graph")
-        before = self._at
-        if node is None:
-            self._at = (self._nodes[0], 0) if self._nodes else None
-        else:
-            self._at = node, behind
-        try:
-            yield
-        finally:
-            self._at = before
+    def inserting_before(self, n: Node | None = None) -> _InsertPoint:
+        """New Nodes go before n, or each to the begin of the Graph: from now on, or for as long as
+        what this gives is a context."""
+        return _InsertPoint(self, n, 0 if n is not None else 1)
 
-    def inserting_before(self, n: Node | None = None) -> Any:
-        """In this context new Nodes go before n, or to the begin of the Graph."""
-        return self._inserting(n, 0)
-
-    def inserting_after(self, n: Node | None = None) -> Any:
-        """In this context new Nodes go behind n, one after the other."""
-        return self._inserting(n, 1)
+    def inserting_after(self, n: Node | None = None) -> _InsertPoint:
+        """New Nodes go directly behind n, so that the last made is the first there, or to the end
+        of the Graph; as long as inserting_before says."""
+        return _InsertPoint(self, n, 1 if n is not None else 0)
 
     def node_copy(
         self, node: Node, arg_transform: Callable[[Node], Argument] = lambda node: node

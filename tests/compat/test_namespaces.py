@@ -158,6 +158,7 @@ REFUSED = """
     distributed.fsdp.FullyShardedDataParallel jit.load jit.save fx.replace_pattern
     onnx.dynamo_export ao.quantization.QuantStub quantization.quantize_dynamic sparse.spsolve
     nested.nested_tensor utils.cpp_extension.load_inline distributed.rpc.init_rpc
+    distributed.nn.all_gather distributed.nn.functional.all_reduce TensorType
 """.split()
 
 

@@ -174,6 +174,93 @@ def test_a_graph_can_be_changed() -> None:
     assert [n.op for n in reversed(traced.graph.nodes)][-1] == "placeholder"
 
 
+@pytest.mark.parametrize("module", ["torch", "graphc"])
+def test_where_new_nodes_go(module: str) -> None:
+    """At once, and directly behind a Node: the last made is the first there."""
+    t, fx = importlib.import_module(module), importlib.import_module(f"{module}.fx")
+
+    def begun() -> Any:
+        graph = fx.Graph()
+        x = graph.placeholder("x")
+        y = graph.call_function(t.relu, (x,))
+        graph.output(y)
+        return graph, x, y
+
+    def make(graph: Any, x: Any, *names: str) -> str:
+        for name in names:
+            graph.call_function(getattr(t, name), (x,))
+        return " ".join(node.name for node in graph.nodes)
+
+    graph, x, y = begun()
+    with graph.inserting_after(x):
+        assert make(graph, x, "abs", "neg") == "x neg abs_1 relu output"
+    with graph.inserting_before(y):
+        assert make(graph, x, "sin", "cos") == "x neg abs_1 sin cos relu output"
+    assert make(graph, x, "tan") == "x neg abs_1 sin cos relu output tan"
+    graph, x, y = begun()
+    graph.inserting_after(x)
+    assert make(graph, x, "abs") == "x abs_1 relu output"
+    with graph.inserting_before():
+        assert make(graph, x, "sin", "cos") == "cos sin x abs_1 relu output"
+    assert make(graph, x, "tan") == "cos sin x tan abs_1 relu output"
+    graph, x, y = begun()
+    with graph.inserting_after():
+        assert make(graph, x, "abs", "neg") == "x relu output abs_1 neg"
+    graph, x, y = begun()
+    graph.inserting_after(graph.call_function(t.exp, (x,)))
+    graph.erase_node(next(node for node in graph.nodes if node.name == "exp"))
+    assert make(graph, x, "abs") == "x relu output abs_1"
+
+
+def test_a_trace_of_ones_own() -> None:
+    """As torch_geometric's, which is made of the parts that torch's Tracer is made of."""
+    from graphc.fx import _symbolic_trace as st
+
+    class Own(graphc.fx.Tracer):
+        @st.compatibility(is_backward_compatible=True)
+        def trace(self, root: Any, concrete_args: Any = None) -> Any:
+            self.root = root
+            self.graph = graphc.fx.Graph(tracer_cls=type(self))
+            function, args = self.create_args_for_root(type(root).forward, True, concrete_args)
+            found: dict[str, Any] = {}
+
+            def attribute(module: Any, name: str) -> Any:
+                return self.getattr(name, st._orig_module_getattr(module, name), found)
+
+            def call(module: Any, *args: Any, **kwargs: Any) -> Any:
+                def forward(*args: Any, **kwargs: Any) -> Any:
+                    return st._orig_module_call(module, *args, **kwargs)
+
+                return self.call_module(module, forward, args, kwargs)
+
+            with st._Patcher() as patcher:
+                patcher.patch_method(graphc.nn.Module, "__getattr__", attribute, deduplicate=False)
+                patcher.patch_method(graphc.nn.Module, "__call__", call, deduplicate=False)
+                st._patch_wrapped_functions(patcher)
+                st._autowrap_check(patcher, globals(), self._autowrap_function_ids)
+                self.create_node("output", "output", (self.create_arg(function(*args)),), {})
+            return self.graph
+
+    class Scaled(graphc.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = graphc.nn.Linear(3, 2)
+            self.scale = graphc.nn.Parameter(graphc.ones(2) * 2)
+
+        def forward(self, x: Any, *, bias: Any) -> Any:
+            return self.linear(x) * self.scale + bias
+
+    model, before = Scaled(), graphc.nn.Module.__call__
+    made = graphc.fx.GraphModule(model, Own().trace(model))
+    assert [n.op for n in made.graph.nodes] == [
+        "placeholder", "placeholder", "call_module", "get_attr", "call_function", "call_function",
+        "output",
+    ]
+    x = graphc.randn(4, 3)
+    assert graphc.equal(made(x, bias=1.0), model(x, bias=1.0))
+    assert graphc.nn.Module.__call__ is before
+
+
 def test_a_graph_module_is_a_module() -> None:
     model = Small()
     traced = fx.symbolic_trace(model)

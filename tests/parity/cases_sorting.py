@@ -78,3 +78,24 @@ case("equal", lambda t, x: (t.equal(x, x.clone()), x.equal(x + 1), t.equal(x, x[
 case("isclose int", lambda t, x: t.isclose(x, x + 1), integers(5), grad=False)
 case("isclose nan", lambda t, x: (t.isclose(x, x), t.isclose(x, x, equal_nan=True)),
      fixed([1.0, math.nan, math.inf, -math.inf]), grad=False)
+
+# --- segments: sorted places ---------------------------------------------------------------------
+
+_OFFSETS = fixed([0, 2, 2, 5, 6], "int64")
+for _r in ("sum", "mean", "max", "min", "prod", "amax", "amin"):
+    case(f"segment_reduce {_r}", lambda t, x, o, r=_r: (
+        t.segment_reduce(x, r, offsets=o), t.segment_reduce(x, r, offsets=o, initial=0.5),
+        t._segment_reduce(x[:4], r, offsets=t.tensor([1, 3]))), real(6, 3), _OFFSETS)
+    case(f"segment_reduce rows {_r}", lambda t, x, n, r=_r: t.segment_reduce(
+        x, r, lengths=n, axis=1, initial=2), real(2, 5, 2),
+        fixed([[2, 0, 3], [1, 4, 0]], "int64"))
+case("segment_reduce int32", lambda t, x: t.segment_reduce(
+    x, "sum", lengths=t.tensor([4, 2], dtype=t.int32), unsafe=True), real(6))
+case("rows of csr", lambda t, r: (
+    t._convert_indices_from_coo_to_csr(r, 5),
+    t._convert_indices_from_coo_to_csr(r, 5, out_int32=True)),
+    fixed([0, 0, 2, 3, 3], "int64"), grad=False)
+case("rows of coo", lambda t, c, j: (
+    t._convert_indices_from_csr_to_coo(c, j),
+    t._convert_indices_from_csr_to_coo(c, j, out_int32=True, transpose=True)),
+    fixed([0, 2, 2, 3, 5], "int64"), fixed([0, 1, 2, 0, 1], "int64"), grad=False)

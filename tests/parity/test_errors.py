@@ -238,6 +238,19 @@ SAME_TYPE: dict[str, Callable[[Any], Any]] = {
     "as_strided bounds": lambda t: t.zeros(3).as_strided((5,), (1,)),
     "negative size of zeros": lambda t: t.zeros(-1),
     "scatter_reduce": lambda t: t.zeros(2).scatter_reduce(0, t.tensor([0]), t.ones(1), "median"),
+    "segment_reduce": lambda t: t.segment_reduce(t.ones(2), "median", lengths=t.tensor([2])),
+    "segments of nothing": lambda t: t.segment_reduce(t.ones(2), "sum"),
+    "segments too short": lambda t: t.segment_reduce(t.ones(2), "sum", lengths=t.tensor([1])),
+    "segments below 0": lambda t: t.segment_reduce(t.ones(2), "sum", lengths=t.tensor([3, -1])),
+    "segments that descend": lambda t: t.segment_reduce(
+        t.ones(4), "sum", offsets=t.tensor([0, 3, 1])),
+    "segments of another dim": lambda t: t.segment_reduce(
+        t.ones(2, 2), "sum", lengths=t.tensor([2]), axis=1),
+    "segments by a list": lambda t: t.segment_reduce(t.ones(2), "sum", lengths=[2]),
+    "segments by indices": lambda t: t.segment_reduce(
+        t.ones(2), "sum", indices=t.tensor([0, 1])),
+    "segments of integers": lambda t: t.segment_reduce(
+        t.ones(2).long(), "sum", lengths=t.tensor([2])),
     "number operands": lambda t: t.pow(2, 3),
     "float_power numbers": lambda t: t.float_power(2, 3),
     "method of a number": lambda t: t.Tensor.__radd__(2, t.ones(2)),

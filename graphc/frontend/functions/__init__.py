@@ -59,6 +59,7 @@ from . import (
     ranges,
     reduction,
     repetition,
+    segments,
     settings,
     shape,
     sorting,
@@ -172,6 +173,10 @@ _FUNCTIONS = {
         concatenate dstack hstack meshgrid row_stack stack vstack
     """,
     sorting: "bucketize isin searchsorted",
+    segments: """
+        _convert_indices_from_coo_to_csr _convert_indices_from_csr_to_coo _segment_reduce
+        segment_reduce
+    """,
     linalg_basic: "_int_mm cdist chain_matmul tensordot",
     comparing: "can_cast",
     conversion: """
