@@ -179,6 +179,23 @@ def large_of(torch: Any) -> dict[str, Work]:
         w.grad = None
         F.cross_entropy(w, labels).backward()
 
+    sequence = torch.randn(50, 32, 256)
+
+    def recurrent(kind: str, *sizes: int, **options: Any) -> tuple[Work, Work]:
+        network = getattr(nn, kind)(256, *sizes, **options)
+
+        def forward() -> None:
+            with torch.no_grad():
+                network(sequence)
+
+        def both() -> None:
+            network.zero_grad()
+            network(sequence)[0].sum().backward()
+
+        return forward, both
+
+    lstm, gru, rnn = recurrent("LSTM", 256), recurrent("GRU", 256), recurrent("RNN", 256)
+    deep = recurrent("LSTM", 256, 2, bidirectional=True)
     return {
         "a + b": lambda: a + b,
         "exp": lambda: a.exp(),
@@ -222,6 +239,13 @@ def large_of(torch: Any) -> dict[str, Work]:
         "layer_norm backward": backward_of(layer),
         "cross_entropy backward": loss,
         "conv 3x3, weight's backward": both_of_conv,
+        "LSTM": lstm[0],
+        "LSTM backward": lstm[1],
+        "LSTM 2 layers both ways, backward": deep[1],
+        "GRU": gru[0],
+        "GRU backward": gru[1],
+        "RNN": rnn[0],
+        "RNN backward": rnn[1],
     }
 
 

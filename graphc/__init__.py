@@ -64,6 +64,7 @@ _native = _draws.Native(
     lambda: importlib.import_module(".engine.pipeline", __package__).draws(config.current())
 )
 _numpy_backend.use(_draws.functions(_native))
+_Eager.whole = staticmethod(_eager_mode.whole)
 _Eager.between = staticmethod(_native.between)
 _Eager.drawer = staticmethod(_native.drawer)
 _numpy_backend.Draws.by_counter = staticmethod(lambda: config.current().random == "counter")

@@ -49,7 +49,7 @@ from .engine.version.shared_builds import SharedBuilds
 from .engine.version.shortcut import MISSED, take
 from .engine.version.sources import Stale
 from .engine.version.version import Specialisation, nothing
-from .engine.version.versions import Versions
+from .engine.version.versions import Named, Versions
 from .frontend import placement
 from .frontend.context import local
 from .frontend.errors import ControlError, EscapedTensorError, TraceError
@@ -81,7 +81,7 @@ class CompiledFunction(Inspected):
     """A function with its compiled versions."""
 
     def __init__(
-        self, function: Callable[..., Any], *, dynamic: bool | None = None,
+        self, function: Callable[..., Any], *, dynamic: bool | Named | None = None,
         backend: str = backends.DEFAULT, name: str | None = None, fullgraph: bool = False,
         mode: Mode = USUAL, shared: SharedBuilds | None = None,
     ) -> None:

@@ -156,6 +156,15 @@ def rule(
     return _kernels().rule(op, types, attrs, needs, given)
 
 
+def whole(
+    function: Callable[..., Any], dims: dict[int, dict[int, str]]
+) -> Callable[..., Any]:
+    """See Eager.whole."""
+    compiler = importlib.import_module("..compile", __package__)
+    made: Callable[..., Any] = compiler.CompiledFunction(function, dynamic=dims, fullgraph=True)
+    return made
+
+
 def chain(
     types: Types, constants: Sequence[np.ndarray], links: Sequence[Link], in_place: bool
 ) -> Any:

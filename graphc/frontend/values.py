@@ -44,6 +44,11 @@ PrepareChain = Callable[
 ]
 
 
+# (a function of tensors, names of dims of its arguments: {argument: {dim: name}}) -> the function
+# as one graph for all sizes of those dims
+PrepareWhole = Callable[[Callable[..., Any], dict[int, dict[int, str]]], Callable[..., Any]]
+
+
 class _Unset:
     """Stands for the runner until graphc/__init__.py injects one."""
 
@@ -60,6 +65,7 @@ class Eager:
     prepare: Prepare | None = None
     rule: PrepareRule | None = None
     chain: PrepareChain | None = None
+    whole: PrepareWhole | None = None
     # the same for arrays that may lie on other devices; None: there is no other device
     elsewhere: Runner | None = None
     # of a state and a count: what fills memory, `(state, f32 memory, width, low) -> state` behind

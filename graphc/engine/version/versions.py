@@ -61,7 +61,8 @@ def _is_alone(value: Any) -> bool:
 class Versions:
     """Versions, what they are found by, and the sizes that were seen."""
 
-    def __init__(self, dynamic: bool | None) -> None:
+    def __init__(self, dynamic: bool | Named | None) -> None:
+        """`dynamic`: see compile(); or the dims that are symbolic, and no others."""
         self.dynamic = dynamic
         self._numbers = NumberPolicy(at_once=dynamic is True)
         self.lifting: set[int] = set()  # arguments that are run-time numbers in the present trace
@@ -340,7 +341,13 @@ class Versions:
         """Which dims of which arguments have had another size before: these become symbolic."""
         seen = self._shapes.setdefault(self._kind(key, leaves), [])
         named: Named = {}
-        if self._varying(key, leaves):
+        if isinstance(self.dynamic, dict):
+            for i, dims in self.dynamic.items():
+                sizes = leaves[i]._graphc_array.shape
+                open_ = {d: name for d, name in dims.items() if sizes[d] > 1}
+                if open_ and self._varying(key, leaves):
+                    named[i] = open_
+        elif self._varying(key, leaves):
             names: dict[Any, str] = {}
             positions = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
             for t, (position, shape) in enumerate(zip(positions, shapes, strict=True)):

@@ -16,6 +16,9 @@ from ..utils.rnn import unpacked
 # One time step. `projected`: the input through weight_ih, with its biases [N, gates * hidden];
 # the state is (hidden,) or (hidden, cell).
 State = tuple[Tensor, ...]
+# by their names without the layer: weight_ih, bias_hh, ...
+Weights = dict[str, Tensor]
+GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}
 Step = Callable[[Tensor, State, Tensor, Any, Any], State]
 
 
@@ -56,6 +59,23 @@ class Padding(NamedTuple):
 
 # of packed steps: their padding, or how many sequences each moves
 Packing = Padding | list[int]
+
+
+def direction(
+    mode: str, input: Tensor, state: State, weights: Weights, backwards: bool,
+    packing: Packing | None,
+) -> tuple[Tensor, State]:
+    """One layer in one direction, over [L, N, inputs] or over packed steps."""
+    bias, hidden_bias = weights.get("bias_ih"), weights.get("bias_hh")
+    if bias is not None and mode != "GRU":
+        bias, hidden_bias = bias + hidden_bias, None  # GRU's is inside the reset gate
+    projected = F.linear(input, weights["weight_ih"], bias)
+    recurrent, shown = weights["weight_hh"], weights.get("weight_hr")
+
+    def step(projected: Tensor, state: State) -> State:
+        return STEPS[mode](projected, state, recurrent, hidden_bias, shown)
+
+    return run_steps(step, projected, state, backwards, packing)
 
 
 def run_steps(

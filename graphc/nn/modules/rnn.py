@@ -1,5 +1,5 @@
-"""Recurrent layers: one GEMM projects the inputs of all steps; under a trace a scan runs over them,
-else Python does."""
+"""Recurrent layers: one GEMM projects the inputs of all steps; a loop of compiled code runs over
+them under a trace, and where there is much to do, else Python does."""
 
 from __future__ import annotations
 
@@ -17,12 +17,8 @@ from .. import init
 from ..utils.packing import check_rows, rows_and_places
 from ..utils.rnn import PackedSequence, count_of
 from .module import Module
-from .recurrence import STEPS, Packing, Padding, State, run_steps
-
-# by their names without the layer: weight_ih, bias_hh, ...
-Weights = dict[str, Tensor]
-
-_GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}
+from .recurrence import GATES, STEPS, Packing, Padding, State, Weights
+from .recurrence_whole import run_direction
 
 
 class RNNBase(Module):
@@ -35,7 +31,7 @@ class RNNBase(Module):
     ) -> None:
         super().__init__()
         _check_sizes(input_size, hidden_size, num_layers, bias, batch_first, dropout, proj_size)
-        if mode not in _GATES:
+        if mode not in GATES:
             raise ValueError("Unrecognized RNN mode: " + mode)
         self.mode = mode
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
@@ -56,7 +52,7 @@ class RNNBase(Module):
         return 2 if self.bidirectional else 1
 
     def _add_weights(self, layer: int, direction: int, device: Any, dtype: Any) -> None:
-        gates = _GATES[self.mode] * self.hidden_size
+        gates = GATES[self.mode] * self.hidden_size
         inputs = self._output_size * self._directions if layer else self.input_size
         shapes: dict[str, tuple[int, ...]] = {
             "weight_ih": (gates, inputs), "weight_hh": (gates, self._output_size)
@@ -197,8 +193,8 @@ class RNNBase(Module):
             for direction in range(self._directions):
                 number = layer * self._directions + direction
                 start = tuple(state[number] for state in initial)
-                output, end = self._direction(
-                    input, start, weights[number], bool(direction), packing
+                output, end = run_direction(
+                    self.mode, input, start, weights[number], bool(direction), packing
                 )
                 outputs.append(output)
                 last.append(end)
@@ -206,22 +202,6 @@ class RNNBase(Module):
             if self.dropout and layer < self.num_layers - 1:
                 input = F.dropout(input, self.dropout, self.training)
         return input, tuple(T.stack(list(parts)) for parts in zip(*last, strict=True))
-
-    def _direction(
-        self, input: Tensor, state: State, weights: Weights, backwards: bool,
-        packing: Packing | None,
-    ) -> tuple[Tensor, State]:
-        """One layer in one direction."""
-        bias, hidden_bias = weights.get("bias_ih"), weights.get("bias_hh")
-        if bias is not None and self.mode != "GRU":
-            bias, hidden_bias = bias + hidden_bias, None  # GRU's is inside the reset gate
-        projected = F.linear(input, weights["weight_ih"], bias)
-        recurrent, shown = weights["weight_hh"], weights.get("weight_hr")
-
-        def step(projected: Tensor, state: State) -> State:
-            return STEPS[self.mode](projected, state, recurrent, hidden_bias, shown)
-
-        return run_steps(step, projected, state, backwards, packing)
 
     def extra_repr(self) -> str:
         text = f"{self.input_size}, {self.hidden_size}"
