@@ -13,6 +13,7 @@ from ..ir.types import TensorType
 
 LARGE = 1 << 16  # elements of an operand from which on the code is worth a call
 
+WIDE = "wide_"  # names of sizes that are no small ones begin so
 Shape = tuple[tuple[str, int], ...]  # a name and a size of each dim; sizes of 1 stay as they are
 Types = Sequence[TensorType]
 

@@ -13,7 +13,7 @@ from typing import Any
 from ..ir.chain import is_chain
 from ..ir.op import Attrs, Op
 from ..ir.types import TensorType
-from .eager_form import Form, Shape, Types, elements, is_large
+from .eager_form import WIDE, Form, Shape, Types, elements, is_large
 from .eager_indexing import INDEXING
 from .eager_moves import MOVES
 
@@ -139,6 +139,9 @@ def _along(types: Types, attrs: Attrs) -> Form | None:
     return Form((shape,), {**attrs, "dim": 1})
 
 
+_COLUMNS, _ROWS = 64, 16  # from which on sums over rows go along them
+
+
 def _reduced(types: Types, attrs: Attrs) -> Form | None:
     """Neighbouring dims that are all reduced, or all kept, are one."""
     groups: list[tuple[bool, int]] = []  # (whether it is reduced, how many elements)
@@ -154,8 +157,11 @@ def _reduced(types: Types, attrs: Attrs) -> Form | None:
     dims = tuple([at for at, (reduced, _) in enumerate(groups) if reduced])
     if not dims or len(groups) > _MOST_DIMS or not _floats(types):
         return None
-    shape = tuple([(f"n{at}", size) for at, (_, size) in enumerate(groups)])
-    return Form((shape,), {"dims": dims, "keepdim": False})
+    shape = [(f"n{at}", size) for at, (_, size) in enumerate(groups)]
+    last, columns = shape[-1]
+    if not groups[-1][0] and columns >= _COLUMNS and groups[-2][1] >= _ROWS:
+        shape[-1] = f"{WIDE}{last}", columns
+    return Form((tuple(shape),), {"dims": dims, "keepdim": False})
 
 
 def _layer_norm(types: Types, attrs: Attrs) -> Form | None:

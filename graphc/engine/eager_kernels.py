@@ -23,7 +23,7 @@ from ..ir.types import TensorType
 from . import pipeline
 from .built import Engine, concrete_shape
 from .capture.observer import running
-from .eager_form import Form, Shape, Types
+from .eager_form import WIDE, Form, Shape, Types
 from .eager_forms import form_of
 from .native_run import is_small
 
@@ -151,6 +151,7 @@ def pattern_of(shapes: Sequence[Shape]) -> Any:
     ])
 
 
+_WIDE_HINT = 1001
 _HINT = 7  # and odd numbers behind it: examples of sizes, of which nothing is assumed
 
 
@@ -176,7 +177,8 @@ def sized(form: Form, types: Types) -> tuple[DimEnv, tuple[TensorType, ...], Att
                 sizes.append(size)
                 continue
             if name not in known:
-                known[name] = env.new(name, first + 4 * len(known))
+                least = _WIDE_HINT if name.startswith(WIDE) else first
+                known[name] = env.new(name, least + 4 * len(known))
             sizes.append(known[name])
         return tuple(sizes)
 

@@ -35,7 +35,7 @@ CASES = {
     "dilated": (lambda x, w: F.conv2d(x, w, dilation=6, groups=3), (1, 3, 24, 25), (3, 1, 3, 4)),
     "gelu": (F.gelu, (20, 30)), "relu": (F.relu, (4, 5, 30)), "sigmoid": (torch.sigmoid, (601,)),
     "softmax": (lambda x: F.softmax(x, 1), (5, 7, 30)),
-    "rows": (lambda x: F.softmax(x, -1), (9, 30)),
+    "softmax of rows": (lambda x: F.softmax(x, -1), (9, 30)),
     "log_softmax": (lambda x: F.log_softmax(x, 0), (20, 30)),
     "layer_norm": (lambda x, w, b: F.layer_norm(x, (30,), w, b), (20, 30), (30,), (30,)),
     "batch_norm": (lambda x, w, b: F.batch_norm(x, None, None, w, b, True),
@@ -44,6 +44,9 @@ CASES = {
                       (20, 7)),
     "ignored": (lambda x: F.cross_entropy(x, torch.arange(20) % 7, ignore_index=3), (20, 7)),
     "sum": (torch.sum, (20, 30)), "middle": (lambda x: x.sum(1), (5, 6, 7)),
+    "rows": (lambda x: x.sum(0) + x.amax(0) + x.mean(0), (490, 70)),
+    "rows between": (lambda x: x.sum(1), (3, 245, 67)), "few rows": (
+        lambda x: x.sum(0) - x.amin(0), (16, 4100)),
     "kept": (lambda x: x.sum(-1, keepdim=True), (20, 30)), "amax": (lambda x: x.amax(0), (20, 30)),
     "mean": (lambda x: x.mean(0), (20, 30)), "var": (lambda x: x.var(1), (20, 30)),
     "max_pool": (lambda x: F.max_pool2d(x, 3, 2, 1), (2, 3, 9, 10)),

@@ -35,11 +35,11 @@ def goes_in_runs(body: Body, plan: ReductionPlan) -> bool:
     inner = plan.axes[plan.vector]
     if not body.machine.column_run or len(plan.reductions) != 1 or any(plan.full):
         return False
-    if len(plan.reduced_axes) != 1 or not isinstance(inner.size, int):
+    if len(plan.reduced_axes) != 1:
         return False
     rows = plan.reduced_axes[0].size
     plain = all(node.op.family == "reduce" for node in plan.reductions[0])
-    return plain and inner.size >= body.machine.columns and (
+    return plain and hint(body, inner.size) >= body.machine.columns and (
         not isinstance(rows, int) or rows >= LONG
     )
 
@@ -74,16 +74,17 @@ class _Runs:
     def _run(self) -> int:
         """Columns of an iteration: runs are as long as each other, in whole blocks."""
         size, machine = self.inner.size, self.body.machine
-        assert isinstance(size, int)
+        if not isinstance(size, int):
+            return machine.column_run
         count = -(-size // machine.column_run)
         return min(size, -(-size // count // machine.columns) * machine.columns)
 
     def _piece(self) -> int:
         """Blocks of an iteration: few enough that there are iterations for all workers."""
-        machine, blocks, size = self.body.machine, self.blocks, self.inner.size
+        machine, blocks = self.body.machine, self.blocks
         if not isinstance(blocks, int):
             return PIECE
-        assert isinstance(size, int)
+        size = hint(self.body, self.inner.size)
         others = hint(self.body, unwrap(product(a.size for a in self.outer)))
         runs = others * -(-size // self.run)
         elements = others * size * blocks * ROWS
