@@ -31,6 +31,9 @@ template <class T> __device__ inline T take_min(T a, T b) { return a < b || a !=
 template <class T> __device__ inline bool better_max(T a, T b) {
   return b == b && (a > b || a != a);
 }
+template <class T> __device__ inline bool better_max_last(T a, T b) {
+    return a > b || a != a;
+}
 template <class T> __device__ inline bool better_min(T a, T b) {
   return b == b && (a < b || a != a);
 }

@@ -381,7 +381,7 @@ def _norm(b: _Body) -> _Body:
 
 def _max_pool(b: _Body) -> _Body:
     """Arrays: x, the largest, their places. Rows and width are a plane's. Its own: rows and width
-    of the result, then of a window, steps, and distances in it. The first NaN stays."""
+    of the result, then of a window, steps, and distances in it. The last NaN stays."""
     x, out, places = b.given(0), b.given(1), b.given(2)
     down, right, tall, wide, step_down, step_right, far_down, far_right = [
         b.word(i) for i in range(8)
@@ -404,9 +404,9 @@ def _max_pool(b: _Body) -> _Body:
         b.times(b.times(k, far_down), "%width"), b.times(m, far_right)
     ))
     cell, so_far = b.load(b.at(image, here)), b.load(best)
-    more = b.let(f"fcmp ugt {b.kind} {cell}, {so_far}")
-    number = b.let(f"fcmp ord {b.kind} {so_far}, {so_far}")
-    larger = b.let(f"and i1 {more}, {number}")
+    more = b.let(f"fcmp ogt {b.kind} {cell}, {so_far}")
+    nan = b.let(f"fcmp uno {b.kind} {cell}, {cell}")
+    larger = b.let(f"or i1 {more}, {nan}")
     b.store(b.let(f"select i1 {larger}, {b.kind} {cell}, {b.kind} {so_far}"), best)
     was = b.load(place, "i64")
     b.store(b.let(f"select i1 {larger}, i64 {here}, i64 {was}"), place, "i64")

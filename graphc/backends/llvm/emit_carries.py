@@ -29,13 +29,17 @@ def combine(o: Operations, kind: str, dtype: DType, old: str, new: str) -> str:
 
 
 def _takes_over(o: Operations, kind: str, dtype: DType, old: str, new: str) -> str:
-    """Where an arg-reduction takes the new value: strictly better, or the first NaN."""
+    """Where an arg-reduction takes the new value: strictly better, or the first NaN (of
+    "argmax_last": each)."""
     if not dtype.is_float:
         signed = "s" if dtype.kind == "int" else "u"
-        return o.compare(signed + ("gt" if kind == "argmax" else "lt"), dtype, new, old)
+        return o.compare(signed + ("lt" if kind == "argmin" else "gt"), dtype, new, old)
     if dtype.bits == 16:
         old, new = (o.cast(x, dtype, dtypes.f32) for x in (old, new))
         dtype = dtypes.f32
+    if kind == "argmax_last":
+        greater, nan = o.compare("ogt", dtype, new, old), o.compare("uno", dtype, new, new)
+        return o.binary("or", dtypes.bool_, greater, nan)
     # unordered-or-better is true for a NaN on either side; an old NaN must stay
     better = o.compare("ugt" if kind == "argmax" else "ult", dtype, new, old)
     return o.binary("and", dtypes.bool_, better, o.compare("ord", dtype, old, old))

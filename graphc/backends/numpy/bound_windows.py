@@ -51,10 +51,9 @@ def max_pool(
         indices[...] = places
         for where, place in rest:
             cell = x[where]
-            if floats:  # the first NaN stays
-                larger = np.less_equal(cell, best)
-                np.logical_not(larger, larger)
-                np.logical_and(larger, np.equal(best, best), larger)
+            if floats:  # the last NaN stays
+                larger = np.greater(cell, best)
+                np.logical_or(larger, np.not_equal(cell, cell), larger)
             else:
                 larger = np.greater(cell, best)
             np.copyto(best, cell, where=larger)

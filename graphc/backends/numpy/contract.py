@@ -174,6 +174,9 @@ def _max_pool(
     )
     flat = view.reshape((*view.shape[: view.ndim - k], prod(window)))
     choice = flat.argmax(axis=-1)
+    if wide.dtype.kind == "f" and (nan := np.isnan(flat)).any():  # the last wins, as torch's does
+        last = flat.shape[-1] - 1 - nan[..., ::-1].argmax(axis=-1)
+        choice = np.where(nan.any(axis=-1), last, choice)
     values = np.take_along_axis(flat, choice[..., None], -1)[..., 0]
     positions = np.arange(prod(plane), dtype=I64).reshape(plane)
     where = _windows(_padded(positions, pad_low, pad_high, -1), window, stride, dilation)

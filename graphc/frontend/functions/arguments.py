@@ -102,10 +102,11 @@ def fitting(value: Any, dtype: DType) -> Any:
         if same_kind and (wide or -LARGEST[dtype] <= value <= LARGEST[dtype]):
             return value
         value = value.decided()
+    given = value
     if isinstance(value, complex):
-        raise RuntimeError(located(
-            f"value cannot be converted to type {_FIT_NAMES[dtype]} without overflow: {value}"
-        ))
+        if value.imag:
+            _overflow(value, dtype)
+        value = value.real
     if dtype.is_float:
         if type(value) is int:
             value = float(value)
@@ -117,10 +118,14 @@ def fitting(value: Any, dtype: DType) -> Any:
         low = -LARGEST[dtype] if dtype.kind == "uint" else -LARGEST[dtype] - 1
         too_big = not whole or not low <= value <= LARGEST[dtype]
     if too_big:
-        raise RuntimeError(located(
-            f"value cannot be converted to type {_FIT_NAMES[dtype]} without overflow: {value}"
-        ))
+        _overflow(given, dtype)
     return value
+
+
+def _overflow(value: Any, dtype: DType) -> None:
+    raise RuntimeError(located(
+        f"value cannot be converted to type {_FIT_NAMES[dtype]} without overflow: {value}"
+    ))
 
 
 def non_negative(shape: Iterable[Any]) -> None:

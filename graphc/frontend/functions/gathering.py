@@ -192,15 +192,19 @@ def _vector(name: str, index: Any) -> Tensor:
     return places.reshape(1) if places.ndim == 0 else places
 
 
-def _not_negative(index: Tensor, size: Any, dim: int) -> None:
-    """Raise where eager mode sees an index that the operator would count from the end."""
+def _not_negative(index: Tensor, size: Any, dim: int) -> Tensor:
+    """Indices of which the operator refuses the negative ones too, which it would count from the
+    end. Raises where eager mode sees one."""
     if local.trace is not None or index._graphc_trace is not None or not is_near(index):
-        return
+        wide = promote.cast(index, dtypes.i64)
+        refused: Tensor = P.where(P.lt(wide, 0), size, wide)
+        return refused
     array = index._graphc_array
     if array.size and (least := array.min()) < 0:
         raise OutOfRange(located(
             f"index {least} is out of bounds for dimension {dim} with size {size}"
         ))
+    return index
 
 
 @with_out
@@ -211,7 +215,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     along = wrap_dim(dim, input.ndim)
     places = _vector("index_select", index)
     try:
-        _not_negative(places, shape(input)[along] if input.ndim else 1, along)
+        places = _not_negative(places, shape(input)[along] if input.ndim else 1, along)
         if input.ndim == 0:
             return take(input.reshape(1), [places], 0).reshape(())  # type: ignore[no-any-return]
         return take(input, [places], along)
@@ -241,7 +245,7 @@ def _index_write(name: str, x: Tensor, dim: int, index: Tensor, source: Any, add
                 f"({have[0]}), for dim: {along}"
             ))
     if name != "index_fill":
-        _not_negative(places, shape(x)[along], along)
+        places = _not_negative(places, shape(x)[along], along)
     return _index_put(x, value, [places], along, add)
 
 
@@ -332,17 +336,16 @@ def index_put_(
     self: Tensor, indices: Any, values: Tensor, accumulate: bool = False
 ) -> Tensor:
     """Write (or add) values at a tuple of index tensors."""
-    if values.dtype is not self.dtype:
-        raise RuntimeError(located(
-            "Index put requires the source and destination dtypes match, got "
-            f"{promote._name(self.dtype)} for the destination and "
-            f"{promote._name(values.dtype)} for the source."
-        ))
     for operand in (values, *(i for i in indices if isinstance(i, Tensor))):
         check_apart(self, operand, whole=False)
     # None in `indices` means the whole dim
     entries = tuple(slice(None) if i is None else i for i in indices)
     selection = read_index(self, entries)
+    if values.dtype is not self.dtype:
+        if accumulate or not selection.entries:
+            selection.entries.append("positions")
+        selection.require_dtype(values)
+        values = promote.cast(values, self.dtype)
     if not selection.tensors:
         value = P.add(selection.view, values) if accumulate else values
         inplace(selection.view, value)

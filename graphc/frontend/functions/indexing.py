@@ -46,6 +46,7 @@ class Selection:
         self.view = x
         self.dim = 0  # the next dim of `view` that an index entry takes
         self.tensors: list[tuple[int, Tensor]] = []
+        self.entries: list[str] = []  # what selects more than a view: "mask" or "positions"
 
     # --- one entry each ----------------------------------------------------------------------
 
@@ -85,6 +86,8 @@ class Selection:
             return
         if Eager.elsewhere is not None:
             index = _beside(self.view, index)
+        if index.ndim:
+            self.entries.append("positions")
         self.tensors.append((self.dim, promote.cast(index, dtypes.i64)))
         self.dim += 1
 
@@ -102,6 +105,7 @@ class Selection:
                     f"{self.dim + i}"
                 ))
         truth = concrete(mask, "indexing by a mask", _MASK_CURE)
+        self.entries.append("mask")
         for places in places_of(truth):
             self.places(places)
 
@@ -110,6 +114,7 @@ class Selection:
         self.view = unsqueeze(self.view, self.dim)
         if isinstance(flag, Tensor):
             flag = bool(concrete(flag, "indexing by a 0-d mask", _MASK_CURE))
+            self.entries.append("positions")
         self.places(np.zeros(1 if flag else 0, np.int64))
 
     def places(self, known: np.ndarray) -> None:
@@ -123,6 +128,21 @@ class Selection:
         self.dim += 1
 
     # --- the result --------------------------------------------------------------------------
+
+    def require_dtype(self, value: Tensor) -> None:
+        """Raise RuntimeError for a value of another dtype where torch's index_put_ does: it casts
+        what is written to a view, and one number for a mask."""
+        if not self.entries:
+            return
+        if self.entries == ["mask"] and value._graphc_type.elements == 1:
+            if is_near(value):
+                fitting(value.item(), self.view.dtype)  # raises where it does not fit
+            return
+        raise RuntimeError(located(
+            "Index put requires the source and destination dtypes match, got "
+            f"{promote._name(self.view.dtype)} for the destination and "
+            f"{promote._name(value.dtype)} for the source. Cure: value.to({self.view.dtype})"
+        ))
 
     def arranged(self) -> tuple[Tensor, list[Tensor], int]:
         """A view whose indexed dims are neighbours, the index tensors, and the first such dim.
@@ -382,6 +402,8 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
         _fill_masked(self, masked, value)
         return
     selection = read_index(self, index)
+    if isinstance(value, Tensor) and value.dtype is not self.dtype:
+        selection.require_dtype(value)
     source = _source(value, self)
     if not selection.tensors:
         view = selection.view
@@ -430,6 +452,8 @@ def _is_scalar(value: Any) -> bool:
 def _fill_masked(x: Tensor, mask: Tensor, value: Any) -> None:
     """x[mask] = a number: a select, which needs no positions."""
     mask = mask.reshape((*shape(mask), *(1,) * (x.ndim - mask.ndim)))
+    if isinstance(value, Tensor) and value.dtype is not x.dtype and is_near(value):
+        fitting(value.item(), x.dtype)  # raises where it does not fit
     inplace(x, apply(ops.where, mask, _source(value, x), x))
 
 

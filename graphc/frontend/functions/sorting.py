@@ -206,8 +206,10 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     rows = moved.reshape(-1, moved.shape[-1])
     found = np.empty(len(rows), np.int64)
     for i, row in enumerate(rows):
-        values, counts = np.unique(row, return_counts=True)
-        found[i] = np.nonzero(row == values[np.argmax(counts)])[0][-1]
+        values, counts = np.unique(row, return_counts=True, equal_nan=False)
+        most = values[np.argmax(counts)]
+        # each NaN is a value of its own, behind the numbers
+        found[i] = np.nonzero(row == most)[0][-1] if most == most else 0
     index = np.expand_dims(found.reshape(moved.shape[:-1]), along)
     return return_types.mode(pick(input, constant(index), along, keepdim))
 

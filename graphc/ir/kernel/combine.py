@@ -29,7 +29,7 @@ COMBINES = {
 }
 STORES = frozenset(name for name, combine in COMBINES.items() if combine.stores)
 # A carry of the value and the carry of its index behind it.
-ARGUMENTS = frozenset({"argmax", "argmin"})
+ARGUMENTS = frozenset({"argmax", "argmin", "argmax_last"})
 # What a carry may say: "set" replaces the value.
 CARRIES = frozenset({*COMBINES, *ARGUMENTS, "index", "set"})
 
@@ -55,7 +55,7 @@ def highest(dtype: DType) -> float | int | bool:
 def identity(combine: str, dtype: DType) -> float | int | bool:
     """The value that a combine leaves the other operand unchanged by; where the value of an
     argmax or argmin starts."""
-    if combine in ("max", "argmax"):
+    if combine in ("max", "argmax", "argmax_last"):
         return lowest(dtype)
     if combine in ("min", "argmin"):
         return highest(dtype)

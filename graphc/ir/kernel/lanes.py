@@ -12,7 +12,7 @@ import numpy as np
 
 from ..dim import Dim, Size, unwrap
 from ..dtypes import DType
-from .combine import COMBINES
+from .combine import ARGUMENTS, COMBINES
 from .nest import (
     Carry,
     Check,
@@ -160,7 +160,7 @@ class Lanes:
             value = self.scalar(c.next)
             if c.combine == "set":
                 results[c.name] = value
-            elif c.combine in ("argmax", "argmin"):
+            elif c.combine in ARGUMENTS:
                 index = carries[position + 1]
                 results[c.name], results[index.name] = _arg_pair(
                     c.combine,
@@ -303,8 +303,10 @@ def _arg_pair(kind: str, old: tuple[Any, Any], new: tuple[Any, Any]) -> tuple[Ar
     """(value, index) of the winner; the old one keeps its place among equals, NaN wins."""
     (a, i), (b, j) = old, new
     with np.errstate(invalid="ignore"):
-        better = np.asarray(b > a if kind == "argmax" else b < a)
-    better = (better | (np.asarray(b != b))) & (np.asarray(a == a))
+        better = np.asarray(b < a if kind == "argmin" else b > a)
+    better = better | np.asarray(b != b)
+    if kind != "argmax_last":
+        better &= np.asarray(a == a)
     return np.where(better, b, a), np.where(better, j, i)
 
 

@@ -144,6 +144,7 @@ class Carry:
     vector loop may do lane-wise (max and min propagate NaN, as torch's do). "set": name = next
     (serial loops only; `next` may read name). "argmax" | "argmin": this carry is the value and
     the following carry (combine "index") its i64 index; the first of equals wins, NaN wins.
+    "argmax_last" (serial loops only): the same, but of several NaNs the last wins.
     """
 
     name: str

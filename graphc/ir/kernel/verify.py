@@ -207,7 +207,7 @@ class Verifier:
         previous = ""
         for carry in loop.carries:
             if carry.combine not in CARRIES or (
-                carry.combine == "set" and loop.kind != "serial"
+                carry.combine in ("set", "argmax_last") and loop.kind != "serial"
             ):
                 self.fail(f"carry {carry.name}: {carry.combine!r} in a {loop.kind} loop")
             if (carry.combine == "index") != (previous in ARGUMENTS):

@@ -95,7 +95,10 @@ def _extremum_vjp(
     shape = x.type.shape
     g = keep_dims(grads[0], shape, dims, keepdim)
     y = keep_dims(y, shape, dims, keepdim)
-    winners = cast(ops.eq(x, y), x.type.dtype)
+    won = ops.eq(x, y)
+    if x.type.dtype.is_float and len(dims) == len(shape):
+        won = ops.logical_or(won, ops.isnan(x))  # torch's max() and min() do so; amax() does not
+    winners = cast(won, x.type.dtype)
     return (g / sum_dims(winners, dims, keepdim=True) * winners,)
 
 

@@ -143,8 +143,8 @@ register(
     Op(
         "max_pool", "window", _max_pool_type, _max_pool_vjp, arity=1, results=2, attrs=_WINDOW,
         cost=None, rounding=EXACT, takes_complex=False,
-        doc="The maximum of each window and its i64 flat index in the plane; the first of "
-        "equals, NaN wins, padding never.",
+        doc="The maximum of each window and its i64 flat index in the plane; the first of equals, "
+        "but the last NaN; padding never wins.",
     )
 )
 register(

@@ -104,7 +104,7 @@ def _taps(values: Values, node: Node, place: Coordinates) -> list[Value]:
     dtype = carrier(x.dtype)
     combine = "add"
     if node.op.name == "max_pool":
-        combine = "max" if first is None else "argmax"
+        combine = "max" if first is None else "argmax_last"
     start = identity(combine, dtype)
     if inside is not None:
         value = writer.apply("where", dtype, inside, value, start)
