@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -19,15 +19,13 @@ from graphc import backends
 from graphc.backends import Backend
 from graphc.backends.numpy.ops import TABLE
 from graphc.config import AGAIN, Config
-from graphc.doubt.checked import Checked, case_of
 from graphc.engine.built import Built, Stages
 from graphc.engine.limit import Limit
 from graphc.engine.pipeline import Kept, as_drawn, by_counter, host
-from graphc.engine.within import plan_within, split_within
 from graphc.inspect.observer import Observer
-from graphc.inspect.value_check import ValueChangedError
 from graphc.ir import passes
 from graphc.ir.graph import Graph, Node
+from graphc.ir.late import late
 from graphc.ir.passes.absorb import absorb
 from graphc.ir.passes.counter_random import counter_random
 from graphc.ir.passes.cse import cse
@@ -48,6 +46,15 @@ from graphc.ir.passes.specialise import specialise
 from graphc.ir.passes.winograd import winograd
 from graphc.ir.record import replaced
 from graphc.ir.rewrite import apart, assumed
+
+if TYPE_CHECKING:
+    from graphc.doubt import checked
+    from graphc.engine import within
+    from graphc.inspect import value_check
+else:  # where a call is compared, or kept to a number of bytes
+    checked = late("graphc.doubt.checked")
+    within = late("graphc.engine.within")
+    value_check = late("graphc.inspect.value_check")
 
 Array = np.ndarray[Any, Any]
 
@@ -138,7 +145,7 @@ def build_pair(
             staged(parts.forward, quiet, mutated, parts.forward.name, backend, True, rooms[0])
             staged(parts.backward, quiet, {}, parts.backward.name, backend, True, rooms[1])
 
-        parts = split_within(optimised, forward_inputs, forward_outputs, both)
+        parts = within.split_within(optimised, forward_inputs, forward_outputs, both)
     times["partition"] = time.perf_counter() - start
     forward_example, backward_example = observer.split_example(parts, forward_inputs)
 
@@ -171,9 +178,10 @@ def _blamed(observer: Observer, graph: Graph, mutated: Mapping[int, int]) -> Ite
     """Say for which graph and inputs a value changed."""
     try:
         yield
-    except ValueChangedError as error:
+    except value_check.ValueChangedError as error:
         if error.case is None and observer.values is not None:
-            error.case = case_of(graph, observer.values.inputs, mutated, observer.values.dims)
+            values = observer.values
+            error.case = checked.case_of(graph, values.inputs, mutated, values.dims)
         raise
 
 
@@ -249,7 +257,7 @@ def _finish(
     if observer.config.check >= AGAIN:
         meaning = as_drawn(graph, observer.config, backends.name_of(backend))
         meaning = _in_tiles(observer.config, backend)(apart(meaning))  # whose errors are allowed
-        built.executable = Checked(
+        built.executable = checked.Checked(
             executable, backend, stages.program, meaning, mutated, TABLE
         )
     return built
@@ -276,7 +284,7 @@ def _lowered(
     observer.lowered(kernels)
     with _timed(PLAN, times):
         make = partial(plan, fused, kernels, machine, mutated=mutated, claimed=claimed)
-        program = make() if limit is None else plan_within(
+        program = make() if limit is None else within.plan_within(
             make, limit, machine, observer.config.threads
         )
         program = replaced(program, name=observer.name, dims=tuple(fused.env.hints))

@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,9 +23,6 @@ from graphc.config import (
     Config,
 )
 from graphc.engine.built import Built
-from graphc.inspect.native_check import check_native
-from graphc.inspect.report import kernel_uses
-from graphc.inspect.value_check import ValueCheck
 from graphc.ir.graph import Graph, Node
 from graphc.ir.interpret import Table
 from graphc.ir.kernel import Kernel, Launch, Program, leaves
@@ -33,10 +30,18 @@ from graphc.ir.kernel.interpret import run_program
 from graphc.ir.kernel.program_text import print_program
 from graphc.ir.kernel.text import print_kernel
 from graphc.ir.kernel.verify import verify_kernel
+from graphc.ir.late import late
 from graphc.ir.machine import Machine
 from graphc.ir.passes.lower import Lowered
 from graphc.ir.passes.partition import Split
 from graphc.ir.verify import verify
+
+if TYPE_CHECKING:
+    from graphc.inspect import native_check, report, value_check
+else:
+    native_check = late("graphc.inspect.native_check")
+    report = late("graphc.inspect.report")
+    value_check = late("graphc.inspect.value_check")
 
 Array = np.ndarray[Any, Any]
 
@@ -55,7 +60,7 @@ class Observer:
         self.config = config
         self.name = name
         self.table = table
-        self.values: ValueCheck | None = None
+        self.values: value_check.ValueCheck | None = None
         self._example = example
         self._folder: Path | None = None
         self._files = itertools.count()
@@ -69,7 +74,7 @@ class Observer:
         if self.config.check >= VERIFY:
             verify(graph)
         if self.config.check >= VALUES:
-            self.values = ValueCheck(graph, self.table, self._example)
+            self.values = value_check.ValueCheck(graph, self.table, self._example)
         self._graph(GRAPHS, "traced", graph)
 
     def after_pass(self, name: str, before: Graph, after: Graph) -> None:
@@ -79,7 +84,7 @@ class Observer:
                 verify(after, name)
             if self.values is not None:
                 if name in REDRAWING:
-                    self.values = ValueCheck(after, self.table, self.values.inputs)
+                    self.values = value_check.ValueCheck(after, self.table, self.values.inputs)
                 else:
                     self.values.after_pass(name, before, after)
         level = GRAPHS if name == "fuse" else PASSES
@@ -97,7 +102,7 @@ class Observer:
             self.values.inputs[:forward_inputs],
             self.values.inputs[forward_inputs:],
         )
-        check = ValueCheck(parts.forward, self.table, forward)
+        check = value_check.ValueCheck(parts.forward, self.table, forward)
         if check.expected is None:
             return forward, None
         sources = {"input": forward, "output": check.expected}
@@ -127,7 +132,7 @@ class Observer:
         if not self._wants(KERNELS):
             return
         self._show(KERNELS, "plan.program", print_program(program))
-        uses = kernel_uses(program, fused, machine)
+        uses = report.kernel_uses(program, fused, machine)
         for kernel in kernels_of(program):
             lines = [*(f"# {use}" for use in uses[id(kernel)]), print_kernel(kernel)]
             self._show(KERNELS, f"{kernel.name}.kernel", "\n".join(lines))
@@ -153,7 +158,7 @@ class Observer:
             else np.empty_like(array, order="C")
             for i, array in enumerate(self.values.expected)
         ]
-        check_native(
+        native_check.check_native(
             program, built.executable, built.backend.memory, inputs, outputs, self.table,
             self.values.dims,
         )

@@ -84,6 +84,8 @@ class Dim:
         return _from_terms([(m, -c) for m, c in self.terms] + _terms(other))
 
     def __mul__(self, other: Size) -> Size:
+        if type(other) is int and other:  # the order of terms stays
+            return _canonical([(m, c * other) for m, c in self.terms])
         product: list[tuple[Monomial, int]] = []
         for m1, c1 in self.terms:
             for m2, c2 in _terms(other):
@@ -130,6 +132,8 @@ def _terms(value: Size) -> list[tuple[Monomial, int]]:
 
 
 def _merge(a: Monomial, b: Monomial) -> Monomial:
+    if not a or not b:
+        return a or b
     powers: dict[Atom, int] = dict(a)
     for atom, power in b:
         powers[atom] = powers.get(atom, 0) + power
@@ -141,12 +145,17 @@ def _from_terms(terms: Iterable[tuple[Monomial, int]]) -> Size:
     for monomial, coefficient in terms:
         total[monomial] = total.get(monomial, 0) + coefficient
     kept = [(m, c) for m, c in total.items() if c]
+    if len(kept) > 1:  # constants last, so that text reads "n + 1"
+        kept.sort(key=lambda t: (not t[0], [(a.text(), p) for a, p in t[0]]))
+    return _canonical(kept)
+
+
+def _canonical(kept: list[tuple[Monomial, int]]) -> Size:
+    """Of sorted terms, none of which is 0."""
     if not kept:
         return 0
     if len(kept) == 1 and not kept[0][0]:
         return kept[0][1]
-    # constants last, so that text reads "n + 1"
-    kept.sort(key=lambda t: (not t[0], [(a.text(), p) for a, p in t[0]]))
     return Dim(tuple(kept))
 
 
