@@ -13,6 +13,7 @@ import torch
 
 import graphc
 from graphc import nn
+from graphc.inspect.explain import explain
 from tests.nn.both import close
 
 RNG = np.random.default_rng(0)
@@ -264,3 +265,13 @@ def test_flex_attention_masks_and_changes_scores() -> None:
     bias = (graphc.arange(6).unsqueeze(1) - graphc.arange(6)).double() * 0.1
     want = nn.functional.scaled_dot_product_attention(q, k, v, bias)
     np.testing.assert_allclose(have.numpy(), want.numpy(), rtol=1e-6, atol=1e-6)
+
+
+def test_softmax_divides_once_a_row_unless_of_float64() -> None:
+    x = RNG.normal(0, 4, (64, 1000))
+    for dtype, quotients, digits in (("float32", 0, 2e-6), ("float64", 1, 1e-14)):
+        softmax = graphc.compile(nn.Softmax(-1))
+        given = graphc.from_numpy(x.astype(dtype))
+        assert explain(softmax, given).kernels_text.count("div.") == quotients
+        want = torch.from_numpy(given.numpy()).double().softmax(-1).numpy()
+        assert np.abs(softmax(given).numpy() / want - 1).max() < digits

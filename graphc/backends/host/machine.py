@@ -21,7 +21,7 @@ _TILING = Tiling(
     stream_steps=8,
     stream_columns=4096,
     shared_bytes=32 << 20,
-    chunk_columns=0,
+    chunk_columns=256,  # a tile's rows stay in the first cache for four panels
     row_tiles=4,
     read_rows=8,
     dot_rows=32,
@@ -36,9 +36,7 @@ _TILING = Tiling(
 # each, which a power of two between them has evict each other: packing gains 20% to 50% from 64 KiB
 # on, where chunks are wide enough to read rows of the left operand for many columns. So does a
 # transposed left operand, of which each step reads another line: packing gains 10% to 50%.
-_FEW_REGISTERS = replaced(
-    _TILING, vectors=2, unpacked_bytes=64 << 10, turned_columns=128, chunk_columns=256
-)
+_FEW_REGISTERS = replaced(_TILING, vectors=2, unpacked_bytes=64 << 10, turned_columns=128)
 
 # A launch costs about 0.1 us, an element of light work 0.2 to 1 ns, a core's first cache 32 KiB.
 CPU = Machine(

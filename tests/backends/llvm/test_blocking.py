@@ -146,6 +146,15 @@ def test_only_large_operands_of_many_rows_are_packed(
     assert plan.block_k <= steps and (plan.block_k > 8) is (steps > 8)
 
 
+def test_a_large_operand_is_packed_once_for_chunks_of_several_panels() -> None:
+    """With one panel each, every panel has all of the left operand come from memory again."""
+    template = Gemm(2048, 2048, 2048).kernel().template
+    for machine in (cpu(64, 32), cpu(32, 16)):
+        plan = plan_contraction(template, machine)
+        assert plan is not None
+        assert plan.right_packed and plan.chunk_n == 256 and plan.split_m > 1
+
+
 def test_the_machine_of_a_target_has_its_registers() -> None:
     for target in (host_target(), *narrow_targets()):
         tiling = target.machine.tiling
