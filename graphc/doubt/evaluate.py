@@ -202,7 +202,7 @@ def _lookup(name: str, inputs: list[Any], attrs: dict[str, Any], value: int) -> 
         kept.append(np.where(outside, 0, index))
     result = TABLE[name](x, *kept, **attrs)
     if name == "index":  # the indexed shape stands at `dim`
-        bad = bad.reshape(*bad.shape, *(1,) * (result.ndim - dim - bad.ndim))
+        bad = np.reshape(bad, (*bad.shape, *(1,) * (result.ndim - dim - bad.ndim)))
     return np.where(bad, result.dtype.type(value), result)
 
 

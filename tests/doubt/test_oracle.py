@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from graphc.doubt.evaluate import Evaluator
 from graphc.doubt.oracle import Oracle
 from graphc.ir import dtypes, ops
 from graphc.ir.graph import Builder, Expr, Graph
@@ -44,3 +45,15 @@ def test_terms_that_are_added_one_after_another(name: str) -> None:
     assert oracle.compare([total]) == ""
     assert oracle.compare([total * (1 + 3e-12)]) != ""
     assert oracle.compare([total - term]) != ""
+
+
+def test_what_stands_for_a_number_that_is_not_there() -> None:
+    builder = Builder()
+    x, place = (
+        Expr(builder, builder.input(TensorType(dtype, shape)))
+        for dtype, shape in ((dtypes.f64, (2,)), (dtypes.i64, ()))
+    )
+    graph = builder.build((ops.index(x, place, dim=0).node,), "outside")
+    for at, found in ((1, 4.0), (9, 7.0)):
+        (result,) = Evaluator({}, excuse=7).outputs(graph, [np.array([3.0, 4.0]), np.array(at)])
+        assert result == found
