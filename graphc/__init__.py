@@ -138,6 +138,12 @@ _PACKAGES = frozenset("""
 def set_num_threads(number: int) -> None:
     """Threads of compiled code, and of eager mode's matrix products, for all threads of the
     process. Results of compiled code do not depend on it."""
+    if not hasattr(number, "__index__"):
+        raise RuntimeError(
+            f"set_num_threads expects an int, but got {number.__class__.__name__}"
+        )
+    if number <= 0:
+        raise RuntimeError(f"set_num_threads expects a positive integer, but got {number}")
     config.set_default(threads=number)
     _blas.use(config.current().threads)
     pipeline = sys.modules.get(f"{__package__}.engine.pipeline")

@@ -42,6 +42,24 @@ def _called(function: Any, x: Any) -> None:
 # the message must start as PyTorch's does
 SAME: dict[str, Callable[[Any], Any]] = {
     "dim range": lambda t: t.zeros(2, 3).sum(2),
+    "quantile below": lambda t: t.ones(5).quantile(-0.1),
+    "quantile above": lambda t: t.ones(5).nanquantile(1.01),
+    "quantile tensor": lambda t: t.ones(5).quantile(t.tensor([0.5, -0.1])),
+    "quantile tensor's dims": lambda t: t.ones(5).quantile(t.tensor([[0.5]])),
+    "quantile tensor's dtype": lambda t: t.ones(5).quantile(t.tensor(0.5, dtype=t.float64)),
+    "quantile of half": lambda t: t.ones(5).half().quantile(0.5),
+    "quantile of nothing": lambda t: t.ones(0).quantile(0.5),
+    "out number": lambda t: t.exp(t.ones(2), out=3),
+    "out list": lambda t: t.exp(t.ones(2), out=[t.ones(2)]),
+    "kernel of nothing": lambda t: t.nn.functional.conv2d(
+        t.ones(1, 3, 4, 4), t.ones(3, 3, 2, 0)),
+    "threads": lambda t: t.set_num_threads(0),
+    "threads' type": lambda t: t.set_num_threads("2"),
+    "promote_types": lambda t: t.promote_types(1, t.int32),
+    "pad_sequence": lambda t: t.nn.utils.rnn.pad_sequence([1]),
+    "two dtypes": lambda t: t.ones(2).to(t.float32, t.int32),
+    "triplet dims": lambda t: t.nn.functional.triplet_margin_loss(
+        t.ones(2, 3), t.ones(2, 3), t.ones(3)),
     "dim range negative": lambda t: t.zeros(2).softmax(-2),
     "dim of 0-d": lambda t: t.tensor(1.0).sum(1),
     "repeated dim": lambda t: t.zeros(2, 3).sum((0, 0)),

@@ -231,7 +231,7 @@ NAMES: dict[str, Any] = {
     **dtype_names.NAMES,
     "take": gathering.take_flat,
     "einsum": listed(einsum_module.einsum),
-    "promote_types": dtypes.promote,
+    "promote_types": dtype_names.promote_types,
     "result_type": result_type,
     "get_default_dtype": get_default_dtype,
     "set_default_dtype": set_default_dtype,

@@ -272,6 +272,7 @@ def with_out(function: F) -> F:
     def wrapper(*args: Any, out: Any = None, **kwargs: Any) -> Any:
         if out is None:
             return function(*args, **kwargs)
+        _check_out(name, out)
         if not anywhere:
             _check_apart(name, out, (*args, *kwargs.values()))
         result = function(*args, **kwargs)
@@ -283,6 +284,7 @@ def with_out(function: F) -> F:
                 "differentiation, but one of the arguments requires grad."
             ))
         if isinstance(result, Tensor):
+            _check_out(name, [out])
             if not anywhere and any(x is out for x in (*args, *kwargs.values())):
                 _check_keeps_shape(out, result)
             return write_out(out, result)
@@ -291,6 +293,14 @@ def with_out(function: F) -> F:
         return type(result)(*out) if hasattr(result, "_fields") else tuple(out)
 
     return cast(F, wrapper)
+
+
+def _check_out(name: str, out: Any) -> None:
+    for each in out if isinstance(out, (tuple, list)) else (out,):
+        if not isinstance(each, Tensor):
+            raise TypeError(located(
+                f"{name}(): argument 'out' must be Tensor, not {type(each).__name__}"
+            ))
 
 
 def _check_same_dtype(targets: Iterable[Tensor], results: Iterable[Tensor]) -> None:
@@ -332,7 +342,11 @@ def _check_apart(name: str, outs: Any, inputs: Iterable[Any]) -> None:
 
 def dtype_beside(out: Tensor | None, dtype: DType | None) -> DType | None:
     """The dtype asked for, which is that of `out=`. Raises RuntimeError where they differ."""
-    if out is None or dtype is out.dtype:
+    if out is None:
+        return dtype
+    if not isinstance(out, Tensor):
+        raise TypeError(located(f"argument 'out' must be Tensor, not {type(out).__name__}"))
+    if dtype is out.dtype:
         return dtype
     if dtype is not None:
         raise RuntimeError(located(

@@ -52,6 +52,11 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     flags = []
     for value in args:
         if isinstance(value, DType):
+            if dtype is not None:
+                raise TypeError(located(
+                    "to() received an invalid combination of arguments - got (torch.dtype, "
+                    "torch.dtype), but expected one of: to(dtype), to(device, dtype), to(other)"
+                ))
             dtype = value
         elif isinstance(value, Tensor):
             other = value

@@ -32,6 +32,17 @@ TYPE_STRINGS: dict[str, DType] = {
 TYPE_NAMES = {dtype: name for name, dtype in TYPE_STRINGS.items()}
 
 
+def promote_types(type1: DType, type2: DType) -> DType:
+    """The smallest dtype that holds both."""
+    for place, given in enumerate((type1, type2), 1):
+        if not isinstance(given, DType):
+            raise TypeError(
+                f"promote_types(): argument 'type{place}' (position {place}) must be torch.dtype, "
+                f"not {type(given).__name__}"
+            )
+    return dtypes.promote(type1, type2)
+
+
 # C++'s names, which torch's messages have
 CPP_NAMES: dict[DType, str] = {
     dtypes.f32: "float", dtypes.f64: "double", dtypes.f16: "c10::Half",

@@ -214,12 +214,40 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     return return_types.mode(pick(input, constant(index), along, keepdim))
 
 
+def _quantile_points(x: Tensor, q: Any) -> Tensor:
+    """q as a tensor of x's dtype. What it is inside a compiled function is not looked at."""
+    if x.dtype not in (dtypes.f32, dtypes.f64):
+        raise RuntimeError(located(
+            f"quantile() input tensor must be either float or double dtype, is {x.dtype}"))
+    if any(size == 0 for size in shape(x)):
+        raise RuntimeError(located("quantile() input tensor must be non-empty"))
+    if not isinstance(q, Tensor):
+        if not isinstance(q, (int, float)):
+            raise TypeError(located(
+                f"quantile(): argument 'q' must be Tensor or float, not {type(q).__name__}"))
+        if not 0 <= q <= 1:
+            raise RuntimeError(located(f"quantile() q must be in the range [0, 1] but got {q}"))
+        return promote.operand(float(q), x.dtype)
+    if q.ndim > 1:
+        raise RuntimeError(located(
+            f"quantile() q must be a scalar or 1D tensor, has shape {list(q.shape)}"))
+    if q.dtype is not x.dtype:
+        raise RuntimeError(located(
+            f"quantile() q tensor must be same dtype as the input tensor: {q.dtype}, {x.dtype}"))
+    if local.trace is None:
+        values = concrete_or_zeros(q, "quantile()", _CURE)
+        if not ((values >= 0) & (values <= 1)).all():
+            raise RuntimeError(located(
+                f"quantile() q values must be in the range [0, 1], are {values.tolist()}"))
+    return q
+
+
 def _quantile(
     input: Tensor, q: Any, dim: int | None, keepdim: bool, interpolation: str, ignore_nan: bool
 ) -> Tensor:
     x = input.reshape(-1) if dim is None or input.ndim == 0 else input
     along = 0 if dim is None else wrap_dim(dim, x.ndim)
-    points = q if isinstance(q, Tensor) else promote.operand(float(q), x.dtype)
+    points = _quantile_points(x, q)
     rank = input.ndim
     values = _sorted(x, along, False, True)[0].movedim(along, -1)
     size = public_size(shape(values)[-1])
@@ -246,7 +274,7 @@ def _quantile(
         lower, upper = values.gather(-1, i), values.gather(-1, j)
         upper = P.where(P.gt(weight, 0), upper, lower)
     else:
-        lower, upper = values[..., i], values[..., j]
+        lower, upper = values.index_select(-1, i), values.index_select(-1, j)
     result = P.add(lower, P.mul(P.sub(upper, lower), weight))
     if not ignore_nan:
         missing = P.isnan(values).any(-1, keepdim=True)

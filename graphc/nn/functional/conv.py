@@ -120,6 +120,14 @@ def _check(
             f"Input type ({CPP_NAMES[input.dtype]}) and {word} type ({CPP_NAMES[other.dtype]}) "
             f"should be the same. {_to_dtype(weight)}"
         ))
+    if 0 in weight.shape[2:]:
+        words = ("kernel_depth", "kernel_height", "kernel_width")
+        sizes = zip(words[-max(spatial, 2) :], ([1] * 2 + [*weight.shape[2:]])[-max(spatial, 2) :],
+                    strict=True)
+        raise RuntimeError(located(
+            "kernel size should be greater than zero, but got "
+            + " ".join(f"{word}: {size}" for word, size in sizes)
+        ))
     if groups <= 0:
         raise RuntimeError("non-positive groups is not supported")
     outputs = weight.shape[1] * groups if transposed else weight.shape[0]

@@ -8,6 +8,7 @@ from typing import Any
 from ...frontend import functions as T
 from ...frontend import promote
 from ...frontend.autocast import listed
+from ...frontend.errors import located
 from ...frontend.functions.arguments import recorded_as
 from ...frontend.tensor import Tensor
 from .activation import logsigmoid
@@ -91,6 +92,12 @@ def triplet_margin_loss(
     """max(0, d(a, p) - d(a, n) + margin)."""
     if margin <= 0:
         raise ValueError(f"margin must be greater than 0, got {margin}")
+    if not anchor.ndim == positive.ndim == negative.ndim:
+        raise RuntimeError(located(
+            "The anchor, positive, and negative tensors are expected to have the same number of "
+            f"dimensions, but got: anchor {anchor.ndim}D, positive {positive.ndim}D, and negative "
+            f"{negative.ndim}D inputs"
+        ))
     near = pairwise_distance(anchor, positive, p, eps)
     far = pairwise_distance(anchor, negative, p, eps)
     if swap:

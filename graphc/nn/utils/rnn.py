@@ -214,6 +214,10 @@ def pad_sequence(
     given = list(sequences)
     if not given:
         raise RuntimeError("Received an empty list of sequences")
+    for i, sequence in enumerate(given):
+        if not isinstance(sequence, Tensor):
+            raise TypeError(f"expected Tensor as element {i} in argument 0, but got "
+                            f"{type(sequence).__name__}")
     longest = max(sequence.shape[0] for sequence in given)
     rows = []
     for sequence in given:
