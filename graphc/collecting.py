@@ -14,6 +14,9 @@ from types import TracebackType
 APART = 10_000
 FAR_APART = 200_000
 
+# Python 3.12 itself begins with some hundreds of frozen objects; a user's gc.freeze() freezes all.
+_STARTS_WITH = 1000
+
 _LOCK = threading.Lock()
 _inside: list[int] = []  # what is asked for by those inside, of all threads
 _before = (0, 0, 0)  # what the user has set
@@ -89,7 +92,7 @@ class _Importing(Fewer):
         What the user has frozen stays so, and then nothing is moved; that is asked until it is
         found, for it takes a look at each frozen object."""
         if gc.isenabled() and self._moves:
-            self._moves = not gc.get_freeze_count()
+            self._moves = gc.get_freeze_count() < _STARTS_WITH
             if self._moves:
                 gc.freeze()
                 gc.unfreeze()

@@ -452,7 +452,7 @@ class CompiledFunction(Inspected):
 def compile(
     model: Any = None, *, fullgraph: bool = False, dynamic: bool | None = None,
     backend: Any = None, mode: str | None = None, options: Any = None, disable: bool = False,
-    max_memory: int | str | None = None,
+    max_memory: int | str | None = None, name: str | None = None, recompile_limit: Any = None,
 ) -> Any:
     """Compile a function or Module (torch.compile): as a decorator, with options, or as a call.
 
@@ -466,21 +466,22 @@ def compile(
     CUDA graphs. The CPU knows one mode. `options={"winograd": True}` (or the largest error that may
     be: ir/passes/winograd.py) convolves by tiles where that is faster. `max_memory`: bytes, or
     "500MB", for a call, its backward pass and all they leave: values are computed again, or it
-    raises MemoryLimitError. Implies `fullgraph`, a graph per size.
+    raises MemoryLimitError. Implies `fullgraph`, a graph per size. `recompile_limit`: as if none.
     """
     how = mode_of(mode, options)._replace(max_memory=asked_for(max_memory, dynamic))
     if model is None:
-        given: Any = {"fullgraph": fullgraph, "dynamic": dynamic, "backend": backend}
-        given |= {"disable": disable, "max_memory": max_memory}
-        return functools.partial(compile, mode=mode, options=options, **given)
+        given: Any = {"dynamic": dynamic, "backend": backend, "max_memory": max_memory}
+        given |= {"fullgraph": fullgraph, "mode": mode, "options": options, "name": name}
+        return functools.partial(compile, disable=disable, **given)
     if disable:
         return model
     kind = backends.canonical(Compilers.backend if backend is None else backend)
+    given = {"dynamic": dynamic, "backend": kind, "fullgraph": fullgraph, "mode": how}
     if isinstance(model, Module):
-        return compile_module(model, dynamic=dynamic, backend=kind, fullgraph=fullgraph, mode=how)
+        return compile_module(model, **given)
     if not callable(model):
         raise TypeError(f"compile() takes a function or a Module, got {type(model).__name__}")
-    return CompiledFunction(model, dynamic=dynamic, backend=kind, fullgraph=fullgraph, mode=how)
+    return CompiledFunction(model, name=name, **given)
 
 
 def compile_module(module: Module, **options: Any) -> Module:

@@ -35,6 +35,7 @@ _FUNCTIONS = {
         alpha_dropout batch_norm binary_cross_entropy_with_logits cosine_embedding_loss ctc_loss
         dropout embedding embedding_bag feature_alpha_dropout group_norm hinge_embedding_loss
         instance_norm kl_div layer_norm margin_ranking_loss poisson_nll_loss triplet_margin_loss
+        convolution feature_dropout norm_except_dim
     """,
     ".nn.functional.variants": "celu_ rrelu_ selu_ threshold_",
     ".sparse.functions": "dsmm hspmm saddmm smm spmm sspaddmm",
@@ -89,6 +90,16 @@ def _method(name: str) -> Callable[..., Any]:
     return method
 
 
+def _of_nn(name: str) -> Callable[..., Any]:
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        functional = importlib.import_module(".nn.functional", __package__)
+        return getattr(functional, name)(self, *args, **kwargs)
+
+    method.__name__ = name
+    method.__doc__ = f"torch.nn.functional.{name}."
+    return method
+
+
 def _storage(self: Any) -> Any:
     """The memory under the tensor as elements of its dtype. Deprecated: untyped_storage()."""
     return importlib.import_module(".storage", __package__).storage(self)
@@ -108,6 +119,8 @@ def methods(inplace: Callable[..., Any]) -> dict[str, Any]:
     """The Tensor methods; `inplace(target, value)` writes a value into a tensor."""
     found: dict[str, Any] = {n: _method(n) for n in PLACES if n not in _NOT_METHODS}
     found["storage"] = _storage
+    for name in ("hardshrink", "prelu"):
+        found[name] = _of_nn(name)
     found |= {name: _sparse(name) for name in _SPARSE}
     for name in _IN_PLACE:
         function = found[name]

@@ -59,6 +59,12 @@ def unread() -> Iterator[None]:
 
 
 @pytest.fixture
+def only_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where no test before has used another device: then calls may take the short ways."""
+    monkeypatch.setattr(Eager, "elsewhere", None)
+
+
+@pytest.fixture
 def beside_meta(monkeypatch: pytest.MonkeyPatch, unread: None) -> Iterator[None]:
     """As where another device has been used, which tests behind do not see."""
     monkeypatch.setattr(placement, "_places", dict(placement._places))

@@ -12,18 +12,16 @@ import pytest
 import graphc as torch
 from graphc.compat import debugged, often
 from graphc.engine.detour import original
-from graphc.frontend.values import Eager
 
 pytestmark = pytest.mark.skipif(sys.gettrace() is not None, reason="a debugger runs already")
 
 
 @pytest.fixture
-def function(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Any], Any]]:
+def function(monkeypatch: pytest.MonkeyPatch, only_the_cpu: None) -> Iterator[Callable[[Any], Any]]:
     """A function that was compiled because it was called often."""
     watching, told = often._Watching(), debugged.Debugged()
     monkeypatch.setattr(often, "watching", watching)
     monkeypatch.setattr(often, "debugged", told)
-    monkeypatch.setattr(Eager, "elsewhere", None)
     monkeypatch.setattr(sys, "settrace", sys.settrace)
     told.listen()
 

@@ -17,18 +17,14 @@ from graphc.compat import watch as watch_module
 from graphc.compat.watch import Watch
 from graphc.engine.detour import original, redirect, restore, twin_of
 from graphc.frontend.context import local
-from graphc.frontend.values import Eager
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def watching(monkeypatch: pytest.MonkeyPatch) -> Iterator[often._Watching]:
+def watching(monkeypatch: pytest.MonkeyPatch, only_the_cpu: None) -> Iterator[often._Watching]:
     fresh = often._Watching()
     monkeypatch.setattr(often, "watching", fresh)
-    # tests before may have used another device: then no call is one of native code, and no trial
-    # of a function goes well
-    monkeypatch.setattr(Eager, "elsewhere", None)
     yield fresh
     if fresh._watch is not None:
         fresh._watch.stop()

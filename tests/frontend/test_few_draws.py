@@ -40,9 +40,8 @@ OWN = torch.Generator()
 
 
 @pytest.fixture(autouse=True)
-def at_hand(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def at_hand(monkeypatch: pytest.MonkeyPatch, only_the_cpu: None) -> Iterator[None]:
     """On the CPU alone, with the native code loaded."""
-    monkeypatch.setattr(Eager, "elsewhere", None)
     for _ in range(_ENOUGH):
         torch.randn(4)
     if _native.drawer("rng_normal", {"shape": (4,), "dtype": torch.float32}) is None:

@@ -10,8 +10,9 @@ import pytest
 
 import graphc
 from graphc.frontend.functions.few_joined import Joined
-from graphc.frontend.values import Eager
 from tests.reference import torch
+
+pytestmark = pytest.mark.usefixtures("only_the_cpu")
 
 JOINS: dict[str, Callable[[Any, Any], Any]] = {
     "stack": lambda t, xs: t.stack(xs), "stack -1": lambda t, xs: t.stack(xs, -1),
@@ -31,11 +32,6 @@ MAKES: dict[str, Callable[[Any], Any]] = {
     "doubles": lambda t: [t.ones(2, 3, dtype=t.float64, requires_grad=True) for _ in range(2)],
     "no history": lambda t: [t.arange(6).reshape(2, 3) + i for i in range(3)],
 }
-
-
-@pytest.fixture(autouse=True)
-def only_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Eager, "elsewhere", None)  # as if no test had used another device
 
 
 def told(t: Any, join: Any, make: Any) -> list[Any]:

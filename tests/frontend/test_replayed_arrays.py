@@ -10,7 +10,6 @@ import pytest
 
 import graphc as torch
 from graphc.frontend import eager, replayed
-from graphc.frontend.values import Eager
 from graphc.nn import functional as F
 
 CALLS: dict[str, Callable[[Any], Any]] = {
@@ -49,8 +48,8 @@ def test_a_call_again_is_the_first(name: str, source: str) -> None:
     assert tensors(call(x))[0]._graphc_array.tobytes() == tensors(first)[0]._graphc_array.tobytes()
 
 
+@pytest.mark.usefixtures("only_the_cpu")
 def test_the_steps_run_on_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Eager, "elsewhere", None)  # as if no test had used another device
     x, w, m = torch.rand(3), torch.rand(3, requires_grad=True), torch.rand(2, 3)
     for one in (x, w):
         F.linear(one, m)

@@ -7,7 +7,6 @@ import pytest
 
 import graphc as torch
 from graphc.frontend import written_at
-from graphc.frontend.values import Eager
 
 reference = pytest.importorskip("torch")
 
@@ -55,8 +54,8 @@ def test_values(name, dtype):
 
 @pytest.mark.parametrize("name", ["rows", "index_add_", "index_copy_", "index_fill_", "scatter_",
                                   "scatter_add_", "a mask", "added", "scatter_ a number"])
+@pytest.mark.usefixtures("only_the_cpu")
 def test_in_place(name, monkeypatch):
-    monkeypatch.setattr(Eager, "elsewhere", None)  # as if no test had used another device
     done = []
     write_at = written_at.write_at
     watched = lambda *args: done.append(write_at(*args)) or done[-1]  # noqa: E731

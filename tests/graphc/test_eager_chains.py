@@ -8,7 +8,6 @@ import pytest
 import graphc as torch
 from graphc.engine import eager_form
 from graphc.frontend import eager, replayed, rewritten
-from graphc.frontend.values import Eager
 
 F = torch.nn.functional
 
@@ -23,12 +22,6 @@ def low(monkeypatch):
     yield
     for known in (eager._signatures, replayed._known, rewritten._known):
         known.clear()
-
-
-@pytest.fixture
-def only_the_cpu(monkeypatch):
-    """As where no test before has used another device."""
-    monkeypatch.setattr(Eager, "elsewhere", None)
 
 
 CASES = {

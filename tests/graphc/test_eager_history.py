@@ -14,10 +14,9 @@ F = torch.nn.functional
 
 
 @pytest.fixture
-def low(monkeypatch):
+def low(monkeypatch, only_the_cpu):
     """Compiled code from a hundred elements on; gives a way to do operators one by one."""
     monkeypatch.setattr(eager_form, "LARGE", 100)
-    monkeypatch.setattr(Eager, "elsewhere", None)
 
     def forget(chains=True):
         eager._signatures.clear()

@@ -16,6 +16,8 @@ from graphc.export import ExportError, load
 from graphc.utils import _pytree
 from tests.export_fuzz.mutate import packed, unpacked
 
+pytest.importorskip("torch")
+
 PACKAGES = ["graphc", "torch"]
 
 

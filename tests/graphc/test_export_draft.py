@@ -13,6 +13,8 @@ import graphc
 from graphc.export import ExportError, draft_export, export
 from graphc.frontend.errors import TraceError
 
+pytest.importorskip("torch")
+
 # torch's draft_export() leaves its log file open; collected here, not in another test
 pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),

@@ -8,6 +8,8 @@ import pytest
 
 import graphc
 
+pytest.importorskip("torch")
+
 # torch 2.13 warns about itself in its unflatten()
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*LeafSpec.* is deprecated:FutureWarning"),

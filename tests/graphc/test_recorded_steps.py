@@ -15,7 +15,6 @@ import pytest
 import graphc as torch
 from graphc.engine.capture import updates_again
 from graphc.engine.capture.recorded_sites import Site
-from graphc.frontend.values import Eager
 from graphc.optim import per_parameter
 
 _MAKERS: dict[str, Callable[[Any], Any]] = {
@@ -163,9 +162,9 @@ def test_updates_done_again_are_those_of_their_python(
     assert found[0] == found[1]
 
 
+@pytest.mark.usefixtures("only_the_cpu")
 def test_updates_of_other_shapes_are_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """But for the first, and the first of a number; Adafactor's are no loops over elements."""
-    monkeypatch.setattr(Eager, "elsewhere", None)  # as if no test had used another device
 
     def counted(optimizer: Any) -> int:
         seen = 0

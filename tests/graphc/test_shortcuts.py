@@ -16,12 +16,15 @@ import graphc as torch
 from graphc import nn
 from graphc.backends.host import allocator
 from graphc.engine.version import shortcut
-from graphc.frontend.values import Eager
 from graphc.nn import functional as F
 
-pytestmark = pytest.mark.skipif(
-    shortcut.native_code() is None, reason="objects of this Python are not laid out as expected"
-)
+# calls on another device than the CPU take the long way
+pytestmark = [
+    pytest.mark.usefixtures("only_the_cpu"),
+    pytest.mark.skipif(
+        shortcut.native_code() is None, reason="objects of this Python are not laid out as expected"
+    ),
+]
 
 
 class Taken:
@@ -29,12 +32,6 @@ class Taken:
 
     def __init__(self) -> None:
         self.count = 0
-
-
-@pytest.fixture(autouse=True)
-def only_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests before may have used another device: then calls take the long way."""
-    monkeypatch.setattr(Eager, "elsewhere", None)
 
 
 @pytest.fixture

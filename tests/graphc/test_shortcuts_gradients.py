@@ -13,17 +13,14 @@ import pytest
 import graphc as torch
 from graphc import nn
 from graphc.engine.version import shortcut
-from graphc.frontend.values import Eager
 
-pytestmark = pytest.mark.skipif(
-    shortcut.native_code() is None, reason="objects of this Python are not laid out as expected"
-)
-
-
-@pytest.fixture(autouse=True)
-def only_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests before may have used another device: then calls take the long way."""
-    monkeypatch.setattr(Eager, "elsewhere", None)
+# calls on another device than the CPU take the long way
+pytestmark = [
+    pytest.mark.usefixtures("only_the_cpu"),
+    pytest.mark.skipif(
+        shortcut.native_code() is None, reason="objects of this Python are not laid out as expected"
+    ),
+]
 
 
 class Trained:

@@ -9,7 +9,6 @@ import pytest
 
 import graphc as torch
 from graphc.engine.version import shortcut
-from graphc.frontend.values import Eager
 
 pytestmark = pytest.mark.skipif(
     shortcut.native_code() is None, reason="objects of this Python are not laid out as expected"
@@ -17,9 +16,8 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture
-def taken(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+def taken(monkeypatch: pytest.MonkeyPatch, only_the_cpu: None) -> Iterator[list[Any]]:
     """The arguments of calls that took a shortcut."""
-    monkeypatch.setattr(Eager, "elsewhere", None)
     found, right = [], shortcut.Shortcut.run
 
     def noting(self: Any, args: Any, kwargs: Any) -> Any:

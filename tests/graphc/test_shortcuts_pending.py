@@ -13,7 +13,6 @@ from graphc import nn
 from graphc.engine import native_run
 from graphc.engine.version import shortcut
 from graphc.engine.version.saved import SavingNode
-from graphc.frontend.values import Eager
 
 pytestmark = pytest.mark.skipif(
     native_run.native_code() is None, reason="objects of this Python are not laid out as expected"
@@ -106,8 +105,8 @@ SCENES: tuple[Callable[[Told], None], ...] = (
 
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
+@pytest.mark.usefixtures("only_the_cpu")
 def test_as_the_long_way(scene: Callable[[Told], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Eager, "elsewhere", None)
     right, taken = shortcut.Shortcut.run, list[bool]()
 
     def counting(*args: Any) -> Any:

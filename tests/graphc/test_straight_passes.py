@@ -13,7 +13,6 @@ import pytest
 import graphc as torch
 from graphc import nn
 from graphc.frontend import autograd
-from graphc.frontend.values import Eager
 from graphc.nn import functional as F
 
 Scene = Callable[[Any, Any, Any, list[Any]], None]
@@ -182,10 +181,10 @@ def compiled() -> tuple[Any, Any, Any]:
 
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
+@pytest.mark.usefixtures("only_the_cpu")
 def test_scenes(
     scene: Scene, compiled: tuple[Any, Any, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Eager, "elsewhere", None)  # other tests may have made another device
     right, taken = autograd.straight_pass, list[bool]()
     before = {name: p.detach().clone() for name, p in compiled[2].named_parameters()}
 

@@ -35,13 +35,6 @@ CALLS: dict[str, Call] = {
     "max_pool2d without padding": lambda t, x: t.nn.functional.max_pool2d(plane(t, x), 2),
     "max_pool3d": lambda t, x: t.nn.functional.max_pool3d(plane(t, x)[None], (1, 2, 2)),
     "adaptive_max_pool2d": lambda t, x: t.nn.functional.adaptive_max_pool2d(plane(t, x), 4),
-    "hardtanh": lambda t, x: t.nn.functional.hardtanh(x),
-    "relu6": lambda t, x: t.nn.functional.relu6(x),
-    "softshrink": lambda t, x: t.nn.functional.softshrink(x),
-    "hardswish": lambda t, x: t.nn.functional.hardswish(x),
-    "elu": lambda t, x: t.nn.functional.elu(x, 2.0),
-    "selu": lambda t, x: t.nn.functional.selu(x),
-    "celu": lambda t, x: t.nn.functional.celu(x, 2.0),
 }
 PLACES: dict[str, Call] = {
     name: lambda t, x, name=name, args=args: getattr(t.nn.functional, name)(

@@ -192,7 +192,7 @@ _METHODS = {
     shape: "reshape_as view view_as",
     parts: "split_with_sizes",
     repetition: "expand expand_as repeat",
-    copies: "contiguous is_contiguous",
+    copies: "contiguous dim_order is_contiguous",
     strided: "fill_diagonal_ unfold",
     inplace_shape: "detach_ resize_ resize_as_ set_",
     pointwise_composed: "apply_ map_",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ from graphc.ir import ops
 from ..context import local
 from ..dispatch import apply
 from ..eager import apply_cast
+from ..errors import located
 from ..ownership import own
 from ..tensor import Tensor, current
 from .arguments import named, shape
@@ -119,3 +121,38 @@ def is_contiguous(self: Tensor, memory_format: Any = contiguous_format) -> bool:
     return state._graphc_traced.is_contiguous()
 
 
+
+
+def dim_order(self: Tensor, *, ambiguity_check: bool | list[memory_format] = False) -> Any:
+    """The dims from the widest apart in memory to those next to each other.
+
+    `ambiguity_check`: True raises RuntimeError where other orders would say the same; a list of
+    memory formats raises it where not exactly one of them fits, either.
+    """
+    formats = ambiguity_check if isinstance(ambiguity_check, list) else []
+    if not isinstance(ambiguity_check, (bool, list)) or any(
+        not isinstance(each, memory_format) for each in formats
+    ):
+        raise TypeError(located(
+            "The ambiguity_check argument must be a bool or a list of memory formats."
+        ))
+    sizes, strides = shape(self), self.stride()
+    several = 1 in sizes or any(a == b for a, b in itertools.pairwise(strides))
+    fitting = sum(is_contiguous(self, each) for each in formats)
+    if ambiguity_check is not False and several and fitting != 1:
+        raise RuntimeError(located(
+            "The tensor does not have unique dim order, or cannot map to exact one of the given "
+            "memory formats."
+        ))
+    order = list(range(len(sizes)))
+    for i in range(1, len(order)):  # dims of one element, or repeated, stay where they are
+        j = i
+        for k in range(i - 1, -1, -1):
+            a, b = order[k], order[j]
+            if 0 in (strides[a], strides[b]) or 1 in (sizes[a], sizes[b]):
+                continue
+            if strides[a] >= strides[b]:
+                break
+            order[k], order[j] = b, a
+            j = k
+    return tuple(order)

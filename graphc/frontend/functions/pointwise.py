@@ -454,6 +454,8 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
         raise RuntimeError(located("torch.clamp: At least one of 'min' or 'max' must not be None"))
     given = [value for value in (min, max) if value is not None]
     dtype = promote.result_type(input, *given)
+    if dtype.kind == "complex":
+        raise NotImplementedError(located("clamp is not supported for complex types"))
     for value in given:
         if type(value) is int and dtype.is_integer:
             fitting(value, dtype)

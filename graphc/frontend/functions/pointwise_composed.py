@@ -235,6 +235,11 @@ def _euclid(name: str) -> Any:
     def function(input: Tensor, other: Any) -> Tensor:
         P.require_tensors(name, input, other)
         a, b = promote.operands(input, other)
+        if not a.dtype.is_integer or a.dtype is dtypes.bool_:
+            kind = promote._name(a.dtype)
+            raise NotImplementedError(located(
+                f'"{name}_cpu" not implemented for \'{kind}\'. Cure: it is of integers'
+            ))
         cure = "call it outside the compiled function"
         given = [concrete_or_zeros(x, f"{name}()", cure) for x in (a, b)]
         return constant(compute(*given))

@@ -26,18 +26,15 @@ from .creation import finish
 @makes
 @replayed
 def arange(
-    start: Any = None, end: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None,
-    requires_grad: bool = False, layout: Any = None, pin_memory: bool = False, out: Any = None,
+    *bounds: Any, start: Any = None, end: Any = None, step: Any = None, dtype: Any = None,
+    device: Any = None, requires_grad: bool = False, layout: Any = None, pin_memory: bool = False,
+    out: Any = None,
 ) -> Tensor:
-    """start, start + step, ... below end."""
-    if end is None:
-        start, end = 0, start
-    if end is None:
-        raise TypeError(located(
-            "arange() received an invalid combination of arguments: end is missing. Cure: "
-            "torch.arange(end)"
-        ))
-    start = 0 if start is None else start
+    """start, start + step, ... below end: arange(end), arange(start, end), ... with a step.
+
+    Raises TypeError for a start or a step without an end, as torch does.
+    """
+    start, end, step = _bounds(bounds, start, end, step)
     values = (start, end, step)
     dtype = check_dtype(dtype) or (None if out is None else out.dtype)
     if dtype is None:
@@ -64,6 +61,31 @@ def arange(
     if out is not None:
         return write_out(out, result)
     return result.requires_grad_() if requires_grad else result
+
+
+def _bounds(given: tuple[Any, ...], start: Any, end: Any, step: Any) -> tuple[Any, Any, Any]:
+    """(start, end, step) of what stood before the names and behind them."""
+    alone = len(given) == 1 and start is None and end is None and step is None
+    named = [given[0]] if len(given) == 1 and not alone else list(given)
+    if alone:
+        return (0, given[0], 1) if given[0] is not None else _incomplete()
+    for value in (start, end, step)[len(named) :]:
+        named.append(value)
+    twice = any(v is not None for v in (start, end, step)[: len(given)])
+    if len(named) > 3 or twice or named[1] is None:
+        _incomplete()
+    if named[0] is None:
+        if named[2] is not None:
+            _incomplete()
+        named[0] = 0
+    return named[0], named[1], 1 if named[2] is None else named[2]
+
+
+def _incomplete() -> Any:
+    raise TypeError(located(
+        "arange() received an invalid combination of arguments. Cure: arange(end), "
+        "arange(start, end) or arange(start, end, step)"
+    ))
 
 
 def _ranged(count: int, start: Any, step: Any, dtype: DType) -> Tensor:

@@ -76,8 +76,10 @@ def hardtanh(
     def clip(x: Tensor) -> Tensor:
         if not x.requires_grad:
             return x.clamp(min_val, max_val)
-        low, high = x <= min_val, x >= max_val
-        return T.where(low, min_val, T.where(high, max_val, x))  # NaN has the gradient 1
+        inside = (x > min_val) & (x < max_val)
+        missing = T.full_like(x, float("nan"), requires_grad=False)  # where it is neither
+        beyond = T.where(x >= max_val, max_val, T.where(x <= min_val, min_val, missing))
+        return T.where(inside, x, beyond)
 
     return _in_place(clip, input, inplace)
 
@@ -134,12 +136,12 @@ def _bent(x: Tensor, slope: Any) -> Tensor:
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x where x > 0, else alpha * (exp(x) - 1)."""
     _require_float("elu_cpu", input)
-    return _in_place(lambda x: T.where(x <= 0, T.expm1(_negative(x)) * alpha, x), input, inplace)
+    return _in_place(lambda x: T.where(x > 0, x, T.expm1(_negative(x)) * alpha), input, inplace)
 
 
 def _negative(x: Tensor) -> Tensor:
     """x where x <= 0, else 0: keeps exp of the branch not taken, and its gradient, finite."""
-    return T.where(x <= 0, x, 0.0)
+    return T.where(x > 0, 0.0, x)
 
 
 @listed
@@ -150,7 +152,7 @@ def selu(input: Tensor, inplace: bool = False) -> Tensor:
     _require_float("elu_cpu", input)
     alpha, scale = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
     return _in_place(
-        lambda x: T.where(x <= 0, T.expm1(_negative(x)) * (alpha * scale), x * scale),
+        lambda x: T.where(x > 0, x * scale, T.expm1(_negative(x)) * (alpha * scale)),
         input, inplace,
     )
 
@@ -164,7 +166,7 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
         raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
     _require_float("elu_cpu", input)
     return _in_place(
-        lambda x: T.where(x <= 0, T.expm1(_negative(x) / alpha) * alpha, x), input, inplace
+        lambda x: T.where(x > 0, x, T.expm1(_negative(x) / alpha) * alpha), input, inplace
     )
 
 
@@ -226,7 +228,7 @@ def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     _require_float("hardswish_cpu", input)
 
     def swish(x: Tensor) -> Tensor:
-        low, high = x <= -3, T.logical_not(x < 3)  # NaN has the gradient 1
+        low, high = x <= -3, x >= 3
         inside = T.where(high, 3.0, T.where(low, -3.0, x))  # gradients not taken are finite
         curve = T.where(high, x, inside * (inside + 3) / 6)
         return T.where(low, x * 0.0, curve)  # NaN of -inf
@@ -263,7 +265,7 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
             f"{input.dtype}, but found {lambd}"
         )
     shifted = T.where(input > lambd, input - lambd, input + lambd)
-    return T.where(T.abs(input) <= lambd, T.zeros_like(input) * input, shifted)
+    return T.where(T.abs(input) > lambd, shifted, T.zeros_like(input) * input)
 
 
 @recorded_as("HardshrinkBackward0")

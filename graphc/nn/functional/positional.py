@@ -8,7 +8,7 @@ from typing import Any
 
 from ...frontend import functions as T
 from ...frontend.tensor import Tensor
-from . import bags, ctc, loss, margin_loss, norm, variants
+from . import bags, conv, ctc, loss, margin_loss, norm, variants
 from . import sparse as sparse_functions
 
 _REDUCTIONS = ("none", "mean", "sum")
@@ -195,3 +195,37 @@ def ctc_loss(
         log_probs, targets, input_lengths, target_lengths, blank, _reduction(reduction),
         zero_infinity,
     )
+
+
+def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
+    """Zeros for whole channels of [N, C, *]."""
+    return norm._feature_dropout(input, p, train, False)
+
+
+def convolution(
+    input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any,
+    transposed: bool, output_padding: Any, groups: int,
+) -> Tensor:
+    """F.conv1d(), conv2d() or conv3d(), or, `transposed`, their gradients by the input."""
+    spatial = weight.dim() - 2
+    if spatial not in (1, 2, 3):
+        raise RuntimeError(
+            f"convolution: expected a weight of 3 to 5 dimensions, got {weight.dim()}"
+        )
+    if transposed:
+        return conv._conv_transpose(
+            spatial, input, weight, bias, stride, padding, output_padding, groups, dilation
+        )
+    return conv._conv(spatial, input, weight, bias, stride, padding, dilation, groups)
+
+
+def norm_except_dim(v: Tensor, pow: float = 2, dim: int = 0) -> Tensor:
+    """The norms over all dims but one, which stay as ones; over all, without dims, for dim -1."""
+    if dim == -1:
+        return v.norm(pow)
+    if not -1 <= dim < v.dim():
+        raise IndexError(f"norm_except_dim: dim {dim} of a tensor of {v.dim()} dimensions")
+    sizes = [1] * v.dim()
+    sizes[dim] = v.shape[dim]
+    flat = v.transpose(0, dim).reshape(v.shape[dim], -1)
+    return flat.norm(pow, 1).reshape(sizes)
