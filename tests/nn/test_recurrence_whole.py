@@ -1,4 +1,4 @@
-"""Recurrent layers in eager mode as one graph for each direction, against PyTorch.
+"""Recurrent layers and cells in eager mode as graphs, one for each direction, against PyTorch.
 
 Values, gradients and gradients of gradients of random layers; and what else a call may meet.
 """
@@ -26,7 +26,8 @@ def _all_as_one(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """However little there is to do."""
     monkeypatch.setattr(recurrence_whole, "_LEAST", 0)
     yield
-    recurrence_whole._whole.cache_clear()
+    for made in (recurrence_whole._layer, recurrence_whole._packed, recurrence_whole._cell):
+        made.cache_clear()
 
 
 def _is_whole(output: Any) -> bool:
@@ -106,8 +107,8 @@ class Case:
         if self.lengths is not None:
             output = rnn.pad_packed_sequence(output)[0]
         results = [output, *(end if isinstance(end, tuple) else (end,))]
-        if package is graphc and self.lengths is None and output.requires_grad:
-            assert not self._is_one() or _is_whole(output) or self.layers > 1
+        if package is graphc and output.requires_grad and self._is_one():
+            assert _is_whole(output)
         loss = sum(
             (y * tensor(w)).sum() + (y * y).sum()
             for i, (y, w) in enumerate(zip(results, by[: len(results)], strict=True))
@@ -118,7 +119,7 @@ class Case:
 
     def _is_one(self) -> bool:
         """Whether the layer's output is that of one graph alone."""
-        return self.steps > 1 and self.batched and not (
+        return self.batched and self.lengths is None and not (
             self.options["bidirectional"] or self.options["batch_first"]
         )
 
@@ -175,18 +176,71 @@ def test_one_graph_serves_all_lengths_and_batches() -> None:
         output, _ = lstm(graphc.randn(steps, batch, 3))
         output.sum().backward()
         assert _is_whole(output)
+    assert _count(recurrence_whole._layer, lstm) == 1
+
+
+def test_one_graph_serves_all_packed_batches() -> None:
+    """But those that are mostly padding, which go step by step."""
+    lstm, rnn = graphc.nn.LSTM(3, 4), graphc.nn.utils.rnn
+    for lengths in ([5, 4, 3], [6, 6], [3, 3, 2, 2], [9, 5]):
+        packed = rnn.pack_padded_sequence(graphc.randn(lengths[0], len(lengths), 3), lengths)
+        output = lstm(packed)[0].data
+        output.sum().backward()
+        assert _is_whole(output)
+    assert _count(recurrence_whole._packed, lstm) == 1
+    sparse = rnn.pack_padded_sequence(graphc.randn(9, 4, 3), [9, 1, 1, 1])
+    assert not _is_whole(lstm(sparse)[0].data)
+
+
+def _count(made: Any, lstm: Any) -> int:
+    """How many versions there are of its graph."""
     sizes = tuple(tuple(w.shape) for w in lstm.parameters())
     names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-    run = recurrence_whole._whole("LSTM", False, names, sizes, graphc.float32, 2)
-    assert run.compile_count == 1
+    known = recurrence_whole._Known("LSTM", 2, names, sizes, graphc.float32)
+    count: int = made(known, False).compile_count
+    return count
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("kind", ["LSTMCell", "GRUCell", "RNNCell"])
+def test_cells(kind: str, bias: bool) -> None:
+    """Two steps, the second with the states of the first, for batches of several sizes."""
+    q = np.random.default_rng(3)
+    theirs, ours = (
+        getattr(package.nn, kind)(3, 5, bias=bias).double() for package in (torch, graphc)
+    )
+    weights = {n: q.standard_normal(tuple(w.shape)) for n, w in theirs.state_dict().items()}
+    for batch in (4, 1, 7, 0):
+        x = q.standard_normal((2, batch, 3))
+        found = []
+        for package, cell in ((torch, theirs), (graphc, ours)):
+            cell.load_state_dict({name: package.tensor(w) for name, w in weights.items()})
+            given = package.tensor(x, requires_grad=True)
+            state = cell(given[1], cell(given[0]))
+            parts = list(state) if isinstance(state, tuple) else [state]
+            loss = sum((part * part).sum() for part in parts)
+            found.append([*parts, *_gradients(package, loss, [given, *cell.parameters()])])
+        assert len(found[0]) == len(found[1]) and _is_whole(found[1][0])
+        for a, b in zip(*found, strict=True):
+            np.testing.assert_allclose(b.detach().numpy(), a.detach().numpy(), atol=1e-9)
+
+
+def test_cells_with_states_of_one_row() -> None:
+    """A state that is repeated goes through the operators, which repeat it."""
+    weights = [graphc.randn(6, 3), graphc.randn(6, 2), graphc.randn(6), graphc.randn(6)]
+    x, state = graphc.randn(4, 3), graphc.randn(1, 2)
+    one = graphc.gru_cell(x, state, *weights)
+    assert graphc.allclose(one, graphc.gru_cell(x, state.expand(4, 2), *weights), atol=1e-6)
 
 
 def test_when(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same path for the same types: small ones go step by step, and so do steps that somebody
-    watches or turned the code off for, halves, and single steps."""
+    watches or turned the code off for, and halves."""
     monkeypatch.undo()
     gru, x = graphc.nn.GRU(8, 32), graphc.randn(8, 32, 8)
     assert _is_whole(gru(x)[0]) and not _is_whole(gru(x[:, :4])[0]) and not _is_whole(gru(x[:1])[0])
+    lstm = graphc.nn.LSTMCell(8, 64)
+    assert _is_whole(lstm(x[0])[0]) and not _is_whole(lstm(x[0, :4])[0])
     with config.override(eager_kernels="0"):
         assert not _is_whole(gru(x)[0])
     with graphc.compiler.set_stance("fail_on_recompile"):

@@ -78,6 +78,12 @@ def direction(
     return run_steps(step, projected, state, backwards, packing)
 
 
+def cell(mode: str, input: Tensor, state: State, weights: Weights) -> State:
+    """One step of a cell, over [N, inputs]."""
+    projected = F.linear(input, weights["weight_ih"], weights.get("bias_ih"))
+    return STEPS[mode](projected, state, weights["weight_hh"], weights.get("bias_hh"), None)
+
+
 def run_steps(
     step: Callable[[Tensor, State], State], projected: Tensor, state: State, backwards: bool,
     packing: Packing | None,

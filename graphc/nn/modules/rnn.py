@@ -17,8 +17,8 @@ from .. import init
 from ..utils.packing import check_rows, rows_and_places
 from ..utils.rnn import PackedSequence, count_of
 from .module import Module
-from .recurrence import GATES, STEPS, Packing, Padding, State, Weights
-from .recurrence_whole import run_direction
+from .recurrence import GATES, Packing, Padding, State, Weights
+from .recurrence_whole import run_cell, run_direction
 
 
 class RNNBase(Module):
@@ -406,7 +406,10 @@ def recurrent_cell(
     mode: str, x: Tensor, state: State, weight: Tensor, recurrent: Tensor, bias: Tensor | None,
     recurrent_bias: Tensor | None,
 ) -> State:
-    return STEPS[mode](F.linear(x, weight, bias), state, recurrent, recurrent_bias, None)
+    given = {
+        "weight_ih": weight, "weight_hh": recurrent, "bias_ih": bias, "bias_hh": recurrent_bias
+    }
+    return run_cell(mode, x, state, {name: w for name, w in given.items() if w is not None})
 
 
 class RNNCell(RNNCellBase):
