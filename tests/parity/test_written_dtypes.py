@@ -121,3 +121,15 @@ def test_positions_before_the_first(name: str, compiled: bool) -> None:
             except (IndexError, RuntimeError):
                 found.append("refused")
         assert found[0] == found[1], places
+
+
+def test_positions_among_symbolic_sizes() -> None:
+    """One graph serves all sizes, and refuses an index that counts from the end in each."""
+    select = graphc.compile(lambda x, i: x.index_select(0, i).index_add(0, i, x[:2]))
+    for size in (3, 5, 6, 9):
+        x = graphc.arange(2.0 * size).reshape(size, 2)
+        i = graphc.tensor([0, 1])
+        assert graphc.equal(select(x, i), 2 * x[:2])
+        with pytest.raises((IndexError, RuntimeError)):
+            select(x, graphc.tensor([0, -1]))
+    assert select.compile_count == 2 and select.segments is None

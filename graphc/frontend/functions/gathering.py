@@ -192,12 +192,15 @@ def _vector(name: str, index: Any) -> Tensor:
     return places.reshape(1) if places.ndim == 0 else places
 
 
+_BEHIND_ALL = (1 << 63) - 1  # an index that is out of range, whatever a symbolic size is
+
+
 def _not_negative(index: Tensor, size: Any, dim: int) -> Tensor:
     """Indices of which the operator refuses the negative ones too, which it would count from the
     end. Raises where eager mode sees one."""
     if local.trace is not None or index._graphc_trace is not None or not is_near(index):
         wide = promote.cast(index, dtypes.i64)
-        refused: Tensor = P.where(P.lt(wide, 0), size, wide)
+        refused: Tensor = P.where(P.lt(wide, 0), _BEHIND_ALL, wide)
         return refused
     array = index._graphc_array
     if array.size and (least := array.min()) < 0:
