@@ -3,7 +3,8 @@
 Packing a window repeats every element once per tap. With few rows in the other operand that costs
 more than the product, so at stride 1 (one or two spatial dimensions) tiles go through pointers:
 - rows (channel, tap) lie a table of offsets apart, the same for all positions, if positions are
-  counted in the copy: a line of the output is `pitch` long, its last columns are computed in vain;
+  counted in the copy: a line of the output is `pitch` long, its last columns are computed in vain
+  (so lines share their padding: what is behind one is in front of the next);
 - for a weight gradient the columns (channel, tap) are lines of the copy, dotted with those of y'.
 """
 
@@ -46,7 +47,8 @@ COPY_ELEMENTS = 1 << 14  # per chunk of the copy
 
 
 class Copy(enum.IntEnum):
-    """The padded copy: planes of HEIGHT lines of PITCH elements."""
+    """The padded copy: planes of HEIGHT lines of WIDTH elements, the last of which are the first of
+    the next line, PITCH from it."""
 
     SOURCE = 0
     TARGET = enum.auto()
@@ -57,6 +59,7 @@ class Copy(enum.IntEnum):
     LOW_HEIGHT = enum.auto()  # lines and columns before the source (negative: so many are left out)
     LOW_WIDTH = enum.auto()
     HEIGHT = enum.auto()
+    WIDTH = enum.auto()
     PITCH = enum.auto()
     IMAGE = enum.auto()  # elements of all planes of an image
     OUT_HEIGHT = enum.auto()
@@ -80,8 +83,8 @@ def emit_pad(module: Module, source: Source) -> None:
     f = module.function(f"void {pad_symbol(source)}(ptr %copy, i64 %chunk)")
     c = Words(f, "%copy")
     height, width, pitch = c.read(Copy.IN_HEIGHT), c.read(Copy.IN_WIDTH), c.read(Copy.PITCH)
-    lines, low_height, low_width = (
-        c.read(field) for field in (Copy.HEIGHT, Copy.LOW_HEIGHT, Copy.LOW_WIDTH)
+    lines, low_height, low_width, extent = (
+        c.read(field) for field in (Copy.HEIGHT, Copy.LOW_HEIGHT, Copy.LOW_WIDTH, Copy.WIDTH)
     )
     source_at, target_at = c.read_pointer(Copy.SOURCE), c.read_pointer(Copy.TARGET)
     count = c.read(Copy.PLANES_PER_CHUNK)
@@ -101,7 +104,7 @@ def emit_pad(module: Module, source: Source) -> None:
         limit = choose(f, f.cmp("ult", from_line, height), width, 0)
         line_at = f.mul(f.add(f.mul(plane, height), from_line), width)
         to_line = f.mul(f.add(f.mul(plane, lines), line), pitch)
-        with f.loop(0, pitch, lanes) as column:
+        with f.loop(0, extent, lanes) as column:
             start = f.sub(column, low_width)
             places = f.let(f"add {ints} {splat(start)}, {lane_numbers(lanes)}")
             mask = f.let(f"icmp ult {ints} {places}, {splat(limit)}")
@@ -109,7 +112,7 @@ def emit_pad(module: Module, source: Source) -> None:
                 f, f.gep(source_at, f.add(line_at, start), source.element), mask
             )
             to = f.gep(target_at, f.add(to_line, column), tile.value_element)
-            left = f.sub(pitch, column)
+            left = f.sub(extent, column)
             store_words_masked(f, tile, value, to, first_values(f, tile, left))
     f.ret()
 
@@ -170,7 +173,13 @@ class _Direct:
             f.add(out, f.smax(span, f.sub(0, span)))
             for out, span in zip(self.outputs, spans, strict=True)
         ]
-        self.height, self.pitch = extents[HEIGHT], extents[WIDTH]
+        self.height, self.width = extents[HEIGHT], extents[WIDTH]
+        # the padding behind a line is that in front of the next one, as far as there is as much
+        low = f.smax(self.lows[WIDTH], 0)
+        high = f.smax(f.sub(f.sub(self.width, low), self.inputs[WIDTH]), 0)
+        span = f.sub(self.width, self.outputs[WIDTH])
+        self.shared = f.smin(f.smin(low, span), high)
+        self.pitch = f.sub(self.width, self.shared)
         self.plane = f.mul(self.height, self.pitch)
 
     def _plain(self) -> str:
@@ -336,6 +345,7 @@ class _Direct:
             (Copy.LOW_HEIGHT, self.lows[HEIGHT]),
             (Copy.LOW_WIDTH, self.lows[WIDTH]),
             (Copy.HEIGHT, self.height),
+            (Copy.WIDTH, self.width),
             (Copy.PITCH, self.pitch),
             (Copy.IMAGE, f.mul(channels, self.plane)),
             (Copy.OUT_HEIGHT, self.outputs[HEIGHT]),
@@ -346,7 +356,8 @@ class _Direct:
         copy.write_pointer(Copy.TARGET, source)
         with f.when(f.let(f"xor i1 {skip}, true")):
             # tiles read a register past the last plane
-            size = f.mul(f.add(f.mul(planes, self.plane), self.tile.values), self.bytes)
+            elements = f.add(f.mul(planes, self.plane), self.shared)
+            size = f.mul(f.add(elements, self.tile.values), self.bytes)
             target = self.d.pointer_at(Word.MEMORY)
             self.d.set_pointer(Word.MEMORY, f.gep(target, round_up(f, size, ALIGN), "i8"))
             copy.write_pointer(Copy.TARGET, target)

@@ -74,11 +74,17 @@ class Window:
 
     @property
     def plane(self) -> tuple[int, int]:
-        """Lines of a copied plane, and elements of a line."""
+        """Lines of a copied plane, and elements from line to line."""
         _, height, width = (
             out + abs(span) for out, span in zip(self.out, self.spans, strict=True)
         )
-        return height, width
+        return height, width - self.shared
+
+    @property
+    def shared(self) -> int:
+        """Elements of a copied line that are the next one's, too: the padding between them."""
+        low, span = max(self.lows[2], 0), abs(self.spans[2])
+        return min(low, span, max(self.out[2] + span - low - self.input[2], 0))
 
     @property
     def is_plain(self) -> bool:
@@ -254,7 +260,7 @@ class _Planner:
             return self._tiled(r)
         copied = replaced(r, n=self.images * padded, pack_scratch=0, dense=False)
         offsets = multiple(r.k * POINTER_BYTES, ALIGN)
-        return self._tiled(copied, self._copy(channels, plane) + offsets, "windows")
+        return self._tiled(copied, self._copy(channels, plane, w.shared) + offsets, "windows")
 
     def _lines(self, r: Request, w: Window) -> Blocking:
         """Columns are taps."""
@@ -273,11 +279,12 @@ class _Planner:
         )
         as_it_is = self.right_same and w.lows[1:] == [0, 0] and w.plane == w.input[1:]
         plane = w.plane[0] * w.plane[1]
-        return self._tiled(copied, 0 if as_it_is else self._copy(self.channels, plane), "dots")
+        before = 0 if as_it_is else self._copy(self.channels, plane, w.shared)
+        return self._tiled(copied, before, "dots")
 
-    def _copy(self, channels: int, plane: int) -> int:
+    def _copy(self, channels: int, plane: int, shared: int) -> int:
         """Bytes of the padded copy of all planes; tiles read a register past the last."""
-        elements = self.images * channels * self.groups * plane + self.lanes * self.group
+        elements = self.images * channels * self.groups * plane + shared + self.lanes * self.group
         return int(multiple(elements * self.value_bytes, ALIGN))
 
     def _tiled(

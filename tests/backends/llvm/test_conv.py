@@ -38,6 +38,10 @@ CASES = [
     Conv(2, 3, (9, 9), 4, (1, 1), (3, 3)),  # positions that no tap sees
     Conv(2, 2, (6, 6), 3, (2, 2), pad=(3, 3)),  # padding beyond the window
     Conv(2, 3, (7, 9), 4, (3, 3), (1, 2), (0, 1)),
+    # lines that share their padding: all of it, as much as a window spans, more than a register
+    Conv(2, 17, (30, 13), 40, (3, 3), pad=(1, 1)),
+    Conv(2, 17, (30, 13), 40, (3, 3), pad=(3, 3)),
+    Conv(1, 9, (4, 50), 40, (3, 41), pad=(1, 20)),
 ]
 PLANES = [  # groups of one channel: strips of planes
     Conv(2, 3, (70, 90), 3, (3, 3), pad=(1, 1), groups=3),  # several strips of a plane
