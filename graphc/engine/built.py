@@ -142,7 +142,7 @@ class Engine:
         of an input which is written to, where that is another than what is read. `into`: what some
         outputs are written to, which then need no new memory."""
         inputs: list[Any] = [a if a.flags.c_contiguous else contiguous(a) for a in arrays]
-        runner = self._runner(inputs)
+        runner = self.runner(inputs)
         known: Mapping[int, np.ndarray] = {}
         if self.place is not None:
             known = self._known_on_host(inputs)
@@ -180,13 +180,9 @@ class Engine:
         of a generator would draw the same numbers."""
         return turns_of([arrays[i] for i in self.states])
 
-    def runner(self, arrays: Sequence[np.ndarray]) -> Runner | None:
-        """What runs the code on row-major inputs, and outputs in memory of their own, on the CPU;
-        None: call() does."""
-        return None if self.mutated else self._runner(arrays)
-
-    def _runner(self, inputs: Sequence[Any]) -> Runner | None:
-        """What runs the code on NumPy's arrays; None: `built` does."""
+    def runner(self, inputs: Sequence[Any]) -> Runner | None:
+        """What runs the code on row-major arrays of NumPy's, the inputs' and the outputs'; None:
+        `built` does."""
         runner = self._calls.runner(len(inputs))
         if runner is None or self.place is not None or Steps.watch is not None:
             return None

@@ -55,9 +55,11 @@ class Sized:
         self.dims = _dims(form)
         self.shapes = list(shapes)
         self._sizes = tuple([self.dims[name] for name in engine.dims])
+        # of each result; the last is the input in whose memory it is to lie, or -1
         self._memory = [
-            (shape, type_.dtype.numpy, np.empty if is_small(shape, type_) else engine.allocate)
-            for shape, type_ in zip(self.shapes, engine.output_types, strict=True)
+            (shape, type_.dtype.numpy, np.empty if is_small(shape, type_) else engine.allocate,
+             engine.mutated.get(i, -1))
+            for i, (shape, type_) in enumerate(zip(self.shapes, engine.output_types, strict=True))
         ]
 
     def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -70,7 +72,10 @@ class Sized:
             ]
             _, results = self.engine.call(inputs, self.dims)
             return [a.reshape(shape) for a, shape in zip(results, self.shapes, strict=True)]
-        found = [empty(shape, dtype) for shape, dtype, empty in self._memory]
+        found = [
+            empty(shape, dtype) if target < 0 else arrays[target]
+            for shape, dtype, empty, target in self._memory
+        ]
         runner([*arrays, *found], self._sizes)
         return found
 
