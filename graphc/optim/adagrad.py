@@ -7,6 +7,7 @@ from typing import Any
 from ..frontend import functions as T
 from ..frontend.tensor import Tensor
 from ..ir.late import late
+from .adam import fused_steps
 from .optimizer import check, no_steps, step_number
 from .per_parameter import PerParameter
 from .real_parts import real_parts
@@ -14,12 +15,12 @@ from .real_parts import real_parts
 _updates: Any = late("graphc.sparse.updates")
 
 
-def _makers(start: float) -> dict[str, Any]:
+def _makers(start: float, fused: bool | None) -> dict[str, Any]:
     """What makes a parameter's state: of the first groups at once, of added ones at a step."""
     def total(param: Tensor) -> Tensor:
         return T.full_like(param, complex(start, start) if param.is_complex() else start)
 
-    return {"step": no_steps, "sum": total}
+    return {"step": fused_steps if fused else no_steps, "sum": total}
 
 
 class Adagrad(PerParameter):
@@ -43,11 +44,12 @@ class Adagrad(PerParameter):
         })
         for group in self.param_groups:
             for param in group["params"]:
-                makers = _makers(initial_accumulator_value)
+                makers = _makers(initial_accumulator_value, group["fused"])
                 self.state[param] = {name: make(param) for name, make in makers.items()}
 
     def _graphc_state(self, group: Any, param: Tensor) -> Any:
-        return self._graphc_new_state(param, **_makers(group["initial_accumulator_value"]))
+        makers = _makers(group["initial_accumulator_value"], group["fused"])
+        return self._graphc_new_state(param, **makers)
 
     def _graphc_update(self, group: Any, param: Tensor, grad: Tensor) -> None:
         state = self._graphc_state(group, param)

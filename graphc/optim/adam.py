@@ -27,7 +27,7 @@ def _check_tensors(lr: Any, betas: Any, foreach: bool) -> None:
             )
 
 
-def _fused_steps(param: Tensor) -> Tensor:
+def fused_steps(param: Tensor) -> Tensor:
     return T.zeros((), dtype=T.float32)  # whatever the default dtype
 
 
@@ -56,7 +56,7 @@ class Adam(PerParameter):
 
     def _graphc_state(self, group: Any, param: Tensor) -> Any:
         makers: dict[str, Any] = {
-            "step": _fused_steps if group["fused"] else no_steps,
+            "step": fused_steps if group["fused"] else no_steps,
             "exp_avg": T.zeros_like, "exp_avg_sq": T.zeros_like,
         }
         if group["amsgrad"]:

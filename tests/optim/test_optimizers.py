@@ -37,6 +37,7 @@ OPTIMIZERS: dict[str, Callable[[Any, Any], Any]] = {
         p, lr=0.01, alpha=0.9, weight_decay=0.1, momentum=0.7, centered=True),
     "Adagrad": lambda o, p: o.Adagrad(
         p, lr=0.1, lr_decay=0.02, weight_decay=0.1, initial_accumulator_value=0.3),
+    "Adagrad fused": lambda o, p: o.Adagrad(p, lr=0.1, fused=True),
     "Adadelta": lambda o, p: o.Adadelta(p, lr=0.5),
     "Adadelta all": lambda o, p: o.Adadelta(
         p, lr=0.5, rho=0.8, eps=1e-5, weight_decay=0.1, maximize=True),
@@ -88,7 +89,7 @@ def step(s: Any, params: list[Any], optimizer: Any, number: int, dtype: str) -> 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "complex128", "complex64"])
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_steps(name: str, dtype: str) -> None:
-    if dtype.startswith("complex") and name.split()[0] in ("Adafactor", "Muon"):
+    if dtype.startswith("complex") and name.startswith(("Adafactor", "Muon", "Adagrad fused")):
         pytest.skip("takes real parameters alone, as torch's")
     made = [parameters(s, dtype) for s in SPACES]
     optimizers = [
