@@ -8,8 +8,9 @@ from __future__ import annotations
 import ctypes
 import functools
 import types
+import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
@@ -30,10 +31,11 @@ class Unowned:
 
 
 class Fake:
-    """`calls`: what was computed; `plans`: how often the cache of plans was cleared."""
+    """`calls`: what was computed; `plans`: how often the cache of plans was cleared; `release`:
+    13 or 14."""
 
-    def __init__(self, driver: EmulatedDriver) -> None:
-        self.driver = driver
+    def __init__(self, driver: EmulatedDriver, release: int = 14) -> None:
+        self.driver, self.release = driver, release
         self.calls: list[str] = []
         self.plans = 0
         self.missing = ""  # a function whose library is not there
@@ -43,8 +45,18 @@ class Fake:
 
     # --- memory and streams -------------------------------------------------------------------
 
+    def external_stream(self, ptr: int, device_id: int = -1) -> AbstractContextManager[None]:
+        if self.release >= 14:
+            warnings.warn("ExternalStream is deprecated", DeprecationWarning, stacklevel=2)
+        return self.entered(ptr)
+
+    def from_external(self, stream: Any) -> AbstractContextManager[None]:
+        version, ptr = stream.__cuda_stream__()
+        assert version == 0
+        return self.entered(ptr)
+
     @contextmanager
-    def external_stream(self, ptr: int, device_id: int = -1) -> Iterator[None]:
+    def entered(self, ptr: int) -> Iterator[None]:
         before, self._stream = self._stream, ptr
         try:
             yield
@@ -115,8 +127,10 @@ class Fake:
     # --- modules ------------------------------------------------------------------------------
 
     def library(self) -> CuPy:
+        protocol = {"from_external": self.from_external} if self.release >= 14 else {}
         cuda = types.SimpleNamespace(
-            Device=self.device, ExternalStream=self.external_stream, UnownedMemory=Unowned,
+            Stream=types.SimpleNamespace(**protocol), Device=self.device,
+            ExternalStream=self.external_stream, UnownedMemory=Unowned,
             using_allocator=self.using_allocator, MemoryPointer=Pointer,
         )
         names = ("isfinite", "broadcast_to", "empty_like", "prod", "matmul", "conj", "abs", "sign",

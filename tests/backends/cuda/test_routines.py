@@ -260,3 +260,15 @@ def test_without_cupy(toolchain: Toolchain) -> None:
         text = str(torch.explain(compiled, gpu(SPD)))
     assert "the host waits for linalg_inv in NumPy at" in text
     assert "(CuPy would run it on the GPU)" in text and "CuPy runs" not in text
+
+
+@pytest.mark.parametrize("release", [13, 14])
+def test_releases_of_cupy(toolchain: Toolchain, release: int) -> None:
+    """CuPy 14 warns of what CuPy 13 enters a stream with."""
+    with there(CountingDriver(toolchain)) as backend:
+        placement.place_of("cuda")
+        made = Fake(backend.memory.driver, release)
+        backend.routines = Routines(lambda: backend.memory.device, made.library)
+        with torch.cuda.stream(torch.cuda.Stream()):
+            compared(torch.linalg.inv(gpu(SPD)), torch.linalg.inv(torch.tensor(SPD)))
+    assert "linalg.inv" in made.calls

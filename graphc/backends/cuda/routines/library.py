@@ -39,6 +39,26 @@ class _Thread(threading.local):
     stream: Stream | None = None
 
 
+class _Ours:
+    """A stream, as libraries ask each other for one.
+    nvidia.github.io/cuda-python/cuda-core/latest/interoperability.html, "CUDA stream protocol"
+    """
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self._stream
+
+
+def _entered(cuda: ModuleType, stream: Stream, index: int) -> Any:
+    """A stream as a context in which CuPy's calls go to it. What CuPy has had for that since 14.0
+    is no longer what it had until then, which warns."""
+    if hasattr(cuda.Stream, "from_external"):
+        return cuda.Stream.from_external(_Ours(stream))
+    return cuda.ExternalStream(stream, index)
+
+
 class Session:
     """One device's use of it. CuPy's handles and plans are a thread's, and have scratch of their
     own: work on one stream is over before any is begun on another."""
@@ -59,7 +79,7 @@ class Session:
 
         try:
             with (
-                cuda.Device(device.index), cuda.ExternalStream(stream, device.index),
+                cuda.Device(device.index), _entered(cuda, stream, device.index),
                 cuda.using_allocator(allocate),
             ):
                 last, self._thread.stream = self._thread.stream, stream
