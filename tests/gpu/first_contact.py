@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from . import bed as beds
-from .results import Results, new_run, said
+from .results import RAISED, Results, new_run, said
 
 FOLDER = Path(__file__).parent
 BEGAN = time.monotonic()
@@ -140,7 +140,8 @@ def _child(asked: argparse.Namespace) -> int:
         traceback.print_exc()
         results.recorder(asked.stage, "")("failed", error=f"{type(error).__name__}: {error}")
         return 1
-    return 0
+    lines = [line for line in results.lines() if line["stage"] == asked.stage]
+    return int(any(line["name"] == RAISED for line in lines))
 
 
 if __name__ == "__main__":

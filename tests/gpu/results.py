@@ -5,9 +5,13 @@ from __future__ import annotations
 
 import json
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from graphc.backends.cuda.errors import CudaContextLost
 
 Record = Callable[..., None]  # record("copy", unit="TB/s", value=4.3)
 
@@ -35,6 +39,23 @@ class Results(NamedTuple):
                 line = json.loads(text)
                 if line["run"] == self.run:
                     yield line
+
+
+RAISED = "raised"  # the name of a line
+
+
+@contextmanager
+def tried(record: Record, item: str) -> Iterator[None]:
+    """One of the things that a stage does. What it raises is a line, and the next one has its turn:
+    but where the process cannot use the device any more."""
+    try:
+        yield
+    except CudaContextLost:
+        record(RAISED, item=item, error="the context is lost")
+        raise
+    except Exception as error:
+        traceback.print_exc()
+        record(RAISED, item=item, error=f"{type(error).__name__}: {error}"[:500])
 
 
 def new_run(path: Path) -> Results:

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
 from graphc.backends.cuda.emulator import compiler
+from graphc.backends.cuda.errors import CudaContextLost, error_of
 
 from . import bundle, first_contact
+from .bed import Bed
+from .results import RAISED, Results
+from .stages import training
 
 
 def rehearse(path: Path, *arguments: str) -> list[dict[str, object]]:
@@ -45,6 +53,35 @@ def test_a_stage_that_fails_is_one_line(tmp_path: Path, monkeypatch: pytest.Monk
     assert first_contact.main(["--only", "ceilings", "--rehearse", "--results", str(path)]) == 1
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [line["name"] for line in lines] == ["failed", "stage"]
+
+
+def test_what_an_item_raises_is_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others have their turn, but where the context is lost."""
+    bed: Any = SimpleNamespace(large=False, device=nullcontext)
+    lost = error_of("cuLaunchKernel", "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal address")
+
+    def losses(name: str, device: str, compiled: bool, steps: int) -> np.ndarray:
+        if device == "cuda" and (name, compiled) == ("mlp", True):
+            raise raised
+        return np.ones(steps)
+
+    monkeypatch.setattr(training, "losses", losses)
+    results = Results(tmp_path / "results.jsonl", 1)
+    raised: Exception = ValueError("no")
+    training.run(bed, results.recorder("training", ""))
+    names = [line["name"] for line in results.lines()]
+    assert names == [RAISED, "mlp eager", "bert compiled", "bert eager"]
+    raised = lost
+    with pytest.raises(CudaContextLost):
+        training.run(bed, results.recorder("training", ""))
+    assert [line["name"] for line in results.lines()][len(names):] == [RAISED]
+
+    # and the stage says, by its exit status, that something was raised
+    monkeypatch.setattr(first_contact.beds, "emulated", lambda: Bed(*[None] * 6))  # type: ignore[arg-type]
+    monkeypatch.setattr(training, "run", lambda bed, record: None)
+    child = ["--rehearse", "--stage", "training", "--results", str(results.path), "--run"]
+    assert first_contact.main([*child, "1"]) == 1
+    assert first_contact.main([*child, "2"]) == 0
 
 
 def test_what_a_machine_lacks() -> None:

@@ -18,7 +18,7 @@ from tests.backends.cuda.attention_cases import Case, meaning, operands
 
 from ..bed import Bed, difference
 from ..launching import Placed
-from ..results import Record
+from ..results import Record, tried
 from ..timing import Timed, peers
 
 # batch, heads, queries and keys, head size
@@ -48,12 +48,14 @@ def run(bed: Bed, record: Record) -> None:
     for shape in SHAPES if bed.large else (_SMALL,):
         for kind, causal in ((kind, causal) for kind in _KINDS for causal in (False, True)):
             name = f"{kind} {'causal ' if causal else ''}{'x'.join(map(str, shape))}"
-            record(name, **_of_engines(bed, kind, shape, causal))
+            with tried(record, name):
+                record(name, **_of_engines(bed, kind, shape, causal))
     with bed.device():
         for shape in SHAPES if bed.large else ((1, 2, 24, 32),):
             for causal in (False, True):
                 name = f"{'causal ' if causal else ''}{'x'.join(map(str, shape))}"
-                record(name, **_measured(bed, shape, causal))
+                with tried(record, name):
+                    record(name, **_measured(bed, shape, causal))
 
 
 def _engines(bed: Bed) -> Mapping[str, Target]:
@@ -82,8 +84,9 @@ def _values(bed: Bed, record: Record) -> None:
         arrays = operands(kernel, {})
         want = meaning(kernel, arrays, {})
         fields: dict[str, Any] = {}
-        for engine, target in _engines(bed).items():
-            fields |= _off(bed, case, target, engine, arrays, want)
+        with tried(record, f"{kind} {name}"):
+            for engine, target in _engines(bed).items():
+                fields |= _off(bed, case, target, engine, arrays, want)
         record(f"{kind} {name}", **fields)
 
 

@@ -9,8 +9,10 @@ import graphc
 from graphc.nn import functional as F
 
 from ..bed import Bed
-from ..results import Record
+from ..results import Record, tried
 from ..timing import Timed, peers
+
+Maker = Callable[[Any, Any], Callable[..., Any]]
 
 
 def run(bed: Bed, record: Record) -> None:
@@ -21,16 +23,25 @@ def run(bed: Bed, record: Record) -> None:
         copy = timed.median(lambda x: x * 1, (_random(graphc, rows, columns),))
         for dtype in ("float32", "bfloat16"):
             for name, (function, moved) in CASES.items():
-                size = rows * columns * (4 if dtype == "float32" else 2)
-                fields: dict[str, Any] = {}
-                for peer, torch in peers(bed).items():
-                    x, g = (_random(torch, rows, columns).to(getattr(torch, dtype)) for _ in "xg")
-                    weight = torch.ones(columns, device="cuda", dtype=x.dtype)
-                    call = function(torch, F if torch is graphc else torch.nn.functional)
-                    ms = timed.of(peer).median(call, (x, g, weight))
-                    fields[f"{peer} ms"] = ms
-                    fields[f"{peer} TB/s"] = moved * size / ms / 1e9 if ms else 0.0
-                record(f"{name} {dtype}", moved=moved, copy_ms=copy, **fields)
+                with tried(record, f"{name} {dtype}"):
+                    fields = _measured(bed, timed, function, moved, (rows, columns), dtype)
+                    record(f"{name} {dtype}", moved=moved, copy_ms=copy, **fields)
+
+
+def _measured(
+    bed: Bed, timed: Timed, function: Maker, moved: float, shape: tuple[int, int], dtype: str
+) -> dict[str, Any]:
+    rows, columns = shape
+    size = rows * columns * (4 if dtype == "float32" else 2)
+    fields: dict[str, Any] = {}
+    for peer, torch in peers(bed).items():
+        x, g = (_random(torch, rows, columns).to(getattr(torch, dtype)) for _ in "xg")
+        weight = torch.ones(columns, device="cuda", dtype=x.dtype)
+        call = function(torch, F if torch is graphc else torch.nn.functional)
+        ms = timed.of(peer).median(call, (x, g, weight))
+        fields[f"{peer} ms"] = ms
+        fields[f"{peer} TB/s"] = moved * size / ms / 1e9 if ms else 0.0
+    return fields
 
 
 def _random(torch: Any, rows: int, columns: int) -> Any:
@@ -58,7 +69,6 @@ def _rms(torch: Any, F: Any, x: Any, weight: Any) -> Any:
     return F.rms_norm(x, x.shape[-1:], weight)
 
 
-Maker = Callable[[Any, Any], Callable[..., Any]]
 # name: (what is called with x, g and a weight, how many times x's bytes are moved at the least)
 CASES: dict[str, tuple[Maker, float]] = {
     "add": (lambda torch, F: lambda x, g, w: x + g, 3),

@@ -14,7 +14,7 @@ from graphc.backends.cuda import libraries
 from graphc.backends.cuda.libraries import MissingLibrary
 
 from ..bed import Bed
-from ..results import Record
+from ..results import Record, tried
 from ..timing import Timed
 from .training import losses
 
@@ -33,14 +33,16 @@ def run(bed: Bed, record: Record) -> None:
         for name in NAMES:
             want = losses(name, "cpu", True, 5)
             for graphs in GRAPHS:
-                with config.override(cuda_graphs=graphs):
+                way = f"{name} small, graphs {graphs}"
+                with tried(record, way), config.override(cuda_graphs=graphs):
                     found = losses(name, "cuda", True, 5)
-                off = np.abs(found - want) / np.maximum(np.abs(want), 1e-3)
-                record(f"{name} small, graphs {graphs}", worst=float(off.max()))
+                    off = np.abs(found - want) / np.maximum(np.abs(want), 1e-3)
+                    record(way, worst=float(off.max()))
         for name in NAMES:
             for graphs in GRAPHS:
-                with config.override(cuda_graphs=graphs):
-                    record(f"{name}, graphs {graphs}", **_timed(bed, name))
+                way = f"{name}, graphs {graphs}"
+                with tried(record, way), config.override(cuda_graphs=graphs):
+                    record(way, **_timed(bed, name))
 
 
 def _timed(bed: Bed, name: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from benchmarks import large
 from graphc.profiler import ProfilerActivity, profile
 
 from ..bed import Bed
-from ..results import Record
+from ..results import Record, tried
 from ..timing import Timed, peers
 
 # what runs it, whether it is compiled, and how; graphc answers for all before the others begin
@@ -29,7 +29,8 @@ def run(bed: Bed, record: Record) -> None:
         for package, compiled, mode in WAYS:
             for work in large.WORKS.values():
                 if package in peers(bed):
-                    _measure(bed, work, package, compiled, mode, record)
+                    with tried(record, f"{work.name} {package}"):
+                        _measure(bed, work, package, compiled, mode, record)
 
 
 def _measure(

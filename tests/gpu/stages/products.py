@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..bed import Bed
-from ..results import Record
+from ..results import Record, tried
 from ..timing import Timed, peers
 
 # (m, n, k): squares, GPT-2's layers at 8 x 1024 tokens, BERT's at 32 x 128, thin ones
@@ -25,10 +25,9 @@ def run(bed: Bed, record: Record) -> None:
                 for name, epilogue in EPILOGUES.items():
                     if name != "plain" and dtype in ("float32", "tf32"):
                         continue
-                    record(
-                        f"{dtype} {name} {'x'.join(map(str, shape))}",
-                        **_measured(bed, dtype, shape, epilogue),
-                    )
+                    said = f"{dtype} {name} {'x'.join(map(str, shape))}"
+                    with tried(record, said):
+                        record(said, **_measured(bed, dtype, shape, epilogue))
 
 
 def _measured(bed: Bed, dtype: str, shape: tuple[int, int, int], epilogue: Any) -> dict[str, Any]:

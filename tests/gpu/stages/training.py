@@ -13,7 +13,7 @@ from benchmarks import large, models
 from graphc.backends import cudnn
 
 from ..bed import Bed
-from ..results import Record
+from ..results import Record, tried
 
 STEPS = 20
 
@@ -26,15 +26,20 @@ def run(bed: Bed, record: Record) -> None:
         for name in names:
             want = losses(name, "cpu", True, steps)
             for compiled in (True, False):
-                began = time.perf_counter()
-                found = losses(name, "cuda", compiled, steps)
-                seconds = time.perf_counter() - began
-                off = np.abs(found - want) / np.maximum(np.abs(want), 1e-3)
-                record(
-                    f"{name} {'compiled' if compiled else 'eager'}", first=float(off[0]),
-                    worst=float(off.max()), last_here=float(found[-1]), last_cpu=float(want[-1]),
-                    seconds=seconds, finite=bool(np.isfinite(found).all()),
-                )
+                way = f"{name} {'compiled' if compiled else 'eager'}"
+                with tried(record, way):
+                    record(way, **_beside(want, name, compiled, steps))
+
+
+def _beside(want: np.ndarray, name: str, compiled: bool, steps: int) -> dict[str, Any]:
+    began = time.perf_counter()
+    found = losses(name, "cuda", compiled, steps)
+    seconds = time.perf_counter() - began
+    off = np.abs(found - want) / np.maximum(np.abs(want), 1e-3)
+    return {
+        "first": float(off[0]), "worst": float(off.max()), "last_here": float(found[-1]),
+        "last_cpu": float(want[-1]), "seconds": seconds, "finite": bool(np.isfinite(found).all()),
+    }
 
 
 def losses(name: str, device: str, compiled: bool, steps: int) -> np.ndarray:

@@ -12,7 +12,7 @@ import graphc
 from graphc import config
 
 from ..bed import Bed
-from ..results import Record
+from ..results import Record, tried
 
 # (m, n, k) of x [m, k] @ w [n, k]^T, and its gradients' layouts
 SHAPES = ((8192, 3072, 768), (8192, 768, 3072), (768, 3072, 8192), (8192, 50304, 768),
@@ -34,8 +34,9 @@ def run(bed: Bed, record: Record) -> None:
         for dtype in ("bfloat16", "float32") if bed.large else ("float32",):
             for shape in SHAPES if bed.large else SMALL:
                 for name, made in LAYOUTS.items():
-                    said = _tuned(dtype, made(*shape))
-                    record(f"{dtype} {name} {'x'.join(map(str, shape))}", **said)
+                    product = f"{dtype} {name} {'x'.join(map(str, shape))}"
+                    with tried(record, product):
+                        record(product, **_tuned(dtype, made(*shape)))
         again = _tuned(dtype, made(*shape))
         record("kept", found="(timed earlier)" in again["said"], seconds=again["seconds"])
 
