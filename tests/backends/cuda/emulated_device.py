@@ -27,7 +27,7 @@ class CountingDriver(EmulatedDriver):
     """Counts what the host asks for, and how often it waits."""
 
     def __init__(self, toolchain: Toolchain, size: int = 1 << 30) -> None:
-        super().__init__(toolchain, size)
+        super().__init__(toolchain, size, current=False)
         self.calls: Counter[str] = Counter()
 
     def launch(self, launch: Launch, stream: Stream) -> None:

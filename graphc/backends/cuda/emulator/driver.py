@@ -4,6 +4,7 @@ and not before; memory of the host is read when the protocol says so, no later a
 from __future__ import annotations
 
 import ctypes
+import functools
 import itertools
 import threading
 from collections.abc import Callable, Sequence
@@ -92,12 +93,42 @@ class Queue:
         self.spoilt = False
 
 
+# Calls that are about no context.
+_ANYWHERE = frozenset({
+    "version", "device_count", "device_name", "device_memory", "attribute", "retain", "release",
+    "make_current", "prepare",
+})
+
+
+def _in_context(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def call(self: EmulatedDriver, *arguments: Any, **named: Any) -> Any:
+        if not getattr(self.thread, "current", False):
+            raise error_of(name, "CUDA_ERROR_INVALID_CONTEXT", "no context is current here")
+        return method(self, *arguments, **named)
+
+    return call
+
+
+def _strict(kind: type[EmulatedDriver]) -> type[EmulatedDriver]:
+    """A context is current in the threads that have made it so, and in no other."""
+    for name, method in list(vars(kind).items()):
+        if callable(method) and not name.startswith("_") and name not in _ANYWHERE:
+            setattr(kind, name, _in_context(name, method))
+    return kind
+
+
+@_strict
 class EmulatedDriver:
-    """See Driver. `size`: bytes of the device's memory; `schedule`: of all launches."""
+    """See Driver. `size`: bytes of the device's memory; `schedule`: of all launches; `current`:
+    whether the context is, in the thread that makes this."""
 
     def __init__(
-        self, toolchain: Toolchain, size: int = 1 << 28, schedule: Schedule | None = None
+        self, toolchain: Toolchain, size: int = 1 << 28, schedule: Schedule | None = None,
+        current: bool = True,
     ) -> None:
+        self.thread = threading.local()
+        self.thread.current = current
         self.toolchain, self.size, self.schedule = toolchain, size, schedule or Schedule()
         self.runtime = toolchain.runtime
         self.pieces: dict[int, int] = {}  # address: bytes, of the device
@@ -135,7 +166,8 @@ class EmulatedDriver:
 
     def release(self, device: int) -> None: ...
 
-    def make_current(self, context: Context) -> None: ...
+    def make_current(self, context: Context) -> None:
+        self.thread.current = True
 
     def synchronise(self) -> None:
         for stream in self._streams:
@@ -187,6 +219,8 @@ class EmulatedDriver:
     # memory
 
     def allocate(self, size: int) -> int:
+        if size <= 0:
+            raise error_of("cuMemAlloc_v2", "CUDA_ERROR_INVALID_VALUE", f"{size} bytes")
         free = self.memory().free
         if size > free:
             detail = f"{size:,} bytes were asked for, {free:,} of {self.size:,} are free"
@@ -198,6 +232,8 @@ class EmulatedDriver:
         self._freed("cuMemFree_v2", self.pieces, address)
 
     def allocate_host(self, size: int) -> int:
+        if size <= 0:
+            raise error_of("cuMemHostAlloc", "CUDA_ERROR_INVALID_VALUE", f"{size} bytes")
         return self._allocated(self.pinned, size)
 
     def free_host(self, address: int) -> None:
