@@ -27,6 +27,7 @@ from .recurrence import Packing, Padding, State, Weights, cell, direction
 
 # numbers in the gates of all steps: each meets a function and several operators, forward and back
 _LEAST = 1 << 13
+_KEPT = 8  # graphs of a kind, each of which keeps the tensors that it was recorded with
 _TENSORS = frozenset({Tensor, Parameter})
 _DTYPES = frozenset({f32, f64})
 
@@ -117,7 +118,7 @@ def _whole(
     return Eager.whole(layer, dict(enumerate(dims)))
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=_KEPT)
 def _layer(known: _Known, backwards: bool) -> Callable[..., Any]:
     def layer(input: Tensor, _: Any, state: State, weights: Weights) -> Any:
         output, end = direction(known.mode, input, state, weights, backwards, None)
@@ -126,7 +127,7 @@ def _layer(known: _Known, backwards: bool) -> Callable[..., Any]:
     return _whole(known, layer, {0: "L", 1: "N"})
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=_KEPT)
 def _packed(known: _Known, backwards: bool) -> Callable[..., Any]:
     def layer(input: Tensor, padding: Any, state: State, weights: Weights) -> Any:
         output, end = direction(known.mode, input, state, weights, backwards, Padding(*padding))
@@ -135,7 +136,7 @@ def _packed(known: _Known, backwards: bool) -> Callable[..., Any]:
     return _whole(known, layer, {0: "R"}, [{0: "L", 1: "N"}, {0: "R"}])
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=_KEPT)
 def _cell(known: _Known) -> Callable[..., Any]:
     def step(input: Tensor, _: Any, state: State, weights: Weights) -> Any:
         return cell(known.mode, input, state, weights)
