@@ -214,7 +214,7 @@ class Driver(Protocol):
         """An empty one."""
 
     def destroy_graph(self, graph: Graph) -> None:
-        """Its executables stay."""
+        """Its executables stay, as they are: its nodes, by which they are updated, end with it."""
 
     def add_launch(self, graph: Graph, after: Sequence[Node], launch: Launch) -> Node:
         """A launch with the arguments that it has now, once the nodes `after` have run."""

@@ -237,7 +237,6 @@ def test_graphs(bed: Bed) -> None:
     back = driver.add_copy(graph, (first,), x, y, X.nbytes)
     driver.add_fill(graph, (back,), y, 0, 4, 1000)
     executable = driver.instantiate(graph)
-    driver.destroy_graph(graph)
     stream = driver.create_stream()
     driver.synchronise()
     driver.launch_graph(executable, stream)
@@ -253,6 +252,10 @@ def test_graphs(bed: Bed) -> None:
     driver.launch_graph(executable, stream)
     driver.wait_for_stream(stream)
     np.testing.assert_array_equal(bed.get(x, X), -4 * X)
+    driver.destroy_graph(graph)
+    driver.launch_graph(executable, stream)
+    driver.wait_for_stream(stream)
+    np.testing.assert_array_equal(bed.get(x, X), 4 * X)
     driver.destroy_executable(executable)
 
 

@@ -184,6 +184,9 @@ def test_a_node_of_a_graph_is_updated(toolchain: Toolchain) -> None:
     launch.arguments[16:20] = pack("i", (64,))  # not seen any more
     bench.driver.launch_graph(executable, DEFAULT_STREAM)
     assert np.isnan(bench.result()[128:]).all() and not np.isnan(bench.y[:128]).any()
+    bench.driver.destroy_graph(graph)
+    with pytest.raises(CudaError, match="SetParams_v2: CUDA_ERROR_INVALID_VALUE"):
+        bench.driver.update_launch(executable, node, launch)
 
 
 def test_memory_has_an_end(toolchain: Toolchain) -> None:

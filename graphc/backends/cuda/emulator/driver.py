@@ -4,7 +4,6 @@ and not before; memory of the host is read when the protocol says so, no later a
 from __future__ import annotations
 
 import ctypes
-import functools
 import itertools
 import threading
 from collections.abc import Callable, Sequence
@@ -27,6 +26,7 @@ from graphc.backends.cuda.driver import (
     Usage,
     check_grid,
 )
+from graphc.backends.cuda.emulator.contexts import in_context
 from graphc.backends.cuda.emulator.launch import EmulatedError, Fault, Library
 from graphc.backends.cuda.emulator.schedule import Schedule
 from graphc.backends.cuda.emulator.toolchain import Toolchain
@@ -93,32 +93,7 @@ class Queue:
         self.spoilt = False
 
 
-# Calls that are about no context.
-_ANYWHERE = frozenset({
-    "version", "device_count", "device_name", "device_memory", "attribute", "retain", "release",
-    "make_current", "prepare",
-})
-
-
-def _in_context(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(method)
-    def call(self: EmulatedDriver, *arguments: Any, **named: Any) -> Any:
-        if not getattr(self.thread, "current", False):
-            raise error_of(name, "CUDA_ERROR_INVALID_CONTEXT", "no context is current here")
-        return method(self, *arguments, **named)
-
-    return call
-
-
-def _strict(kind: type[EmulatedDriver]) -> type[EmulatedDriver]:
-    """A context is current in the threads that have made it so, and in no other."""
-    for name, method in list(vars(kind).items()):
-        if callable(method) and not name.startswith("_") and name not in _ANYWHERE:
-            setattr(kind, name, _in_context(name, method))
-    return kind
-
-
-@_strict
+@in_context
 class EmulatedDriver:
     """See Driver. `size`: bytes of the device's memory; `schedule`: of all launches; `current`:
     whether the context is, in the thread that makes this."""
@@ -385,7 +360,14 @@ class EmulatedDriver:
         return Graph(self._new({}))
 
     def destroy_graph(self, graph: Graph) -> None:
-        del self._things[graph]
+        for handle in (*self._things[graph], graph):
+            del self._things[handle]
+
+    def _updated(self, call: str, executable: Executable, node: Node) -> Any:
+        """An executable's nodes, of which one is named by a node of a graph that is there."""
+        if node not in self._things:
+            raise error_of(call, "CUDA_ERROR_INVALID_VALUE", "a node of a destroyed graph")
+        return self._things[executable]
 
     def _add(self, graph: Graph, after: Sequence[Node], work: Work) -> Node:
         nodes: dict[Node, tuple[Sequence[Node], Work]] = self._things[graph]
@@ -431,7 +413,7 @@ class EmulatedDriver:
         return self._add(graph, after, Inner(_late(self._things[inner])))
 
     def update_graph(self, executable: Executable, node: Node, inner: Graph) -> None:
-        nodes = self._things[executable]
+        nodes = self._updated("cuGraphExecChildGraphNodeSetParams", executable, node)
         after, old = nodes[node]
         made = Inner(_late(self._things[inner]))
         if len(made.works) != len(old.works):
@@ -449,7 +431,7 @@ class EmulatedDriver:
 
     def update_launch(self, executable: Executable, node: Node, launch: Launch) -> None:
         assert isinstance(launch, Prepared)
-        nodes = self._things[executable]
+        nodes = self._updated("cuGraphExecKernelNodeSetParams_v2", executable, node)
         nodes[node] = (nodes[node][0], launch.as_it_is())
 
     def launch_graph(self, executable: Executable, stream: Stream) -> None:
