@@ -76,4 +76,10 @@ ROWS = [
         "saved; DDPM pipeline; four schedulers on the other side's weights; an autoencoder", "",
         ("write", "swap"),
     ),
+    Row(
+        "more_diffusion", (
+            "diffusers==0.42.1", "accelerate==1.15.0", "transformers==5.23.0", "peft==0.21.2",
+        ), "31 schedulers, ten more with other options; 15 transformers and UNets and 6 "
+        "autoencoders in two steps each; a ControlNet; pipelines of words and pictures; tiles",
+    ),
 ]

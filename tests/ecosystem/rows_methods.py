@@ -14,6 +14,12 @@ ROWS = [
         environment=AS_WRITTEN, lacks="Index and EdgeIndex, which are made by __torch_dispatch__",
     ),
     Row(
+        "more_graphs", ("torch-geometric==2.8.1",), "torch_geometric: 24 more layers with their "
+        "gradients, pooling, sums of segments, to_hetero() trained, HGT, HAN, adjacencies in CSR "
+        "and CSC, 11 transforms", environment=AS_WRITTEN,
+        lacks="TwoHop and SIGN, which use EdgeIndex; reversible layers, which free their inputs",
+    ),
+    Row(
         "play_and_learn", ("stable-baselines3==2.9.2", "gymnasium==1.4.0"), "PPO, A2C, DQN, SAC, "
         "TD3, DDPG on gymnasium: learned, saved, loaded, evaluated; pictures, dicts, several games",
     ),

@@ -447,3 +447,34 @@ def test_removing_a_hook_is_counted() -> None:
     before = state_version.current()
     handle.remove()
     assert state_version.current() > before
+
+
+class Once(our_nn.Module):
+    """Has a hook that takes itself out, as torch_geometric's lazy layers have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+        self.handle = self.register_forward_pre_hook(self.first)
+
+    def first(self, module: Any, args: Any) -> None:
+        self.calls += 1
+        self.handle.remove()
+
+    def forward(self, x: Any) -> Any:
+        return x
+
+
+def test_a_copied_handle_removes_the_copys_hook() -> None:
+    module = Once()
+    copies = [copy.deepcopy(module), copy.deepcopy(our_nn.Sequential(module))[0]]
+    copies.append(copy.deepcopy(copies[0]))
+    for each in [*copies, module]:
+        for _ in range(3):
+            each(graphc.ones(1))
+        assert each.calls == 1 and not each._forward_pre_hooks
+
+
+def test_files_name_plain_containers_only() -> None:
+    data = pickle.dumps(our_nn.Sequential(our_nn.Linear(2, 2)))
+    assert b"Watched" not in data and b"OrderedDict" in data

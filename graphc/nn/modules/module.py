@@ -277,9 +277,8 @@ class Module(TraversalMixin, StateDictMixin):
     def __getstate__(self) -> dict[str, Any]:
         # a file names plain containers only, as weights_only=True wants
         return {
-            k: dict(v) if k in _REGISTRIES else (
-                OrderedDict(v) if isinstance(v, WatchedOrdered) else v
-            ) for k, v in self.__dict__.items() if k != "_compiled_call_impl"
+            k: dict(v) if k in _REGISTRIES else v
+            for k, v in self.__dict__.items() if k != "_compiled_call_impl"
         }
 
     def _graphc_hook(
