@@ -42,6 +42,10 @@ def _called(function: Any, x: Any) -> None:
 # the message must start as PyTorch's does
 SAME: dict[str, Callable[[Any], Any]] = {
     "dim range": lambda t: t.zeros(2, 3).sum(2),
+    "NaN to ints": lambda t: t.tensor(float("nan"), dtype=t.int32),
+    "inf to ints": lambda t: t.tensor([1.0, float("inf")], dtype=t.int64),
+    "float to int8": lambda t: t.tensor([[300.0]], dtype=t.int8),
+    "float to uint8": lambda t: t.tensor(-1.5, dtype=t.uint8),
     "quantile below": lambda t: t.ones(5).quantile(-0.1),
     "quantile above": lambda t: t.ones(5).nanquantile(1.01),
     "quantile tensor": lambda t: t.ones(5).quantile(t.tensor([0.5, -0.1])),

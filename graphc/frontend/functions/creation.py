@@ -32,6 +32,7 @@ from .arguments import (
 )
 from .copies import clone, laid_out_as
 from .cuda_arrays import from_cuda_array
+from .data_as import converted, floats_fit
 from .joining import stack
 from .storages import UntypedStorage
 
@@ -136,30 +137,9 @@ def _array(data: Any, dtype: DType | None) -> np.ndarray:
             _refuse(value, isinstance(data, (list, tuple)) and value is leaves[0])
         if array.dtype.kind in "fc" and dtype is None:
             array = array.astype(_inexact_dtype(data).numpy)
-    return array if dtype is None else _converted(array, dtype)
-
-
-def _converted(array: np.ndarray, dtype: DType) -> np.ndarray:
-    """The data as `dtype`. Raises RuntimeError for an integer outside its range."""
-    if array.dtype.kind == "c" and not dtype.is_complex:
-        raise RuntimeError(located(
-            f"value cannot be converted to type {dtype.torch_name} without overflow"
-        ))
-    if dtype.is_integer and array.size and array.dtype.kind in "iuf":
-        for bound in (array.min(), array.max()):
-            if not np.isnan(bound) and not isinstance(bound, np.floating):
-                _fits(int(bound), dtype)
-    with np.errstate(all="ignore"):  # a float too large is infinite, as in torch
-        return array.astype(dtype.numpy)
-
-
-def _fits(value: int, dtype: DType) -> None:
-    try:
-        fitting(value, dtype)
-    except RuntimeError:
-        raise RuntimeError(located(
-            f"value cannot be converted to type {dtype.torch_name} without overflow: {value}"
-        )) from None
+        if dtype is not None and dtype.is_integer and array.dtype.kind == "f":
+            floats_fit(array, dtype)
+    return array if dtype is None else converted(array, dtype)
 
 
 def _leaves(data: Any) -> Iterator[Any]:
