@@ -5,7 +5,10 @@ Values, gradients and gradients of gradients of random layers; and what else a c
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import random
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -197,7 +200,7 @@ def _count(made: Any, lstm: Any) -> int:
     sizes = tuple(tuple(w.shape) for w in lstm.parameters())
     names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
     known = recurrence_whole._Known("LSTM", 2, names, sizes, graphc.float32)
-    count: int = made(known, False).compile_count
+    count: int = made(known, False).compiled.compile_count
     return count
 
 
@@ -288,3 +291,38 @@ def test_transforms() -> None:
         np.testing.assert_allclose(
             found.detach().numpy(), wanted.detach().numpy(), rtol=1e-4, atol=1e-5
         )
+
+
+@pytest.mark.parametrize("mode", ["train", "no_grad", "inference"])
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "LSTMCell"])
+def test_graphs_keep_no_tensors_of_the_user(kind: str, mode: str) -> None:
+    """A graph is kept when its layer is gone: what it was recorded with is not the user's."""
+    layer, x = getattr(graphc.nn, kind)(6, 5), graphc.randn(4, 6)
+    if kind != "LSTMCell":
+        x = graphc.randn(3, 4, 6).transpose(0, 1)
+    within = {"no_grad": graphc.no_grad, "inference": graphc.inference_mode}
+    with within.get(mode, contextlib.nullcontext)():
+        first = layer(x)[0]
+        if mode == "train":
+            assert _is_whole(first)
+            first.sum().backward()
+    kept = [weakref.ref(tensor) for tensor in (x, *layer.parameters())]
+    del layer, x, first
+    gc.collect()
+    assert [ref() for ref in kept] == [None] * len(kept)
+
+
+def test_bits_do_not_hang_on_the_sizes_that_came_first() -> None:
+    graphc.manual_seed(0)
+    layer, x = graphc.nn.LSTM(64, 96), graphc.randn(40, 24, 64)
+
+    def run(*sizes: tuple[int, int]) -> tuple[graphc.Tensor, ...]:
+        recurrence_whole._layer.cache_clear()
+        for steps, rows in [*sizes, (40, 24)]:
+            layer.zero_grad()
+            found = layer(x[:steps, :rows])[0]
+            found.square().sum().backward()
+        return found, *[p.grad.clone() for p in layer.parameters()]
+
+    for fresh, later in zip(run(), run((2, 2), (7, 3)), strict=True):
+        assert graphc.equal(fresh, later)

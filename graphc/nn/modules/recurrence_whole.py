@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,12 @@ from graphc.ir.dtypes import f32, f64
 from ... import config
 from ...engine.marks import DEFAULT, Compilers
 from ...frontend.context import local
+from ...frontend.grad_mode import (
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+)
 from ...frontend.near import is_near
 from ...frontend.saved_hooks import hooks
 from ...frontend.tensor import Parameter, Tensor, from_array
@@ -27,7 +33,8 @@ from .recurrence import Packing, Padding, State, Weights, cell, direction
 
 # numbers in the gates of all steps: each meets a function and several operators, forward and back
 _LEAST = 1 << 13
-_KEPT = 8  # graphs of a kind, each of which keeps the tensors that it was recorded with
+_KEPT = 64  # graphs of a kind
+_LIKELY = 32  # what an open size is when a graph is recorded
 _TENSORS = frozenset({Tensor, Parameter})
 _DTYPES = frozenset({f32, f64})
 
@@ -114,8 +121,48 @@ def _whole(
         return found
 
     assert Eager.whole is not None
-    dims = [input, *between, *[{0: "N"}] * states]
-    return Eager.whole(layer, dict(enumerate(dims)))
+    dims = dict(enumerate([input, *between, *[{0: "N"}] * states]))
+    return _RecordedApart(Eager.whole(layer, dims), dims)
+
+
+class _RecordedApart:
+    """A compiled function that meets each kind of call with tensors that are nobody's first: it
+    keeps what it was recorded with, and its code is not to hang on the sizes that came first."""
+
+    def __init__(self, compiled: Callable[..., Any], dims: Mapping[int, Mapping[int, str]]) -> None:
+        self.compiled, self._dims = compiled, dims
+        self._met: set[Any] = set()
+
+    def __call__(self, *tensors: Tensor) -> Any:
+        kind = is_grad_enabled(), is_inference_mode_enabled(), tuple(map(_kind, tensors))
+        if kind not in self._met:
+            self.compiled(*[_stranger(x, self._dims.get(i, {})) for i, x in enumerate(tensors)])
+            self._met.add(kind)
+        return self.compiled(*tensors)
+
+
+def _kind(x: Tensor) -> tuple[Any, ...]:
+    """What a call's graph hangs on, but for sizes."""
+    return type(x), x.requires_grad, x.is_leaf, x.is_inference(), _order(x._graphc_array)
+
+
+def _order(array: np.ndarray) -> tuple[int, ...]:
+    """The axes as they lie in memory."""
+    strides = array.strides
+    return tuple(sorted(range(array.ndim), key=lambda axis: -strides[axis]))
+
+
+def _stranger(like: Tensor, open_axes: Mapping[int, str]) -> Tensor:
+    """Zeros of a tensor's kind, of a likely size where that is open."""
+    array = like._graphc_array
+    sizes = [_LIKELY if i in open_axes else size for i, size in enumerate(array.shape)]
+    order = _order(array)
+    memory = np.zeros([sizes[axis] for axis in order], array.dtype)
+    with inference_mode(like.is_inference()), enable_grad():
+        made = from_array(memory.transpose(np.argsort(order)), like.requires_grad)
+        if type(like) is Parameter:
+            return Parameter(made, like.requires_grad)
+        return made if like.is_leaf else made.view_as(made)
 
 
 @functools.lru_cache(maxsize=_KEPT)
