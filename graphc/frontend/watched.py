@@ -6,7 +6,6 @@ optimizers hold in dictionaries is held in these, and writing to one directly is
 
 from __future__ import annotations
 
-import copy
 from collections import OrderedDict
 from typing import Any
 
@@ -67,16 +66,6 @@ class WatchedDefault(Watched):
 
 class WatchedOrdered(OrderedDict[Any, Any]):
     """An OrderedDict that counts its writes: the hooks of a Module."""
-
-    def __reduce__(self) -> Any:
-        # a file names plain containers only, as weights_only=True wants
-        return OrderedDict, (), None, None, iter(self.items())
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> WatchedOrdered:
-        """One that handles of hooks have, too, which are copied with it."""
-        made = memo[id(self)] = WatchedOrdered()
-        made.update({key: copy.deepcopy(value, memo) for key, value in self.items()})
-        return made
 
     def __repr__(self) -> str:
         return repr(OrderedDict(self))

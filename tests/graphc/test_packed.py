@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from graphc.engine.version.frozen import RESTLESS
 from graphc.ir import dtypes
 from graphc.ir.graph import Builder, Expr
 from graphc.ir.passes.freeze.products import pack_products
+from graphc.ir.record import replaced
 from graphc.ir.types import TensorType
 
 from ..ir.kernel_cases import dot
@@ -292,8 +292,8 @@ def test_a_large_second_copy_is_made_where_few_rows_gain_most() -> None:
     graph = builder.build(products)
     for most, chosen in ((CPU.tiling.packed_bytes, [256, 512]), (300 * 500 * 4 - 1, [8, 256])):
         # in a cache, few rows read a weight as it lies
-        tiling = replace(CPU.tiling, packed_bytes=most, in_place_bytes=most)
-        packed, weights = pack_products(graph, {weight.node}, replace(CPU, tiling=tiling))
+        tiling = replaced(CPU.tiling, packed_bytes=most, in_place_bytes=most)
+        packed, weights = pack_products(graph, {weight.node}, replaced(CPU, tiling=tiling))
         found = [
             node.inputs[0].shape[0] for node in packed.nodes
             if node.op.name == "dot_general" and node.inputs[1] is not weight.node

@@ -26,7 +26,7 @@ from ._rules import (
     unsqueeze,
 )
 from ._types import FLOATS, Types, fail, require_dtype, require_i64, same_shape, sizes_text
-from .composite_softmax import shares, shifted
+from .composite_softmax import shifted
 
 # --- types -----------------------------------------------------------------------------------
 
@@ -199,7 +199,7 @@ def _cross_entropy_vjp(
     if reduction == "mean":
         scale = scale / targets.total_weight()
     _, e, total = shifted(cast(x, wide), dim)
-    softmax = shares(e, total)
+    softmax = e / total
     # where, not a product with 0: the scale is infinite where every target is ignored
     hit = targets.weight * (scale * (1.0 - label_smoothing))
     hit = unsqueeze(select(targets.valid, hit, 0.0), dim)

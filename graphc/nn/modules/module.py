@@ -277,8 +277,10 @@ class Module(TraversalMixin, StateDictMixin):
     def __getstate__(self) -> dict[str, Any]:
         # a file names plain containers only, as weights_only=True wants
         return {
-            k: dict(v) if k in _REGISTRIES else v
-            for k, v in self.__dict__.items() if k != "_compiled_call_impl"
+            k: dict(v) if k in _REGISTRIES else (
+                # one with hooks is copied as it is: their handles hold it, too
+                v if v or not isinstance(v, WatchedOrdered) else OrderedDict()
+            ) for k, v in self.__dict__.items() if k != "_compiled_call_impl"
         }
 
     def _graphc_hook(

@@ -231,9 +231,12 @@ def _call(op: str, *values: Any) -> Any:
 
 
 def _argument(kind: str, old: tuple[Any, Any], new: tuple[Any, Any]) -> tuple[Any, Any]:
-    """The value and the index of the winner: the first of equals, and NaN before all."""
+    """The value and the index of the winner: the first of equals, and NaN before all ("argmax_last":
+    the last NaN)."""
     (a, _), (b, _) = old, new
-    better = b > a if kind == "argmax" else b < a
+    if kind == "argmax_last" and b != b:
+        return new
+    better = b < a if kind == "argmin" else b > a
     return new if a == a and (better or b != b) else old
 
 
