@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import graphc
+from graphc.frontend.values import Eager
 
 torch = pytest.importorskip("torch")
 
@@ -93,6 +94,18 @@ def test_index_put(name: str) -> None:
         except RuntimeError as error:
             found.append(str(error).splitlines()[0].rstrip("."))
     assert found[1].startswith(found[0])
+
+
+@pytest.mark.parametrize("name", ["mask", "mask of all", "mask behind", "mask and int"])
+def test_numbers_that_do_not_fit_where_another_device_was_used(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Eager, "elsewhere", Eager.elsewhere)
+    graphc.ones(1, device="meta")
+    for value in ("nan", "large"):
+        wanted = written(torch, name, value, ("int64", "float32"), False)
+        assert "overflow" in wanted
+        assert written(graphc, name, value, ("int64", "float32"), False).startswith(wanted)
 
 
 AT_POSITIONS: dict[str, Any] = {

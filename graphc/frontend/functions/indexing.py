@@ -135,7 +135,7 @@ class Selection:
         if not self.entries:
             return
         if self.entries == ["mask"] and value._graphc_type.elements == 1:
-            if is_near(value):
+            if place_at(value) is None:
                 fitting(value.item(), self.view.dtype)  # raises where it does not fit
             return
         raise RuntimeError(located(
@@ -452,7 +452,7 @@ def _is_scalar(value: Any) -> bool:
 def _fill_masked(x: Tensor, mask: Tensor, value: Any) -> None:
     """x[mask] = a number: a select, which needs no positions."""
     mask = mask.reshape((*shape(mask), *(1,) * (x.ndim - mask.ndim)))
-    if isinstance(value, Tensor) and value.dtype is not x.dtype and is_near(value):
+    if isinstance(value, Tensor) and value.dtype is not x.dtype and place_at(value) is None:
         fitting(value.item(), x.dtype)  # raises where it does not fit
     inplace(x, apply(ops.where, mask, _source(value, x), x))
 
