@@ -231,8 +231,8 @@ def _call(op: str, *values: Any) -> Any:
 
 
 def _argument(kind: str, old: tuple[Any, Any], new: tuple[Any, Any]) -> tuple[Any, Any]:
-    """The value and the index of the winner: the first of equals, and NaN before all ("argmax_last":
-    the last NaN)."""
+    """The value and the index of the winner: the first of equals, and NaN before all; the last NaN
+    where the kind says so."""
     (a, _), (b, _) = old, new
     if kind == "argmax_last" and b != b:
         return new
