@@ -56,6 +56,7 @@ TRUTH = (
 
 # whose arithmetic stays in the dtype: a quotient of integers does not
 _MOST_FACTORS = 1000
+_FEW = 256  # elements, of which each call costs more than they do
 _COMPUTED = {"f": dtypes.f32, "d": dtypes.f64, "l": dtypes.i64}
 _DIRECT = {"add": ops.add, "sub": ops.sub, "mul": ops.mul, "div": ops.div}
 
@@ -174,7 +175,10 @@ def _distinct(x: Tensor) -> Tensor:
 def zero_(self: Tensor) -> Tensor:
     """Fill with zeros."""
     if is_plain(self):
-        self._graphc_array.reshape(-1).view(np.uint8).fill(0)  # 4 bytes at a time take longer
+        array = self._graphc_array
+        if array.size > _FEW:  # bytes at a time take less than elements
+            array = array.reshape(-1).view(np.uint8)
+        array.fill(0)
         self._graphc_storage.version += 1
         return self
     inplace(_distinct(self), _number(0, self.dtype), overwrite=True)
