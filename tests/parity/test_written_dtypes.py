@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 import graphc
-from graphc.frontend.values import Eager
 
 torch = pytest.importorskip("torch")
 
@@ -97,11 +96,8 @@ def test_index_put(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["mask", "mask of all", "mask behind", "mask and int"])
-def test_numbers_that_do_not_fit_where_another_device_was_used(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Eager, "elsewhere", Eager.elsewhere)
-    graphc.ones(1, device="meta")
+@pytest.mark.usefixtures("beside_meta")
+def test_numbers_that_do_not_fit_where_another_device_was_used(name: str) -> None:
     for value in ("nan", "large"):
         wanted = written(torch, name, value, ("int64", "float32"), False)
         assert "overflow" in wanted
