@@ -47,8 +47,8 @@ def test_bombs(client: Client, encoding: str) -> None:
 
 
 @pytest.mark.parametrize("body, encoding, status, words", [
-    (gzip.compress(b"{}")[:-3], "gzip", 400, "ends too early"),
-    (gzip.compress(b"{}") + b"more", "gzip", 400, "behind the end"),
+    (gzip.compress(b"{}", mtime=0)[:-3], "gzip", 400, "ends too early"),
+    (gzip.compress(b"{}", mtime=0) + b"more", "gzip", 400, "behind the end"),
     (b"no gzip", "gzip", 400, "cannot be unpacked"),
     (b"no deflate", "deflate", 400, "cannot be unpacked"),
     (b"{}", "br", 415, "'br'"), (b"{}", "gzip, gzip", 415, "Cure"),
