@@ -326,3 +326,12 @@ def test_bits_do_not_hang_on_the_sizes_that_came_first() -> None:
 
     for fresh, later in zip(run(), run((2, 2), (7, 3)), strict=True):
         assert graphc.equal(fresh, later)
+
+
+@pytest.mark.usefixtures("beside_meta")
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "LSTMCell"])
+def test_another_device_that_was_used_changes_nothing(kind: str) -> None:
+    """The states that a layer begins with are its own, and lie where its input does."""
+    layer = getattr(graphc.nn, kind)(6, 5)
+    found = layer(graphc.randn(4, 6) if kind == "LSTMCell" else graphc.randn(3, 4, 6))
+    assert _is_whole(found[0]) and found[0].device.type == "cpu"

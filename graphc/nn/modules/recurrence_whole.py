@@ -24,7 +24,7 @@ from ...frontend.grad_mode import (
     is_grad_enabled,
     is_inference_mode_enabled,
 )
-from ...frontend.near import is_near
+from ...frontend.near import are_near
 from ...frontend.saved_hooks import hooks
 from ...frontend.tensor import Parameter, Tensor, from_array
 from ...frontend.values import Eager
@@ -76,7 +76,7 @@ def _gains(input: Tensor, state: State, weights: Weights) -> bool:
     ):
         return False
     for x in (input, *state, *weights.values()):
-        if type(x) not in _TENSORS or x._graphc_trace is not None or not is_near(x):
+        if type(x) not in _TENSORS or x._graphc_trace is not None or not are_near(x, input):
             return False
         if x.dtype is not input.dtype:
             return False
