@@ -1,6 +1,7 @@
 """The benchmarks run: their figures are not judged here."""
 
 import importlib.util
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -77,6 +78,17 @@ def test_suite(repository: Path, tmp_path: Path) -> None:
     rows.write_text(rows.read_text()[:-20])  # ended while it wrote
     run(repository, *command, "--rounds", "2", "--minutes", "0")
     assert "(1-2 rounds" in run(repository, *command, "--rounds", "1")
+
+
+def test_peers_far_behind_get_no_further_rounds(repository: Path, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    command = ["suite", "--seconds", "0.05", "--rows", str(rows), "--only", "softmax 4096",
+               "--engines", "torch", "torch.compile", "graphc"]
+    run(repository, *command, "--rounds", "1")
+    text = run(repository, *command, "--rounds", "2", "--drop", "0.9")  # the best one, too
+    assert "more than 0.9 times the best one's time have fewer rounds" in text
+    last = json.loads(rows.read_text().splitlines()[-1])
+    assert list(last[2]) == ["graphc"] and len(last[2]["graphc"]["seconds"]) == 1
 
 
 def test_an_engine_that_takes_too_long_has_failed(repository: Path, tmp_path: Path) -> None:

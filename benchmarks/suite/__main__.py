@@ -7,7 +7,9 @@ a fresh process of each engine; they take turns. What is printed as the ratio is
 median over graphc's, with the interval of 95% of resampled rounds. `--out` writes benchmarks.md and
 benchmarks.svg there; `--rows` keeps every figure and goes on where it stopped: the same command,
 after `--minutes` or an interruption, or with more `--rounds`, measures what is missing. An engine
-that dies, or takes longer than `--limit`, has failed on that row, and the others go on.
+that dies, or takes longer than `--limit`, has failed on that row, and the others go on. With
+`--drop 1.3` a peer whose rounds so far took more than 1.3 times the best peer's gets no further
+ones of that row (take the first with `--rounds 1`).
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1]),
 
 from engines import OURS  # noqa: E402
 from kept import Kept  # noqa: E402
-from measure import Found, installed, measure, ratio, taking  # noqa: E402
+from measure import Found, contenders, installed, measure, ratio, taking  # noqa: E402
 from report import WRONG, Row, fingerprint, plot, table  # noqa: E402
 from workloads import FAMILIES, Workload, every  # noqa: E402
 
@@ -50,7 +52,7 @@ def main() -> int:
     done = [(row, threads, kept.rows[row.name, threads])
             for threads in sorted({threads for _, threads in kept.rows})
             for row in rows.values() if (row.name, threads) in kept.rows]
-    text = _head(kept) + table(done, kept.limits) + "\n"
+    text = _head(kept, args.drop) + table(done, kept.limits) + "\n"
     if args.out:
         args.out.mkdir(exist_ok=True)
         (args.out / "benchmarks.md").write_text(text)
@@ -66,18 +68,21 @@ def _measure_all(
 ) -> int:
     """How many rows were left for want of time."""
     end = time.monotonic() + 60 * args.minutes
-    todo = [
-        (row, threads, more) for threads in args.threads for row in chosen
-        if (more := args.rounds - kept.rounds(row.name, threads, taking(row, engines))) > 0
-    ]
-    for threads in dict.fromkeys(threads for _, threads, _ in todo):
+    todo = []
+    for threads in args.threads:
+        for row in chosen:
+            found = kept.rows.get((row.name, threads), {})
+            near = contenders(found, taking(row, engines), args.drop)
+            if (more := args.rounds - kept.rounds(row.name, threads, near)) > 0:
+                todo.append((row, threads, near, more))
+    for threads in dict.fromkeys(threads for _, threads, _, _ in todo):
         if threads not in kept.limits:
             kept.add_limits(threads, measured(threads))
-    for number, (row, threads, more) in enumerate(todo):
+    for number, (row, threads, near, more) in enumerate(todo):
         if time.monotonic() > end:
             return len(todo) - number
         kept.add(
-            row.name, threads, measure(row, engines, threads, more, args.seconds, args.limit)
+            row.name, threads, measure(row, near, threads, more, args.seconds, args.limit)
         )
         _tell(row, threads, kept.rows[row.name, threads])
     return 0
@@ -105,6 +110,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5,
                         help="fresh processes of each engine, those in --rows counted; 0: a report")
     parser.add_argument("--seconds", type=float, default=1.0, help="of each process in a round")
+    parser.add_argument("--drop", type=float, default=float("inf"), metavar="TIMES",
+                        help="peers so much slower than the best one get no further rounds")
     parser.add_argument("--minutes", type=float, default=float("inf"),
                         help="no row is begun after so many")
     parser.add_argument("--limit", type=float, default=300.0,
@@ -128,7 +135,7 @@ def _tell(row: Workload, threads: int, found: dict[str, Found]) -> None:
     print(f"{row.name}, {threads}: {judged} [{times}]", file=sys.stderr, flush=True)
 
 
-def _head(kept: Kept) -> str:
+def _head(kept: Kept, drop: float) -> str:
     said = "; ".join(
         f"{count} thread{'s' * (count > 1)}: {one.flops / 1e9:.0f} GFLOP/s of multiply-adds, "
         f"{one.bytes / 1e9:.1f} GB/s copied" for count, one in sorted(kept.limits.items())
@@ -136,6 +143,9 @@ def _head(kept: Kept) -> str:
     rounds = sorted({len(entry.seconds) for found in kept.rows.values()
                      for entry in found.values() if entry.seconds})
     many = "-".join(map(str, dict.fromkeys((rounds[0], rounds[-1])))) if rounds else "0"
+    dropped = "" if drop == float("inf") else (
+        f" Peers that took more than {drop:g} times the best one's time have fewer rounds."
+    )
     return (
         "# graphc against its peers, on a CPU\n\n"
         f"`python benchmarks/suite`, {time.strftime('%Y-%m-%d %H:%M')}. {fingerprint()}.\n\n"
@@ -144,7 +154,8 @@ def _head(kept: Kept) -> str:
         f"({many} rounds, interleaved), in brackets the interval that has 95% of resampled rounds. "
         "A ratio above 1: graphc is faster than the best peer; in bold where the whole 95% "
         "interval is below 0.95. Memory: the processes' peak, with all that they imported. "
-        "\"differs\": values more than 1% from PyTorch's.\n"
+        "\"differs\": values more than 1% from PyTorch's."
+        f"{dropped}\n"
     )
 
 

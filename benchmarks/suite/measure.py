@@ -73,6 +73,17 @@ def taking(row: Workload, engines: list[str]) -> list[str]:
     return [name for name in engines if ENGINES[name].takes(row)]
 
 
+def contenders(found: dict[str, Found], engines: list[str], drop: float) -> list[str]:
+    """Of a row's engines: ours, and peers that `found` does not show to take more than `drop` times
+    the best peer's time."""
+    medians = {
+        name: float(np.median(entry.seconds)) for name, entry in found.items()
+        if name not in (OURS, EAGER) and entry.seconds and not entry.failed
+    }
+    most = drop * min(medians.values(), default=0.0)
+    return [name for name in engines if name not in medians or medians[name] <= most]
+
+
 def measure(
     row: Workload, engines: list[str], threads: int, rounds: int, seconds: float, limit: float
 ) -> dict[str, Found]:
