@@ -1,16 +1,20 @@
 """torch.jit: TorchScript's names. Python stays Python here; `graphc.compile` is what compiles.
 
-script() and trace() give back what they got, the decorators mark nothing, and TorchScript files
-are neither written nor read.
+script() and trace() give back what they got, the decorators mark nothing. save() and load() write
+and read archives of `torch.export`, not TorchScript's files.
 """
 
 import builtins
 import contextlib
+import functools
 import types
 import typing
 from collections.abc import Callable, Iterator
 from typing import Any
 from typing import Final as Final
+from weakref import WeakKeyDictionary
+
+from graphc.ir.late import late
 
 from .. import unsupported
 from ..frontend.grad_mode import no_grad
@@ -19,7 +23,9 @@ from ..nn.modules.module import Module
 from . import annotations as annotations
 
 _is = builtins.isinstance  # this module has torch's own, below
-_FILES = "save model.state_dict() by torch.save(), or a compiled graph by torch.export.save()"
+_files = late("graphc.jit.files")
+# what trace() was called with, by the model or function that it gave back
+_examples: WeakKeyDictionary[Any, tuple[tuple[Any, ...], dict[str, Any]]] = WeakKeyDictionary()
 
 
 class ScriptModule(Module):
@@ -43,14 +49,54 @@ def script(obj: Any, optimize: None = None, _frames_up: int = 0, _rcb: Any = Non
     """The function, Module or class itself."""
     if not (_is(obj, Module) or callable(obj)):
         raise TypeError(f"script() takes a function, a Module or a class, got {type(obj).__name__}")
-    return _refusing_save(obj)
+    if example_inputs is not None and not _is(example_inputs, dict):
+        _keep(obj, tuple(example_inputs[0]), {})
+    return _with_save(obj)
 
 
-def _refusing_save(obj: Any) -> Any:
-    """A function whose `save`, which torch's has, tells what to do instead, as a Module's does."""
+def _with_save(obj: Any) -> Any:
+    """A function with the `save` that torch's has; a Module's is found by Module itself."""
     if _is(obj, types.FunctionType) and not hasattr(obj, "save"):
-        obj.save = globals()["save"]
+        obj.save = functools.partial(save, obj)
     return obj
+
+
+def _keep(obj: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    with contextlib.suppress(TypeError):  # a bound method's are kept by nobody
+        _examples[obj] = args, kwargs
+
+
+def examples_of(obj: Any) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    """(args, kwargs) of the call by which a model or function was traced; None if it was not."""
+    try:
+        return _examples.get(obj)
+    except TypeError:
+        return None
+
+
+def save(m: Any, f: Any, _extra_files: Any = None) -> None:
+    """Write what trace() or load() gave back to a path or file: an archive of torch.export.
+
+    It is recorded now, in the train or eval state that it is in, at the examples of its trace; each
+    size that its Python leaves free is free in the file. `_extra_files`: texts by name, which load
+    gives back. Raises NotImplementedError for what was never traced, and what torch.export.export
+    raises for what one graph cannot stand for.
+    """
+    _files.save(m, f, _extra_files)
+
+
+def load(
+    f: Any, map_location: Any = None, _extra_files: dict[str, Any] | None = None,
+    _restore_shapes: bool = False,
+) -> Any:
+    """The Module in a file that save() wrote: a path, or a file open for reading bytes.
+
+    It runs without the model's code and has no autograd. `map_location`: a device its tensors go
+    to. `_extra_files`: its names get the bytes that were saved under them. Raises ValueError for a
+    path that is none, NotImplementedError for a file that TorchScript wrote, ExportError for one
+    that is damaged.
+    """
+    return _files.load(f, map_location, _extra_files)
 
 
 def trace(
@@ -61,7 +107,8 @@ def trace(
 ) -> Any:
     """The function or Module itself, called once on the examples so that it fails here if at all.
 
-    Unlike TorchScript's trace, Python decisions are made anew at each call.
+    Unlike TorchScript's trace, Python decisions are made anew at each call. `m.save(path)` writes
+    the graph of its call on the examples.
     """
     if example_inputs is None and example_kwarg_inputs is None:
         raise RuntimeError("example_kwarg_inputs should be a dict")
@@ -73,7 +120,9 @@ def trace(
         given = (example_inputs,)
     with no_grad():
         func(*given, **(example_kwarg_inputs or {}))
-    return _refusing_save(func)
+    if _store_inputs:
+        _keep(func, given, dict(example_kwarg_inputs or {}))
+    return _with_save(func)
 
 
 def trace_module(mod: Module, inputs: dict[str, Any], *args: Any, **options: Any) -> Module:
@@ -210,7 +259,6 @@ def onednn_fusion_enabled() -> bool:
     return False
 
 
-globals().update(unsupported.table("torch.jit", _FILES, functions="save load"))
 globals().update(unsupported.table(
     "torch.jit", "write a Module class", kinds="CompilationUnit TopLevelTracedModule TracedModule"
 ))

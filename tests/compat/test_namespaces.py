@@ -155,7 +155,7 @@ def test_absent_devices_say_so():
 
 REFUSED = """
     distributed.init_process_group distributed.all_reduce nn.parallel.DistributedDataParallel
-    distributed.fsdp.FullyShardedDataParallel jit.load jit.save fx.replace_pattern
+    distributed.fsdp.FullyShardedDataParallel fx.replace_pattern
     onnx.dynamo_export ao.quantization.QuantStub quantization.quantize_dynamic sparse.spsolve
     nested.nested_tensor utils.cpp_extension.load_inline distributed.rpc.init_rpc
     distributed.nn.all_gather distributed.nn.functional.all_reduce TensorType

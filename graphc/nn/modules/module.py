@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import graphc
+from graphc.ir.late import late
 
 from ...frontend import functions as T
 from ...frontend import state_version
@@ -33,9 +35,10 @@ _REGISTRIES = ("_parameters", "_buffers", "_modules")
 
 # what users of other frameworks, and of torch.jit, ask of a model
 _CURES = {
-    "save": ". Cure: torch.save(model.state_dict(), path), or torch.export.export(model, args)"
-            ".save('model.gcx'), which runs without the model's code",
+    "save": ". Cure: torch.save(model.state_dict(), path), or torch.jit.trace(model, args)"
+            ".save(path), which runs without the model's code",
 }
+_jit = late("graphc.jit")
 
 
 def _indent(text: str) -> str:
@@ -93,6 +96,8 @@ class Module(TraversalMixin, StateDictMixin):
             entries = fields.get(registry)
             if entries is not None and name in entries:
                 return entries[name]
+        if name == "save" and _jit.examples_of(self) is not None:
+            return partial(_jit.save, self)
         raise AttributeError(
             f"'{type(self).__name__}' object has no attribute '{name}'{_CURES.get(name, '')}",
             name=name, obj=self,
