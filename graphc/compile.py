@@ -329,7 +329,7 @@ class CompiledFunction(Inspected):
             survey_for(self.name, self.fullgraph, look) if self.fullgraph or look is not None
             else self._trial(terms.symbolic)
         )
-        trace.renewed = {id(tensor): dims for tensor, dims in terms.renewed}
+        trace.renewed = {id(place.get()): dims for place, dims in terms.renewed}
         trace.names = Names(lambda: reached(self.function, *call))
         trace.argument_names = argument_names(self.function, call[0], call[1], structure)
         recording = Recording(self.name, trace, leaves, terms.constants.again())

@@ -59,9 +59,7 @@ def check_again(
     terms: Terms = version.terms
     missing = version.check(Call(leaves, given))  # the recording was made with these gradients, too
     try:
-        recording = record(terms._replace(renewed=[
-            (_now(version, tensor), dims) for tensor, dims in terms.renewed
-        ]))
+        recording = record(terms)
     except Exception as error:
         raise _error(version, f"  its Python is no such graph any more: {error}", None) from error
     finally:
@@ -76,11 +74,6 @@ def check_again(
         if old.text != new.text:
             what = f"  compiled: {old.text}\n  now:      {new.text}"
             raise _error(version, what, new.loc or old.loc, recording)
-
-
-def _now(version: Specialisation, tensor: Tensor) -> Tensor:
-    place = version.moved.get(id(tensor))
-    return tensor if place is None else place.get()
 
 
 def _error(

@@ -52,7 +52,7 @@ Every node of it has `backward` > 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -83,7 +83,7 @@ class TensorInput:
     """A graph input that is a tensor's memory."""
 
     kind: str  # "argument" | "tensor" | "grad" | "storage" | "tangent"
-    tensor: Tensor | None
+    tensor: Any  # or None, or what is in its place (TracedGraph.let_go)
     node: Node
     strides: Shape
     index: int = -1  # argument number
@@ -99,8 +99,8 @@ class TensorInput:
     def owner(self) -> Tensor:
         """The concrete tensor on the input's memory, in the call that was recorded."""
         assert self.tensor is not None
-        gradient: Tensor = self.tensor._grad
-        return gradient if self.kind == "grad" else self.tensor
+        owner: Tensor = self.tensor._grad if self.kind == "grad" else self.tensor
+        return owner
 
     @property
     def array(self) -> np.ndarray:
@@ -149,7 +149,7 @@ class MadeInput:
 Input: TypeAlias = TensorInput | NumberInput | MadeInput
 
 
-@record(eq=False)
+@record(eq=False, frozen=False)
 class Output:
     """One leaf of the result, or the new value of something the trace changed."""
 
@@ -171,7 +171,7 @@ class Output:
     requires_grad: bool = False
     made_by: str = ""  # what its grad_fn is called
     # which argument (-1: none) and tensor each leaf is that waits for it: it is used up
-    behind: Sequence[tuple[int, Tensor]] = ()
+    behind: Sequence[tuple[int, Any]] = ()
     number: NumberExpr | None = None
     method: str = ""  # of the tensor, whose result is given in its place: item, numpy
     owner: Output | None = None  # of an array: the tensor on whose memory it is
@@ -188,39 +188,39 @@ class Mutation:
     zero: bool = False  # known to hold zeros now
 
 
-@record(eq=False)
+@record(eq=False, frozen=False)
 class GradWrite:
     """`.grad` of a concrete tensor was set; `value` None clears it."""
 
-    tensor: Tensor
+    tensor: Any
     value: Output | None
     zero: bool = False
     argument: int = -1  # which argument the tensor was
 
 
-@record(eq=False)
+@record(eq=False, frozen=False)
 class Rebind:
     """`.data` of a concrete tensor was set."""
 
-    tensor: Tensor
+    tensor: Any
     value: Output
     argument: int = -1
 
 
-@record(eq=False)
+@record(eq=False, frozen=False)
 class FlagWrite:
     """`.requires_grad` of a concrete tensor was set."""
 
-    tensor: Tensor
+    tensor: Any
     requires_grad: bool
     argument: int = -1
 
 
-@record(eq=False)
+@record(eq=False, frozen=False)
 class GradRead:
     """`.grad` of a concrete tensor was looked at and was (not) None."""
 
-    tensor: Tensor
+    tensor: Any
     present: bool
     argument: int = -1
 
@@ -252,7 +252,7 @@ class Backward:
 
     outputs: list[Output]
     tangents: list[int]
-    tensors: list[Tensor]
+    tensors: list[Any]
     gradients: list[int | None]
     tape: RecordedTape | None = None
     inner: frozenset[int] = frozenset()
@@ -261,7 +261,7 @@ class Backward:
 
 @record(eq=False)
 class TracedGraph:
-    """A finished trace, which nobody changes; see the module's docstring."""
+    """A finished trace, which nobody changes but let_go(); see the module's docstring."""
 
     graph: Graph
     inputs: tuple[Input, ...]
@@ -302,6 +302,30 @@ class TracedGraph:
         found += [write.value for write in self.grads if write.value is not None]
         found += [rebind.value for rebind in self.rebinds]
         return found + [output.owner for output in found if output.owner is not None]
+
+    def let_go(self, kept: Callable[[Any, int], Any]) -> None:
+        """Refer to no tensor that was of the recorded call alone. `kept`: what a record says in
+        place of a tensor, from it and the number of the argument that it was (-1: none)."""
+        backward = self.backward
+        if backward is not None:
+            given = {id(i.tensor): i.index for i in self.inputs if type(i) is TensorInput}
+            backward.tensors[:] = [kept(t, given.get(id(t), -1)) for t in backward.tensors]
+        for output in {id(output): output for output in self.outputs()}.values():
+            if output.kind == "input":
+                output.tensor = kept(output.tensor, output.argument)
+            output.behind = [(i, kept(tensor, i)) for i, tensor in output.behind]
+        written: list[Any] = [*self.rebinds, *self.grads, *self.flags, *self.grad_reads]
+        for write in written:
+            write.tensor = kept(write.tensor, write.argument)
+        for source in self._tensor_inputs():
+            source.tensor = kept(source.tensor, source.index)
+
+    def _tensor_inputs(self) -> Iterator[TensorInput]:
+        for source in self.inputs:
+            if isinstance(source, TensorInput):
+                yield source
+        for alias in self.input_aliases:
+            yield alias.source
 
 
 def _is_output(value: Any) -> bool:

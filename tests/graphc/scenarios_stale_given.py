@@ -181,3 +181,40 @@ def containers_and_values(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
         back = c(batch)
         results.append((batch, kept[0] is batch, kept[-1] is batch, back is batch, len(kept)))
     return results
+
+
+@stale
+def what_calls_are_given_was_there_already(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    """A place that holds the very tensor that the first call puts there: others put theirs."""
+
+    class Slot:
+        __slots__ = ("last",)
+
+    state, rows, table, slot, cell = Item(None), [None], {"k": None}, Slot(), None
+    norm = nn.BatchNorm1d(3)
+
+    def f(x):
+        nonlocal cell
+        state.t, rows[0], table["k"], slot.last, cell = x, x, x, x, x
+        state.k = x.grad
+        norm.running_mean = x
+        return x * 2
+
+    def held():
+        return state.t, rows[0], table["k"], slot.last, cell, norm.running_mean
+
+    def given(k):
+        x = torch.full((3,), float(k))
+        x.grad = torch.full((3,), k + 0.5)
+        return x
+
+    results = []
+    for first in (0, 1):
+        c, inputs = compile(f), [given(k) for k in range(first, 4)]
+        state.t = rows[0] = table["k"] = slot.last = cell = norm.running_mean = inputs[0]
+        state.k = inputs[0].grad
+        for i in (0, 0, 1, 1, 2, 0, 1):
+            x = inputs[i]
+            results.append((c(x), [y is x for y in held()], state.k is x.grad, list(state.k)))
+        whole(c, 1)
+    return results

@@ -184,3 +184,110 @@ def test_the_version_that_fitted_last_is_asked_first(monkeypatch: pytest.MonkeyP
         known = exact or symbolic
         assert len(known) == compiled.compile_count == 2
         assert known[0].fits([x], ((x,), {})) and not known[1].fits([x], ((x,), {}))
+
+
+def added(x: Any) -> Any:
+    return x.add_(1)
+
+
+def two(x: Any) -> Any:
+    x[1:].mul_(2)
+    return x, x[:1], {"rows": [x, x * 2]}
+
+
+def gradients(x: Any) -> Any:
+    x = x.detach().requires_grad_(True)
+    (x * x).sum().backward()
+    return x.grad
+
+
+def flags(x: Any) -> Any:
+    x.requires_grad_(True)
+    return (x * x).sum()
+
+
+def rebinds(x: Any) -> Any:
+    x.data = x.data * 2
+    x.grad = x.detach() + 1
+    return x + x.grad
+
+
+def last(x: Any) -> Any:
+    held[0] = x
+    return x * held[0]
+
+
+def mean(x: Any) -> Any:
+    """What each call renews."""
+    state["mean"] = x if state.get("mean") is None else state["mean"] * 0.5 + x.sum() * 0.5
+    return state["mean"] * 1
+
+
+class Centred(graphc.nn.Module):
+    """A layer whose buffer and cache calls renew."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = graphc.nn.Linear(3, 3)
+        self.register_buffer("mean", graphc.zeros(3))
+        self.cache: Any = None
+
+    def forward(self, x: Any) -> Any:
+        self.mean = self.mean * 0.5 + x.detach().mean(0) * 0.5
+        self.cache = x
+        return self.layer(x - self.mean)
+
+
+held: list[Any] = [None]
+state: dict[str, Any] = {}
+FUNCTIONS = [
+    lambda x: x * 2, lambda x: x, lambda x: x[1:].t(), lambda x: (x * x).sum(), added, two,
+    gradients, flags, rebinds, last, mean, Centred(), graphc.nn.GRU(3, 3),
+]
+
+
+@pytest.mark.parametrize("dynamic", [None, False, True])
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_a_version_keeps_no_tensor_of_a_call(function: Any, dynamic: bool | None) -> None:
+    """Neither what it was recorded with, nor what any call was given or has given back."""
+    run = graphc.compile(function, dynamic=dynamic)
+    alive: list[weakref.ref[Any]] = []
+    for rows in (3, 3, 3, 4, 4, 5, 5, 5, 5):
+        x = graphc.randn(rows, 3)
+        results = flatten(run(x))[0]
+        for result in results:
+            if result.requires_grad:
+                result.sum().backward()
+                break
+        alive += [weakref.ref(t) for t in (x, x._graphc_array, x.grad, *results) if t is not None]
+        del x, results, result
+    held[0] = None
+    state.clear()
+    if isinstance(function, Centred):
+        function.mean, function.cache = graphc.zeros(3), None
+    gc.collect()
+    assert [r() for r in alive if r() is not None] == []
+
+
+def test_many_sizes_leave_as_much_behind_as_few() -> None:
+    """A training step whose batches have another size each: 50 are as 10 are."""
+    model = graphc.nn.Sequential(graphc.nn.Linear(3, 3), graphc.nn.Tanh())
+    optimizer = graphc.optim.Adam(model.parameters(), lr=0.01)
+    run = graphc.compile(model)
+
+    @graphc.compile
+    def step(x: Any) -> Any:
+        optimizer.zero_grad()
+        loss = run(x).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    counts = []
+    for rows in range(2, 52):
+        run(graphc.randn(rows, 3)).sum().backward()
+        step(graphc.randn(rows, 3))
+        if rows % 10 == 1:
+            gc.collect()
+            counts.append(sum(issubclass(type(each), graphc.Tensor) for each in gc.get_objects()))
+    assert counts[1:] == counts[:1] * 4

@@ -202,8 +202,18 @@ class Observer(ClassMembers, WholeReads):
         token = (id(place.container), key_of(key))
         return token in self._read or id(place.container) in self._whole
 
+    def is_of_the_call(self, place: Place, value: Any) -> bool:
+        if not issubclass(type(value), Tensor) or value._graphc_trace is not None:
+            return False
+        trace = self.trace
+        given = trace.argument_index(value) >= 0 or trace.grad_owner(value) is not None
+        return given and not self.was_read(place)
+
     def was_written(self, place: Place, value: Any) -> bool:
         """Whether the call itself has put the value there."""
+        keys = self.keys.get(id(place.container), ())
+        if (place.key in keys or place in self.fields) and self.is_of_the_call(place, value):
+            return True
         if place in self.fields:
             return self.fields[place] is not value
         saved = self.saved.get(id(place.container))

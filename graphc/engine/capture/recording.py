@@ -64,7 +64,7 @@ class Terms(NamedTuple):
     """What a recording takes as a run-time input, and not as it is; and what as a constant."""
 
     named: dict[int, dict[int, str]]  # sizes of arguments: dim -> name, by argument
-    renewed: list[tuple[Tensor, dict[int, str]]]  # and of tensors that the function renews
+    renewed: list[tuple[Place, dict[int, str]]]  # and of tensors that the function renews
     places: tuple[Place, ...]  # of numbers
     arguments: frozenset[int]  # that are numbers
     constants: Constants  # what marked functions have given

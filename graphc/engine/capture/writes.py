@@ -173,6 +173,11 @@ class Writes:
         """Whether a place was read before the call wrote to it."""
         raise NotImplementedError
 
+    def is_of_the_call(self, place: Place, value: Any) -> bool:
+        """Whether what was put into a place that nobody had read is a tensor that calls are given:
+        each call puts its own there, also where this one's was there before."""
+        raise NotImplementedError
+
     def whole(self, value: Any, deep: bool = True) -> None:
         """Code that graphc does not follow reads everything in an object."""
         raise NotImplementedError
@@ -297,7 +302,7 @@ class Writes:
                 self.whole(container, deep=False)
                 yield Contents(container, path), copy, items_of(container)
         for place, before in self.fields.items():
-            if (now := place.get()) is not before:
+            if (now := place.get()) is not before or self.is_of_the_call(place, now):
                 yield place, before, now
             else:
                 self._stays(place, before)
@@ -323,14 +328,17 @@ class Writes:
                     self.whole(container, deep=False)
                 yield place, before, now
             elif key in written:
-                self._stays(place, before)
+                if self.is_of_the_call(place, now):
+                    yield place, before, now
+                else:
+                    self._stays(place, before)
 
     def _of_list(self, container: Any, copy: list[Any], path: str) -> Iterator[Change]:
         written = self.keys.get(id(container), {})
         for i, before in enumerate(copy):
             now = container[i]
             place = Place(container, i, f"{path}[{i}]")
-            if now is not before:
+            if now is not before or (i in written and self.is_of_the_call(place, now)):
                 yield place, before, now
             elif i in written:
                 self._stays(place, before)

@@ -25,7 +25,7 @@ from .parts import Parts
 from .replay import replay, replay_of
 from .results import Version
 from .saved import SavingNode, Stamp
-from .sources import Moved, owner_of, tensor_of
+from .sources import owner_of, tensor_of
 from .spent import Spending
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class CompiledBackwardPlan:
         backward = traced.backward
         assert backward is not None
         self.outputs: list[Output] = backward.outputs
-        # (argument number or -1, tensor), and the number of its gradient
+        # (argument number or -1, tensor; see let_go()), and the number of its gradient
         arguments = {
             id(i.tensor): i.index for i in traced.inputs
             if isinstance(i, TensorInput) and i.kind == "argument"
@@ -55,7 +55,7 @@ class CompiledBackwardPlan:
             (arguments.get(id(t), -1), t)
             for t, g in zip(backward.tensors, backward.gradients, strict=True) if g is not None
         ]
-        self.sources: list[tuple[int, Tensor]] = pairs
+        self.sources: list[tuple[int, Any]] = pairs
         self.gradients = [g for g in backward.gradients if g is not None]
         self.all_gradients = (True,) * len(self.gradients)
         self.split = split
@@ -84,6 +84,10 @@ class CompiledBackwardPlan:
         # the forward's inputs that some backward reads
         self.read = {i for kind, i in self.saved if kind == "input"} | self.replay.read
 
+    def let_go(self, kept: Callable[[Any, int], Any]) -> None:
+        """As TracedGraph.let_go()."""
+        self.sources = [(index, kept(tensor, index)) for index, tensor in self.sources]
+
     def history(
         self, version: Version, call: Call, before: dict[int, np.ndarray]
     ) -> History:
@@ -91,12 +95,12 @@ class CompiledBackwardPlan:
         inputs = call.arrays
         if before:
             inputs = [before.get(i, array) for i, array in enumerate(inputs)]
-        arguments, moved = call.arguments, version.moved
+        arguments = call.arguments
         stamps: dict[int, Stamp] = {}
         for i, source in self._read_again(version):
-            storage = tensor_of(source, arguments, moved)._graphc_storage
+            storage = tensor_of(source, arguments)._graphc_storage
             stamps[i] = storage, storage.version
-        return History(self, arguments, inputs, stamps, call.results, call.dims, moved)
+        return History(self, arguments, inputs, stamps, call.results, call.dims)
 
     def _read_again(self, version: Version) -> list[tuple[int, TensorInput]]:
         """The inputs that a backward reads where they lie, as the call has not written to them."""
@@ -132,12 +136,12 @@ class History:
 
     def __init__(
         self, plan: CompiledBackwardPlan, arguments: list[Any], inputs: list[np.ndarray],
-        stamps: dict[int, Stamp], results: list[np.ndarray], dims: dict[str, int], moved: Moved,
+        stamps: dict[int, Stamp], results: list[np.ndarray], dims: dict[str, int],
     ) -> None:
         """`stamps`: of the inputs that are read later where they lie."""
         edges = []
         for index, source in plan.sources:
-            tensor = owner_of(source, index, arguments, moved)
+            tensor = owner_of(source, index, arguments)
             edges.append(edge(tensor) if requires_grad(tensor) else None)
         saved = [inputs[i] if kind == "input" else results[i] for kind, i in plan.saved]
         types = plan.types

@@ -70,6 +70,9 @@ class Guard:
         """(place, tensor) of the tensors that must be the same ones."""
         return ()
 
+    def let_go(self, kept: Callable[[Any, int], Any]) -> None:
+        """As TracedGraph.let_go(), of what has no record there."""
+
     def about(self) -> Any:
         """The object that it looks into."""
         return None

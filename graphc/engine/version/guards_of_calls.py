@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...frontend import placement
@@ -20,7 +20,7 @@ from ..capture.places import Place
 from .call import Call
 from .expected import bind, expectation, is_laid_out, place_of_input
 from .guards import Asked, Guard
-from .sources import Moved, tensor_of, written_to
+from .sources import tensor_of, written_to
 
 # what the modes at the head of a version's key (Versions.key) are called
 MODES = (
@@ -68,22 +68,22 @@ class Apart(Guard):
 class GradIsThere(Guard):
     """A tensor has a `.grad`, or has none. `made`: a missing one counts as zeros."""
 
-    __slots__ = ("made", "moved", "read")
+    __slots__ = ("made", "read")
     asked, cost = Asked.CALL, 6
 
-    def __init__(self, read: GradRead, made: bool, moved: Moved) -> None:
-        self.read, self.made, self.moved = read, made, moved
+    def __init__(self, read: GradRead, made: bool) -> None:
+        self.read, self.made = read, made
         self.path = f".grad of a {tuple(read.tensor._graphc_array.shape)} tensor"
 
     def holds_for(self, call: Call) -> bool:
-        there = written_to(self.read, call.arguments, self.moved)._grad is not None
+        there = written_to(self.read, call.arguments)._grad is not None
         return there == self.read.present or (self.made and not there)
 
     def missing(self, call: Call) -> Tensor | None:
         """The tensor whose `.grad` is to be made zeros for this call."""
         if not self.made:
             return None
-        tensor = written_to(self.read, call.arguments, self.moved)
+        tensor = written_to(self.read, call.arguments)
         return tensor if tensor._grad is None else None
 
     def reason(self, call: Call) -> str:
@@ -124,15 +124,15 @@ class Differentiable(Guard):
 class Renewed(Guard):
     """The tensor in a place that the function itself renews is differentiated as it was."""
 
-    __slots__ = ("moved", "source")
+    __slots__ = ("source",)
     asked, cost = Asked.CALL, 16
 
-    def __init__(self, source: TensorInput, place: Place, moved: Moved) -> None:
-        self.source, self.moved, self.path = source, moved, place.path
+    def __init__(self, source: TensorInput, place: Place) -> None:
+        self.source, self.path = source, place.path
 
     def holds_for(self, call: Call) -> bool:
         source = self.source
-        tensor = tensor_of(source, call.arguments, self.moved)
+        tensor = tensor_of(source, call.arguments)
         flag = gradient_kind(tensor)
         if flag != source.requires_grad or (flag and (tensor._graphc_node is None) != source.leaf):
             return False
@@ -152,13 +152,14 @@ class SameArgument(Guard):
     __slots__ = ("index", "other")
     asked, cost = Asked.CALL, 3
 
-    def __init__(self, index: int, other: int | Tensor) -> None:
+    def __init__(self, index: int, other: int | Tensor | Place) -> None:
         self.index, self.other, self.path = index, other, f"argument {index}"
 
     def holds_for(self, call: Call) -> bool:
-        other = self.other
-        known = call.arguments[other] if type(other) is int else other
-        return call.arguments[self.index] is known
+        return call.arguments[self.index] is _meant(self.other, call)
+
+    def let_go(self, kept: Callable[[Any, int], Any]) -> None:
+        self.other = kept(self.other, -1)
 
     def reason(self, call: Call) -> str:
         return f"argument {self.index} was another tensor, too"
@@ -176,21 +177,29 @@ class Identity(Guard):
     __slots__ = ("a", "b", "same")
     asked, cost = Asked.CALL, 4
 
-    def __init__(self, a: int | Tensor, b: int | Tensor, same: bool) -> None:
+    def __init__(self, a: int | Tensor | Place, b: int | Tensor | Place, same: bool) -> None:
         self.a, self.b, self.same = a, b, same
         names = [f"argument {x}" if type(x) is int else "a tensor" for x in (a, b)]
         self.path = f"{names[0]} is {names[1]}"
 
     def holds_for(self, call: Call) -> bool:
-        a, b = self.a, self.b
-        one = call.arguments[a] if type(a) is int else a
-        return (one is (call.arguments[b] if type(b) is int else b)) == self.same
+        return (_meant(self.a, call) is _meant(self.b, call)) == self.same
+
+    def let_go(self, kept: Callable[[Any, int], Any]) -> None:
+        self.a, self.b = kept(self.a, -1), kept(self.b, -1)
 
     def reason(self, call: Call) -> str:
         return "tensors are one now that were two, or the other way round"
 
     def text(self) -> str:
         return f"{self.path}: {self.same}"
+
+
+def _meant(known: int | Tensor | Place, call: Call) -> Any:
+    """An argument by its number, what is in a place now, or a tensor itself."""
+    if type(known) is int:
+        return call.arguments[known]
+    return known.get() if isinstance(known, Place) else known
 
 
 class MemoryOf(Guard):
@@ -259,15 +268,15 @@ class Sizes(Guard):
 class Aliases(Guard):
     """A tensor still lies at the same place in another input's memory, through which it is read."""
 
-    __slots__ = ("alias", "moved")
+    __slots__ = ("alias",)
     asked, cost = Asked.FETCHED, 12
 
-    def __init__(self, alias: InputAlias, moved: Moved) -> None:
-        self.alias, self.moved, self.path = alias, moved, named(alias.source)
+    def __init__(self, alias: InputAlias) -> None:
+        self.alias, self.path = alias, named(alias.source)
 
     def holds_for(self, call: Call) -> bool:
         alias = self.alias
-        array = tensor_of(alias.source, call.arguments, self.moved)._graphc_array
+        array = tensor_of(alias.source, call.arguments)._graphc_array
         return (
             address(array) - address(call.arrays[alias.input]) == alias.offset
             and array.shape == alias.shape and strides_of(array) == alias.source.strides

@@ -114,7 +114,7 @@ def plain_history(
     done."""
     plan = version.plan
     if (
-        plan is None or version.engine.mutated or version.moved or version.changes_history
+        plan is None or version.engine.mutated or version.places or version.changes_history
         or version.traced.grads
     ):
         return None

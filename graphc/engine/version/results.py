@@ -17,7 +17,7 @@ from ...ir.dim import Dim, evaluate
 from ..built import Engine
 from ..capture.argument_writes import Given
 from .call import Call
-from .sources import Moved, owner_of, tensor_of
+from .sources import owner_of, tensor_of
 
 
 class Version(Protocol):
@@ -29,7 +29,6 @@ class Version(Protocol):
     spent: list[Output]  # results that are used up
     leaves: dict[int, list[Tensor]]  # what waits for these, by id
     changes_history: bool
-    moved: Moved
 
 
 class Results:
@@ -76,23 +75,23 @@ class Results:
         """The tensor into whose memory graph output `index` was written."""
         source = self.version.inputs[self.version.engine.mutated[index]]
         assert isinstance(source, TensorInput)
-        return tensor_of(source, self.call.arguments, self.version.moved)
+        return tensor_of(source, self.call.arguments)
 
     def _leaves(self, output: Output) -> Sequence[Tensor]:
         """What waits for a result that is used up."""
         known = self.version.leaves.get(id(output))
         if known is not None:
             return known
-        arguments, moved = self.call.arguments, self.version.moved
-        return [owner_of(tensor, index, arguments, moved) for index, tensor in output.behind]
+        arguments = self.call.arguments
+        return [owner_of(tensor, index, arguments) for index, tensor in output.behind]
 
     def _make(self, output: Output) -> Tensor:
         if output.kind == "input":
-            return owner_of(output.tensor, output.argument, self.call.arguments, self.version.moved)
+            return owner_of(output.tensor, output.argument, self.call.arguments)
         if output.kind == "alias":
             source = self.version.inputs[output.index]
             assert isinstance(source, TensorInput)
-            base = tensor_of(source, self.call.arguments, self.version.moved)
+            base = tensor_of(source, self.call.arguments)
             if output.detached:
                 base = base.data if output.untracked else base.detach()
             if output.unrecorded:

@@ -32,27 +32,24 @@ class Stale(Exception):
     """A guard does not hold: this version does not fit the call. The text says which."""
 
 
-Moved = dict[int, Place]  # where tensors are found that each call renews, by their id at the trace
-
-
-def owner_of(tensor: Tensor, index: int, arguments: list[Any], moved: Moved) -> Tensor:
-    """What a tensor of the trace is in this call: an argument, what is in its place now, itself."""
+def owner_of(tensor: Tensor | Place, index: int, arguments: list[Any]) -> Tensor:
+    """What a tensor of the trace is in this call: an argument, what is in its place now (of those
+    that each call renews), itself."""
     if index >= 0:
         given: Tensor = arguments[index]
         return given
-    place = moved.get(id(tensor))
-    if place is None:
+    if not isinstance(tensor, Place):
         return tensor
-    found = place.get()
+    found = tensor.get()
     if not isinstance(found, Tensor):
-        raise Stale(f"{place} is no tensor now")
+        raise Stale(f"{tensor} is no tensor now")
     return found
 
 
-def tensor_of(source: TensorInput, arguments: list[Any], moved: Moved) -> Tensor:
+def tensor_of(source: TensorInput, arguments: list[Any]) -> Tensor:
     """The tensor whose memory an input is, in this call."""
     assert source.tensor is not None or source.index >= 0
-    tensor = owner_of(source.tensor, source.index, arguments, moved)  # type: ignore[arg-type]
+    tensor = owner_of(source.tensor, source.index, arguments)
     if source.kind == "grad":
         if tensor._grad is None:
             raise Stale("a .grad that was read is None now")
@@ -62,10 +59,10 @@ def tensor_of(source: TensorInput, arguments: list[Any], moved: Moved) -> Tensor
 
 
 def written_to(
-    record: GradWrite | Rebind | FlagWrite | GradRead, arguments: list[Any], moved: Moved
+    record: GradWrite | Rebind | FlagWrite | GradRead, arguments: list[Any]
 ) -> Tensor:
     """The tensor of this call whose `.grad`, `.data` or flag it is."""
-    return owner_of(record.tensor, record.argument, arguments, moved)
+    return owner_of(record.tensor, record.argument, arguments)
 
 
 def array_of(source: TensorInput, tensor: Tensor) -> np.ndarray:

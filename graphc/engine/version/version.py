@@ -118,7 +118,6 @@ class Specialisation:
         self.leaves: dict[int, list[Tensor]] = {}  # that wait for these, where calls do not differ
         self.changes_history = any(mutation.history for mutation in traced.mutations)
         self.places: dict[int, Place] = {}
-        self.moved: dict[int, Place] = {}  # the same, by the id of the tensor at the trace
         self.compile_seconds = 0.0
         # takes back what the trace created for real; for a first call that raises
         self.undo: Callable[[], None] = nothing
@@ -142,15 +141,32 @@ class Specialisation:
     def follow(self, places: dict[int, Place], dropped: set[Place]) -> None:
         """Inputs that the function itself renews are fetched from their places."""
         self.places = places
-        self.moved = {
-            id(self.inputs[number].tensor): place  # type: ignore[union-attr]
-            for number, place in places.items()
-        }
+        moved = self._moved()
         self.guards.drop(dropped)
         self.leaves = {
             id(output): [tensor for _, tensor in output.behind] for output in self.spent
-            if all(i < 0 and id(tensor) not in self.moved for i, tensor in output.behind)
+            if all(i < 0 and id(tensor) not in moved for i, tensor in output.behind)
         }
+
+    def _moved(self) -> dict[int, Place]:
+        """Where tensors are found that each call renews, by their id at the trace."""
+        return {
+            id(self.inputs[number].tensor): place  # type: ignore[union-attr]
+            for number, place in self.places.items()
+        }
+
+    def _let_go(self) -> None:
+        """Keep none of the tensors that the first call was given, or that calls renew."""
+        moved = self._moved()
+
+        def kept(tensor: Any, argument: int) -> Any:
+            return None if argument >= 0 else moved.get(id(tensor), tensor)
+
+        if self.plan is not None:
+            self.plan.let_go(kept)
+        for guard in self.guards.records:
+            guard.let_go(kept)
+        self.traced.let_go(kept)
 
     # --- guards and inputs -----------------------------------------------------------------
 
@@ -170,31 +186,33 @@ class Specialisation:
         ]
         for source in self.inputs:
             plain = isinstance(source, TensorInput) and source.kind in ("argument", "tensor") and (
-                source.index >= 0 or id(source.tensor) not in self.moved
+                source.index >= 0 or source.number not in self.places
             )
             assert isinstance(source, TensorInput) or not plain
             self._fetched.append(
-                (source.index, source.tensor, None) if plain  # type: ignore[union-attr]
+                (source.index, None if source.index >= 0 else source.tensor, None)  # type: ignore[union-attr]
+                if plain
                 else (-1, None, source)
             )
         observer.seal()
         observer.settle()
+        self._let_go()
 
     def _guards_of_calls(
         self, observer: Observer, materialise: list[Tensor], leaves: list[Any],
         assumed: tuple[SizeGuard, ...],
     ) -> Iterator[Guard]:
-        traced, moved = self.traced, self.moved
+        traced = self.traced
         for read in traced.grad_reads:
             made = read.present and any(read.tensor is tensor for tensor in materialise)
-            yield GradIsThere(read, made, moved)
+            yield GradIsThere(read, made)
         kept = {id(self.inputs[n].tensor) for n in self.places}  # type: ignore[union-attr]
         for source in self.inputs:
             if not isinstance(source, TensorInput):
                 continue
             yield MemoryOf(source)
             if source.number in self.places:
-                yield Renewed(source, self.places[source.number], moved)
+                yield Renewed(source, self.places[source.number])
             tensor = source.tensor
             if source.kind == "tensor" and tensor is not None and id(tensor) not in kept:
                 yield Differentiable(tensor, source.requires_grad, source.leaf, named(source))
@@ -202,7 +220,7 @@ class Specialisation:
         yield from (SameArgument(i, other) for i, other in _identities(leaves, observer))
         yield from (Identity(a, b, same) for a, b, same in observer.pairs)
         yield from (Sizes(decided) for decided in (*traced.graph.env.guards, *assumed))
-        yield from (Aliases(alias, moved) for alias in traced.input_aliases)
+        yield from (Aliases(alias) for alias in traced.input_aliases)
         if traced.mutations:
             written = [mutation.input for mutation in traced.mutations]
             yield NoOverlap(written, traced.overlaps, len(self.inputs))
@@ -250,7 +268,7 @@ class Specialisation:
             elif not isinstance(source, TensorInput):
                 arrays.append(_UNKNOWN)
             else:
-                arrays.append(array_of(source, tensor_of(source, arguments, self.moved)))
+                arrays.append(array_of(source, tensor_of(source, arguments)))
         return arrays
 
     def fetch(self, call: Call) -> None:
@@ -336,7 +354,7 @@ class Specialisation:
         for mutation in self.traced.mutations:
             source = self.inputs[mutation.input]
             assert isinstance(source, TensorInput)
-            tensor = tensor_of(source, arguments, self.moved)
+            tensor = tensor_of(source, arguments)
             found.append((tensor._graphc_storage, mutation.versions))
         return found
 
@@ -344,7 +362,7 @@ class Specialisation:
         """What begins to require a gradient is part of the history."""
         for flag in self.traced.flags:
             if flag.requires_grad:
-                written_to(flag, arguments, self.moved)._graphc_requires_grad = True
+                written_to(flag, arguments)._graphc_requires_grad = True
 
     def finish(self, call: Call) -> Any:
         """Everything after the native call, in the trace's order."""
@@ -380,12 +398,12 @@ class Specialisation:
         traced, arguments = self.traced, call.arguments
         with no_grad():
             for rebind in traced.rebinds:
-                written_to(rebind, arguments, self.moved).data = builder.tensor(rebind.value)
+                written_to(rebind, arguments).data = builder.tensor(rebind.value)
             for write in () if call.graded else traced.grads:
                 value = None if write.value is None else builder.tensor(write.value)
-                written_to(write, arguments, self.moved)._grad = value
+                written_to(write, arguments)._grad = value
             for flag in traced.flags:
-                written_to(flag, arguments, self.moved)._graphc_requires_grad = flag.requires_grad
+                written_to(flag, arguments)._graphc_requires_grad = flag.requires_grad
 
 
 def _is_tangent(source: Any) -> bool:

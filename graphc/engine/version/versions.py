@@ -368,7 +368,7 @@ class Versions:
 
     def renewed_dims(
         self, leaves: list[Any], key: Any, shapes: tuple[Any, ...]
-    ) -> list[tuple[Tensor, dict[int, str]]]:
+    ) -> list[tuple[Place, dict[int, str]]]:
         """The same for tensors that earlier versions fetch from a place and put back there."""
         if not self._varying(key, leaves):
             return []
@@ -386,7 +386,7 @@ class Versions:
                             name = names.setdefault((old, new), f"c{len(names)}")
                             found.setdefault(place, {})[d] = name
         self._symbolic_now |= bool(found)
-        return [(place.get(), dims) for place, dims in found.items()]
+        return list(found.items())
 
     def counters(self) -> Iterator[Place]:
         """Places of numbers that an earlier version's own Python has changed, and lengths."""
