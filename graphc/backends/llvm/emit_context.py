@@ -17,6 +17,7 @@ from graphc.backends.llvm.text import Function, Module, Preheader
 from graphc.backends.llvm.values import Value, register_type
 from graphc.ir import dtypes
 from graphc.ir.dtypes import DType
+from graphc.ir.kernel import Scalar
 from graphc.ir.record import record
 
 Index = int | str  # an i64: a constant or an SSA name
@@ -76,6 +77,7 @@ class Context:
         self.upper: dict[str, int] = {}
         self.epoch = 0  # counts the moments at which mutable memory may have changed
         self.scopes = [Scope(None)]
+        self.lets: dict[str, Scalar] = {}  # what the names of Lets stand for
         self._operations: dict[int, Operations] = {}
 
     @property
@@ -108,6 +110,7 @@ class Context:
     def bind(self, name: str, value: Value) -> None:
         """Binds a loop variable, a Let or a carried value in the current scope."""
         self.scopes[-1].bindings[name] = value
+        self.lets.pop(name, None)
 
     def lookup(self, name: str) -> Value:
         """The value bound to a name. Raises NameError for one that the kernel never binds."""

@@ -49,6 +49,7 @@ class Statements(Scalars):
             if isinstance(stmt, Let):
                 value = self.value(stmt.value)
                 self.bind(stmt.name, value._replace(stable=True))
+                self.lets[stmt.name] = stmt.value
                 self.upper.pop(stmt.name, None)  # may have been a loop's variable before
             elif isinstance(stmt, Store):
                 mask = None if stmt.mask is None else self.value(stmt.mask)

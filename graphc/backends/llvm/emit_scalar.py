@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import partial
+
+from graphc.backends.llvm import halves, scalar_cast
 from graphc.backends.llvm.emit_memory import Memory
 from graphc.backends.llvm.values import Value, constant
 from graphc.ir import dtypes
 from graphc.ir.dim import Dim, Size
+from graphc.ir.dtypes import DType
 from graphc.ir.kernel import Apply, IndexValue, Literal, Load, Scalar, Var
 from graphc.ir.kernel.walk import children
 
@@ -24,7 +29,7 @@ class Scalars(Memory):
             if self._known(scalar) is not None:
                 stack.pop()
                 continue
-            missing = [child for child in children(scalar) if self._known(child) is None]
+            missing = [child for child in self._operands(scalar) if self._known(child) is None]
             if missing:
                 stack += missing
                 continue
@@ -41,6 +46,11 @@ class Scalars(Memory):
             return self._variable(scalar)
         return self.recall(id(scalar))
 
+    def _operands(self, scalar: Scalar) -> Iterable[Scalar]:
+        """What is emitted before it."""
+        bits = halves.by_bits(scalar, self.lets) if isinstance(scalar, Apply) else None
+        return children(scalar) if bits is None else (bits[1],)
+
     def _variable(self, scalar: Var) -> Value:
         found = self.lookup(scalar.name)
         if found.lanes == 1 and scalar.name == self.vector_var and self.lanes > 1:
@@ -55,6 +65,13 @@ class Scalars(Memory):
             other = None if scalar.other is None else self.value(scalar.other)
             return self.load(scalar.buffer, scalar.index, mask, other)
         assert isinstance(scalar, Apply)
+        bits = halves.by_bits(scalar, self.lets)
+        if bits is not None:
+            return self._by_bits(scalar.dtype, *bits)
+        if scalar.op == "cast" and halves.is_half(scalar.dtype) and (
+            halves.fits(scalar.args[0], scalar.dtype, self.lets)
+        ):
+            return self._cut(scalar)
         return self._apply(scalar)
 
     def index_value(self, index: Size) -> Value:
@@ -77,5 +94,22 @@ class Scalars(Memory):
         # what the memo of this scope may drop, everything computed from it must drop
         return Value(text, scalar.dtype, lanes, level, all(arg.stable for arg in args))
 
+    def _by_bits(self, half: DType, names: list[str], source: Var) -> Value:
+        """neg and abs of a half as it lies in memory."""
+        x = self.value(source)
+        text = x.text
+        for name in reversed(names):
+            emit = partial(self.operations(x.lanes).apply, name, half, [half], [text])
+            text = self.compute(x.level, (name, half.name, x.lanes, text), emit)
+        return Value(text, half, x.lanes, x.level, x.stable)
+
+    def _cut(self, scalar: Apply) -> Value:
+        """A float32 that is a half, as one."""
+        x = self.value(scalar.args[0])
+        emit = partial(scalar_cast.cut, self.operations(x.lanes), x.text, scalar.dtype)
+        text = self.compute(x.level, ("cut", scalar.dtype.name, x.lanes, x.text), emit)
+        return Value(text, scalar.dtype, x.lanes, x.level, x.stable)
+
     def _in_lanes(self, value: Value, lanes: int) -> str:
         return value.text if value.lanes == lanes else self.splat(value, lanes)
+

@@ -66,13 +66,37 @@ def _round_bf16(o: Instructions, x: str) -> str:
     """Round to nearest even in integers: the instruction that LLVM would use flushes subnormals."""
     i32 = dtypes.i32
     bits = _bits(o, x, dtypes.f32, i32)
-    odd = o.binary("and", i32, o.binary("lshr", i32, bits, o.const(16, i32)), o.const(1, i32))
-    bias = o.binary("add", i32, odd, o.const(0x7FFF, i32))
-    rounded = o.binary("add", i32, bits, bias)
+    if o.target.vector_bytes == 64 and o.lanes > 1:  # a mask costs less than moving the bit down
+        bit = o.binary("and", i32, bits, o.const(1 << 16, i32))
+        odd = o.compare("ne", i32, bit, o.const(0, i32))
+        low, high = (o.binary("add", i32, bits, o.const(b, i32)) for b in (0x7FFF, 0x8000))
+        rounded = o.select(odd, i32, high, low)
+    else:
+        odd = o.binary("and", i32, o.binary("lshr", i32, bits, o.const(16, i32)), o.const(1, i32))
+        rounded = o.binary("add", i32, bits, o.binary("add", i32, odd, o.const(0x7FFF, i32)))
     nan = o.compare("uno", dtypes.f32, x, x)
     quiet = o.binary("or", i32, bits, o.const(1 << 22, i32))
-    high = o.binary("lshr", i32, o.select(nan, i32, quiet, rounded), o.const(16, i32))
-    return o.convert("trunc", high, i32, dtypes.i16)
+    return _upper(o, o.select(nan, i32, quiet, rounded))
+
+
+def _upper(o: Instructions, bits: str) -> str:
+    """The upper halves of 32 bits: of several registers two are put into one by one shuffle."""
+    i32 = dtypes.i32
+    if o.target.vector_bytes < 64 or o.lanes < 32:
+        return o.convert("trunc", o.binary("lshr", i32, bits, o.const(16, i32)), i32, dtypes.i16)
+    halves = f"<{2 * o.lanes} x i16>"
+    parts = o.fn.let(f"bitcast {o.type(i32)} {bits} to {halves}")
+    upper = ", ".join([f"i32 {2 * lane + 1}" for lane in range(o.lanes)])
+    return o.fn.let(
+        f"shufflevector {halves} {parts}, {halves} poison, <{o.lanes} x i32> <{upper}>"
+    )
+
+
+def cut(o: Instructions, x: str, half: DType) -> str:
+    """A float32 that `half` has, in it: nothing is rounded."""
+    if half is dtypes.bf16:
+        return _upper(o, _bits(o, x, dtypes.f32, dtypes.i32))
+    return _float_to_float(o, x, dtypes.f32, half)
 
 
 def _has_half(o: Instructions) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from graphc.backends.llvm import halves
 from graphc.backends.llvm.target import Target
 from graphc.ir import dtypes
 from graphc.ir.dim import Dim, Size
@@ -42,7 +43,7 @@ class Survey:
     inner: bool = False
     masks: bool = False  # conditions that are combined, kept or used by memory
     extremes: bool = False  # reductions by max or min, which compare
-    lets: set[str] = field(default_factory=set)
+    lets: dict[str, Scalar] = field(default_factory=dict)
 
 
 @record
@@ -75,7 +76,7 @@ def _survey_carry(carry: Carry, found: Survey) -> None:
 def _survey_statements(body: tuple[Stmt, ...], var: str, found: Survey, seen: set[int]) -> None:
     for stmt in body:
         if isinstance(stmt, Let):
-            found.lets.add(stmt.name)
+            found.lets[stmt.name] = stmt.value
             _survey_scalar(stmt.value, var, found, seen)
         elif isinstance(stmt, Store):
             found.cost += 1
@@ -114,12 +115,19 @@ def _survey_scalar(root: Scalar, var: str, found: Survey, seen: set[int]) -> Non
             if scalar.op == "div":
                 found.cost += 3
             elif scalar.op == "cast" and dtypes.bf16 in (scalar.dtype, scalar.args[0].dtype):
-                found.cost += 4
+                found.cost += _cast_cost(scalar, found.lets)
         elif isinstance(scalar, Load):
             found.dtypes.add(scalar.dtype)
             found.cost += 1
             found.masks |= scalar.mask is not None or scalar.dtype is dtypes.bool_
             _survey_index(scalar.index, var, found)
+
+
+def _cast_cost(cast: Apply, lets: halves.Lets) -> int:
+    """Beside the one that every operator has: what is rounded, is a few instructions."""
+    if cast.dtype is not dtypes.bf16 or halves.by_bits(cast, lets) is not None:
+        return 0
+    return 1 if halves.fits(cast.args[0], cast.dtype, lets) else 4
 
 
 def _heavy(name: str) -> bool:

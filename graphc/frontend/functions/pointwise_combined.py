@@ -10,6 +10,7 @@ from graphc.ir import dtypes
 
 from .. import promote
 from ..errors import located
+from ..halves import rounded_once
 from ..replayed import replayed
 from ..tensor import Tensor
 from . import pointwise as P
@@ -23,7 +24,10 @@ from .older_calls import factor_first
 @replayed
 def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
     """input + weight * (end - input); from the other end where weight >= 0.5, as torch."""
-    input, end, weight = _lerp_operands(input, end, weight)
+    return rounded_once(_between, *_lerp_operands(input, end, weight))
+
+
+def _between(input: Tensor, end: Tensor, weight: Any) -> Tensor:
     difference = P.sub(end, input)
     if input.dtype.is_complex:
         near = P.lt(P.abs(weight), 0.5) if isinstance(weight, Tensor) else (

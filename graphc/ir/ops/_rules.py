@@ -43,6 +43,15 @@ def unary_rule(gradient: Callable[[Any, Any, Any], Any]) -> VjpRule:
     return vjp
 
 
+def rounded_once(gradient: Callable[..., Any], g: Any, *others: Any) -> Any:
+    """gradient(g, *others); of half precision computed in float32, as torch's kernels do it, and
+    rounded once."""
+    dtype = g.type.dtype
+    if not (dtype.is_float and dtype.bits == 16):
+        return gradient(g, *others)
+    return ops.cast(gradient(*[ops.cast(x, dtype=dtypes.f32) for x in (g, *others)]), dtype=dtype)
+
+
 def binary_rule(
     left: Callable[[Any, Any, Any, Any], Any], right: Callable[[Any, Any, Any, Any], Any]
 ) -> VjpRule:

@@ -27,7 +27,7 @@ from ..op import (
 )
 from ..rounding import EXACT, ROUNDED, SUMMED, Rounding
 from ..types import TensorType, Type
-from ._rules import binary_rule, cast, ops, select, unary_rule, zeros
+from ._rules import binary_rule, cast, ops, rounded_once, select, unary_rule, zeros
 from ._types import (
     ANY,
     BITS,
@@ -205,7 +205,16 @@ _unary(
 _unary(
     "cosh", LONG, ROUNDED, FIELD, unary_rule(lambda g, x, y: g * ops.sinh(x)), domain=(-5.0, 5.0),
 )
-_unary("tanh", FUNCTION, ROUNDED, FIELD, unary_rule(lambda g, x, y: g * (1.0 - y * y)))
+def _sigmoid_gradient(g: Any, x: Any, y: Any) -> Any:
+    if g.type.dtype is dtypes.f16:  # of bfloat16 alone, torch computes it in float32
+        return g * (1.0 - y) * y
+    return rounded_once(lambda g, y: g * ((1.0 - y) * y), g, y)
+
+
+_unary(
+    "tanh", FUNCTION, ROUNDED, FIELD,
+    unary_rule(lambda g, x, y: rounded_once(lambda g, y: g * (1.0 - y * y), g, y)),
+)
 _unary("asinh", LONG, ROUNDED, FIELD, unary_rule(lambda g, x, y: g * ops.rsqrt(x * x + 1.0)))
 _unary("acosh", LONG, ROUNDED, FIELD, unary_rule(_acosh_gradient), domain=(1.1, 10.0))
 _unary(
@@ -235,7 +244,8 @@ _unary(
     domain=_POSITIVE, doc="The derivative of lgamma.",
 )
 _unary(
-    "sigmoid", FUNCTION, ROUNDED, FIELD, unary_rule(lambda g, x, y: g * ((1.0 - y) * y)),
+    "sigmoid", FUNCTION, ROUNDED, FIELD,
+    unary_rule(_sigmoid_gradient),
     doc="1 / (1 + exp(-x)).",
 )
 

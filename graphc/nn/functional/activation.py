@@ -11,6 +11,7 @@ from ...frontend.autocast import listed
 from ...frontend.dispatch import apply
 from ...frontend.errors import located, warn_user
 from ...frontend.functions.arguments import recorded_as, with_out
+from ...frontend.halves import rounded_once
 from ...frontend.ownership import owns_result
 from ...frontend.replayed import replayed
 from ...frontend.tensor import Tensor
@@ -36,6 +37,11 @@ def _dim(dim: int | None, rank: int) -> int:
 def _in_place(function: Callable[[Tensor], Tensor], input: Tensor, inplace: bool) -> Tensor:
     """function(input), written over the input if `inplace`; gradient rules then read a copy."""
     return input.copy_(function(input.clone())) if inplace else function(input)
+
+
+def _once(function: Callable[[Tensor], Tensor], input: Tensor, inplace: bool) -> Tensor:
+    """The same; half precision is rounded at the end alone."""
+    return _in_place(lambda x: rounded_once(function, x), input, inplace)
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
@@ -136,7 +142,7 @@ def _bent(x: Tensor, slope: Any) -> Tensor:
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x where x > 0, else alpha * (exp(x) - 1)."""
     _require_float("elu_cpu", input)
-    return _in_place(lambda x: T.where(x > 0, x, T.expm1(_negative(x)) * alpha), input, inplace)
+    return _once(lambda x: T.where(x > 0, x, T.expm1(_negative(x)) * alpha), input, inplace)
 
 
 def _negative(x: Tensor) -> Tensor:
@@ -151,7 +157,7 @@ def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """Self-normalising elu (Klambauer et al. 2017)."""
     _require_float("elu_cpu", input)
     alpha, scale = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
-    return _in_place(
+    return _once(
         lambda x: T.where(x > 0, x * scale, T.expm1(_negative(x)) * (alpha * scale)),
         input, inplace,
     )
@@ -165,7 +171,7 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     if alpha == 0:
         raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
     _require_float("elu_cpu", input)
-    return _in_place(
+    return _once(
         lambda x: T.where(x > 0, x, T.expm1(_negative(x) / alpha) * alpha), input, inplace
     )
 
@@ -191,7 +197,7 @@ def silu(input: Tensor, inplace: bool = False) -> Tensor:
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """x * tanh(softplus(x))."""
     _require_float("mish_cpu", input)
-    return _in_place(lambda x: x * T.tanh(softplus(x)), input, inplace)
+    return _once(lambda x: x * T.tanh(softplus(x)), input, inplace)
 
 
 def sigmoid(input: Tensor) -> Tensor:
@@ -210,7 +216,9 @@ def tanh(input: Tensor) -> Tensor:
 def logsigmoid(input: Tensor) -> Tensor:
     """log(sigmoid(x)), stable."""
     _require_float("log_sigmoid_cpu", input)
-    return T.minimum(input, T.zeros_like(input)) - T.log1p(T.exp(-T.abs(input)))
+    return rounded_once(
+        lambda x: T.minimum(x, T.zeros_like(x)) - T.log1p(T.exp(-T.abs(x))), input
+    )
 
 
 @recorded_as("HardsigmoidBackward0")
@@ -218,7 +226,7 @@ def logsigmoid(input: Tensor) -> Tensor:
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """relu6(x + 3) / 6."""
     _require_float("hardsigmoid_cpu", input)
-    return _in_place(lambda x: relu6(x + 3) / 6, input, inplace)
+    return _once(lambda x: relu6(x + 3) / 6, input, inplace)
 
 
 @recorded_as("HardswishBackward0")
@@ -233,7 +241,7 @@ def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
         curve = T.where(high, x, inside * (inside + 3) / 6)
         return T.where(low, x * 0.0, curve)  # NaN of -inf
 
-    return _in_place(swish, input, inplace)
+    return _once(swish, input, inplace)
 
 
 @listed

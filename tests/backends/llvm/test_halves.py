@@ -1,0 +1,83 @@
+"""All values of the 16-bit floats through kernels that carry them as float32."""
+
+import numpy as np
+import pytest
+
+from graphc.backends.llvm.target import Target, host_target, make_target
+from graphc.backends.numpy.elementwise import TABLE, cast_array
+from graphc.ir import dtypes
+from graphc.ir.dim import Dim
+from graphc.ir.dtypes import DType
+from graphc.ir.kernel import Apply, Kernel, Let, Literal, Load, Loop, Param, Scalar, Store, Var
+
+from .native import Native
+
+F32, V = dtypes.f32, Dim.var("v")
+QUIET = "4194304"  # the bit that rounding makes a NaN quiet by
+
+
+def targets() -> list[Target]:
+    """This machine and, of its kind, one without bfloat16, masks or f16c."""
+    host = host_target()
+    if host.arch != "x86_64":
+        return [host]
+    avx2 = make_target(host.triple, "x86-64-v3", "+avx2,+fma,+f16c,+bmi,+bmi2")
+    return [host, avx2, make_target(host.triple, "x86-64", "")]
+
+
+def expression(name: str, x: Scalar) -> list[tuple[str, tuple[object, ...]]]:
+    """Operators on x and on the results of those before, by their numbers."""
+    small = Literal(0.5, F32)
+    return {
+        "neg": [("neg", (x,))], "abs": [("abs", (x,))], "relu": [("relu", (x,))],
+        "neg_abs": [("abs", (x,)), ("neg", (0,))],
+        "floor": [("floor", (x,))], "maximum": [("neg", (x,)), ("maximum", (x, 0))],
+        "bounded": [("minimum", (x, small))],
+        "add": [("add", (x, Literal(1.5, F32)))],
+        "third": [("minimum", (x, Literal(1 / 3, F32)))],  # which no half is
+    }[name]
+
+
+def whole(name: str, half: DType) -> tuple[Kernel, np.ndarray, np.ndarray]:
+    """A kernel as lowering writes it, with a name for each value, all halves, and what it is to
+    make of them."""
+    x = np.arange(1 << 16, dtype=np.uint16).view(half.numpy)
+    body = [Let("t", Load("a", V, half)), Let("x", Apply("cast", (Var("t", half),), F32))]
+    made: list[tuple[Scalar, np.ndarray]] = []
+    with np.errstate(all="ignore"):
+        for op, operands in expression(name, Var("x", F32)):
+            scalars, arrays = [], []
+            for operand in operands:
+                if isinstance(operand, int):
+                    scalars.append(made[operand][0])
+                    arrays.append(made[operand][1])
+                else:
+                    assert isinstance(operand, (Var, Literal))
+                    scalars.append(operand)
+                    known = isinstance(operand, Literal)
+                    arrays.append(np.float32(operand.value) if known else x.astype(np.float32))
+            label = f"y{len(made)}"
+            body.append(Let(label, Apply(op, tuple(scalars), F32)))
+            made.append((Var(label, F32), np.asarray(TABLE[op](*arrays))))
+        want = cast_array(made[-1][1], half.numpy)
+    body.append(Store("o", V, Apply("cast", (made[-1][0],), half)))
+    params = (Param("a", half, x.size, "in"), Param("o", half, x.size, "out"))
+    return Kernel("k", params, (), ((Loop("vector", "v", x.size, tuple(body)),),)), x, want
+
+
+@pytest.mark.parametrize("half", [dtypes.bf16, dtypes.f16], ids=lambda d: d.name)
+@pytest.mark.parametrize(
+    "name", "neg abs neg_abs relu floor maximum bounded add third".split()
+)
+def test_every_value_is_rounded_where_it_has_to_be(name: str, half: DType) -> None:
+    kernel, x, want = whole(name, half)
+    for target in targets():
+        native = Native(kernel, target)
+        got = np.zeros_like(want)
+        native([x, got])
+        same = got.view(np.uint16) == want.view(np.uint16)
+        got32, want32 = (cast_array(y, F32.numpy) for y in (got, want))
+        bad = np.flatnonzero(~(same | (np.isnan(got32) & np.isnan(want32))))
+        assert not bad.size, (target, x[bad[:5]], got[bad[:5]], want[bad[:5]])
+        if half is dtypes.bf16:  # halves that one of their own comes to are only cut
+            assert (QUIET in native.text) is (name in ("add", "third"))
