@@ -220,32 +220,6 @@ def dense_order(shape: Shape, strides: Shape, env: DimEnv) -> tuple[int, ...] | 
     return tuple(order) if is_contiguous(permuted, found) else None
 
 
-def result_strides(operands: list[Tensor], shape: Shape, env: DimEnv) -> Shape | None:
-    """Elementwise results keep the layout of the first operand of their shape, without its gaps.
-
-    None stands for row-major.
-    """
-    for tensor in operands:
-        state = tensor._graphc_traced
-        if state.type.shape == shape:
-            if state.is_contiguous():
-                return None
-            if dense_order(shape, state.strides, env) is not None:
-                return state.strides
-            return _without_gaps(shape, state.strides, env)
-    return None
-
-
-def _without_gaps(shape: Shape, strides: Shape, env: DimEnv) -> Shape | None:
-    """Dense strides with the dimensions in the same order; None: row-major, or an expanded one."""
-    if 0 in strides:
-        return None
-    order = sorted(range(len(shape)), key=lambda i: (-env.hint(strides[i]), i))
-    dense = contiguous_strides(tuple([shape[i] for i in order]))
-    found = tuple([dense[order.index(i)] for i in range(len(shape))])
-    return None if is_contiguous(shape, found) else found
-
-
 def saved_place(node: Node, tensor: Tensor) -> tuple[Any, ...]:
     """What the tape keeps of a traced tensor: its value, and where it is (Trace.saved_node)."""
     storage = tensor._graphc_storage

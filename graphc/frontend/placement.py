@@ -18,6 +18,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from graphc.ir.channels import asks_for_last, with_channels_last
 from graphc.ir.device_array import DeviceArray
 from graphc.ir.memory import (
     Array,
@@ -212,6 +213,13 @@ def _in_memory_order(run: Runner) -> Runner:
     their shape, as in torch; what runs operators knows rows alone."""
 
     def ran(op: Op, buffers: list[Any], attrs: Attrs) -> Any:
+        if op.keeps_channels:
+            out = run(op, buffers, attrs)
+            parts = out if type(out) is tuple else (out,)
+            laid = tuple([
+                with_channels_last(o) if asks_for_last(op, buffers, o.ndim) else o for o in parts
+            ])
+            return laid if type(out) is tuple else laid[0]
         if not op.keeps_order or all(buffer.flags.c_contiguous for buffer in buffers):
             return run(op, buffers, attrs)
         if not op.pointwise:

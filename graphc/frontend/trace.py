@@ -40,7 +40,6 @@ from .functionalize import (
     TracedState,
     TracedStorage,
     named_size,
-    result_strides,
     saved_value,
     symbolic_strides,
 )
@@ -54,6 +53,7 @@ from .number_expr import NumberExpr, NumberGuard, NumberTable
 from .number_nodes import NumberNodes, plain_attrs
 from .numbers import LiftedNumber, SymInt, TracedNumber
 from .one_device import OneDevice
+from .result_layouts import result_strides
 from .scoped import Scoped
 from .storage import contiguous_strides, strides_of
 from .tensor import Tensor, alias
@@ -397,12 +397,9 @@ class Trace(OneDevice, Scoped):
             results = [self._view(op, states[0], node)]
         else:
             parts = self.builder.results(node)
-            if op.keeps_order:
-                results = [
-                    self.wrap(part, result_strides(states, part.shape, self.env)) for part in parts
-                ]
-            else:
-                results = [self.wrap(part) for part in parts]
+            results = [
+                self.wrap(part, result_strides(op, states, part.shape, self.env)) for part in parts
+            ]
         if local.grad and records(op, node):
             edges = [
                 (t._graphc_node, t._graphc_output) if t._base is None and t._graphc_node is not None

@@ -98,6 +98,8 @@ class Op:
     optional: frozenset[str] = frozenset()  # names of metadata that a node may lack
     view: bool = False  # eager result shares its first input's storage
     in_its_order: bool = False  # results lie in memory in the order of the first operand's dims
+    # results have their channels last where operands do, "first", "any" or "all" (channels.py)
+    keeps_channels: str = ""
     nondifferentiable: str = ""  # why there is no vjp (e.g. "integer result")
     adjoint: bool = False  # on complex numbers the vjp conjugates by itself: not holomorphic
     selects: bool = False  # gives an operand, or that in another dtype: no work that cost.py counts

@@ -87,9 +87,7 @@ def _pad(x: Array, *, low: Ints, high: Ints, interior: Ints, value: Any) -> Arra
 
 def _concat(*xs: Array, dim: int) -> Array:
     found = np.concatenate(xs, axis=dim)
-    if found.flags.c_contiguous or found.ndim in (4, 5):  # those may be channels_last
-        return found
-    return np.ascontiguousarray(found)
+    return found if found.flags.c_contiguous else np.ascontiguousarray(found)
 
 
 def _slice_update(x: Array, source: Array, *, starts: Ints, stops: Ints, steps: Ints) -> Array:

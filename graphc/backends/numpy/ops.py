@@ -28,7 +28,7 @@ from . import (
 )
 from .common import Array, Function, be_as_before, be_quiet
 from .counter import draws
-from .order import each, laid_out, row_major
+from .order import channels_kept, each, laid_out, row_major
 
 TABLE: dict[str, Function] = {
     **elementwise.TABLE,
@@ -82,6 +82,8 @@ def run(op: Op, arrays: Sequence[Array], attrs: Mapping[str, Any]) -> Any:
             if not array.flags.c_contiguous:
                 return laid_out(out, arrays)
         return out if out.flags.c_contiguous else laid_out(out, arrays)
+    if op.keeps_channels:
+        return each(out, arrays, channels_kept(op))
     if op.view or (op.family in AS_LEFT and not op.in_its_order):
         return out
     return each(out, arrays, laid_out if op.keeps_order else row_major)

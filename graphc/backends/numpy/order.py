@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from graphc.ir.channels import asks_for_last, with_channels_last
 from graphc.ir.memory import contiguous
+from graphc.ir.op import Op
 
 from .common import Array
 
@@ -22,6 +24,17 @@ def each(out: Any, arrays: Sequence[Array], order: Callable[..., Array]) -> Any:
 def row_major(out: Array, arrays: Sequence[Array]) -> Array:
     """A result in the order of its dims."""
     return out if out.flags.c_contiguous else contiguous(out)
+
+
+def channels_kept(op: Op) -> Callable[..., Array]:
+    """The order of operators that have Op.keeps_channels."""
+
+    def ordered(out: Array, arrays: Sequence[Array]) -> Array:
+        return with_channels_last(out) if asks_for_last(op, arrays, out.ndim) else (
+            row_major(out, arrays)
+        )
+
+    return ordered
 
 
 def laid_out(out: Array, arrays: Sequence[Array]) -> Array:

@@ -18,7 +18,7 @@ from graphc.ir.types import TensorType
 from . import bound, indexing
 from .common import Array, Function, be_as_before, be_quiet, plain
 from .ops import AS_LEFT, SILENT, TABLE, run
-from .order import each, laid_out, row_major
+from .order import channels_kept, each, laid_out, row_major
 
 # a function of the operands alone
 Ready = Callable[..., Any]
@@ -60,6 +60,8 @@ def prepare(
     left = op.family in AS_LEFT and not op.in_its_order
     if op.name in ("concat", "full", "iota") and tight is not None:
         return tight  # it has an order, and nothing to warn of
+    if op.keeps_channels and len(results[0].shape) in (4, 5):
+        return _ordered(function, channels_kept(op))
     if left or (flat and order is row_major):
         ready = _unordered(function)
     else:

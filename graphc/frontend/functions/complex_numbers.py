@@ -16,6 +16,7 @@ from . import pointwise as P
 from .arguments import named, with_out
 from .joining import stack
 from .parts import select
+from .repetition import broadcast_tensors
 
 
 def view_as_real(input: Tensor) -> Tensor:
@@ -108,7 +109,7 @@ def complex(real: Tensor, imag: Tensor) -> Tensor:
     """Complex numbers of real and imaginary parts."""
     _pair("complex", real, imag)
     if tuple(real.shape) != tuple(imag.shape):
-        real, imag = P.add(real, P.mul(imag, 0)), P.add(imag, P.mul(real, 0))
+        real, imag = broadcast_tensors(real, imag)
     return view_as_complex(stack([real, imag], -1).contiguous())
 
 

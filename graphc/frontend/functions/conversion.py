@@ -32,7 +32,7 @@ from ..transfer import moved
 from ..values import Eager
 from . import dtype_names
 from .arguments import public_size, shape, wrap_dim
-from .copies import clone, contiguous, preserve_format
+from .copies import clone, in_format, preserve_format
 from .joining import flip
 from .parts import unbind
 from .pointwise import eq
@@ -84,7 +84,7 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
 
 
 def _laid_out(x: Tensor, layout: Any) -> Tensor:
-    return x if layout is None or layout is preserve_format else contiguous(x, layout)
+    return x if layout is None or layout is preserve_format else in_format(x, layout)
 
 
 def _dtype(dtype: Any) -> DType:

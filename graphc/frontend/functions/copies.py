@@ -13,6 +13,7 @@ from ..dispatch import apply
 from ..eager import apply_cast
 from ..errors import located
 from ..ownership import own
+from ..result_layouts import suggests_last, with_layout
 from ..tensor import Tensor, current
 from .arguments import named, shape
 
@@ -42,8 +43,18 @@ channels_last_3d = memory_format("channels_last_3d")
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     """A copy with its own memory, through which gradients flow."""
     if memory_format is not None and memory_format is not preserve_format:
-        return contiguous(_copied(input), memory_format)
+        found = contiguous(input, memory_format)
+        return with_layout(
+            _copied(input) if found is input else found,
+            memory_format in (channels_last, channels_last_3d),
+        )
     return named(_copied(input), "CloneBackward0")
+
+
+def in_format(x: Tensor, memory_format: Any) -> Tensor:
+    """The tensor itself where it counts as one of this format, gaps or not; else a copy that is."""
+    last = memory_format in (channels_last, channels_last_3d)
+    return x if suggests_last(x) is last else clone(x, memory_format=memory_format)
 
 
 def _copied(x: Tensor) -> Tensor:

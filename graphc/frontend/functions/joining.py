@@ -12,6 +12,7 @@ from ..dispatch import apply
 from ..errors import kind_name, located
 from ..ownership import owns_result
 from ..replayed import replayed
+from ..result_layouts import in_rows
 from ..tensor import Tensor
 from .arguments import (
     as_sequence,
@@ -84,6 +85,7 @@ concat = concatenate = cat
 @few_joined(StackBackward0)
 @replayed
 @with_out
+@owns_result
 @recorded_as("StackBackward0")
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """The tensors along a new dim. Raises RuntimeError unless they have one shape."""
@@ -101,6 +103,10 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
                 f"stack expects each tensor to be equal size, but got {list(first)} at entry 0 "
                 f"and {list(sizes)} at entry {i}"
             ))
+    if dim < len(first) in (4, 5):  # which have their channels last where the given ones have
+        sizes = (*first[:dim], len(given), *first[dim:])
+        result: Tensor = apply(ops.reshape, cat(given, dim), shape=sizes)
+        return result
     return cat([unsqueeze(x, dim) for x in given], dim)
 
 
@@ -256,7 +262,7 @@ def _triangle(name: str, lower: bool) -> Any:
         mask = triangle_mask(sizes[-2], sizes[-1], diagonal, lower)
         zero = promote.operand(False if input.dtype is dtypes.bool_ else 0, input.dtype)
         result: Tensor = apply(ops.where, mask, input, zero)
-        return named(result, title)
+        return named(in_rows(result), title)
 
     title = f"{name.capitalize()}Backward0"
     function.__name__ = name

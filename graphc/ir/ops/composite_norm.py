@@ -177,7 +177,7 @@ register(
 register(
     Op(
         "batch_norm", "composite", _batch_norm_type, _batch_norm_vjp, _batch_norm, results=3,
-        attrs=("eps",),
+        attrs=("eps",), keeps_channels="first",
         cost=None, rounding=DELICATE, takes_complex=False,
         doc="Training: (y, mean, biased variance) over all dims but 1, the moments at least "
         "float32; weight and bias may be left out together.",

@@ -253,6 +253,7 @@ def _conv_weight_grad_vjp(
 register(
     Op(
         "conv", "contract", _conv_type, _conv_vjp, arity=2, attrs=(*_WINDOW, "groups"),
+        keeps_channels="any",
         optional=_TF32, domain=(-2.0, 2.0),
         cost=None, rounding=LINEAR, takes_complex=False,
         doc="Cross-correlation of x [N,C,*S] with w [O,C/groups,*K], 1 to 3 spatial dims.",
@@ -262,6 +263,7 @@ register(
     Op(
         "conv_input_grad", "contract", _conv_input_grad_type, _conv_input_grad_vjp, arity=2,
         attrs=("input_shape", *_WINDOW, "groups"), optional=_TF32, domain=(-2.0, 2.0),
+        keeps_channels="any",
         cost=None, rounding=LINEAR, takes_complex=False,
         doc="conv's gradient for x, from g and w; the transposed convolution.",
     )

@@ -305,11 +305,13 @@ def _movement(
     arity: int | None = 1,
     view: bool = False,
     in_its_order: bool = False,
+    keeps_channels: str = "",
 ) -> None:
     rule: VjpRule = vjp
     register(Op(
         name, "movement", infer, rule, arity=arity, attrs=attrs, view=view, doc=doc,
-        in_its_order=in_its_order, cost=LIGHT, rounding=EXACT, takes_complex=True,
+        in_its_order=in_its_order, keeps_channels=keeps_channels, cost=LIGHT, rounding=EXACT,
+        takes_complex=True,
     ))
 
 
@@ -343,10 +345,11 @@ _movement(
 _movement(
     "pad", _pad_type, _pad_vjp, ("low", "high", "interior", "value"),
     "`value` put before, after and between the elements of each dim; no negative amounts.",
+    keeps_channels="first",
 )
 _movement(
     "concat", _concat_type, _concat_vjp, ("dim",), "The inputs one after another along `dim`.",
-    arity=None,
+    arity=None, keeps_channels="all",
 )
 _movement(
     "slice_update", _slice_update_type, _slice_update_vjp, _SLICE,

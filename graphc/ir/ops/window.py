@@ -142,7 +142,7 @@ def _spread_blocks(g: Any, shape: Shape, window: tuple[int, ...]) -> Any:
 register(
     Op(
         "max_pool", "window", _max_pool_type, _max_pool_vjp, arity=1, results=2, attrs=_WINDOW,
-        cost=None, rounding=EXACT, takes_complex=False,
+        keeps_channels="first", cost=None, rounding=EXACT, takes_complex=False,
         doc="The maximum of each window and its i64 flat index in the plane; the first of equals, "
         "but the last NaN; padding never wins.",
     )
@@ -158,7 +158,7 @@ register(
 register(
     Op(
         "window_sum", "window", _window_sum_type, _window_sum_vjp, arity=1, attrs=_WINDOW,
-        cost=None, rounding=LINEAR, takes_complex=False,
+        keeps_channels="first", cost=None, rounding=LINEAR, takes_complex=False,
         doc="The sum of each window; padding counts as 0.",
     )
 )

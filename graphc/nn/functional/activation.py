@@ -14,6 +14,7 @@ from ...frontend.functions.arguments import recorded_as, with_out
 from ...frontend.halves import rounded_once
 from ...frontend.ownership import owns_result
 from ...frontend.replayed import replayed
+from ...frontend.result_layouts import in_rows
 from ...frontend.tensor import Tensor
 from ...ir import ops
 
@@ -212,9 +213,13 @@ def tanh(input: Tensor) -> Tensor:
 
 @listed
 @recorded_as("LogSigmoidBackward0")
-@replayed
 def logsigmoid(input: Tensor) -> Tensor:
     """log(sigmoid(x)), stable."""
+    return in_rows(_logsigmoid(input))
+
+
+@replayed
+def _logsigmoid(input: Tensor) -> Tensor:
     _require_float("log_sigmoid_cpu", input)
     return rounded_once(
         lambda x: T.minimum(x, T.zeros_like(x)) - T.log1p(T.exp(-T.abs(x))), input

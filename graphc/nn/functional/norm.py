@@ -19,6 +19,7 @@ from ...frontend.ownership import owns_result
 from ...frontend.placement import selected
 from ...frontend.random_state import draw
 from ...frontend.replayed import replayed
+from ...frontend.result_layouts import as_suggested
 from ...frontend.tensor import Tensor
 from ...frontend.values import Eager
 from ...ir import ops
@@ -62,7 +63,7 @@ def batch_norm(
         if input.dim() < 2:
             return _batch_of_nothing(input)
         scaled = _affine(input, running_mean, running_var, weight, bias, eps)
-        return named(scaled, "NativeBatchNormBackward0")
+        return named(as_suggested(scaled, input), "NativeBatchNormBackward0")
     if input.dim() < 2:
         return _batch_of_nothing(input)
     if eps <= 0.0:
@@ -279,7 +280,7 @@ def group_norm(
         count = count * size
     grouped = input.reshape([batch, num_groups, count])
     result = _normal_rows(grouped, eps, weight, bias).reshape(list(input.shape))
-    return _scaled(result, weight, bias).to(input.dtype)
+    return as_suggested(_scaled(result, weight, bias).to(input.dtype), input)
 
 
 def local_response_norm(

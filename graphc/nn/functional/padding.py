@@ -19,6 +19,7 @@ from ...frontend.functions.arguments import named, recorded_as
 from ...frontend.history import requires_grad
 from ...frontend.near import is_near
 from ...frontend.ownership import owns_result
+from ...frontend.result_layouts import as_suggested, in_rows
 from ...frontend.tensor import Tensor, from_array
 from ...ir import ops
 
@@ -48,8 +49,8 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
             "  - 4D or 5D input: padding size = 6 (pads last 3 dimensions)"
         ))
     if mode == "circular":
-        return named(_around(input, pairs, mode), "CopySlices")
-    padded = _LISTED[mode, len(pairs)](input, pairs, mode)
+        return named(in_rows(_around(input, pairs, mode)), "CopySlices")
+    padded = as_suggested(_LISTED[mode, len(pairs)](input, pairs, mode), input)
     kind = "Reflection" if mode == "reflect" else "Replication"
     return named(padded, f"{kind}Pad{len(pairs)}DBackward0")
 
@@ -192,7 +193,8 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     count = len(lead)
     split = input.reshape([*lead, channels, height // r, r, width // r, r])
     order = [*range(count), count, count + 2, count + 4, count + 1, count + 3]
-    return split.permute(order).reshape([*lead, channels * r * r, height // r, width // r])
+    found = split.permute(order).reshape([*lead, channels * r * r, height // r, width // r])
+    return as_suggested(found, input)
 
 
 @listed

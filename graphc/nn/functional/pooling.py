@@ -14,6 +14,7 @@ from ...frontend.functions.arguments import named, recorded_as
 from ...frontend.numbers import is_traced_number
 from ...frontend.ownership import owns_result
 from ...frontend.replayed import replayed
+from ...frontend.result_layouts import as_suggested, in_rows
 from ...frontend.tensor import Tensor
 from ...ir import ops
 from .conv import tuple_of
@@ -321,7 +322,7 @@ def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
 
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     """Mean pooling to a given output height and width."""
-    result = _adaptive_avg(2, input, output_size)
+    result = as_suggested(_adaptive_avg(2, input, output_size), input)
     return named(result, _averaged(result, 2))
 
 
@@ -329,7 +330,19 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
 def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     """Mean pooling to a given output size."""
     result = _adaptive_avg(3, input, output_size)
-    return named(result, _averaged(result, 3))
+    kind = _averaged(result, 3)
+    whole = kind == "MeanBackward1"
+    return named(as_suggested(result, input) if whole else in_rows(result), kind)
+
+
+def _laid_out(found: Any, like: Tensor | None) -> Any:
+    """One result or two, laid out as torch's; without `like` row-major."""
+    several = isinstance(found, tuple)
+    parts = [
+        in_rows(part) if like is None else as_suggested(part, like)
+        for part in (found if several else (found,))
+    ]
+    return tuple(parts) if several else parts[0]
 
 
 @recorded_as("SqueezeBackward1")
@@ -345,7 +358,7 @@ def adaptive_max_pool2d(
     input: Tensor, output_size: Any, return_indices: bool = False
 ) -> Any:
     """Max pooling to a given output height and width."""
-    return _adaptive_max(2, input, output_size, return_indices)
+    return _laid_out(_adaptive_max(2, input, output_size, return_indices), input)
 
 
 @listed
@@ -354,4 +367,4 @@ def adaptive_max_pool3d(
     input: Tensor, output_size: Any, return_indices: bool = False
 ) -> Any:
     """Max pooling to a given output size."""
-    return _adaptive_max(3, input, output_size, return_indices)
+    return _laid_out(_adaptive_max(3, input, output_size, return_indices), None)

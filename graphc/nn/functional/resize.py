@@ -13,6 +13,7 @@ from ...frontend.dispatch import constant
 from ...frontend.functions.arguments import named
 from ...frontend.ownership import owns_result
 from ...frontend.replayed import replayed
+from ...frontend.result_layouts import as_suggested
 from ...frontend.tensor import Tensor
 from .conv import tuple_of
 from .pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
@@ -35,7 +36,9 @@ def interpolate(
     sizes, scales = _sizes(input, size, scale_factor, recompute_scale_factor)
     if mode == "area":
         return _AREA[input.dim()](input, sizes)
-    result = _upsampled(input, sizes, scales, mode, align_corners, antialias)
+    result = as_suggested(
+        _upsampled(input, sizes, scales, mode, align_corners, antialias), input
+    )
     kind = {"nearest-exact": "NearestExact", **dict.fromkeys(_LINEAR, mode.capitalize())}
     smooth = "Aa" if antialias else ""
     return named(

@@ -12,6 +12,7 @@ from ...frontend.functions.arguments import recorded_as
 from ...frontend.grad_mode import no_grad
 from ...frontend.placement import beside
 from ...frontend.random_state import draw_from
+from ...frontend.result_layouts import in_rows
 from ...frontend.tensor import Tensor
 from .activation import celu, elu, hardtanh, leaky_relu, selu, threshold
 from .conv import conv1d
@@ -59,9 +60,10 @@ def rrelu(
     if lower > upper:
         raise RuntimeError("Lower bound should be less than or equal to the upper bound")
     if not training:
-        return leaky_relu(input, (lower + upper) / 2, inplace)
+        found = leaky_relu(input, (lower + upper) / 2, inplace)
+        return found if inplace else in_rows(found)
     result = input * _slopes(input, lower, upper)
-    return input.copy_(result) if inplace else result
+    return input.copy_(result) if inplace else in_rows(result)
 
 
 @beside

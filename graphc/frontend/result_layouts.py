@@ -1,0 +1,123 @@
+"""How the results of recorded operators lie in memory, in torch's logical strides. Eager mode's
+backends do the same with arrays (`backends/numpy/order.py`, `placement.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from graphc.ir import ops
+from graphc.ir.channels import (
+    last_strides,
+    operands_suggest,
+    suggests_channels_last,
+    with_channels_last,
+)
+from graphc.ir.dim import DimEnv
+from graphc.ir.memory import contiguous
+from graphc.ir.op import Op
+from graphc.ir.types import Shape
+
+from .dispatch import apply
+from .functionalize import TracedState, dense_order, is_contiguous
+from .storage import contiguous_strides
+from .tensor import Tensor, current
+
+
+def result_strides(op: Op, states: Sequence[Tensor], shape: Shape, env: DimEnv) -> Shape | None:
+    """Of an operator on recorded tensors; None stands for row-major."""
+    if op.keeps_order:
+        return _as_the_first(states, shape, env)
+    if op.keeps_channels:
+        return _channels_kept(op, states, shape, env)
+    return None
+
+
+def _as_the_first(states: Sequence[Tensor], shape: Shape, env: DimEnv) -> Shape | None:
+    """The layout of the first operand of the result's shape, without its gaps."""
+    for tensor in states:
+        state = tensor._graphc_traced
+        if state.type.shape == shape:
+            if state.is_contiguous():
+                return None
+            if dense_order(shape, state.strides, env) is not None:
+                return state.strides
+            return _without_gaps(shape, state.strides, env)
+    return None
+
+
+def _channels_kept(
+    op: Op, states: Sequence[Tensor], shape: Shape, env: DimEnv
+) -> Shape | None:
+    traced = [tensor._graphc_traced for tensor in states]
+    if all(state._rows for state in traced):
+        return None
+    known = [_hints(state, env) for state in traced]
+    asked = operands_suggest(op, traced[0].type.dtype, len(shape), known)
+    return last_strides(shape) if asked else None
+
+
+def _hints(state: TracedState, env: DimEnv) -> tuple[Any, Any]:
+    """The shape and strides, symbolic ones as they are at this recording."""
+    return [env.hint(n) for n in state.type.shape], [env.hint(n) for n in state.strides]
+
+
+def _without_gaps(shape: Shape, strides: Shape, env: DimEnv) -> Shape | None:
+    """Dense strides with the dimensions in the same order; None: row-major, or an expanded one."""
+    if 0 in strides:
+        return None
+    order = sorted(range(len(shape)), key=lambda i: (-env.hint(strides[i]), i))
+    dense = contiguous_strides(tuple([shape[i] for i in order]))
+    found = tuple([dense[order.index(i)] for i in range(len(shape))])
+    return None if is_contiguous(shape, found) else found
+
+
+def in_rows(result: Tensor) -> Tensor:
+    """What a function has just made, row-major."""
+    return with_layout(result, False)
+
+
+def as_suggested(result: Tensor, like: Tensor) -> Tensor:
+    """What a function made of several operators that torch computes at once, with memory of its
+    own: channels last where those of `like` are (suggest_memory_format), else row-major."""
+    return with_layout(result, result.ndim in (4, 5) and suggests_last(like))
+
+
+def suggests_last(x: Tensor) -> bool:
+    """Whether a tensor counts as one with its channels last."""
+    state = current(x)
+    if state._graphc_trace is not None:
+        return suggests_channels_last(*_hints(state._graphc_traced, state._graphc_trace.env))
+    array = state._graphc_array
+    return suggests_channels_last(array.shape, array.strides)
+
+
+def with_layout(result: Tensor, last: bool) -> Tensor:
+    """What a function has just made, with its channels last or row-major."""
+    made = current(result)
+    trace = made._graphc_trace
+    if trace is None:
+        if made._graphc_array.flags.c_contiguous and not last:
+            return result
+        made = _fresh(made)
+        array = made._graphc_array
+        made._graphc_array = made._graphc_storage.array = (
+            with_channels_last(array) if last else contiguous(array)
+        )
+    elif last or not made._graphc_traced.is_contiguous():
+        made = _fresh(made)
+        state = made._graphc_traced
+        strides = last_strides(state.type.shape) if last else None
+        made._graphc_traced = TracedState(state.type, state.value, state.stamp, trace, (), strides)
+        made._graphc_storage.layout = strides
+    return made
+
+
+def _fresh(result: Tensor) -> Tensor:
+    """The tensor, which nobody else has seen, or a copy of it where it is somebody's view."""
+    if result._base is None and (
+        result._graphc_trace is None or not result._graphc_traced.path
+    ):
+        return result
+    copied: Tensor = apply(ops.cast, result, dtype=result.dtype)
+    return current(copied)
