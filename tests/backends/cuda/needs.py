@@ -29,6 +29,18 @@ def headers(release: int | None = None) -> Path:
         pytest.skip(str(missing))
 
 
+def library_headers(release: int, file: str, wheel: str) -> list[Path]:
+    """The folder of a library's header, which is `wheel`'s in CUDA 12, and that of cuda.h, which it
+    may include; both of one release."""
+    base = headers(release)
+    folder = wheel if release == 12 else f"cu{release}"
+    places = [base, *(Path(root, folder, "include") for root in libraries._nvidia_folders())]
+    there = [place for place in places if (place / file).is_file()]
+    if not there:
+        pytest.skip(f"needs {file} of CUDA {release}, which is not in {base}")
+    return [there[0], base]
+
+
 @functools.cache
 def c_compiler() -> str:
     """cc, or what is called so."""

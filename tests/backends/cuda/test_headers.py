@@ -1,4 +1,4 @@
-"""What ctypes is told of CUDA's C, held against cuda.h and nvrtc.h by a C compiler."""
+"""What ctypes is told of CUDA's C, held against the headers of each release by a C compiler."""
 
 import ctypes
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from graphc.backends.cuda import errors, libcuda, nvrtc
+from graphc.backends.cuda import cublaslt, errors, libcuda, nvrtc
 from graphc.backends.cuda.driver import Attribute
 from graphc.backends.cuda.libraries import RELEASES
 from graphc.backends.cuda.prototypes import TYPES, Prototype, bind, parse
@@ -34,10 +34,10 @@ def pointers(prototypes: Mapping[str, Prototype], types: Mapping[str, object]) -
             )
 
 
-def compile_only(folder: Path, lines: list[str], headers: Path) -> None:
+def compile_only(folder: Path, lines: list[str], *headers: Path) -> None:
     source = folder / "check.c"
     source.write_text("\n".join(lines) + "\n")
-    needs.compile_c(source, folder / "check.o", "-c", f"-I{headers}")
+    needs.compile_c(source, folder / "check.o", "-c", *(f"-I{each}" for each in headers))
 
 
 def test_driver_prototypes(headers: Path, tmp_path: Path) -> None:
@@ -45,11 +45,49 @@ def test_driver_prototypes(headers: Path, tmp_path: Path) -> None:
     compile_only(tmp_path, lines, headers)
 
 
-def test_nvrtc_prototypes(tmp_path: Path) -> None:
-    folder = Path(needs.compiler().found.path).parents[1] / "include"
-    if not (folder / "nvrtc.h").is_file():
-        pytest.skip(f"needs nvrtc.h, which is not in {folder}")
-    compile_only(tmp_path, ["#include <nvrtc.h>", *pointers(nvrtc.PROTOTYPES, nvrtc.TYPES)], folder)
+@pytest.mark.parametrize("release", RELEASES)
+def test_nvrtc_prototypes(release: int, tmp_path: Path) -> None:
+    folders = needs.library_headers(release, "nvrtc.h", "cuda_nvrtc")
+    lines = ["#include <nvrtc.h>", *pointers(nvrtc.PROTOTYPES, nvrtc.TYPES)]
+    compile_only(tmp_path, lines, *folders)
+
+
+# cublas_api.h includes what is in the compiler's wheels, and of no use here.
+_BARE = ("#define __CUDA_FP16_H__", "#define __CUDA_BF16_H__")
+_COMPILERS = """
+#define __host__
+#define __device__
+#define __device_builtin__
+#define __cudart_builtin__
+#define CUDARTAPI
+#define __align__(n) __attribute__((aligned(n)))
+#define __builtin_align__(n) __align__(n)
+"""
+
+
+def stub(folder: Path) -> Path:
+    """Where crt/host_defines.h is, should it be nowhere else."""
+    (folder / "crt").mkdir()
+    (folder / "crt" / "host_defines.h").write_text(_COMPILERS)
+    return folder
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_cublaslt(release: int, tmp_path: Path) -> None:
+    """Prototypes, numbers, and where fields lie."""
+    lines = ["#include <cublasLt.h>", *pointers(cublaslt.PROTOTYPES, cublaslt.TYPES)]
+    for name, value in cublaslt.CONSTANTS.items():
+        lines.append(f'_Static_assert({name} == {value}, "{name}");')
+    for kind, c_name in (
+        (cublaslt.Algorithm, "cublasLtMatmulAlgo_t"),
+        (cublaslt.Heuristic, "cublasLtMatmulHeuristicResult_t"),
+    ):
+        lines.append(f'_Static_assert(sizeof({c_name}) == {ctypes.sizeof(kind)}, "{c_name}");')
+        for field, _ in kind._fields_:
+            at = getattr(kind, field).offset
+            lines.append(f'_Static_assert(offsetof({c_name}, {field}) == {at}, "{field}");')
+    folders = needs.library_headers(release, "cublasLt.h", "cublas")
+    compile_only(tmp_path, [*_BARE, *lines], *folders, stub(tmp_path))
 
 
 def test_a_wrong_prototype_is_noticed(headers: Path, tmp_path: Path) -> None:
