@@ -131,6 +131,10 @@ __device__ inline bool failed(const i64* status) { return __syncthreads_or(*stat
 """
 
 _INTEGERS = """\
+template <class T> __device__ inline T wrapped_add(T a, T b) { return (T)((u64)a + (u64)b); }
+template <class T> __device__ inline T wrapped_sub(T a, T b) { return (T)((u64)a - (u64)b); }
+template <class T> __device__ inline T wrapped_mul(T a, T b) { return (T)((u64)a * (u64)b); }
+template <class T> __device__ inline T wrapped_neg(T a) { return (T)(0 - (u64)a); }
 template <class T> __device__ inline T trunc_divide(T a, T b) {
   if (b == 0) return a;
   return b < 0 && b == (T)-1 ? (T)(0 - (u64)a) : (T)(a / b);

@@ -77,7 +77,6 @@ def apply(op: str, result: DType, arg_dtypes: Sequence[DType], args: list[str]) 
     if emit is None:
         raise NotImplementedError(f"operator {op!r} on {dtype} has no CUDA code")
     text = emit(dtype, *args)
-    # C widens small integers; storing the result back wraps, as the operator does
     return f"(({c_type(result)})({text}))" if not result.is_float else f"({text})"
 
 
@@ -94,8 +93,10 @@ def _through_float(op: str, result: DType, arg_dtypes: Sequence[DType], args: li
     return f"(({c_type(result)}){apply(op, dtypes.f32, kinds, wide)})"
 
 
-def combine(kind: str, a: str, b: str) -> str:
+def combine(kind: str, dtype: DType, a: str, b: str) -> str:
     """A carry's combine, or a store's."""
+    if kind in ("add", "mul") and not dtype.is_float:
+        return _INTEGER[kind](dtype, a, b)
     return {
         "add": f"({a} + {b})",
         "mul": f"({a} * {b})",
@@ -144,11 +145,6 @@ def _sigmoid(dtype: DType, x: str) -> str:
 
 
 _ANY: dict[str, Emit] = {
-    "add": _infix("+"),
-    "sub": _infix("-"),
-    "mul": _infix("*"),
-    "neg": lambda dtype, x: f"-{x}",
-    "square": lambda dtype, x: f"{x} * {x}",
     "relu": lambda dtype, x: f"{x} < 0 ? 0 : {x}",
     "sign": lambda dtype, x: f"({x} > 0) - ({x} < 0)",
     "maximum": lambda dtype, a, b: f"take_max({a}, {b})",
@@ -178,6 +174,11 @@ _FLOAT: dict[str, Emit] = {
             "hypot fma"
         ).split()
     },
+    "add": _infix("+"),
+    "sub": _infix("-"),
+    "mul": _infix("*"),
+    "neg": lambda dtype, x: f"-{x}",
+    "square": lambda dtype, x: f"{x} * {x}",
     "digamma": _helper("digamma"),
     "abs": _call("fabs"),
     "round": _call("rint"),
@@ -192,7 +193,13 @@ _FLOAT: dict[str, Emit] = {
     "isfinite": lambda dtype, x: f"{_call('fabs')(dtype, x)} < {literal(math.inf, dtype)}",
 }
 _INTEGER: dict[str, Emit] = {
-    "abs": lambda dtype, x: f"{x} < 0 ? -{x} : {x}",
+    # which wrap: what the sign makes undefined, the compiler takes for what never happens
+    "add": _helper("wrapped_add"),
+    "sub": _helper("wrapped_sub"),
+    "mul": _helper("wrapped_mul"),
+    "neg": _helper("wrapped_neg"),
+    "square": lambda dtype, x: f"wrapped_mul({x}, {x})",
+    "abs": lambda dtype, x: f"{x} < 0 ? wrapped_neg({x}) : {x}",
     "floor": lambda dtype, x: x,
     "ceil": lambda dtype, x: x,
     "round": lambda dtype, x: x,

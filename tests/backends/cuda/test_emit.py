@@ -73,6 +73,25 @@ HALVES = """kernel halves(
     x = where.bf16(gt.bool(b[v], 0.5:bf16), b[v], 2.0:bf16)
     store o[v] = mul.f16(exp.f16(a[v]), cast.f16(x))
   } } }"""
+# sums and products that leave the range of their integers
+WRAPS = """kernel wraps(a: i32[600] in, s: i32[2] out, p: i32[2] out, m: i64[2] out,
+    o: bool[600] out, t: i64[3] inout) dims () {
+  stage { parallel p0 in [2] chunk [1] {
+    vector v in [300] carry c: i32 = 7:i32, d: i32 = 3:i32, e: i64 = 5:i64 {
+      x = a[300*p0 + v]
+      y = cast.i64(x)
+      next c add x
+      next d mul x
+      next e mul add.i64(mul.i64(y, y), 1:i64)
+      store o[300*p0 + v] = gt.bool(add.i32(x, 1:i32), x)
+    }
+    store s[p0] = c
+    store p[p0] = d
+    store m[p0] = e
+  } }
+  stage { serial r in [600] { serial n in [3] {
+    store t[n] add= mul.i64(cast.i64(a[r]), 9223372036854775807:i64)
+  } } } }"""
 # more than 48 KiB of shared memory
 TILE = """kernel tile(a: f32[14000] in, o: f32[14000] out) dims () {
   stage { parallel p in [1] chunk [1] {
@@ -128,6 +147,7 @@ KERNELS = {
     "GATHER": GATHER,
     "GATHER_SUM": GATHER_SUM,
     "HALVES": HALVES,
+    "WRAPS": WRAPS,
     "TILE": TILE,
     "UNIFORM": UNIFORM,
 }
@@ -146,6 +166,12 @@ def buffers_of(kernel: Kernel) -> list[np.ndarray]:
         size = param.size if isinstance(param.size, int) else LENGTH
         if param.dtype is dtypes.i64:
             buffers.append(RNG.integers(0, 50, size))
+        elif not param.dtype.is_float and param.dtype is not dtypes.bool_:
+            info = np.iinfo(param.dtype.numpy)
+            edges = [info.max, info.min, info.max - 2]
+            rest = RNG.integers(info.min, info.max, size, param.dtype.numpy) | 1
+            buffers.append(np.where(np.arange(size) % 100 < 3, np.resize(edges, size), rest))
+            buffers[-1] = buffers[-1].astype(param.dtype.numpy)
         else:
             buffers.append(RNG.standard_normal(size).astype(param.dtype.numpy))
     return buffers

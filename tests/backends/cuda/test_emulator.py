@@ -165,6 +165,12 @@ FAULTS = {
     "division by zero": Fault(
         "  o[threadIdx.x] = 100 / (int)threadIdx.x;", "integer division by zero", 0, 2
     ),
+    "a sum that overflows": Fault(
+        "  o[threadIdx.x] = (int)threadIdx.x + 2147483585;", "a sum overflows", 63, 2
+    ),
+    "a product that overflows": Fault(
+        "  o[threadIdx.x] = (long long)threadIdx.x * (1ll << 62);", "a product overflows", 2, 2
+    ),
     "a wide shift": Fault(
         "  o[threadIdx.x] = 1 << threadIdx.x;", "a shift by 32, more than", 32, 2
     ),

@@ -17,6 +17,7 @@ class ScheduleWords(ctypes.Structure):
     _fields_ = [
         *((name, ctypes.c_int) for name in ("ahead", "direction", "seed", "early", "watch")),
         ("accesses", ctypes.c_longlong),
+        ("block", ctypes.c_longlong),
     ]
 
 
@@ -27,7 +28,8 @@ class Schedule:
     `ahead`: one warp runs until it waits for the block, then the next; else all warps in step.
     `early`: asynchronous copies land at once; else as late as the waits allow. `watch`: besides,
     every access is held against those of other threads (races), and bank conflicts are counted.
-    A launch of more accesses than `accesses` is one that does not end.
+    A launch of more accesses than `accesses` is one that does not end. `block`: the only one of
+    the grid that runs, by its number; -1 for all.
     """
 
     ahead: bool = False
@@ -36,12 +38,13 @@ class Schedule:
     watch: bool = False
     seed: int = 0
     accesses: int = 1 << 30
+    block: int = -1
 
     def words(self) -> ScheduleWords:
         """For the runtime."""
         direction = _DIRECTIONS.index(self.direction)
         return ScheduleWords(
-            self.ahead, direction, self.seed, self.early, self.watch, self.accesses
+            self.ahead, direction, self.seed, self.early, self.watch, self.accesses, self.block
         )
 
     def __str__(self) -> str:

@@ -19,11 +19,12 @@ from graphc.backends.cuda.prelude import PRELUDE
 
 _FOLDER = Path(__file__).parent / "cpp"
 _RUNTIME = ("blocks.cpp", "warp.cpp", "copies.cpp", "wgmma.cpp", "memory.cpp")
-_COMMON = "-std=c++17 -fPIC -ffp-contract=off -fwrapv".split()
+_COMMON = "-std=c++17 -fPIC -ffp-contract=off".split()
 # What the emulator watches is put in by the compiler; memory.cpp has the functions that are called.
 _KERNELS = (
     "-O1 -g1 -gdwarf-4 -w -fno-strict-aliasing -fno-tree-loop-distribute-patterns "
-    "-fsanitize=thread -fsanitize=shift-exponent,integer-divide-by-zero,bounds"
+    "-fsanitize=thread "
+    "-fsanitize=shift-exponent,integer-divide-by-zero,signed-integer-overflow,bounds"
 ).split()
 _NO_ENTRIES = {"g++": ["--param", "tsan-instrument-func-entry-exit=0"]}
 _runtime: list[Runtime] = []  # the one that is loaded

@@ -60,7 +60,7 @@ template <int G> __device__ inline void {name}({c_type(carry.dtype)}* x, unsigne
   #pragma unroll
   for (int by = G / 2; by > 0; by /= 2) {{
     const {c_type(carry.dtype)} other = shuffle_xor(mask, *x, by);
-    *x = {combine(carry.combine, "*x", "other")};
+    *x = {combine(carry.combine, carry.dtype, "*x", "other")};
   }}
 {last}}}
 """
@@ -86,7 +86,7 @@ template <int WARPS> __device__ inline void {name}(
 template <int WARPS> __device__ inline void {name}({t}* x, const {t}* s) {{
   *x = s[0];
   #pragma unroll
-  for (int w = 1; w < WARPS; w++) *x = {combine(carry.combine, "*x", "s[w]")};
+  for (int w = 1; w < WARPS; w++) *x = {combine(carry.combine, carry.dtype, "*x", "s[w]")};
 }}
 """
         return name

@@ -247,7 +247,7 @@ class StageFunction:
         self.deferred -= {id(each) for each in chain}
         self._reduce(lanes)
         for carry, part in zip(loop.carries, lanes, strict=True):
-            total = combine(carry.combine, part.name, carry.name)
+            total = combine(carry.combine, carry.dtype, part.name, carry.name)
             self.lines.emit(f"{carry.name} = {total};")
 
     def _clear(self, carry: Carry, kind: str = "") -> None:
@@ -304,7 +304,7 @@ class StageFunction:
             self._reduce(loop.carries)
         for name, start in starts.items():
             (carry,) = [carry for carry in loop.carries if carry.name == name]
-            self.lines.emit(f"{name} = {combine(carry.combine, start, name)};")
+            self.lines.emit(f"{name} = {combine(carry.combine, carry.dtype, start, name)};")
 
     def _reduce(self, carries: tuple[Carry, ...]) -> None:
         """Of all threads of the group."""

@@ -96,7 +96,7 @@ class Expressions:
         place = self.place(stmt.buffer, stmt.index)
         value = self.scalar(stmt.value)
         if stmt.combine:
-            value = combine(stmt.combine, value, place)
+            value = combine(stmt.combine, stmt.value.dtype, value, place)
         guard = "" if stmt.mask is None else f"if ({self.scalar(stmt.mask)}) "
         self.lines.emit(f"{guard}{place} = {value};")
 
@@ -118,4 +118,4 @@ class Expressions:
                 lines.emit(f"if ({taken}) {name} = {value};")
             else:
                 first, second = (value, name) if carry.combine != "set" else (name, value)
-                lines.emit(f"{name} = {combine(carry.combine, first, second)};")
+                lines.emit(f"{name} = {combine(carry.combine, carry.dtype, first, second)};")

@@ -324,8 +324,8 @@ extern "C" int emulated_launch(
   const int threads = (int)(block[0] * block[1] * block[2]);
   turn.resize((size_t)threads);
   order(turn);
-  std::vector<int> blocks((size_t)grid[0] * grid[1] * grid[2]);
-  order(blocks);
+  std::vector<int> blocks(schedule.block < 0 ? (size_t)grid[0] * grid[1] * grid[2] : 1);
+  if (schedule.block < 0) order(blocks); else blocks[0] = (int)schedule.block;
   block_number = 0;
   start_memory();
   for (const int number : blocks) {

@@ -372,10 +372,20 @@ extern "C" void __tsan_init() {}
 extern "C" void __tsan_func_entry(void*) {}
 extern "C" void __tsan_func_exit() {}
 
-// and those of -fsanitize=shift-exponent,integer-divide-by-zero,bounds
-extern "C" void __ubsan_handle_divrem_overflow(void*, Word, Word) {
-  fail(Fault::launch, CALLER, "integer division by zero");
+// and those of -fsanitize=shift-exponent,integer-divide-by-zero,signed-integer-overflow,bounds
+extern "C" void __ubsan_handle_divrem_overflow(void*, Word, Word by) {
+  if (!by) fail(Fault::launch, CALLER, "integer division by zero");
+  fail(Fault::launch, CALLER, "a quotient overflows: no device's compiler expects it");
 }
+// (a device wraps; but its compiler takes for granted that this does not happen)
+#define OVERFLOW(name, what, ...) \
+  extern "C" void __ubsan_handle_##name##_overflow(void*, __VA_ARGS__) { \
+    fail(Fault::launch, CALLER, what " overflows: no device's compiler expects it"); \
+  }
+OVERFLOW(add, "a sum", Word, Word)
+OVERFLOW(sub, "a difference", Word, Word)
+OVERFLOW(mul, "a product", Word, Word)
+OVERFLOW(negate, "a negation", Word)
 extern "C" void __ubsan_handle_shift_out_of_bounds(void*, Word, Word by) {
   fail(Fault::launch, CALLER, "a shift by %lld, more than the number's width", (long long)by);
 }

@@ -53,7 +53,7 @@ struct Fiber {
 
 struct Schedule {  // as schedule.py's
   int ahead, direction, seed, early, watch;
-  long long accesses;
+  long long accesses, block;
 };
 enum class Fault { none, launch, address, alignment, hang };  // as launch.py's
 struct Report {  // as launch.py's
