@@ -25,7 +25,7 @@ import threading
 import time
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from . import backends
 from . import config as configuration
@@ -44,7 +44,7 @@ from .engine.segments.segments import Segments
 from .engine.twin import twin_of
 from .engine.version import sparse_arguments
 from .engine.version.build import build
-from .engine.version.refused import ERRORS, Raises, is_refusal, note_run, run_python
+from .engine.version.refused import ERRORS, Raises, Ran, is_refusal, note_run, run_python
 from .engine.version.shared_builds import SharedBuilds
 from .engine.version.shortcut import MISSED, take
 from .engine.version.sources import Stale
@@ -54,7 +54,6 @@ from .frontend import placement
 from .frontend.context import local
 from .frontend.errors import ControlError, EscapedTensorError, TraceError
 from .frontend.names import Names
-from .frontend.saved_hooks import hooks
 from .frontend.segment_trace import SegmentTrace
 from .frontend.tensor import Tensor, from_array
 from .frontend.tree import Structure, flatten, flatten_call, unflatten
@@ -71,10 +70,6 @@ else:
     bill, recompiled = late("graphc.inspect.bill"), late("graphc.inspect.recompiled")
 
 _RESTS = 3  # attempts to make one graph of a function that ran in segments as it made its state
-
-
-class _Ran(NamedTuple):
-    result: Any  # a call that was made while it was recorded
 
 
 class CompiledFunction(Inspected):
@@ -119,13 +114,18 @@ class CompiledFunction(Inspected):
         return self if instance is None else types.MethodType(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if hooks.stack:  # the caller's: they are for what each operator saves
-            return self.function(*args, **kwargs)
+        direct = self._versions.direct
+        if direct is not None and not kwargs and self.segments is None:
+            result = direct.call(args)
+            if type(result) is not int:
+                return result
         if self.segments is None and self._versions.shortcuts:
             result = take(self._versions, self.function, args, kwargs)
             if result is not MISSED:
                 return result
-        if local.trace is not None or local.counted is not None or local.instead:  # inside one
+        if local.trace is not None or local.counted is not None or local.instead or (
+            local.saved_hooks  # the caller's: they are for what each operator saves
+        ):
             return self.function(*args, **kwargs)
         stance = Compilers.stance
         if stance.eager or (stance.first_eager and not self.seen):
@@ -162,12 +162,12 @@ class CompiledFunction(Inspected):
         if not stance.recompiles(self.name, reasons):
             return self.function(*args, **kwargs)
         with self._lock:
-            fresh: Specialisation | _Ran | None = None
+            fresh: Specialisation | Ran | None = None
             if self.compile_count == known and self.segments is None:
                 fresh = self._fresh((args, kwargs), leaves, structure, key, reasons)
         if fresh is None:
             return self(*args, **kwargs)  # in segments, or compiled by another thread meanwhile
-        if isinstance(fresh, _Ran):
+        if isinstance(fresh, Ran):
             return fresh.result
         undo, fresh.undo = fresh.undo, nothing
         try:
@@ -190,26 +190,26 @@ class CompiledFunction(Inspected):
 
     def _fresh(
         self, given: Any, leaves: list[Any], structure: Structure, key: Any, reasons: list[str]
-    ) -> Specialisation | _Ran | None:
+    ) -> Specialisation | Ran | None:
         """A new version for a call, or its result where it went on in segments; None: neither."""
         if not self.fullgraph and self._versions.too_many(key, leaves):
             self.last_miss = reasons
             self._turn().give_up(reasons)
             return None
         if self._raises.many:
-            return _Ran(self._raises.run(self.function, *given))
+            return Ran(self._raises.run(self.function, *given))
         if self._resting is None and not (
             self.compile_count or self.fullgraph or self.always_compiled
         ) and (lines := foreseen.values_needed(self.function, *given)):
             self._resting, self.segments = (first := self._turn()), None
-            return _Ran(first.first_call(self.function, *given, turn=self._turn, awaited=lines))
+            return Ran(first.first_call(self.function, *given, turn=self._turn, awaited=lines))
         try:
             made = self._compile(given, leaves, structure, reasons)
             if not isinstance(made, Turned):
                 return made
             self._turn().note(made.trace)
             self._rest(made.passing)
-            return _Ran(made.result)
+            return Ran(made.result)
         except Raised as error:
             raised = error
         except KeyboardInterrupt:  # what was recorded so far has run
@@ -218,24 +218,24 @@ class CompiledFunction(Inspected):
         except TraceError as error:
             if self.fullgraph and isinstance(error, FirstUse) and self._rests < _RESTS:
                 self._rests += 1  # eager, and whole: the next call finds made what this one makes
-                return _Ran(run_python(self.function, *given))
+                return Ran(run_python(self.function, *given))
             if self.fullgraph or isinstance(error, (ControlError, EscapedTensorError)):
                 raise
             segments = self._turn().opened_by(error)
             if not isinstance(error, FirstUse):
                 return None
             self._rest(True)
-            return _Ran(segments.call(self.function, *given))
+            return Ran(segments.call(self.function, *given))
         return self._raised(raised, *given)
 
-    def _raised(self, error: Raised, args: Any, kwargs: Any) -> _Ran:
+    def _raised(self, error: Raised, args: Any, kwargs: Any) -> Ran:
         """Let the Python run in eager mode whose recording has raised."""
         result = self._raises.run(self.function, args, kwargs)
         wrong = TraceError(f"compiled {self.name}() raises {error} where it is recorded alone")
         if self.fullgraph:
             raise wrong
         self._turn().opened_by(wrong)
-        return _Ran(result)
+        return Ran(result)
 
     def _turn(self) -> Segments:
         """From now on, run in segments."""

@@ -251,6 +251,8 @@ _warn_of_unknown()
 _lock = threading.Lock()
 _override: ContextVar[Config | None] = ContextVar("graphc_config", default=None)
 
+overridden = False  # whether anybody ever did: the process's may not be the one in force
+
 
 def current() -> Config:
     """The Config in force here: the innermost `override`, else the process's."""
@@ -260,7 +262,9 @@ def current() -> Config:
 @contextmanager
 def override(**values: Any) -> Iterator[Config]:
     """Other values inside a `with` block, for the calling thread (or asyncio task) only."""
+    global overridden
     changed = _replaced(current(), values)
+    overridden = True
     token = _override.set(changed)
     try:
         yield changed

@@ -52,10 +52,10 @@ class saved_tensors_hooks:
         if trace is not None and not is_own(self.unpack_hook) and trace.runs_eagerly(_HOOKS):
             self._eager = ExitStack()
             self._eager.enter_context(trace.eager(_HOOKS))
-        hooks.stack.append((self.pack_hook, self.unpack_hook))
+        local.saved_hooks = (*local.saved_hooks, (self.pack_hook, self.unpack_hook))
 
     def __exit__(self, *exc: object) -> None:
-        hooks.stack.pop()
+        local.saved_hooks = local.saved_hooks[:-1]
         if self._eager is not None:
             self._eager.close()
             self._eager = None

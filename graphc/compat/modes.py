@@ -19,7 +19,6 @@ from ..engine.version.refused import has_run
 from ..frontend.context import callout, local
 from ..frontend.errors import user_location
 from ..frontend.joined import Joined
-from ..frontend.saved_hooks import hooks
 from ..frontend.tensor import Tensor, register_methods
 from ..nn import functional
 from ..nn.modules.linear import Linear
@@ -116,7 +115,7 @@ def _gains(module: Module) -> bool:
 
 
 def _call(self: Module, *args: Any, **kwargs: Any) -> Any:
-    if _inside.value or local.trace is not None or hooks.stack:
+    if _inside.value or local.trace is not None or local.saved_hooks:
         return callout(_eager)(self, *args, **kwargs)
     entry, plain = _known.get(id(self)), type(self).__call__ is _call
     run = entry[1] if entry is not None and entry[2] is plain else _prepare(self, plain)
@@ -170,7 +169,7 @@ def _joined(
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         nonlocal run
-        if run is None or _inside.value or local.trace is not None or hooks.stack:
+        if run is None or _inside.value or local.trace is not None or local.saved_hooks:
             return function(*args, **kwargs)
         _inside.value = True
         if ticks:

@@ -16,7 +16,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from .. import backends
-from ..compile import CompiledFunction, _Ran
+from ..compile import CompiledFunction, Ran
 from ..engine.capture.reached import code_names
 from ..engine.detour import restore, twin_of
 from ..engine.marks import Compilers, marks
@@ -208,7 +208,7 @@ class _Often(CompiledFunction):
     def _fresh(self, given: Any, *rest: Any) -> Any:
         if self.compile_count >= _VERSIONS and not self._on_trial.passed:
             self._on_trial.fail()
-            return _Ran(self.function(*given[0], **given[1]))
+            return Ran(self.function(*given[0], **given[1]))
         return super()._fresh(given, *rest)
 
     def __reduce__(self) -> Any:  # of who pickles functions by their code

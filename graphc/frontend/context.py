@@ -42,6 +42,8 @@ class _Local(threading.local):
     # what calls a function of a Module in a function that runs in segments: (function, Module,
     # args, kwargs)
     nested: Callable[[Callable[..., Any], Any, Any, Any], Any] | None = None
+    # hooks in force on what the tape saves, innermost last (saved_hooks.py): (pack, unpack)
+    saved_hooks: tuple[tuple[Callable[[Any], Any], Callable[[Any], Any]], ...] = ()
     # what counts the operators of eager mode
     counted: EagerCount | None = None
     # what a recording makes of a user's function that graphc's own code calls

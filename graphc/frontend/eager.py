@@ -403,7 +403,7 @@ def _record(
     made.saved_in, made.saved_out = plan.no_inputs, plan.no_outputs
     if plan.inputs or plan.outputs:
         _save(made, plan, inputs, arrays, results)
-        if hooks.stack and not hooks.busy:
+        if local.saved_hooks and not hooks.busy:
             pack_node(made, from_array)
     if Anomaly.enabled:
         made.loc = user_location()

@@ -73,7 +73,7 @@ class _Saved:
         self.output = output
         self.tensor = tensor if output is None else alias(tensor)
         self.packed: Packed | None = None
-        if hooks.stack and not hooks.busy:
+        if local.saved_hooks and not hooks.busy:
             self.packed = pack(self.tensor)
         state = current(tensor)
         self.storage = state._graphc_storage

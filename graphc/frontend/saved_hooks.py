@@ -25,21 +25,19 @@ Pack = Callable[[Any], Any]
 
 
 class _Hooks(threading.local):
-    """The pairs (pack, unpack) in force, innermost last; `disabled`: the message why not."""
+    """Beside those in force (context.py). `disabled`: the message why there are none."""
 
-    def __init__(self) -> None:
-        self.stack: list[tuple[Pack, Pack]] = []
-        self.disabled: str | None = None
-        self.busy = False  # inside a hook: what it saves itself is not packed
+    disabled: str | None = None
+    busy = False  # inside a hook: what it saves itself is not packed
 
     @contextmanager
     def unseen(self) -> Iterator[None]:
         """Inside, nothing is packed."""
-        stack, self.stack = self.stack, []
+        before, local.saved_hooks = local.saved_hooks, ()
         try:
             yield
         finally:
-            self.stack = stack
+            local.saved_hooks = before
 
 
 hooks = _Hooks()
@@ -81,7 +79,7 @@ _PACKAGE = __name__.split(".")[0] + "."
 
 def pack(tensor: Tensor) -> Packed:
     """Hand a tensor to the innermost pack hook."""
-    function, unpack = hooks.stack[-1]
+    function, unpack = local.saved_hooks[-1]
     saved_grad, local.grad = local.grad, False
     hooks.busy = True
     try:

@@ -21,7 +21,6 @@ from .context import local
 from .functionalize import TracedState, TracedStorage
 from .history import edge, requires_grad
 from .nodes import Edge, OpNode, class_of, next_sequence, records
-from .saved_hooks import hooks
 from .tensor import Tensor
 from .trace_history import record
 from .views import Chain
@@ -247,7 +246,7 @@ def _record(
         flows = True
     if not flows:
         return
-    if hooks.stack or trace.inference:
+    if local.saved_hooks or trace.inference:
         record(trace, known.node, known.node.inputs, list(inputs), tuple(edges), list(results))
         return
     entry: OpNode = object.__new__(known.kind)

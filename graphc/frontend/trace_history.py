@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from graphc.ir.autodiff import saved_values
 from graphc.ir.graph import Node
 
+from .context import local
 from .errors import INFERENCE_SAVED, located
 from .functionalize import saved_place
 from .history import edge
@@ -43,7 +44,7 @@ def record(
         storage = tensor._graphc_storage
         stamps.append((storage, storage.version, ~i))
     entry.stamps = tuple(stamps)
-    if hooks.stack and not hooks.busy:
+    if local.saved_hooks and not hooks.busy:
         pack_node(entry, lambda saved: trace.wrap(trace.saved_node(saved)), trace.env)
     for i, result in enumerate(results):
         if out_types[i].dtype.differentiable:

@@ -3,11 +3,49 @@ twice see them, too."""
 
 from __future__ import annotations
 
+import threading
+from typing import Any
+
 import pytest
 
-from graphc.engine.version import versions
+from graphc.engine.version import shortcut, versions, whole_call
 
 
 @pytest.fixture(autouse=True)
 def shortcuts_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(versions, "is_time", lambda calls: True)
+
+
+@pytest.fixture
+def shortcut_calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Any]]:
+    """(arguments, result) of calls that took a shortcut, or that native code made as a whole, of
+    functions that are compiled from here on."""
+    found: list[tuple[Any, Any]] = []
+    inside = threading.local()
+    run, init = shortcut.Shortcut.run, whole_call.WholeCall.__init__
+
+    def noting(self: Any, args: Any, kwargs: Any) -> Any:
+        inside.python = True
+        try:
+            result = run(self, args, kwargs)
+        finally:
+            inside.python = False
+        if result is not shortcut.MISSED:
+            found.append((args, result))
+        return result
+
+    def made(self: Any, *given: Any) -> None:
+        init(self, *given)
+        right = self.call
+
+        def call(args: Any) -> Any:
+            result = right(args)
+            if type(result) is not int and not getattr(inside, "python", False):
+                found.append((args, result))
+            return result
+
+        self.call = call
+
+    monkeypatch.setattr(shortcut.Shortcut, "run", noting)
+    monkeypatch.setattr(whole_call.WholeCall, "__init__", made)
+    return found

@@ -19,6 +19,7 @@ import numpy as np
 
 from . import entry_words as kinds
 from .layouts import (
+    COUNT,
     REFERENT,
     attribute_index,
     layout,
@@ -73,6 +74,8 @@ class Code:
         self.done = self._method("graphc_done")
         self.keep = self._method("graphc_keep")
         self.run = self._method("graphc_run")
+        self.whole = self._method("graphc_whole")
+        self.take = self._method("graphc_take")
 
     def _method(self, name: str) -> Method:
         return method(name, self._library.address(name))
@@ -154,6 +157,17 @@ class Conditions:
             pairs.append(((kinds.HELD, held, back), None))
         self.words[first:] = [row for row, _ in pairs]
         owners[first:] = [owner for _, owner in pairs]
+
+    def current(self, held: Any, key: str, place: int) -> None:
+        """An item of a dictionary is the object whose address is in a word of memory, which
+        somebody keeps up to date, and the object alive."""
+        self.keep += [held, key]
+        self.words.append((kinds.CURRENT, id(held), id(key), place))
+
+    def empty(self, held: dict[Any, Any]) -> None:
+        """A dictionary has no items."""
+        self.keep.append(held)
+        self.word(id(held) + COUNT, 0)
 
     def word(self, place: int, value: int) -> None:
         """8 bytes of memory."""
@@ -268,8 +282,8 @@ class Entry:
         if not apart:
             values["places"] = 0
         table = _words([values[name] for name in kinds.TABLE])
-        self._kept = code, conditions, parts, table
-        address = ctypes.addressof(table)
+        self._kept = conditions, parts, table
+        self.code, self.table = code, (address := ctypes.addressof(table))
         weakref.finalize(self, _release, self._spares).atexit = False
         self.check: Callable[[tuple[Any, ...], int], bool | int | None]
         self.check = bound(code.check, address)

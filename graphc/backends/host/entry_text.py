@@ -21,6 +21,7 @@ import re
 from .entry_attributes import ATTRIBUTE, FACTS, VALUES
 from .entry_fetch import FETCH
 from .entry_grads import GRADS
+from .entry_whole import WHOLE
 from .entry_words import FUNCTIONS
 from .layouts import USED_AT
 
@@ -42,7 +43,7 @@ _WAS_READ = (
 def text(version: tuple[int, int]) -> str:
     """The module, for a CPython of this version."""
     declared = [f"declare {r} @{name}({p})" for name, (r, p) in FUNCTIONS.items()]
-    code = "\n".join([VALUES[version], ATTRIBUTE, FACTS, FETCH, GRADS, _WALK, _DONE])
+    code = "\n".join([VALUES[version], ATTRIBUTE, FACTS, FETCH, GRADS, _WALK, _DONE, WHOLE])
     code = _LOAD.sub(_LOADED, _READ.sub(_WAS_READ, code)).replace("USED", str(USED_AT[version]))
     return "\n".join([*declared, code])
 
@@ -161,12 +162,10 @@ on:
 end:
   ret void
 }
-define ptr @graphc_check(ptr %self, ptr %args, i64 %n) {
+; what graphc_check gives: the number of an entry, or -2 where all are as expected; -3: gradients
+; have memory, too
+define internal i64 @check(ptr %table, ptr %given, ptr %block) {
   %copies = alloca [32 x ptr]
-  %table = call ptr @PyLong_AsVoidPtr(ptr %self)
-  %given = load ptr, ptr %args
-  %block.of = call ptr @pointer(ptr %args, i64 1)
-  %block = call ptr @PyLong_AsVoidPtr(ptr %block.of)
   %count = call i64 @word(ptr %table, i64 1)
   %entries = call ptr @pointer(ptr %table, i64 0)
   %arguments = call i64 @PyTuple_Size(ptr %given)
@@ -193,6 +192,7 @@ ask:
     i64 9, label %dict.same
     i64 10, label %dict.held
     i64 11, label %present
+    i64 12, label %current
   ]
 item:
   %dict = call ptr @pointer(ptr %entry, i64 1)
@@ -275,6 +275,14 @@ present:
   %p.found = call ptr @PyDict_GetItemWithError(ptr %p.dict, ptr %p.key)
   %p.is = icmp ne ptr %p.found, null
   br i1 %p.is, label %right, label %fails
+current:
+  %n.dict = call ptr @pointer(ptr %entry, i64 1)
+  %n.key = call ptr @pointer(ptr %entry, i64 2)
+  %n.place = call ptr @pointer(ptr %entry, i64 3)
+  %n.wanted = load ptr, ptr %n.place
+  %n.found = call ptr @PyDict_GetItemWithError(ptr %n.dict, ptr %n.key)
+  %n.is = icmp eq ptr %n.found, %n.wanted
+  br i1 %n.is, label %right, label %fails
 dict.same:
   %d = call ptr @pointer(ptr %entry, i64 1)
   %d.tag = call i64 @word(ptr %d, i64 3)
@@ -294,7 +302,7 @@ right:
   %skipped = phi i64 [ 1, %item ], [ 1, %in.memory ], [ 1, %local ], [ 1, %tensor ],
     [ 1, %argument ], [ 1, %class.of ], [ 1, %same.both ], [ 1, %gradient ], [ 1, %list.next ],
     [ %d.skipped, %dict.same ], [ 1, %dict.held ],
-    [ 1, %present ]
+    [ 1, %present ], [ 1, %current ]
   %i.next = add i64 %i, %skipped
   %words = shl i64 %skipped, 3
   %entry.next = getelementptr i64, ptr %entry, i64 %words
@@ -309,29 +317,40 @@ last:
 fits:
   call void @copy(ptr %table, ptr %block)
   %took = call i1 @take(ptr %table, ptr %block)
+  %answer = select i1 %took, i64 -3, i64 -2
+  ret i64 %answer
+fails:
+  %where = phi i64 [ -1, %0 ], [ %i, %ask ], [ %i, %item ], [ %i, %in.memory ], [ %i, %local ],
+    [ %i, %tensor ], [ %i, %argument ], [ %i, %class.of ], [ %i, %same.both ], [ %i, %gradient ],
+    [ %i, %list ], [ %i, %list.item ], [ %i, %present ], [ %i, %current ],
+    [ %count, %together ], [ %count, %last ]
+  call void @PyErr_Clear()
+  call void @let_go(ptr %table, ptr %block)
+  ret i64 %where
+}
+define ptr @graphc_check(ptr %self, ptr %args, i64 %n) {
+  %table = call ptr @PyLong_AsVoidPtr(ptr %self)
+  %given = load ptr, ptr %args
+  %block.of = call ptr @pointer(ptr %args, i64 1)
+  %block = call ptr @PyLong_AsVoidPtr(ptr %block.of)
+  %where = call i64 @check(ptr %table, ptr %given, ptr %block)
+  %fits = icmp slt i64 %where, -1
+  br i1 %fits, label %say, label %fails
+say:
+  %took = icmp eq i64 %where, -3
   %answer = select i1 %took, i64 15, i64 14
   %said = call ptr @pointer(ptr %table, i64 %answer)
   call void @Py_IncRef(ptr %said)
   ret ptr %said
 fails:
-  %where = phi i64 [ -1, %0 ], [ %i, %ask ], [ %i, %item ], [ %i, %in.memory ], [ %i, %local ],
-    [ %i, %tensor ], [ %i, %argument ], [ %i, %class.of ], [ %i, %same.both ], [ %i, %gradient ],
-    [ %i, %list ], [ %i, %list.item ], [ %i, %present ], [ %count, %together ], [ %count, %last ]
-  call void @PyErr_Clear()
-  call void @let_go(ptr %table, ptr %block)
   %result = call ptr @PyLong_FromLong(i64 %where)
   ret ptr %result
 }
 """
 
 _DONE = """
-define ptr @graphc_done(ptr %self, ptr %args, i64 %n) {
-  %table = call ptr @PyLong_AsVoidPtr(ptr %self)
-  %block.of = load ptr, ptr %args
-  %block = call ptr @PyLong_AsVoidPtr(ptr %block.of)
-  %ran = call ptr @pointer(ptr %args, i64 1)
-  %true = call ptr @pointer(ptr %table, i64 15)
-  %counts = icmp eq ptr %ran, %true
+; counts the writes of a call that ran, and lets go
+define internal void @finish(ptr %table, ptr %block, i1 %counts) {
   br i1 %counts, label %count, label %end
 count:
   %inputs = call i64 @word(ptr %table, i64 2)
@@ -365,9 +384,37 @@ on:
 end:
   call void @hand_over(ptr %table, ptr %block, i1 %counts)
   call void @let_go(ptr %table, ptr %block)
+  ret void
+}
+define ptr @graphc_done(ptr %self, ptr %args, i64 %n) {
+  %table = call ptr @PyLong_AsVoidPtr(ptr %self)
+  %block.of = load ptr, ptr %args
+  %block = call ptr @PyLong_AsVoidPtr(ptr %block.of)
+  %ran = call ptr @pointer(ptr %args, i64 1)
+  %true = call ptr @pointer(ptr %table, i64 15)
+  %counts = icmp eq ptr %ran, %true
+  call void @finish(ptr %table, ptr %block, i1 %counts)
   %none = call ptr @pointer(ptr %table, i64 14)
   call void @Py_IncRef(ptr %none)
   ret ptr %none
+}
+; runs the program, without the GIL where that is worth it
+define internal i64 @start(ptr %table, ptr %block) {
+  %run = call ptr @pointer(ptr %table, i64 28)
+  %releases = call i64 @word(ptr %table, i64 29)
+  %release = icmp ne i64 %releases, 0
+  br i1 %release, label %alone, label %holding
+alone:
+  %thread = call ptr @PyEval_SaveThread()
+  %status.1 = call i64 %run(ptr %block)
+  call void @PyEval_RestoreThread(ptr %thread)
+  br label %ran
+holding:
+  %status.2 = call i64 %run(ptr %block)
+  br label %ran
+ran:
+  %status = phi i64 [ %status.1, %alone ], [ %status.2, %holding ]
+  ret i64 %status
 }
 define ptr @graphc_run(ptr %self, ptr %args, i64 %n) {
   %table = call ptr @PyLong_AsVoidPtr(ptr %self)
@@ -392,20 +439,7 @@ point:
   store i64 %data, ptr %at
   br label %next
 begin:
-  %run = call ptr @pointer(ptr %table, i64 28)
-  %releases = call i64 @word(ptr %table, i64 29)
-  %release = icmp ne i64 %releases, 0
-  br i1 %release, label %alone, label %holding
-alone:
-  %thread = call ptr @PyEval_SaveThread()
-  %status.1 = call i64 %run(ptr %block)
-  call void @PyEval_RestoreThread(ptr %thread)
-  br label %ran
-holding:
-  %status.2 = call i64 %run(ptr %block)
-  br label %ran
-ran:
-  %status = phi i64 [ %status.1, %alone ], [ %status.2, %holding ]
+  %status = call i64 @start(ptr %table, ptr %block)
   %result = call ptr @PyLong_FromLong(i64 %status)
   ret ptr %result
 }

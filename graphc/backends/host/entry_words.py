@@ -12,7 +12,9 @@ TABLE = (
 )
 SLOTS = ("array", "_root", "exposed", "segment")  # of a storage
 WORDS = 8  # of an entry: its kind, then its operands
-ITEM, WORD, LOCAL, TENSOR, ARGUMENT, CLASS, SAME, GRADIENT, LIST, DICT, HELD, PRESENT = range(12)
+ITEM, WORD, LOCAL, TENSOR, ARGUMENT, CLASS, SAME, GRADIENT, LIST, DICT, HELD, PRESENT, CURRENT = (
+    range(13)
+)
 ATTRIBUTES = (
     "_graphc_array",
     "_graphc_storage",
@@ -44,6 +46,11 @@ FUNCTIONS = {
     "PyEval_SaveThread": ("ptr", ""),
     "PyEval_RestoreThread": ("void", "ptr"),
     "PyErr_Occurred": ("ptr", ""),
+    "PyObject_CallObject": ("ptr", "ptr, ptr"),
+    "PyList_New": ("ptr", "i64"),
+    "PyList_SetItem": ("i32", "ptr, i64, ptr"),
+    "PyTuple_New": ("ptr", "i64"),
+    "PyTuple_SetItem": ("i32", "ptr, i64, ptr"),
     "Py_IncRef": ("void", "ptr"),
     "Py_DecRef": ("void", "ptr"),
 }

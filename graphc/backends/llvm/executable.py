@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from graphc.backends.host.entry_whole import Places
 from graphc.backends.host.watched import Steps, Watch
 from graphc.backends.llvm import words
 from graphc.backends.llvm.arenas import SHARED, Share
@@ -256,6 +257,12 @@ class Executable:
         where it is over sooner than another thread would begin."""
         return not (self.frame.by_flag or self.frame.short)
 
+    @property
+    def can_run_twice(self) -> bool:
+        """Whether a call that has failed, of which nothing is seen, fails again in the same way:
+        neither the host nor a signal has a part in it."""
+        return not (self.frame.by_flag or self.frame.routines)
+
     def writes_late(self, output: int) -> bool:
         """Whether a call can no longer fail when it first writes to an output."""
         return not self.frame.by_flag and output not in self.frame.early
@@ -280,6 +287,27 @@ class Executable:
         if lease.shared:
             lease.end()
         self._leases.append(lease)
+
+    def own_lease(self, dims: Sequence[int]) -> _Lease | None:
+        """A lease for whoever asks, laid out for these dims; None: its arena is to be others', too,
+        between calls."""
+        lease = self._new_lease()
+        self.lay_out(lease, dims)
+        if lease.shared:
+            lease.end()
+            return None
+        return lease
+
+    def lay_out(self, lease: _Lease, dims: Sequence[int]) -> None:
+        """Make room for a call with these dims, and as many threads as there are."""
+        first = self._layout.dims
+        lease.block[first : first + len(dims)] = list(dims)
+        lease.lay_out(*self._bytes(tuple(dims), self.pool.threads))
+
+    def places(self, lease: _Lease) -> Places:
+        """What native code asks of a lease before it takes it."""
+        first = lease.address
+        return Places(self.pool.threads_at, first + 8 * words.WORKERS, first + 8 * words.STATUS)
 
     def point(self, lease: _Lease, buffer: int, array: Array) -> None:
         """A buffer of the call, inputs first, is this array."""

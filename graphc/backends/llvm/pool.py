@@ -55,6 +55,7 @@ class Pool:
         """`cache`: of compiled text, asked for when something is compiled. `kept`: where it is
         found linked, if an earlier process has left it there."""
         self._threads = _checked(cpus.available() if threads is None else threads)
+        self._word = ctypes.c_int64(self._threads)
         self._cache, self._kept = cache, kept
         self._library: Library | None = None
         self._lock = threading.Lock()
@@ -64,10 +65,15 @@ class Pool:
         """How many threads run a region, its caller included."""
         return self._threads
 
+    @property
+    def threads_at(self) -> int:
+        """The address of a word with that number."""
+        return ctypes.addressof(self._word)
+
     def set_threads(self, threads: int) -> None:
         """Changes the number of threads; waits for a region under way to end."""
         with self._lock:
-            self._threads = _checked(threads)
+            self._threads = self._word.value = _checked(threads)
             if self._library is not None:
                 _resize(self._library, threads)
 

@@ -234,7 +234,7 @@ _TOO_SMALL = "its {} operators are no more than ending a segment costs"
 
 def _can_end(trace: Any) -> bool:
     """Whether a segment may end here, or there is none."""
-    if hooks.stack or hooks.busy:  # a version saves what it likes
+    if local.saved_hooks or hooks.busy:  # a version saves what it likes
         return False
     return trace is None or (isinstance(trace, SegmentTrace) and trace.may_end)
 

@@ -8,6 +8,7 @@ graphc's own code read, are *counted*: an unchanged counter skips them all.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any
@@ -36,7 +37,20 @@ class Guards:
         self.of_fetched: tuple[Guard, ...] = ()
         self.of_numbers: tuple[Guard, ...] = ()
         self._last: tuple[Guard, ...] = ()
+        # the address of the number `version`, for native code
+        self.seen = ctypes.c_int64()
         self.version = state_version.current()
+
+    @property
+    def version(self) -> int:
+        """The count of writes at which those that are counted held."""
+        return self._version
+
+    @version.setter
+    def version(self, count: int) -> None:
+        self.seen.value = 0  # while none of the two is looked at, as other objects may come there
+        self._version = count
+        self.seen.value = id(count)
 
     def add(self, guard: Guard, counted: bool = False) -> None:
         """One more; `counted`: it can only break when the count of writes grows."""
@@ -90,6 +104,11 @@ class Guards:
         if not self._last:  # as nearly always
             return None
         return next((guard for guard in self._last if not guard.holds()), None)
+
+    @property
+    def asks_last(self) -> bool:
+        """Whether some are asked for real at each call, after all others."""
+        return bool(self._last)
 
     def on_state(self) -> Iterator[Guard]:
         """Those that say how the user's objects are."""

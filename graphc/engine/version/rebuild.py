@@ -79,6 +79,14 @@ class Rebuild:
         """Whether all there is to make is one leaf."""
         return self._roots == [0] and not (self._constants or self._steps or self._fills)
 
+    @property
+    def gives_a_tuple(self) -> bool:
+        """Whether all there is to make is a tuple of the leaves."""
+        if self._kinds != [tuple] or self._constants or self._fills:
+            return False
+        _, parts = self._steps[0]
+        return self._roots == [len(parts)] and parts == list(range(len(parts)))
+
     def texts(self, named: Callable[[Any], str]) -> list[str]:
         """What is made, a line each; `named` says what a constant is."""
         steps = zip(self._kinds, self._steps, strict=True)

@@ -9,7 +9,7 @@ leaves.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...frontend.context import local
 from ...frontend.errors import locate
@@ -53,6 +53,12 @@ def run_python(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         raise
     finally:
         local.instead = outer
+
+
+class Ran(NamedTuple):
+    """A call that was made while it was recorded."""
+
+    result: Any
 
 
 class Raises:

@@ -44,15 +44,17 @@ from .plain_results import plain_results
 from .refused import ERRORS, is_refusal, mark, run_python
 from .sources import Stale, number_array, source_value
 from .version import Specialisation
+from .whole_call import whole_of
 
 if TYPE_CHECKING:
     from .versions import Versions
 
 MISSED = object()
+_NOT_ALIKE = -1  # the least number of a condition: that of how many arguments there are
 _RENEWED = 4  # times that native code was wrong to ask what is counted
 _UNSPARED = 4  # calls that found gradients in use, before no more are kept
 # of a thread: what a version's key, and the way to it, ask
-_MODES = ("trace", "counted", "instead", "grad", "inference", "place", "autocast")
+_MODES = ("trace", "counted", "instead", "grad", "inference", "place", "autocast", "saved_hooks")
 
 
 class Counted(NamedTuple):
@@ -78,7 +80,7 @@ class Shortcut:
         self.flat = all(type(leaf) in LEAVES for leaf in leaves) and (
             structure == flatten_call(tuple(leaves), {})[1]
         )
-        self.check, self._run, self.done, self._entry = entry.check, entry.run, entry.done, entry
+        self.check, self._run, self.done, self.entry = entry.check, entry.run, entry.done, entry
         self.asked, self.owners = asked, owners
         self.guards = version.guards
         engine = version.engine
@@ -99,6 +101,8 @@ class Shortcut:
         self.results = plain if version.plan is None else None
         self.history = plain_history(version, plain, call.dims) if plain is not None else None
         self.makes = None if version.rebuild.gives_its_leaf else version.rebuild.make
+        self.tuples = version.rebuild.gives_a_tuple
+        self.whole = self.makes is None or self.tuples  # made by native code
         # as engine.states: (number of the argument or -1, tensor)
         self.states: list[tuple[int, Any]] = [
             (source.index, source.tensor) for source in [version.inputs[i] for i in engine.states]
@@ -111,6 +115,9 @@ class Shortcut:
         self.has_numbers = bool(version.computed or version.traced.numbers)
         self.numbers: tuple[list[Any], dict[Any, Any], list[tuple[int, Any]]] | None = None
         self.missed: int | None = None  # the condition that did not hold last
+        self.native = whole_of(self)
+        direct = self.flat and version.constants is None
+        self.direct = self.native if direct and self.whole else None
 
     def owner(self, condition: int) -> Guard | None:
         """The guard on state that a condition stands for."""
@@ -137,6 +144,15 @@ class Shortcut:
             leaves = tuple(found)
         if version.constants is not None and not version.constants.renew():
             return MISSED  # asked before memory is fetched
+        native = self.native
+        if native is not None:
+            result = native.call(leaves)
+            if type(result) is not int:
+                return result if self.whole else version.rebuild.make(result)[0]
+            if result >= _NOT_ALIKE:
+                self.missed = result
+                return MISSED
+            native.follow_threads()
         executable = self.executable
         lease = executable.borrow(self.sizes)
         ran = False
@@ -177,7 +193,7 @@ class Shortcut:
         result = self.version.finish(call)
         self.unspared += 1
         if self.unspared < _UNSPARED and all(type(grad) is Tensor for grad in found):
-            self._entry.keep(*found)
+            self.entry.keep(*found)
         return result
 
     def _holds(self, call: Call, lease: Any) -> bool:
@@ -262,7 +278,7 @@ class Shortcut:
             if isinstance(error, ERRORS):
                 mark(error)
             raise error
-        version.calls += 1
+        version.python_calls += 1
         if plan is not None and self.history is None:
             version.begin_flags(call.arguments)
             call.history = plan.history(version, call, before)

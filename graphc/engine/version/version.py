@@ -7,6 +7,7 @@ flags, attributes.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -95,7 +96,7 @@ class Specialisation:
         self.plan = plan
         # objects that the key knows by id and that nothing tells the death of
         self.retained: list[Any] = []
-        self.calls = 0
+        self.python_calls, self.native_calls = 0, ctypes.c_int64()
         self.origin: Origin
         # guards on state that native code was wrong to ask: another object may do (shortcut.py)
         self.asked_by_python: set[Guard] = set()
@@ -147,6 +148,11 @@ class Specialisation:
             id(output): [tensor for _, tensor in output.behind] for output in self.spent
             if all(i < 0 and id(tensor) not in moved for i, tensor in output.behind)
         }
+
+    @property
+    def calls(self) -> int:
+        """How often its code has run."""
+        return self.python_calls + self.native_calls.value
 
     def _moved(self) -> dict[int, Place]:
         """Where tensors are found that each call renews, by their id at the trace."""
@@ -341,7 +347,7 @@ class Specialisation:
             forget(fresh)
             put_back(kept)
             raise
-        self.calls += 1
+        self.python_calls += 1
         if plan is not None:
             self.begin_flags(arguments)
             call.history = plan.history(self, call, before)

@@ -34,6 +34,7 @@ from .number_policy import NumberPolicy, decided_upon
 from .shortcut import Shortcut, shortcut_of
 from .sparse_arguments import SparseArgument
 from .version import Origin, Specialisation
+from .whole_call import WholeCall
 
 _PLAIN = (bool, str, bytes, type(None))
 _LIMIT = 8  # versions for one kind of arguments, before the function runs in segments
@@ -80,7 +81,8 @@ class Versions:
         self.found_by: list[Any] = []  # (key, shapes) of each version, the newest last
         self._modules = ModuleLimit()
         self._wasted = self._made = 0
-        self.shortcuts: tuple[Shortcut, ...] = ()
+        self.direct: WholeCall | None = None  # of the first of the shortcuts
+        self._shortcuts: tuple[Shortcut, ...] = ()
 
     def key(self, leaves: list[Any], structure: Structure) -> tuple[Any, tuple[Any, ...]]:
         """What a version is found by, and the shapes of the tensors among the arguments."""
@@ -171,6 +173,17 @@ class Versions:
     def known(self, key: Any, shapes: tuple[Any, ...]) -> Iterator[Specialisation]:
         """The candidates, one after the other."""
         return chain.from_iterable(self.candidates(key, shapes))
+
+    @property
+    def shortcuts(self) -> tuple[Shortcut, ...]:
+        """Ways into versions, the one that was taken last first."""
+        return self._shortcuts
+
+    @shortcuts.setter
+    def shortcuts(self, found: tuple[Shortcut, ...]) -> None:
+        self.direct = None  # never that of one that is gone
+        self._shortcuts = found
+        self.direct = found[0].direct if found else None
 
     def shorten(
         self, version: Specialisation, structure: Structure, leaves: list[Any], given: Any

@@ -25,7 +25,6 @@ from ...frontend.grad_mode import (
     is_inference_mode_enabled,
 )
 from ...frontend.near import are_near
-from ...frontend.saved_hooks import hooks
 from ...frontend.tensor import Parameter, Tensor, from_array
 from ...frontend.values import Eager
 from ..utils.packing import rows_and_places
@@ -71,7 +70,7 @@ def _gains(input: Tensor, state: State, weights: Weights) -> bool:
     """Whether it is done as one graph: types alone say, where nobody records, counts or watches
     operators."""
     if local.trace is not None or local.counted is not None or local.autocast is not None or (
-        Eager.prepare is None or Eager.whole is None or local.instead or hooks.stack
+        Eager.prepare is None or Eager.whole is None or local.instead or local.saved_hooks
         or config.current().eager_kernels == "0" or Compilers.stance is not DEFAULT
     ):
         return False

@@ -1,0 +1,353 @@
+"""A call as a whole in native code, where all that is left to do beside what entry.py asks is to
+make memory for the results, to run the code, and to make tensors of that memory.
+
+`graphc_whole(table, args)` is given the tuple of a call's arguments. It gives the result's tensor,
+a list or a tuple of them; or a number: of the first condition that does not hold, or -2 where the
+call is to be made in another way.
+What holds for all calls in the process is asked first (`world`: an Entry of conditions alone).
+A `Whole` has one block of words for itself, which one call has at a time: what finds it taken
+(a second thread, a call inside the call) goes another way, with a block of its own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from .layouts import slot_offset
+from .methods import bound
+
+LIST, ONE, TUPLE = range(3)
+_NEW = 65  # Py_tp_new
+_TABLE = (
+    "entry", "ready", "threads", "laid", "status", "made", "made_count", "results",
+    "results_count", "new", "tensor", "empty", "gives", "calls", "world",
+)
+
+
+class Result(NamedTuple):
+    """A tensor to be made: of which of the arrays, and a storage like its own."""
+
+    array: int
+    storage: Any
+
+
+class Places(NamedTuple):
+    """Addresses of words: how many threads there are, how many the block is laid out for, and
+    where the code says what has failed."""
+
+    threads: int
+    laid: int
+    status: int
+
+
+class Whole:
+    """`call(arguments)`: see above."""
+
+    def __init__(
+        self, entry: Any, world: Any, block: int, places: Places,
+        arrays: Sequence[tuple[Callable[..., Any], tuple[Any, ...], int]],
+        results: Sequence[Result], gives: int, calls: Any,
+    ) -> None:
+        """`arrays`: what makes each, of which arguments, and the output's word in the block;
+        `gives`: ONE tensor, a LIST of them or a TUPLE; `calls`: a word that counts them."""
+        self._block = block
+        self._ready = _words([block])
+        made = [word for make, args, at in arrays for word in (id(make), id(args), at)]
+        code = entry.code
+        slots = [name for name in code.storage.__slots__ if name not in ("__weakref__", "array")]
+        rows = []
+        for each in results:
+            pairs = [
+                word for name in slots for word in (
+                    slot_offset(vars(code.storage)[name]), id(getattr(each.storage, name)),
+                )
+            ]
+            rows.append((each.array, _words(pairs), len(slots)))
+        place = slot_offset(vars(code.storage)["array"])
+        parts = [_words(made), _words([
+            word for array, pairs, count in rows
+            for word in (array, ctypes.addressof(pairs), count, place)
+        ])]
+        values = {
+            "entry": entry.table, "ready": ctypes.addressof(self._ready),
+            "threads": places.threads, "laid": places.laid, "status": places.status,
+            "made": ctypes.addressof(parts[0]), "made_count": len(arrays),
+            "results": ctypes.addressof(parts[1]), "results_count": len(results),
+            "new": _new(), "tensor": id(code.classes[0]), "empty": id(()), "gives": gives,
+            "calls": ctypes.addressof(calls), "world": world.table,
+        }
+        table = _words([values[name] for name in _TABLE])
+        held = [value for each in results for value in map(each.storage.__getattribute__, slots)]
+        self._kept = entry, world, code, parts, rows, table, list(arrays), held, calls
+        address = ctypes.addressof(table)
+        self.call: Callable[[tuple[Any, ...]], Any] = bound(code.whole, address)
+        self.take: Callable[[], bool] = bound(code.take, address)
+
+    def give_back(self) -> None:
+        """The block, which the caller has, is anybody's again."""
+        self._ready[0] = self._block
+
+def _new() -> int:
+    """Where the code of object.__new__ lies."""
+    slot = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_int)
+    return slot(("PyType_GetSlot", ctypes.pythonapi))(object, _NEW) or 0
+
+
+def _words(values: Sequence[int]) -> Any:
+    return (ctypes.c_int64 * max(len(values), 1))(*values)
+
+
+WHOLE = """
+; one result: a tensor on an array, with a storage of its own; takes the reference to the array
+define internal ptr @tensor(ptr %whole, ptr %record, ptr %array) {
+  %new = call ptr @pointer(ptr %whole, i64 9)
+  %class = call ptr @pointer(ptr %whole, i64 10)
+  %empty = call ptr @pointer(ptr %whole, i64 11)
+  %table = call ptr @pointer(ptr %whole, i64 0)
+  %storage.class = call ptr @pointer(ptr %table, i64 11)
+  %names = call ptr @pointer(ptr %table, i64 6)
+  %storage = call ptr %new(ptr %storage.class, ptr %empty, ptr null)
+  %no.storage = icmp eq ptr %storage, null
+  br i1 %no.storage, label %fails, label %fill
+fill:
+  %pairs = call ptr @pointer(ptr %record, i64 1)
+  %count = call i64 @word(ptr %record, i64 2)
+  %array.offset = call i64 @word(ptr %record, i64 3)
+  %array.at = getelementptr i8, ptr %storage, i64 %array.offset
+  call void @Py_IncRef(ptr %array)
+  store ptr %array, ptr %array.at
+  br label %slot
+slot:
+  %i = phi i64 [ 0, %fill ], [ %i.next, %put ]
+  %pair = phi ptr [ %pairs, %fill ], [ %pair.next, %put ]
+  %more = icmp slt i64 %i, %count
+  br i1 %more, label %put, label %make
+put:
+  %offset = call i64 @word(ptr %pair, i64 0)
+  %value = call ptr @pointer(ptr %pair, i64 1)
+  call void @Py_IncRef(ptr %value)
+  %at = getelementptr i8, ptr %storage, i64 %offset
+  store ptr %value, ptr %at
+  %i.next = add i64 %i, 1
+  %pair.next = getelementptr i64, ptr %pair, i64 2
+  br label %slot
+make:
+  %tensor = call ptr %new(ptr %class, ptr %empty, ptr null)
+  %no.tensor = icmp eq ptr %tensor, null
+  br i1 %no.tensor, label %drop.storage, label %set
+set:
+  %name.1 = call ptr @pointer(ptr %names, i64 0)
+  %name.2 = call ptr @pointer(ptr %names, i64 1)
+  %failed.1 = call i32 @PyObject_SetAttr(ptr %tensor, ptr %name.1, ptr %array)
+  %failed.2 = call i32 @PyObject_SetAttr(ptr %tensor, ptr %name.2, ptr %storage)
+  call void @Py_DecRef(ptr %array)
+  call void @Py_DecRef(ptr %storage)
+  %failed = or i32 %failed.1, %failed.2
+  %well = icmp eq i32 %failed, 0
+  br i1 %well, label %end, label %drop
+end:
+  ret ptr %tensor
+drop:
+  call void @Py_DecRef(ptr %tensor)
+  ret ptr null
+drop.storage:
+  call void @Py_DecRef(ptr %storage)
+  br label %fails
+fails:
+  call void @Py_DecRef(ptr %array)
+  ret ptr null
+}
+define internal void @drop_all(ptr %arrays, i64 %count) {
+  br label %next
+next:
+  %i = phi i64 [ 0, %0 ], [ %i.next, %drop ]
+  %more = icmp slt i64 %i, %count
+  br i1 %more, label %drop, label %end
+drop:
+  %at = getelementptr ptr, ptr %arrays, i64 %i
+  %array = load ptr, ptr %at
+  store ptr null, ptr %at
+  call void @Py_DecRef(ptr %array)
+  %i.next = add i64 %i, 1
+  br label %next
+end:
+  ret void
+}
+; the tensors, or null; the references to the arrays are taken out of their row
+define internal ptr @tensors(ptr %whole, ptr %arrays) {
+  %records = call ptr @pointer(ptr %whole, i64 7)
+  %count = call i64 @word(ptr %whole, i64 8)
+  %gives = call i64 @word(ptr %whole, i64 12)
+  %is.single = icmp eq i64 %gives, 1
+  %is.tuple = icmp eq i64 %gives, 2
+  br i1 %is.single, label %one, label %several
+one:
+  %first = call i64 @word(ptr %records, i64 0)
+  %first.at = getelementptr ptr, ptr %arrays, i64 %first
+  %array.1 = load ptr, ptr %first.at
+  store ptr null, ptr %first.at
+  %result = call ptr @tensor(ptr %whole, ptr %records, ptr %array.1)
+  ret ptr %result
+several:
+  br i1 %is.tuple, label %new.tuple, label %new.list
+new.tuple:
+  %tuple = call ptr @PyTuple_New(i64 %count)
+  br label %new
+new.list:
+  %just.list = call ptr @PyList_New(i64 %count)
+  br label %new
+new:
+  %list = phi ptr [ %tuple, %new.tuple ], [ %just.list, %new.list ]
+  %failed = icmp eq ptr %list, null
+  br i1 %failed, label %nothing, label %next
+next:
+  %i = phi i64 [ 0, %new ], [ %i.next, %set ]
+  %record = phi ptr [ %records, %new ], [ %record.next, %set ]
+  %more = icmp slt i64 %i, %count
+  br i1 %more, label %make, label %end
+make:
+  %which = call i64 @word(ptr %record, i64 0)
+  %at = getelementptr ptr, ptr %arrays, i64 %which
+  %array = load ptr, ptr %at
+  store ptr null, ptr %at
+  %tensor = call ptr @tensor(ptr %whole, ptr %record, ptr %array)
+  %bad = icmp eq ptr %tensor, null
+  br i1 %bad, label %drop, label %put
+put:
+  br i1 %is.tuple, label %to.tuple, label %to.list
+to.tuple:
+  %set.1 = call i32 @PyTuple_SetItem(ptr %list, i64 %i, ptr %tensor)
+  br label %set
+to.list:
+  %set.2 = call i32 @PyList_SetItem(ptr %list, i64 %i, ptr %tensor)
+  br label %set
+set:
+  %i.next = add i64 %i, 1
+  %record.next = getelementptr i64, ptr %record, i64 4
+  br label %next
+end:
+  ret ptr %list
+drop:
+  call void @Py_DecRef(ptr %list)
+  ret ptr null
+nothing:
+  ret ptr null
+}
+define internal void @give_back(ptr %whole, ptr %block) {
+  %ready = call ptr @pointer(ptr %whole, i64 1)
+  store ptr %block, ptr %ready
+  ret void
+}
+; the block is the caller's, if it was there
+define ptr @graphc_take(ptr %self, ptr %args, i64 %n) {
+  %whole = call ptr @PyLong_AsVoidPtr(ptr %self)
+  %table = call ptr @pointer(ptr %whole, i64 0)
+  %ready = call ptr @pointer(ptr %whole, i64 1)
+  %block = load ptr, ptr %ready
+  store ptr null, ptr %ready
+  %taken = icmp ne ptr %block, null
+  %which = select i1 %taken, i64 15, i64 26
+  %said = call ptr @pointer(ptr %table, i64 %which)
+  call void @Py_IncRef(ptr %said)
+  ret ptr %said
+}
+define ptr @graphc_whole(ptr %self, ptr %args, i64 %n) {
+  %whole = call ptr @PyLong_AsVoidPtr(ptr %self)
+  %given = load ptr, ptr %args
+  %table = call ptr @pointer(ptr %whole, i64 0)
+  %ready = call ptr @pointer(ptr %whole, i64 1)
+  %block = load ptr, ptr %ready
+  %threads = call ptr @pointer(ptr %whole, i64 2)
+  %laid = call ptr @pointer(ptr %whole, i64 3)
+  %threads.now = load i64, ptr %threads
+  %threads.laid = load i64, ptr %laid
+  %as.laid = icmp eq i64 %threads.now, %threads.laid
+  %free = icmp ne ptr %block, null
+  %usable = and i1 %as.laid, %free
+  br i1 %usable, label %ask, label %busy
+ask:
+  %world = call ptr @pointer(ptr %whole, i64 14)
+  %empty = call ptr @pointer(ptr %whole, i64 11)
+  %world.is = call i64 @check(ptr %world, ptr %empty, ptr %block)
+  %as.ever = icmp slt i64 %world.is, -1
+  br i1 %as.ever, label %begin, label %busy
+begin:
+  store ptr null, ptr %ready
+  %status.at = call ptr @pointer(ptr %whole, i64 4)
+  store i64 0, ptr %status.at
+  %where = call i64 @check(ptr %table, ptr %given, ptr %block)
+  %fits = icmp slt i64 %where, -1
+  br i1 %fits, label %graded, label %missed
+graded:
+  %spared = icmp eq i64 %where, -3
+  %gradients = call i64 @word(ptr %table, i64 21)
+  %none.left = icmp eq i64 %gradients, 0
+  %has.memory = or i1 %spared, %none.left
+  br i1 %has.memory, label %allocate, label %unspared
+allocate:
+  %count = call i64 @word(ptr %whole, i64 6)
+  %arrays = alloca ptr, i64 %count
+  %makers = call ptr @pointer(ptr %whole, i64 5)
+  br label %next
+next:
+  %i = phi i64 [ 0, %allocate ], [ %i.next, %point ]
+  %record = phi ptr [ %makers, %allocate ], [ %record.next, %point ]
+  %more = icmp slt i64 %i, %count
+  br i1 %more, label %make, label %run
+make:
+  %maker = call ptr @pointer(ptr %record, i64 0)
+  %maker.args = call ptr @pointer(ptr %record, i64 1)
+  %array = call ptr @PyObject_CallObject(ptr %maker, ptr %maker.args)
+  %no.memory = icmp eq ptr %array, null
+  br i1 %no.memory, label %raises, label %point
+point:
+  %array.at = getelementptr ptr, ptr %arrays, i64 %i
+  store ptr %array, ptr %array.at
+  %data = call i64 @word(ptr %array, i64 2)
+  %word = call i64 @word(ptr %record, i64 2)
+  %word.at = getelementptr i64, ptr %block, i64 %word
+  store i64 %data, ptr %word.at
+  %i.next = add i64 %i, 1
+  %record.next = getelementptr i64, ptr %record, i64 3
+  br label %next
+run:
+  %status = call i64 @start(ptr %table, ptr %block)
+  %well = icmp eq i64 %status, 0
+  br i1 %well, label %ran, label %failed
+ran:
+  %calls = call ptr @pointer(ptr %whole, i64 13)
+  %calls.before = load i64, ptr %calls
+  %calls.now = add i64 %calls.before, 1
+  store i64 %calls.now, ptr %calls
+  call void @finish(ptr %table, ptr %block, i1 true)
+  call void @give_back(ptr %whole, ptr %block)
+  %result = call ptr @tensors(ptr %whole, ptr %arrays)
+  call void @drop_all(ptr %arrays, i64 %count)
+  ret ptr %result
+failed:
+  call void @finish(ptr %table, ptr %block, i1 false)
+  call void @give_back(ptr %whole, ptr %block)
+  call void @drop_all(ptr %arrays, i64 %count)
+  br label %say
+raises:
+  call void @finish(ptr %table, ptr %block, i1 false)
+  call void @give_back(ptr %whole, ptr %block)
+  call void @drop_all(ptr %arrays, i64 %i)
+  ret ptr null
+unspared:
+  call void @finish(ptr %table, ptr %block, i1 false)
+  call void @give_back(ptr %whole, ptr %block)
+  br label %say
+missed:
+  call void @give_back(ptr %whole, ptr %block)
+  br label %say
+busy:
+  br label %say
+say:
+  %code = phi i64 [ -2, %busy ], [ -2, %unspared ], [ -2, %failed ], [ %where, %missed ]
+  %number = call ptr @PyLong_FromLong(i64 %code)
+  ret ptr %number
+}
+"""

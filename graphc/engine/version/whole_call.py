@@ -1,0 +1,105 @@
+"""Calls of a shortcut that native code makes as a whole (backends/host/entry_whole.py): where all
+that Python would do besides is to make memory for the results, and tensors of it."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ... import config as configuration
+from ...backends.host.entry import Code, Conditions, Entry
+from ...backends.host.entry_whole import LIST, ONE, TUPLE, Result, Whole
+from ...backends.host.watched import Steps
+from ...frontend import promote, state_version
+from ...frontend.context import local
+from ...frontend.storage import Storage, readers
+from ..marks import Compilers
+from ..native_run import native_code
+
+if TYPE_CHECKING:
+    from .plain_results import PlainResult
+    from .shortcut import Shortcut
+
+
+class WholeCall:
+    """The native call of a shortcut, with a lease of its own; `call`: see entry_whole.py. What
+    it does not make, where the code refuses for one, is for Python to make."""
+
+    def __init__(self, shortcut: Shortcut, lease: Any, whole: Whole) -> None:
+        self._executable, self._sizes = shortcut.executable, shortcut.sizes
+        self._lease, self._whole = lease, whole
+        self.call = whole.call
+
+    def follow_threads(self) -> None:
+        """The number of threads may be another one."""
+        executable = self._executable
+        if self._lease.workers != executable.pool.threads and self._whole.take():
+            try:
+                executable.lay_out(self._lease, self._sizes)
+            finally:
+                self._whole.give_back()
+
+
+def whole_of(shortcut: Shortcut) -> WholeCall | None:
+    """None where Python has more to do in a call."""
+    version, code = shortcut.version, native_code()
+    if (
+        code is None or shortcut.results is None or shortcut.history is not None
+        or shortcut.asked or shortcut.has_numbers or shortcut.states or shortcut.overwritten
+        or version.plan is not None or version.guards.asks_last or local.place is not None
+        or any(each.spent is not None for each in shortcut.results)
+        or not shortcut.executable.can_run_twice
+    ):
+        return None
+    executable = shortcut.executable
+    lease = executable.own_lease(shortcut.sizes)
+    if lease is None:
+        return None
+    first = executable.first_input + len(version.inputs)
+    arrays: list[tuple[Callable[..., Any], tuple[Any, ...], int]] = [
+        (np.empty if small else shortcut.allocate, (shape, dtype), first + output)
+        for output, small, shape, dtype in shortcut.other_outputs
+    ]
+    at = {output: i for i, (output, *_) in enumerate(shortcut.other_outputs)}
+    results = [Result(at[each.output], _storage(each)) for each in shortcut.results]
+    gives = ONE if shortcut.makes is None else TUPLE if shortcut.tuples else LIST
+    whole = Whole(
+        shortcut.entry, _world(code, shortcut), lease.address, executable.places(lease), arrays,
+        results, gives, version.native_calls,
+    )
+    return WholeCall(shortcut, lease, whole)
+
+
+def _world(code: Code, shortcut: Shortcut) -> Entry:
+    """What holds for all calls of the process, and now."""
+    conditions, guards = Conditions(), shortcut.guards
+    for owner, name in (
+        (Compilers, "stance"), (promote.Defaults, "dtype"), (Steps, "watch"),
+    ):
+        conditions.item(_fields(owner), name, getattr(owner, name))
+    conditions.item(vars(configuration), "_process", shortcut.config)
+    conditions.item(vars(configuration), "overridden", False)
+    conditions.current(
+        vars(state_version), "_version", ctypes.addressof(guards.seen)
+    )
+    conditions.keep.append(guards)
+    if shortcut.version.traced.mutations:  # what waits for them may have to keep what was there
+        conditions.empty(readers)
+    return Entry(code, conditions, 0, 0, 0, 0, False, 0, {}, 0, False)
+
+
+def _fields(owner: type) -> dict[str, Any]:
+    """The dictionary of a class, which is one for as long as the class lives."""
+    found: dict[str, Any] = next(each for each in gc.get_referents(owner) if type(each) is dict)
+    return found
+
+
+def _storage(result: PlainResult) -> Storage:
+    """A storage like those of a result."""
+    storage = Storage(np.empty(0))
+    storage.version, storage.inference = result.writes, result.inference
+    return storage
