@@ -15,11 +15,12 @@ from .. import config
 from ..frontend.values import Link
 from ..ir.chain import attrs_of, key_of
 from ..ir.dtypes import from_numpy
-from ..ir.graph import Builder, Graph
+from ..ir.graph import Builder, Graph, attrs_key
 from ..ir.types import TensorType
 from .eager_form import Form, Types, is_many
 from .eager_forms import spread
 from .eager_kernels import Sized, code_for, pattern_of, sized
+from .eager_products import Layer, layer_of_links
 
 # of which NumPy, which else runs them, and compiled code give the same bits
 _EXACT = frozenset(
@@ -60,9 +61,14 @@ def chain(
     """The last link's result on inputs of these types, behind which the constants are, written to
     the first, if `in_place`; None where the operators had better run one by one."""
     shape: Any = links[-1].result.shape
-    if not is_long(links) or config.current().eager_kernels == "0":
+    if config.current().eager_kernels == "0":
         return None
     inputs = [*types, *[TensorType(from_numpy(c.dtype), ()) for c in constants]]
+    product = layer_of_links(inputs, links)
+    if product is not None and not in_place:
+        return _layer(inputs, constants, product, shape)
+    if not is_long(links):
+        return None
     try:
         whole = np.broadcast_shapes(*[t.shape for t in inputs])  # type: ignore[arg-type]
     except ValueError:  # they meet in what is no operator on elements
@@ -88,6 +94,16 @@ def chain(
     )
     mutated = {0: 0} if in_place else None
     engine = code_for(key, form, lambda: _graph(form, inputs, links, summed), mutated)
+    return None if engine is None else Chain(engine, form, constants, shape)
+
+
+def _layer(
+    inputs: Types, constants: Sequence[np.ndarray], layer: Layer, shape: tuple[int, ...]
+) -> Chain | None:
+    described = [(link.op.name, attrs_key(link.attrs), link.sources) for link in layer.links]
+    form = layer.form
+    key = "layer", pattern_of(form.inputs), tuple([t.dtype for t in inputs]), tuple(described)
+    engine = code_for(key, form, lambda: _graph(form, inputs, layer.links, ()))
     return None if engine is None else Chain(engine, form, constants, shape)
 
 
@@ -162,7 +178,7 @@ def _is_known(
 
 
 def _graph(
-    form: Form, types: Types, links: Sequence[Link], summed: tuple[int, ...]
+    form: Form, types: Types, links: Sequence[Any], summed: tuple[int, ...]
 ) -> Graph:
     """`summed`: the form's dims over which there are sums that leave others."""
     env, inputs, _ = sized(form, types)

@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..ir.chain import is_chain, links_of
 from ..ir.op import Attrs, Op
 from ..ir.types import TensorType
 
+_MUCH = 1 << 18  # products of halves from which on the code is worth a call
 LARGE = 1 << 16  # elements of an operand from which on the code is worth a call
 
 WIDE = "wide_"  # names of sizes that are no small ones begin so
@@ -37,8 +39,26 @@ def is_many(type_: TensorType) -> bool:
     return elements(type_) >= LARGE
 
 
+def is_half(type_: TensorType) -> bool:
+    return type_.dtype.is_float and type_.dtype.bits == 16
+
+
+def is_much(types: Types, attrs: Attrs) -> bool:
+    """Whether a dot_general is one of halves that is worth a call."""
+    a, b = types
+    if not is_half(a) or not is_half(b):
+        return False
+    left_out = (*attrs["batch_b"], *attrs["contract_b"])
+    columns: Any = [size for d, size in enumerate(b.shape) if d not in left_out]
+    return elements(a) * math.prod(columns) >= _MUCH
+
+
 def is_large(op: Op, types: Types, attrs: Attrs) -> bool:
-    """Whether there is much to do: many numbers, or products of a convolution."""
+    """Whether there is much to do: many numbers, or products of a convolution, or of halves."""
+    if op.name == "dot_general":
+        return is_much(types, attrs)
+    if is_chain(op) and any(link.op.name == "dot_general" for link in links_of(op)):
+        return True  # none is made of fewer
     if any(is_many(t) for t in types):
         return True
     if op.pointwise and len(types) > 1:  # a row and a column

@@ -16,6 +16,7 @@ from ..ir.types import TensorType
 from .eager_form import WIDE, Form, Shape, Types, elements, is_large
 from .eager_indexing import INDEXING
 from .eager_moves import MOVES
+from .eager_products import form as product
 
 
 def form_of(op: Op, types: Types, attrs: Attrs) -> Form | None:
@@ -271,5 +272,6 @@ FORMS: dict[str, Callable[[Types, Attrs], Form | None]] = {
     "layer_norm": _layer_norm, "batch_norm": _batch_norm, "cross_entropy": _cross_entropy,
     "nll_loss": _cross_entropy, "attention": _attention,
     "max_pool": _max_pool, "conv": _conv, "conv_input_grad": _conv_input_grad,
+    "dot_general": product,
     **INDEXING, **MOVES,
 }

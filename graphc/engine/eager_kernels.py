@@ -15,6 +15,7 @@ import numpy as np
 
 from .. import config
 from ..ir.autodiff import vjp_program
+from ..ir.chain import is_chain
 from ..ir.dim import DimEnv, Guard, Size
 from ..ir.graph import Builder, Graph, attrs_key
 from ..ir.memory import contiguous
@@ -25,6 +26,7 @@ from .built import Engine, concrete_shape
 from .capture.observer import running
 from .eager_form import WIDE, Form, Shape, Types
 from .eager_forms import form_of
+from .eager_products import layer_of
 from .native_run import is_small
 
 Rule = Callable[[Any, Any, Any], list[Any]]
@@ -106,7 +108,8 @@ def rule(
 ) -> Rule | None:
     """The gradient rule of an operator on inputs of known types, as a function of the gradients of
     its results, and of what was saved of its inputs and results; None: NumPy does it."""
-    form = form_of(op, types, attrs)
+    layer = layer_of(op, types) if is_chain(op) else None
+    op, form = layer or (op, form_of(op, types, attrs))
     if form is None:
         return None
     found: list[Any] = []

@@ -26,6 +26,7 @@ from . import eager_rows
 from .eager_form import Types, is_large, is_many
 from .eager_forms import FORMS
 from .eager_layouts import along_memory, in_row_major, unexpanded
+from .eager_products import anyhow, layer_of_links
 
 # whose gradients are more than one pass of NumPy's over the numbers
 _RULES = frozenset(
@@ -63,6 +64,8 @@ def prepare(op: Op, types: Types, attrs: Attrs, results: Types) -> Callable[...,
     if code is None:
         return ready
     call, shape = code.call, code.shapes[0]
+    if op.name == "dot_general":
+        return anyhow(op, types, attrs, results, call, prepare)
     if op.family == "index" or (op.divides and types[0].dtype.is_integer):
         call = _refusing(call, ready)
     if op.name == "pow" and not types[1].shape:
@@ -169,6 +172,6 @@ def chain(
     types: Types, constants: Sequence[np.ndarray], links: Sequence[Link], in_place: bool
 ) -> Any:
     """See Eager.chain."""
-    if not any(is_many(link.result) for link in links):
+    if not any(is_many(link.result) for link in links) and layer_of_links(types, links) is None:
         return None
     return _chains().chain(types, constants, links, in_place)

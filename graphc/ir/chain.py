@@ -30,10 +30,16 @@ class Link(NamedTuple):
 
 
 _chains: dict[str, Op] = {}
+_links: dict[str, tuple[Link, ...]] = {}  # of each of these
 
 
 def is_chain(op: Op) -> bool:
     return op.name in _chains
+
+
+def links_of(op: Op) -> tuple[Link, ...]:
+    """What a chain is made of."""
+    return _links[op.name]
 
 
 def chain_of(links: Sequence[Link], inputs: int) -> Op:
@@ -42,7 +48,8 @@ def chain_of(links: Sequence[Link], inputs: int) -> Op:
     name = f"chain_{hashlib.sha256(spelled.encode()).hexdigest()[:16]}"
     found = _chains.get(name)
     if found is None:
-        found = _chains[name] = _made(name, tuple(links), inputs)
+        _links[name] = tuple(links)
+        found = _chains[name] = _made(name, _links[name], inputs)
     return found
 
 
