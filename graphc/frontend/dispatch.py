@@ -178,8 +178,8 @@ def check_history(target: Tensor) -> None:
                 "a leaf Variable that requires grad is being used in an in-place operation. "
                 "Cure: use an out-of-place operation, or write under torch.no_grad()"
             ))
-    elif (target._graphc_node is None) if target._graphc_requires_grad else (
-        base._graphc_node is None and requires_grad(base)
+    elif base._graphc_node is None or (
+        target._graphc_node is None and target._graphc_requires_grad
     ):
         raise RuntimeError(located(
             "a view of a leaf Variable that requires grad is being used in an in-place operation. "

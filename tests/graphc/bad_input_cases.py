@@ -37,6 +37,15 @@ SHAPES: dict[str, Case] = {
         lambda t, a, b: t.nn.functional.linear(a, b), lambda t: (t.ones(2, 3), t.ones(4, 2)),
     ),
     "view": (lambda t, a: a.view(4), lambda t: (t.ones(2, 3),)),
+    "boundaries of two dims": (lambda t, a: t.bucketize(a, a), lambda t: (t.ones(2, 3),)),
+    "tensordot of too many dims": (lambda t, a: t.tensordot(a, a, 3), lambda t: (t.ones(2, 2),)),
+    "set_ of a number": (lambda t, a: a.set_(3), lambda t: (t.ones(2),)),
+    "an item of a leaf that is a view": (
+        lambda t, a: a.view(3, 2).requires_grad_()[0].mul_(2), lambda t: (t.ones(6),),
+    ),
+    "rows of a leaf that is a view": (
+        lambda t, a: a[2:4].mul_(2), lambda t: (t.ones(6).view(6, 1).requires_grad_(),),
+    ),
     "view of a transpose": (lambda t, a: a.view(6), lambda t: (t.ones(2, 3).t(),)),
     "cat": (lambda t, a, b: t.cat([a, b]), lambda t: (t.ones(2, 3), t.ones(2, 4))),
     "stack": (lambda t, a, b: t.stack([a, b]), lambda t: (t.ones(2), t.ones(3))),

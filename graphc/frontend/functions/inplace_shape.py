@@ -178,6 +178,10 @@ def set_(
     if local.grad:
         check_history(self)
     kind = self._graphc_array.dtype
+    if source is not None and not hasattr(source, "_graphc_storage"):
+        raise TypeError(located(
+            f"set_(): argument 'source' must be Tensor or Storage, not {type(source).__name__}"
+        ))
     if isinstance(source, Tensor) and source._graphc_array.dtype != kind:
         raise RuntimeError(located(
             f"Could not set tensor of type {source.dtype} to a tensor of type {self.dtype}"

@@ -355,6 +355,10 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None) -> Tensor:
     if isinstance(dims, int):
         if dims < 0:
             raise RuntimeError(located(f"tensordot expects dims >= 0, but got dims={dims}"))
+        if dims > min(a.ndim, b.ndim):
+            raise RuntimeError(located(
+                f"tensordot expects dims < ndim_a or ndim_b, but got dims={dims}"
+            ))
         left = tuple(range(a.ndim - dims, a.ndim))
         right = tuple(range(dims))
     else:

@@ -409,6 +409,10 @@ def bucketize(
     input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
 ) -> Tensor:
     """The bucket of each value between sorted boundaries."""
+    if boundaries.ndim != 1:
+        raise RuntimeError(located(
+            f"boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})"
+        ))
     return searchsorted(boundaries, input, out_int32=out_int32, right=right)
 
 
