@@ -13,13 +13,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import config
+from .. import backends, config
 from ..ir.autodiff import vjp_program
 from ..ir.chain import is_chain
+from ..ir.channels import last_order
 from ..ir.dim import DimEnv, Guard, Size
 from ..ir.graph import Builder, Graph, attrs_key
-from ..ir.memory import contiguous
+from ..ir.memory import contiguous, inverse
 from ..ir.op import Attrs, Op, get
+from ..ir.passes.freeze.panels import FEW, lay_out
 from ..ir.types import TensorType
 from . import pipeline
 from .built import Engine, concrete_shape
@@ -101,6 +103,59 @@ class Operator(Sized):
         """Of row-major arrays, an array or a tuple of them."""
         found = self.run(arrays)
         return found[0] if len(found) == 1 else tuple(found)
+
+
+def convolution_last(
+    op: Op, types: Types, attrs: Attrs, results: Types
+) -> Callable[..., Any] | None:
+    """A convolution of an image with its channels last, into one that has; the weight may have its
+    own last, too. None: there is no code for it."""
+    form, channels = form_of(op, types, attrs), types[1].shape[1]
+    # of few, what is read of a tap is too short
+    if form is None or (attrs["groups"] == 1 and channels <= FEW):  # type: ignore[operator]
+        return None
+    order = last_order(len(types[0].shape))
+    back = inverse(order)
+    shape = tuple([results[0].shape[d] for d in order])
+
+    def made(turned: bool) -> Sized | None:
+        engine = code_for(
+            (*_key(op, form, types), "last", turned), form,
+            lambda: _last_graph(op, form, types, order, turned),
+        )
+        return None if engine is None else Sized(engine, form, [shape])
+
+    codes = made(False), made(True)
+    if None in codes:
+        return None
+
+    def run(x: np.ndarray, w: np.ndarray) -> Any:
+        turned = w.transpose(order)
+        in_memory = turned.flags.c_contiguous and not w.flags.c_contiguous
+        code = codes[in_memory]
+        assert code is not None
+        found = code.run([contiguous(x.transpose(order)), turned if in_memory else contiguous(w)])
+        return found[0].transpose(back)
+
+    return run
+
+
+def _last_graph(op: Op, form: Form, types: Types, order: Sequence[int], turned: bool) -> Graph:
+    env, (image, weight), attrs = sized(form, types)
+    builder = Builder(env)
+    permute, back = get("permute"), inverse(order)
+
+    def read(type_: TensorType) -> Any:
+        moved = TensorType(type_.dtype, tuple([type_.shape[d] for d in order]))
+        return builder.emit(permute, builder.input(moved), dims=back)
+
+    x = read(image)
+    w = read(weight) if turned else builder.input(weight)
+    graph = builder.build(
+        (builder.emit(permute, builder.emit(op, x, w, **attrs), dims=order),), op.name
+    )
+    machine = pipeline.machine(config.current(), backends.get(backends.DEFAULT))
+    return lay_out(graph, {w}, machine)
 
 
 def rule(

@@ -22,7 +22,7 @@ from ..ir.dim import DimEnv
 from ..ir.dtypes import from_numpy
 from ..ir.op import Attrs, Op
 from ..ir.types import TensorType
-from . import eager_rows
+from . import eager_last, eager_rows
 from .eager_form import Types, is_large, is_many
 from .eager_forms import FORMS
 from .eager_layouts import along_memory, in_row_major, unexpanded
@@ -54,6 +54,15 @@ def _wanted(op: Op, types: Types, attrs: Attrs) -> bool:
 
 def prepare(op: Op, types: Types, attrs: Attrs, results: Types) -> Callable[..., Any]:
     """See Eager.prepare."""
+    ready = _prepare(op, types, attrs, results)
+    if not op.keeps_channels or len(results[0].shape) not in (4, 5):
+        return ready
+    return eager_last.kept(
+        op, types, attrs, results, ready, _prepare, _wanted(op, types, attrs)
+    )
+
+
+def _prepare(op: Op, types: Types, attrs: Attrs, results: Types) -> Callable[..., Any]:
     ready = host.prepare(op, types, attrs, results)
     if not _wanted(op, types, attrs):
         small = None

@@ -162,3 +162,38 @@ def test_parts_of_broadcast_complex_numbers_do_not_meet() -> None:
     np.testing.assert_array_equal(ours.real.numpy(), wanted.real.numpy())
     np.testing.assert_array_equal(np.signbit(ours.real.numpy()), np.signbit(wanted.real.numpy()))
     np.testing.assert_array_equal(ours.imag.numpy(), wanted.imag.numpy())
+
+
+LARGE = "conv2d conv_transpose2d max_pool2d avg_pool2d batch_norm pad cat bilinear".split()
+
+
+@pytest.mark.parametrize("name", [name for name in CALLS if name.split()[0] in LARGE])
+@pytest.mark.parametrize("channels", [3, 16])
+def test_many_numbers_lie_as_torchs(name: str, channels: int) -> None:
+    """Where eager mode runs kernels."""
+    values = np.random.default_rng(2).standard_normal((8, channels, 33, 40)).astype(np.float32)
+
+    def made(t: Any) -> tuple[list[Any], Any]:
+        leaf = t.from_numpy(values).contiguous(memory_format=t.channels_last).requires_grad_()
+        found = results(CALLS[name](t, leaf))
+        (found[0] * values[0, 0, 0, 0]).sin().sum().backward()
+        return found, leaf.grad
+
+    (ours, slope), (wanted, right) = made(graphc), made(torch)
+    for mine, its in zip(ours, wanted, strict=True):
+        assert mine.stride() == its.stride()
+        close(mine.detach(), its.detach(), 1e-4)
+    close(slope, right, 1e-3)
+
+
+def test_depthwise_convolutions_of_many_numbers_lie_as_torchs() -> None:
+    def made(t: Any) -> Any:
+        x = t.linspace(-1, 1, 4 * 32 * 400).reshape(4, 32, 20, 20)
+        w = t.linspace(-1, 1, 32 * 9).reshape(32, 1, 3, 3)
+        x = x.contiguous(memory_format=t.channels_last)
+        wide = w.repeat(1, 8, 1, 1)
+        return F(t).conv2d(x, w, padding=1, groups=32), F(t).conv2d(x, wide, groups=4)
+
+    for mine, its in zip(made(graphc), made(torch), strict=True):
+        assert mine.stride() == its.stride()
+        close(mine, its, 1e-4)

@@ -9,11 +9,12 @@ import numpy as np
 
 from ...frontend import functions as T
 from ...frontend.autocast import listed
+from ...frontend.context import local
 from ...frontend.dispatch import constant
 from ...frontend.functions.arguments import named
-from ...frontend.ownership import owns_result
+from ...frontend.ownership import own, owns_result
 from ...frontend.replayed import replayed
-from ...frontend.result_layouts import as_suggested
+from ...frontend.result_layouts import as_suggested, suggests_last
 from ...frontend.tensor import Tensor
 from .conv import tuple_of
 from .pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
@@ -56,10 +57,13 @@ def _upsample(
         return _integers(input, sizes, scales, mode, bool(align_corners), antialias)
     # torch computes positions in the input's dtype, in float32 for narrower ones
     real: Any = np.float64 if input.dtype is T.float64 else np.float32
-    align, result = bool(align_corners), input
+    align, result, first = bool(align_corners), input, 2
+    turned = local.trace is None and suggests_last(input)
+    if turned:  # lines of channels are moved as they lie
+        result, first = input.movedim(1, -1), 1
     # the last dim first, as torch has it
     for i, (count, given) in reversed([*enumerate(zip(sizes, scales, strict=True))]):
-        dim, length = 2 + i, int(input.shape[2 + i])
+        dim, length = first + i, int(input.shape[2 + i])
         if mode in ("nearest", "nearest-exact"):
             result = _nearest(result, dim, count, given, mode == "nearest-exact", real)
         elif antialias:
@@ -70,7 +74,7 @@ def _upsample(
             result = _cubic(result, dim, count, given, align, real)
         else:
             result = _linear(result, dim, count, given, align, real)
-    return result
+    return own(result.movedim(-1, 1), ()) if turned else result
 
 
 _upsampled = listed(_upsample, "upsample")
