@@ -38,8 +38,8 @@ def shortcut_calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Any]]:
         init(self, *given)
         right = self.call
 
-        def call(args: Any) -> Any:
-            result = right(args)
+        def call(args: Any, *numbers: Any) -> Any:
+            result = right(args, *numbers)
             if type(result) is not int and not getattr(inside, "python", False):
                 found.append((args, result))
             return result

@@ -16,6 +16,7 @@ import pytest
 import graphc as torch
 from graphc import nn
 from graphc.engine.version import shortcut
+from graphc.nn import functional as F
 
 pytestmark = [
     pytest.mark.usefixtures("only_the_cpu"),
@@ -311,3 +312,81 @@ def test_a_version_that_goes_leaves_nothing() -> None:
     assert compiled._versions.direct is None
     del kept
     assert entry() is None
+
+
+def _trained(compiled: bool) -> tuple[Any, nn.Module, torch.optim.Optimizer]:
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+    def step(x: Any, y: Any) -> Any:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return torch.compile(step) if compiled else step, model, optimizer
+
+
+def test_a_training_step_whose_rate_changes() -> None:
+    x, y = torch.rand(4, 6), torch.tensor([0, 2, 1, 1])
+    steps = [_trained(compiled) for compiled in (True, False)]
+    kept: list[list[Any]] = [[], []]
+    for i in range(12):
+        losses = []
+        for (step, model, optimizer), gradients in zip(steps, kept, strict=True):
+            if i > 8:
+                optimizer.param_groups[0]["lr"] = 0.1 / i
+            losses.append(step(x, y))
+            if i in (7, 10):  # somebody keeps a gradient, which is never written to again
+                gradients.append(model[0].weight.grad)
+        assert losses[0].requires_grad and torch.allclose(*losses, atol=1e-6)
+    (step, model, optimizer), (_, other, _) = steps
+    assert by_native_code(step) >= 4
+    for mine, wanted in zip(
+        [*model.parameters(), *kept[0]], [*other.parameters(), *kept[1]], strict=True
+    ):
+        assert torch.allclose(mine, wanted, atol=1e-6)
+    with pytest.raises(RuntimeError, match="second time"):
+        step(x, y).backward()
+
+
+def test_rates_that_are_not_there_any_more() -> None:
+    x, y = torch.rand(4, 6), torch.tensor([0, 2, 1, 1])
+    step, model, optimizer = _trained(True)
+    for _ in range(6):
+        step(x, y)
+    assert by_native_code(step) > 0
+    before = [each.detach().clone() for each in model.parameters()]
+    rate = optimizer.param_groups[0].pop("lr")
+    with pytest.raises(KeyError, match="lr"):
+        step(x, y)
+    optimizer.param_groups[0]["lr"] = 0.0 * rate
+    optimizer.param_groups[0]["momentum"] = 0.0
+    step(x, y)
+    for mine, wanted in zip(model.parameters(), before, strict=True):
+        assert torch.equal(mine, wanted)
+    groups = optimizer.param_groups[:]
+    optimizer.param_groups.clear()
+    step(x, y)
+    for mine, wanted in zip(model.parameters(), before, strict=True):
+        assert torch.equal(mine, wanted)
+    optimizer.param_groups.extend(groups)
+    optimizer.param_groups[0]["lr"] = rate
+    step(x, y)
+    assert not torch.equal(next(model.parameters()), before[0])
+
+
+def test_numbers_among_the_arguments() -> None:
+    x = torch.tensor([1.0, 2.0])
+    compiled = torch.compile(lambda x, scale, *, shift: x * scale + shift)
+    for i in range(8):
+        assert compiled(x, float(i), shift=i / 2).tolist() == [i * 1.5, i * 2.5]
+    count = by_native_code(compiled)
+    assert compiled(x, 9.0, shift=0.5).tolist() == [9.5, 18.5]
+    assert by_native_code(compiled) == count + 1
+    assert compiled(x, 2, shift=1).tolist() == [3, 5]  # other types
+    assert compiled(x, x, shift=x).tolist() == [2, 6]
+    with pytest.raises(TypeError):
+        compiled(x, None, shift=1.0)

@@ -1,9 +1,9 @@
 """A call as a whole in native code, where all that is left to do beside what entry.py asks is to
 make memory for the results, to run the code, and to make tensors of that memory.
 
-`graphc_whole(table, args)` is given the tuple of a call's arguments. It gives the result's tensor,
-a list or a tuple of them; or a number: of the first condition that does not hold, or -2 where the
-call is to be made in another way.
+`graphc_whole(table, args)` is given the tuple of a call's arguments, and the arrays of run-time
+numbers. It gives the result's tensor, a list or a tuple of them; or a number: of the first
+condition that does not hold, or -2 where the call is to be made in another way.
 What holds for all calls in the process is asked first (`world`: an Entry of conditions alone).
 A `Whole` has one block of words for itself, which one call has at a time: what finds it taken
 (a second thread, a call inside the call) goes another way, with a block of its own.
@@ -22,7 +22,8 @@ LIST, ONE, TUPLE = range(3)
 _NEW = 65  # Py_tp_new
 _TABLE = (
     "entry", "ready", "threads", "laid", "status", "made", "made_count", "results",
-    "results_count", "new", "tensor", "empty", "gives", "calls", "world",
+    "results_count", "new", "tensor", "empty", "gives", "calls", "world", "numbers",
+    "numbers_count",
 )
 
 
@@ -48,10 +49,11 @@ class Whole:
     def __init__(
         self, entry: Any, world: Any, block: int, places: Places,
         arrays: Sequence[tuple[Callable[..., Any], tuple[Any, ...], int]],
-        results: Sequence[Result], gives: int, calls: Any,
+        results: Sequence[Result], gives: int, calls: Any, numbers: Sequence[int] = (),
     ) -> None:
         """`arrays`: what makes each, of which arguments, and the output's word in the block;
-        `gives`: ONE tensor, a LIST of them or a TUPLE; `calls`: a word that counts them."""
+        `gives`: ONE tensor, a LIST of them or a TUPLE; `numbers`: words for the arrays that
+        a call gives behind its arguments; `calls`: a word that counts them."""
         self._block = block
         self._ready = _words([block])
         made = [word for make, args, at in arrays for word in (id(make), id(args), at)]
@@ -69,7 +71,7 @@ class Whole:
         parts = [_words(made), _words([
             word for array, pairs, count in rows
             for word in (array, ctypes.addressof(pairs), count, place)
-        ])]
+        ]), _words(numbers)]
         values = {
             "entry": entry.table, "ready": ctypes.addressof(self._ready),
             "threads": places.threads, "laid": places.laid, "status": places.status,
@@ -77,12 +79,13 @@ class Whole:
             "results": ctypes.addressof(parts[1]), "results_count": len(results),
             "new": _new(), "tensor": id(code.classes[0]), "empty": id(()), "gives": gives,
             "calls": ctypes.addressof(calls), "world": world.table,
+            "numbers": ctypes.addressof(parts[2]), "numbers_count": len(numbers),
         }
         table = _words([values[name] for name in _TABLE])
         held = [value for each in results for value in map(each.storage.__getattribute__, slots)]
         self._kept = entry, world, code, parts, rows, table, list(arrays), held, calls
         address = ctypes.addressof(table)
-        self.call: Callable[[tuple[Any, ...]], Any] = bound(code.whole, address)
+        self.call: Callable[..., Any] = bound(code.whole, address)
         self.take: Callable[[], bool] = bound(code.take, address)
 
     def give_back(self) -> None:
@@ -265,7 +268,11 @@ define ptr @graphc_whole(ptr %self, ptr %args, i64 %n) {
   %threads.laid = load i64, ptr %laid
   %as.laid = icmp eq i64 %threads.now, %threads.laid
   %free = icmp ne ptr %block, null
-  %usable = and i1 %as.laid, %free
+  %numbers.wanted = call i64 @word(ptr %whole, i64 16)
+  %numbers.given = sub i64 %n, 1
+  %as.many = icmp eq i64 %numbers.given, %numbers.wanted
+  %free.now = and i1 %free, %as.many
+  %usable = and i1 %as.laid, %free.now
   br i1 %usable, label %ask, label %busy
 ask:
   %world = call ptr @pointer(ptr %whole, i64 14)
@@ -285,7 +292,22 @@ graded:
   %gradients = call i64 @word(ptr %table, i64 21)
   %none.left = icmp eq i64 %gradients, 0
   %has.memory = or i1 %spared, %none.left
-  br i1 %has.memory, label %allocate, label %unspared
+  br i1 %has.memory, label %numbers, label %unspared
+numbers:
+  %number.words = call ptr @pointer(ptr %whole, i64 15)
+  br label %next.number
+next.number:
+  %k = phi i64 [ 0, %numbers ], [ %k.next, %number.is ]
+  %k.next = add i64 %k, 1
+  %k.more = icmp slt i64 %k.next, %n
+  br i1 %k.more, label %number.is, label %allocate
+number.is:
+  %k.array = call ptr @pointer(ptr %args, i64 %k.next)
+  %k.data = call i64 @word(ptr %k.array, i64 2)
+  %k.word = call i64 @word(ptr %number.words, i64 %k)
+  %k.at = getelementptr i64, ptr %block, i64 %k.word
+  store i64 %k.data, ptr %k.at
+  br label %next.number
 allocate:
   %count = call i64 @word(ptr %whole, i64 6)
   %arrays = alloca ptr, i64 %count

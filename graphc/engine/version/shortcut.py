@@ -101,8 +101,6 @@ class Shortcut:
         self.results = plain if version.plan is None else None
         self.history = plain_history(version, plain, call.dims) if plain is not None else None
         self.makes = None if version.rebuild.gives_its_leaf else version.rebuild.make
-        self.tuples = version.rebuild.gives_a_tuple
-        self.whole = self.makes is None or self.tuples  # made by native code
         # as engine.states: (number of the argument or -1, tensor)
         self.states: list[tuple[int, Any]] = [
             (source.index, source.tensor) for source in [version.inputs[i] for i in engine.states]
@@ -115,9 +113,9 @@ class Shortcut:
         self.has_numbers = bool(version.computed or version.traced.numbers)
         self.numbers: tuple[list[Any], dict[Any, Any], list[tuple[int, Any]]] | None = None
         self.missed: int | None = None  # the condition that did not hold last
-        self.native = whole_of(self)
-        direct = self.flat and version.constants is None
-        self.direct = self.native if direct and self.whole else None
+        self.native = native = whole_of(self)
+        direct = native is not None and native.alone and self.flat and version.constants is None
+        self.direct = native if direct else None
 
     def owner(self, condition: int) -> Guard | None:
         """The guard on state that a condition stands for."""
@@ -146,13 +144,12 @@ class Shortcut:
             return MISSED  # asked before memory is fetched
         native = self.native
         if native is not None:
-            result = native.call(leaves)
+            result = native.run(self, leaves)
             if type(result) is not int:
-                return result if self.whole else version.rebuild.make(result)[0]
+                return result
             if result >= _NOT_ALIKE:
                 self.missed = result
                 return MISSED
-            native.follow_threads()
         executable = self.executable
         lease = executable.borrow(self.sizes)
         ran = False
@@ -206,7 +203,7 @@ class Shortcut:
                 return False
         if self.has_numbers:
             try:
-                call.numbers = self._number_arrays(call)
+                call.numbers = self.number_arrays(call)
             except Stale:
                 return False
             for number, array in call.numbers:
@@ -229,7 +226,7 @@ class Shortcut:
             self.counted = _counted_of(self.version)
         return True
 
-    def _number_arrays(self, call: Call) -> list[tuple[int, Any]]:
+    def number_arrays(self, call: Call) -> list[tuple[int, Any]]:
         """Run-time numbers as arrays: those of the last call, where nothing has changed."""
         version = self.version
         values = [source_value(source, was, call.arguments) for source, was in version.sources]

@@ -16,9 +16,11 @@ from ...backends.host.entry_whole import LIST, ONE, TUPLE, Result, Whole
 from ...backends.host.watched import Steps
 from ...frontend import promote, state_version
 from ...frontend.context import local
+from ...frontend.nodes import SpentNode
 from ...frontend.storage import Storage, readers
 from ..marks import Compilers
 from ..native_run import native_code
+from .call import Call
 
 if TYPE_CHECKING:
     from .plain_results import PlainResult
@@ -29,12 +31,41 @@ class WholeCall:
     """The native call of a shortcut, with a lease of its own; `call`: see entry_whole.py. What
     it does not make, where the code refuses for one, is for Python to make."""
 
-    def __init__(self, shortcut: Shortcut, lease: Any, whole: Whole) -> None:
+    def __init__(self, shortcut: Shortcut, lease: Any, whole: Whole, gives: int) -> None:
         self._executable, self._sizes = shortcut.executable, shortcut.sizes
         self._lease, self._whole = lease, whole
         self.call = whole.call
+        results: Any = shortcut.results
+        self._spent = [each.spent for each in results]
+        self._is_spent = any(spent is not None for spent in self._spent)
+        self._make = None if gives in (ONE, TUPLE) else shortcut.makes
+        self._is_one = gives == ONE
+        # whether nothing is left to Python
+        self.alone = not (self._is_spent or self._make or shortcut.has_numbers)
 
-    def follow_threads(self) -> None:
+    def run(self, shortcut: Shortcut, leaves: tuple[Any, ...]) -> Any:
+        """The result of a call, with what native code leaves to Python; or a number, as `call`."""
+        if shortcut.has_numbers:
+            call = Call(leaves, None)
+            call.dims = shortcut.dims
+            try:
+                numbers = [array for _, array in shortcut.number_arrays(call)]
+            except Exception:  # nobody has asked yet whether they are there
+                return -2
+            made = self.call(leaves, *numbers)
+        else:
+            made = self.call(leaves)
+        if type(made) is int:
+            if made < -1:
+                self._follow_threads()
+            return made
+        if self._is_spent:
+            for tensor, spent in zip((made,) if self._is_one else made, self._spent, strict=True):
+                if spent is not None:
+                    tensor._graphc_node = SpentNode(*spent)
+        return made if self._make is None else self._make(made)[0]
+
+    def _follow_threads(self) -> None:
         """The number of threads may be another one."""
         executable = self._executable
         if self._lease.workers != executable.pool.threads and self._whole.take():
@@ -49,9 +80,8 @@ def whole_of(shortcut: Shortcut) -> WholeCall | None:
     version, code = shortcut.version, native_code()
     if (
         code is None or shortcut.results is None or shortcut.history is not None
-        or shortcut.asked or shortcut.has_numbers or shortcut.states or shortcut.overwritten
+        or shortcut.asked or shortcut.states or shortcut.overwritten
         or version.plan is not None or version.guards.asks_last or local.place is not None
-        or any(each.spent is not None for each in shortcut.results)
         or not shortcut.executable.can_run_twice
     ):
         return None
@@ -66,12 +96,13 @@ def whole_of(shortcut: Shortcut) -> WholeCall | None:
     ]
     at = {output: i for i, (output, *_) in enumerate(shortcut.other_outputs)}
     results = [Result(at[each.output], _storage(each)) for each in shortcut.results]
-    gives = ONE if shortcut.makes is None else TUPLE if shortcut.tuples else LIST
+    gives = ONE if shortcut.makes is None else TUPLE if version.rebuild.gives_a_tuple else LIST
     whole = Whole(
         shortcut.entry, _world(code, shortcut), lease.address, executable.places(lease), arrays,
         results, gives, version.native_calls,
+        [executable.first_input + source.number for source in version.computed],
     )
-    return WholeCall(shortcut, lease, whole)
+    return WholeCall(shortcut, lease, whole, gives)
 
 
 def _world(code: Code, shortcut: Shortcut) -> Entry:
