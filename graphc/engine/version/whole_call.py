@@ -43,7 +43,7 @@ class WholeCall:
         # whether nothing is left to Python
         self.alone = not (self._is_spent or self._make or shortcut.has_numbers)
 
-    def run(self, shortcut: Shortcut, leaves: tuple[Any, ...]) -> Any:
+    def run(self, shortcut: Shortcut, leaves: Any) -> Any:
         """The result of a call, with what native code leaves to Python; or a number, as `call`."""
         if shortcut.has_numbers:
             call = Call(leaves, None)
