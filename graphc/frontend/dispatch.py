@@ -88,6 +88,14 @@ def constant(array: Any, dtype: dtypes.DType | None = None, fresh: bool = False)
     return result
 
 
+def fixed(array: np.ndarray) -> Tensor:
+    """constant() of what a function's other arguments and its tensors' types say: calls that are
+    done again (replayed.py) keep it."""
+    kept = np.array(array)
+    kept.flags.writeable = False
+    return constant(kept, fresh=True)
+
+
 _STATIC = DimEnv()
 
 # --- in place ----------------------------------------------------------------------------------

@@ -57,6 +57,12 @@ class EagerCount:
     ) -> None:
         """What an operator gave is of no interest here."""
 
+    def detached(self, x: Any, result: Any) -> None:
+        """Nor is a tensor without its history."""
+
+    def looked(self) -> None:
+        """Nor is how a tensor lies in memory."""
+
     def wrote(self) -> None:
         """Nor is a write."""
 

@@ -29,7 +29,8 @@ from .near import is_near
 from .nodes import OpNode, class_of
 from .placement import ON_CPU
 from .promote import Defaults
-from .replayed_steps import Arrays, Step, prepared
+from .replayed_steps import DETACH, Arrays, Detached, Step, prepared, without_detached
+from .result_layouts import lies_in_rows
 from .storage import LOOSE, THERE
 from .tensor import Parameter, Tensor
 from .values import Eager, Link
@@ -37,7 +38,9 @@ from .wrapped import wraps
 
 F = TypeVar("F", bound=Callable[..., Any])
 _LIMIT = 10_000
-_MOST_STEPS = 24
+_MOST_STEPS = 512
+_MOST_LINKS = 24  # of what is made one loop
+_MOST_KEPT = 1 << 16  # numbers of a constant that stays for later calls
 _TENSORS = frozenset({Tensor, Parameter})
 _PLAIN = frozenset({int, bool, str, type(None), DType})
 UNKNOWN = object()  # instead of a key: the function has to see to such arguments
@@ -47,8 +50,8 @@ class Replay:
     """What a call came to: `steps` on the tensors among its arguments, and its results."""
 
     __slots__ = (
-        "alone", "arrays", "linked", "loose", "make", "owned", "results", "single", "steps",
-        "whole",
+        "alone", "arrays", "in_rows", "linked", "loose", "make", "owned", "results", "single",
+        "steps", "whole",
     )
 
     def __init__(
@@ -58,6 +61,7 @@ class Replay:
         """`make`: of the results, where there are several; `owned`: they are nobody's views;
         `recorded`: a gradient may come of it; `loose`: which results are (placement.py)."""
         self.steps, self.results, self.make, self.owned = steps, results, make, owned
+        self.in_rows = False  # of row-major tensors alone
         self.loose = loose if any(loose) else ()
         self.whole: Any = None  # all of the steps as a function of arrays
         self.linked: Linked | None = None  # all of the steps as one of the history
@@ -104,14 +108,15 @@ class Replay:
             return out
         values: list[Any] = tensors
         for step in self.steps:
+            if step.op is DETACH:
+                values.append(values[step.sources[0]].detach())
+                continue
             inputs = tuple([values[s] if type(s) is int else s for s in step.sources])
             out = apply_known(step.op, inputs, step.attrs, step.signature)
-            if type(out) is tuple:
-                values.extend(out)
-            else:
-                if step.kind is not None and out._graphc_node is not None:
-                    out._graphc_node.__class__ = step.kind
-                values.append(out)
+            outs = out if type(out) is tuple else (out,)
+            if step.kind is not None and outs[0]._graphc_node is not None:
+                outs[0]._graphc_node.__class__ = step.kind
+            values += outs
         found = [values[i] for i in self.results]
         if self.owned:
             for result in found:
@@ -152,6 +157,7 @@ class Watch:
         self.steps: list[Step] = []
         self.made: list[tuple[Step, Tensor]] = []
         self.fails = False
+        self.in_rows = False  # whether what it comes to is that of row-major tensors alone
         self.grad = local.grad
 
     def note(self, op: Op, attrs: Attrs, signature: Signature) -> None:
@@ -161,6 +167,10 @@ class Watch:
         """Python asks for a value."""
         self.fails = True
 
+    def looked(self) -> None:
+        """It is asked how a tensor lies in memory."""
+        self.in_rows = True
+
     def wrote(self) -> None:
         """A tensor is written to."""
         self.fails = True
@@ -168,6 +178,15 @@ class Watch:
     def warned(self) -> None:
         """The user is warned of the call."""
         self.fails = True
+
+    def detached(self, x: Tensor, result: Tensor) -> None:
+        """`result` is x without its history."""
+        number = next((i for i, v in enumerate(self.values) if v is x), None)
+        if number is None:
+            self.fails = True
+            return
+        self.steps.append(Detached(number))
+        self.values.append(result)
 
     def gave(
         self, op: Op, inputs: tuple[Tensor, ...], attrs: Attrs, signature: Signature,
@@ -180,20 +199,15 @@ class Watch:
         for x in inputs:
             number = next((i for i, v in enumerate(self.values) if v is x), None)
             if number is None:
-                if (
-                    x._graphc_array.ndim
-                    or x._graphc_array.flags.writeable
-                    or x._graphc_node is not None
-                ):
-                    self.fails = True  # none of promote.operand's
+                if x._graphc_node is not None or not _never_changes(x._graphc_array):
+                    self.fails = True  # none of promote.operand's, nor of dispatch.fixed()'s
                 sources.append(x)
             else:
                 sources.append(number)
         step = Step(op, attrs, signature, tuple(sources))
         self.steps.append(step)
         self.values.extend(results)
-        if len(results) == 1:
-            self.made.append((step, results[0]))
+        self.made.append((step, results[0]))
 
     def replay(self, tensors: int, result: Any) -> Replay | None:
         """What the call came to; None: that is not known."""
@@ -228,18 +242,26 @@ class Watch:
             step.kind = type(node)
         views = any(step.op.view for step in self.steps)
         owned = views and all(part._base is None for part in parts)
+        if owned and _may_share(self.steps, numbers, tensors):
+            return None
         if views and not owned and any(part._base is None for part in parts):
             return None
         recorded = self.grad and any(requires_grad(t) for t in self.values)
         loose = [bool(part._graphc_storage.away) for part in parts]
-        replay = Replay(self.steps, numbers, make, owned, tensors, recorded, loose)
-        if make is None and not views:
+        steps = self.steps
+        if not recorded:
+            steps, numbers = without_detached(steps, numbers, tensors)
+            if not steps:
+                return None
+        replay = Replay(steps, numbers, make, owned, tensors, recorded, loose)
+        replay.in_rows = self.in_rows
+        if make is None and not any(step.op.view for step in steps):
             given = self.values[:tensors]
-            whole = _whole(self.steps, numbers, given, self.values)
+            whole = _whole(steps, numbers, given)
             if not recorded:
                 replay.whole = whole
-            elif whole is not None and not any(map(_leaves_dims, self.steps)):
-                replay.linked = _linked(self.steps, given, whole)
+            elif whole is not None and not any(map(_leaves_dims, steps)):
+                replay.linked = _linked(steps, given, whole)
         return replay
 
     def whole_in_place(self, result: Tensor) -> Any:
@@ -250,17 +272,36 @@ class Watch:
             step.op.view for step in self.steps
         ) or result is not self.values[-1] or result._graphc_type != first._graphc_type:
             return None
-        return _whole(self.steps, [len(self.values) - 1], self.values[:given], self.values, True)
+        return _whole(self.steps, [len(self.values) - 1], self.values[:given], True)
+
+
+def _never_changes(array: Any) -> bool:
+    flags = array.flags
+    return not flags.writeable and (
+        not array.ndim or (bool(flags.owndata) and array.size <= _MOST_KEPT)
+    )
+
+
+def _may_share(steps: list[Step], results: list[int], tensors: int) -> bool:
+    """Whether a result is a view of a given tensor, or a copy: as that lies in memory."""
+    owner = list(range(tensors))
+    for step in steps:
+        source = step.sources[0] if step.op.view else None
+        if type(source) is int:
+            owner.append(owner[source])
+        else:
+            owner += [tensors] * len(step.signature.results)
+    return any(owner[i] < tensors for i in results)
 
 
 def _whole(
-    steps: list[Step], results: list[int], tensors: list[Tensor], values: list[Tensor],
-    in_place: bool = False,
+    steps: list[Step], results: list[int], tensors: list[Tensor], in_place: bool = False
 ) -> Any:
     """The steps as one function of the tensors' arrays, the first of which it writes to, if
     `in_place`; None: they are better done one by one."""
-    if Eager.chain is None or len(steps) < 2 - in_place or results != [len(values) - 1] or any(
-        len(step.signature.results) != 1 for step in steps
+    if Eager.chain is None or not 2 - in_place <= len(steps) <= _MOST_LINKS or (
+        results != [len(tensors) + len(steps) - 1]
+        or any(step.op is DETACH or len(step.signature.results) != 1 for step in steps)
     ):
         return None
     types = [TensorType(from_numpy(t._graphc_array.dtype), t._graphc_array.shape) for t in tensors]
@@ -390,6 +431,8 @@ def replayed(function: F) -> F:
         if known is None:
             return function(*args, **kwargs)
         if known is not UNKNOWN:
+            if known.in_rows and not _lie_in_rows(tensors):  # type: ignore[attr-defined]
+                return function(*args, **kwargs)
             step = known.single  # type: ignore[attr-defined]
             if step is None:
                 return known.run(tensors)  # type: ignore[attr-defined]
@@ -400,10 +443,17 @@ def replayed(function: F) -> F:
     return cast(F, wrapper)
 
 
+def _lie_in_rows(tensors: list[Tensor]) -> bool:
+    return all(lies_in_rows(t._graphc_array) for t in tensors)
+
+
 def _watched(
     function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Tensor], key: Any
 ) -> Any:
+    lie_in_rows = _lie_in_rows(tensors)
     result, watch = watched(function, args, kwargs, tensors)
+    if watch.in_rows and not lie_in_rows:
+        return result  # of others of the kind it is not known yet
     if len(_known) >= _LIMIT:
         _known.clear()
     _known[key] = watch.replay(len(tensors), result)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 from graphc.ir.op import Attrs, Op
@@ -31,6 +32,39 @@ class Step:
     ) -> None:
         self.op, self.attrs, self.signature, self.sources = op, attrs, signature, sources
         self.kind: type[OpNode] | None = None  # of its nodes, where that is not the operator's
+
+
+class Detached(Step):
+    """A tensor without its history."""
+
+    __slots__ = ()
+
+    def __init__(self, source: int) -> None:
+        super().__init__(DETACH, {}, _ONE, (source,))
+
+
+DETACH: Any = SimpleNamespace(name="detach", view=True)
+_ONE: Any = SimpleNamespace(results=(None,))
+
+
+def without_detached(
+    steps: list[Step], numbers: list[int], tensors: int
+) -> tuple[list[Step], list[int]]:
+    """The same where there is no history, and the numbers of these results."""
+    new = list(range(tensors))
+    count, kept = tensors, []
+    for step in steps:
+        if type(step) is Detached:
+            new.append(new[step.sources[0]])
+            continue
+        sources = tuple([new[s] if type(s) is int else s for s in step.sources])
+        moved = Step(step.op, step.attrs, step.signature, sources)
+        moved.kind = step.kind
+        kept.append(moved)
+        for _ in step.signature.results:
+            new.append(count)
+            count += 1
+    return kept, [new[i] for i in numbers]
 
 
 class Arrays:

@@ -18,6 +18,7 @@ from graphc.ir.memory import contiguous
 from graphc.ir.op import Op
 from graphc.ir.types import Shape
 
+from .context import local
 from .dispatch import apply
 from .functionalize import TracedState, dense_order, is_contiguous
 from .storage import contiguous_strides
@@ -88,8 +89,18 @@ def suggests_last(x: Tensor) -> bool:
     state = current(x)
     if state._graphc_trace is not None:
         return suggests_channels_last(*_hints(state._graphc_traced, state._graphc_trace.env))
+    if local.counted is not None:
+        local.counted.looked()
     array = state._graphc_array
     return suggests_channels_last(array.shape, array.strides)
+
+
+def lies_in_rows(array: Any) -> bool:
+    """Whether it is row-major, and nobody takes it for one with its channels last."""
+    return array.flags.c_contiguous and not (
+        array.ndim > 3 and array.shape[1] == 1
+        and suggests_channels_last(array.shape, array.strides)
+    )
 
 
 def with_layout(result: Tensor, last: bool) -> Tensor:
@@ -97,8 +108,12 @@ def with_layout(result: Tensor, last: bool) -> Tensor:
     made = current(result)
     trace = made._graphc_trace
     if trace is None:
+        if local.counted is not None:
+            local.counted.looked()
         if made._graphc_array.flags.c_contiguous and not last:
             return result
+        if local.counted is not None:
+            local.counted.wrote()
         made = _fresh(made)
         array = made._graphc_array
         made._graphc_array = made._graphc_storage.array = (

@@ -241,7 +241,10 @@ class Tensor:
 
     def detach(self) -> Tensor:
         """A tensor on the same memory without history."""
-        return alias(self)
+        result = alias(self)
+        if local.counted is not None:
+            local.counted.detached(self, result)
+        return result
 
     @property
     def data(self) -> Tensor:

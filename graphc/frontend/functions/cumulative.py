@@ -9,6 +9,7 @@ from graphc.ir import dtypes, ops
 from .. import promote
 from ..dispatch import apply, filled_beside
 from ..errors import located
+from ..replayed import replayed
 from ..tensor import Tensor
 from . import pointwise as P
 from . import return_types
@@ -34,7 +35,7 @@ def _running(name: str, doc: str) -> Any:
 
     function.__name__ = name
     function.__doc__ = doc
-    return with_out(numpy_names(function))
+    return replayed(with_out(numpy_names(function)))
 
 
 cumsum = _running("cumsum", "Running sum along `dim`; integers in int64.")
@@ -57,7 +58,7 @@ def _running_extreme(name: str, doc: str) -> Any:
 
     function.__name__ = name
     function.__doc__ = doc
-    return with_out(numpy_names(function))
+    return replayed(with_out(numpy_names(function)))
 
 
 cummax = _running_extreme("cummax", "Running maximum and its index along `dim`.")
@@ -72,6 +73,7 @@ def _complex_logcumsumexp(x: Tensor, dim: int) -> Tensor:
     return stack(slices, dim) if slices else x.clone()
 
 
+@replayed
 @with_out
 @numpy_names
 @recorded_as("LogcumsumexpBackward0")
@@ -128,6 +130,7 @@ def _squared_logsumexp(input: Tensor, along: int) -> Tensor:
     return result
 
 
+@replayed
 @with_out
 def diff(
     input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None,
@@ -151,6 +154,7 @@ def diff(
     return x
 
 
+@replayed
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = -1) -> Tensor:
     """The integral of y along `dim` by the trapezoidal rule."""
     along = wrap_dim(dim, y.ndim)

@@ -9,6 +9,7 @@ from graphc.ir import dtypes, ops
 from .. import promote
 from ..dispatch import apply
 from ..errors import kind_name, located
+from ..replayed import replayed
 from ..tensor import Tensor
 from . import pointwise as P
 from .arguments import environment, recorded_as, shape
@@ -17,6 +18,7 @@ from .linalg_basic import dot_general
 Labels = tuple[str, ...]
 
 
+@replayed
 @recorded_as("ViewBackward0")
 def einsum(equation: Any, *operands: Any) -> Tensor:
     """Sums of products named by labels: einsum("bij,bjk->bik", x, y)."""

@@ -16,6 +16,7 @@ from ..errors import kind_name, located
 from ..near import is_near
 from ..overlap import check_apart
 from ..ownership import owns_result
+from ..replayed import replayed
 from ..tensor import Tensor, concrete
 from . import pointwise as P
 from .arguments import (
@@ -54,6 +55,7 @@ def _require_index(name: str, index: Any) -> Tensor:
 # --- gather, scatter ---------------------------------------------------------------------------
 
 
+@replayed
 @with_out
 @owns_result
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
@@ -117,6 +119,7 @@ def _cut(name: str, src: Tensor, sizes: tuple[Any, ...]) -> Tensor:
     return src
 
 
+@replayed
 @with_out
 @owns_result
 def scatter(
@@ -130,6 +133,7 @@ def scatter(
     return _scatter("scatter", input, dim, index, source, _REDUCTIONS[reduce] if reduce else "")
 
 
+@replayed
 @with_out
 @owns_result
 @recorded_as("ScatterAddBackward0")
@@ -138,6 +142,7 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     return _scatter("scatter_add", input, dim, index, src, "add")
 
 
+@replayed
 @with_out
 @owns_result
 def scatter_reduce(
@@ -453,6 +458,7 @@ def put_(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
     return inplace(self, put(self, index, source, accumulate))
 
 
+@replayed
 @with_out
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
     """gather() with broadcasting of the other dims; flat without a dim."""

@@ -170,6 +170,7 @@ def column_stack(tensors: Sequence[Tensor]) -> Tensor:
     return cat(given, 1)
 
 
+@replayed
 @variadic("dims")
 def flip(input: Tensor, *dims: Any) -> Tensor:
     """A copy with the order along `dims` reversed."""
@@ -193,6 +194,7 @@ def flipud(input: Tensor) -> Tensor:
     return flip(input, 0)
 
 
+@replayed
 @owns_result
 @recorded_as("RollBackward0")
 def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
@@ -267,7 +269,7 @@ def _triangle(name: str, lower: bool) -> Any:
     title = f"{name.capitalize()}Backward0"
     function.__name__ = name
     function.__doc__ = f"The {'lower' if lower else 'upper'} triangle; the rest is 0."
-    return with_out(function)
+    return replayed(with_out(function))
 
 
 tril = _triangle("tril", True)

@@ -197,6 +197,7 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     return named(dot_general(input, mat2, (2,), (1,), (0,), (0,)), "BmmBackward0")
 
 
+@replayed
 @with_out
 def mv(input: Tensor, vec: Tensor) -> Tensor:
     """A matrix times a vector."""
@@ -214,6 +215,7 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
     return named(dot_general(input, vec, (1,), (0,)), "MvBackward0")
 
 
+@replayed
 @with_out
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """The inner product of two vectors."""
@@ -252,6 +254,7 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
     return dot_general(input, other, (input.ndim - 1,), (other.ndim - 1,))
 
 
+@replayed
 @with_out
 def outer(input: Tensor, vec2: Tensor) -> Tensor:
     """[n] and [m] to [n, m]."""
@@ -333,7 +336,7 @@ def _scaled_sum(name: str, multiply: Any, *factors: str) -> Any:
 
     function.__name__ = name
     function.__doc__ = f"beta * input + alpha * product ({name})."
-    return with_out(function)
+    return replayed(with_out(function))
 
 
 addmm = _scaled_sum("addmm", mm, "mat1", "mat2")
@@ -388,6 +391,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None) -> Tensor:
     return result
 
 
+@replayed
 @with_out
 @owns_result
 @recorded_as("UnsafeViewBackward0")
@@ -411,6 +415,7 @@ def chain_matmul(*matrices: Tensor) -> Tensor:
     return result
 
 
+@replayed
 @recorded_as("TraceBackward0")
 def trace(input: Tensor) -> Tensor:
     """The sum of a matrix's diagonal."""
@@ -419,6 +424,7 @@ def trace(input: Tensor) -> Tensor:
     return input.diagonal().sum()  # type: ignore[no-any-return]
 
 
+@replayed
 @with_out
 @recorded_as("LinalgCrossBackward0")
 def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
@@ -459,6 +465,7 @@ def _euclidean(x1: Tensor, x2: Tensor) -> Tensor:
     return result
 
 
+@replayed
 @recorded_as("CdistBackward0")
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "") -> Tensor:
     """Distances between the rows of two batches of matrices."""

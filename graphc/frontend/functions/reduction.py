@@ -129,6 +129,7 @@ def _mean(x: Tensor, dims: Dims, keepdim: bool) -> Tensor:
     return result
 
 
+@replayed
 @with_out
 @numpy_names
 def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
@@ -149,6 +150,7 @@ def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
     return result if dim is None else named(result, "ProdBackward1")
 
 
+@replayed
 @numpy_names
 def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
     """How many are not 0, int64."""
@@ -171,7 +173,7 @@ def _truth(name: str, doc: str) -> Any:
 
     function.__name__ = name
     function.__doc__ = doc
-    return with_out(numpy_names(function))
+    return replayed(with_out(numpy_names(function)))
 
 
 any = _truth("any", "Whether any is true over `dim`.")
@@ -194,7 +196,7 @@ def _extreme(name: str, doc: str) -> Any:
 
     function.__name__ = name
     function.__doc__ = doc
-    return with_out(numpy_names(function))
+    return replayed(with_out(numpy_names(function)))
 
 
 def _require_elements(name: str, x: Tensor, dims: Dims, whole: bool) -> None:
@@ -382,6 +384,7 @@ def safe_root(x: Tensor) -> Tensor:
     return result
 
 
+@replayed
 @numpy_names
 @owns_result
 def var_mean(
@@ -393,6 +396,7 @@ def var_mean(
     return named(variance, "VarMeanBackward0"), named(centre, "VarMeanBackward0")
 
 
+@replayed
 @numpy_names
 @owns_result
 def std_mean(
@@ -407,6 +411,7 @@ def std_mean(
 # --- exponentials ------------------------------------------------------------------------------
 
 
+@replayed
 @with_out
 @numpy_names
 @owns_result

@@ -17,6 +17,7 @@ from ..meta import concrete_or_zeros
 from ..near import is_near
 from ..ownership import owns_result
 from ..placement import beside
+from ..replayed import replayed
 from ..tensor import Tensor, concrete, current, from_array
 from . import pointwise as P
 from . import return_types
@@ -45,6 +46,7 @@ def _sorted(x: Tensor, dim: int, descending: bool, stable: bool) -> tuple[Tensor
     return values, indices
 
 
+@replayed
 @with_out
 def sort(
     input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False
@@ -57,6 +59,7 @@ def sort(
     return return_types.sort(_sorted(input, along, descending, True))
 
 
+@replayed
 def argsort(
     input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False
 ) -> Tensor:
@@ -72,6 +75,7 @@ def msort(input: Tensor) -> Tensor:
     return result
 
 
+@replayed
 @with_out
 def topk(
     input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True

@@ -91,6 +91,7 @@ def hardtanh(
     return _in_place(clip, input, inplace)
 
 
+@replayed
 @recorded_as("LeakyReluBackward0")
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """x where x > 0, else negative_slope * x."""
@@ -106,6 +107,7 @@ def _require_float(name: str, x: Tensor) -> None:
 
 
 @listed
+@replayed
 @recorded_as("PreluKernelBackward0")
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """x where x > 0, else weight * x, weight per channel (dim 1)."""
@@ -250,6 +252,7 @@ def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 @listed
+@replayed
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """log(1 + exp(beta x)) / beta; x itself where beta x > threshold."""
     return apply(ops.softplus, input, beta=float(beta), threshold=float(threshold))
@@ -298,6 +301,7 @@ def threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fal
     )
 
 
+@replayed
 @recorded_as("GluBackward0")
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """a * sigmoid(b) of the two halves along dim."""
@@ -334,6 +338,7 @@ def softmax(
     return apply(ops.softmax, input, dim=_dim(dim, input.dim()))
 
 
+@replayed
 def softmin(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
 ) -> Tensor:
@@ -358,6 +363,7 @@ def log_softmax(
     return apply(ops.log_softmax, input, dim=_dim(dim, input.dim()))
 
 
+@replayed
 @with_out
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
     """x / max(norm_p(x), eps) along dim."""

@@ -8,6 +8,7 @@ from ...frontend import functions as T
 from ...frontend.dispatch import apply
 from ...frontend.functions.arguments import recorded_as
 from ...frontend.ownership import owns_result
+from ...frontend.replayed import replayed
 from ...frontend.tensor import Tensor
 from ...ir import ops
 from .conv import tuple_of
@@ -18,6 +19,7 @@ def _blocks(size: int, kernel: int, dilation: int, padding: int, stride: int) ->
     return (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
 
 
+@replayed
 @owns_result
 @recorded_as("Im2ColBackward0")
 def unfold(

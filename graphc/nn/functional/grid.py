@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...frontend import functions as T
 from ...frontend.autocast import listed
 from ...frontend.functions.arguments import named, recorded_as
 from ...frontend.functions.zero_gradient import flat_in
+from ...frontend.replayed import replayed
 from ...frontend.tensor import Tensor
 from .resize import cubic_weights
 
@@ -70,11 +71,16 @@ def grid_sample(
     """Values of [N, C, (D,) H, W] at positions [N, *, 2 or 3] in [-1, 1], x first."""
     align = _default_corners("grid_sample", align_corners)
     _check(input, grid, mode, padding_mode)
-    result = _sampled(input, grid, mode, padding_mode, align)
+    return _sampled(input, grid, mode, padding_mode, align)
+
+
+@replayed
+def _sampled(input: Tensor, grid: Tensor, mode: str, padding_mode: str, align: bool) -> Tensor:
+    result = _values_at(input, grid, mode, padding_mode, align)
     return named(result, f"GridSampler{input.dim() - 2}DBackward0")
 
 
-def _sampled(input: Tensor, grid: Tensor, mode: str, padding_mode: str, align: bool) -> Tensor:
+def _values_at(input: Tensor, grid: Tensor, mode: str, padding_mode: str, align: bool) -> Tensor:
     sizes = [int(s) for s in tuple(input.shape)[2:]]
     # positions in elements, in the order of the input's dims
     places = [
@@ -88,7 +94,9 @@ def _sampled(input: Tensor, grid: Tensor, mode: str, padding_mode: str, align: b
         for place, size in zip(places, sizes, strict=True)
     ]
     if mode == "nearest":
-        return flat_in(grid, _take(input, [place.round() for place in places], sizes))
+        return flat_in(grid, _take(input, [
+            _chosen(place.round(), size) for place, size in zip(places, sizes, strict=True)
+        ]))
     return between_pixels(input, places, sizes)
 
 
@@ -96,14 +104,17 @@ def between_pixels(input: Tensor, places: list[Tensor], sizes: list[int]) -> Ten
     """Linear interpolation of [N, C, *sizes] at places [N, *], one tensor per axis, in elements; 0
     outside."""
     floors = [place.floor() for place in places]
+    # of each axis: what is chosen below and above, and the share of it
+    axes = [
+        [(_chosen(floor, size), floor + 1 - place), (_chosen(floor + 1, size), place - floor)]
+        for place, floor, size in zip(places, floors, sizes, strict=True)
+    ]
     result: Any = None
-    for corner in itertools.product((0, 1), repeat=len(sizes)):
+    for corner in itertools.product(*axes):
         weight: Any = None
-        for up, place, floor in zip(corner, places, floors, strict=True):
-            share = place - floor if up else floor + 1 - place
+        for _, share in corner:
             weight = share if weight is None else weight * share
-        picked = [floor + up for up, floor in zip(corner, floors, strict=True)]
-        term = _take(input, picked, sizes) * weight.unsqueeze(1)
+        term = _take(input, [chosen for chosen, _ in corner]) * weight.unsqueeze(1)
         result = term if result is None else result + term
     return result
 
@@ -162,26 +173,39 @@ def _padded(place: Tensor, size: int, mode: str, align: bool) -> Tensor:
 
 def _reflected(place: Tensor, twice_low: int, twice_high: int) -> Tensor:
     if twice_low == twice_high:
-        return T.zeros_like(place)
+        return flat_in(place, T.zeros_like(place))
     least, span = twice_low / 2, (twice_high - twice_low) / 2
     away = (place - least).abs()
     extra, turns = T.fmod(away, span), T.floor(away / span)
     return T.where(T.fmod(turns, 2) == 0, extra + least, span - extra + least)
 
 
-def _take(input: Tensor, places: list[Tensor], sizes: list[int]) -> Tensor:
-    """Elements at whole positions; 0 outside."""
+class _Chosen(NamedTuple):
+    """Whole positions along an axis."""
+
+    size: int
+    inside: Tensor
+    place: Tensor  # 0 outside
+
+
+def _chosen(place: Tensor, size: int) -> _Chosen:
+    inside = (place >= 0) & (place <= size - 1)
+    index = T.where(inside, place.detach(), T.zeros((), dtype=place.dtype)).long()
+    return _Chosen(size, inside, index)
+
+
+def _take(input: Tensor, axes: list[_Chosen]) -> Tensor:
+    """Elements at such positions; 0 outside."""
     batch, channels = input.shape[0], input.shape[1]
     inside: Any = None
     flat: Any = None
-    for place, size in zip(places, sizes, strict=True):
-        here = (place >= 0) & (place <= size - 1)
-        inside = here if inside is None else inside & here
-        index = T.where(here, place.detach(), T.zeros_like(place)).long()
-        flat = index if flat is None else flat * size + index
+    for axis in axes:
+        inside = axis.inside if inside is None else inside & axis.inside
+        flat = axis.place if flat is None else flat * axis.size + axis.place
     shape = tuple(flat.shape)
-    index = flat.reshape(batch, 1, -1).expand(batch, channels, math.prod(shape[1:]))
-    values = input.reshape(batch, channels, -1).gather(2, index)
+    count, plane = math.prod(shape[1:]), math.prod([axis.size for axis in axes])
+    index = flat.reshape(batch, 1, count).expand(batch, channels, count)
+    values = input.reshape(batch, channels, plane).gather(2, index)
     values = values.reshape([batch, channels, *shape[1:]])
     return T.where(inside.unsqueeze(1), values, T.zeros((), dtype=input.dtype))
 
@@ -193,15 +217,15 @@ def _bicubic(
     rows, columns = (
         cubic_weights(place - floor) for place, floor in zip(places, floors, strict=True)
     )
+    below, beside = (
+        [_chosen(_padded(floor + (step - 1), size, mode, align), size) for step in range(4)]
+        for floor, size in zip(floors, sizes, strict=True)
+    )
     result: Any = None
-    for i, row in enumerate(rows):
+    for down, row in zip(below, rows, strict=True):
         line: Any = None
-        for j, column in enumerate(columns):
-            picked = [
-                _padded(floor + step - 1, size, mode, align)
-                for floor, step, size in zip(floors, (i, j), sizes, strict=True)
-            ]
-            term = _take(input, picked, sizes) * column.unsqueeze(1)
+        for across, column in zip(beside, columns, strict=True):
+            term = _take(input, [down, across]) * column.unsqueeze(1)
             line = term if line is None else line + term
         line = line * row.unsqueeze(1)
         result = line if result is None else result + line

@@ -393,6 +393,7 @@ def kl_div(
 
 
 @listed
+@replayed
 def poisson_nll_loss(
     input: Tensor, target: Tensor, log_input: bool = True, full: bool = False,
     size_average: Any = None, eps: float = 1e-8, reduce: Any = None, reduction: str = "mean",

@@ -10,6 +10,7 @@ from ...frontend import promote
 from ...frontend.autocast import listed
 from ...frontend.errors import located
 from ...frontend.functions.arguments import recorded_as
+from ...frontend.replayed import replayed
 from ...frontend.tensor import Tensor
 from .activation import logsigmoid
 from .loss import _legacy, _reduce
@@ -17,12 +18,13 @@ from .padding import cosine_similarity, pairwise_distance
 
 
 @listed
+@replayed
 def hinge_embedding_loss(
     input: Tensor, target: Tensor, margin: float = 1.0, size_average: Any = None,
     reduce: Any = None, reduction: str = "mean",
 ) -> Tensor:
     """x where target is 1, max(0, margin - x) where it is -1."""
-    zero = T.zeros_like(input)
+    zero = T.zeros((), dtype=input.dtype)
     loss = T.where(target == -1, zero, input) + T.where(
         target == 1, zero, (margin - input).clamp_min(0)
     )
@@ -30,6 +32,7 @@ def hinge_embedding_loss(
 
 
 @listed
+@replayed
 def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, size_average: Any = None,
     reduce: Any = None, reduction: str = "mean",
@@ -40,6 +43,7 @@ def margin_ranking_loss(
 
 
 @listed
+@replayed
 @recorded_as("SoftMarginLossBackward0")
 def soft_margin_loss(
     input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,
@@ -55,6 +59,7 @@ def soft_margin_loss(
 
 
 @listed
+@replayed
 def multilabel_soft_margin_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None,
     reduce: Any = None, reduction: str = "mean",
@@ -67,6 +72,7 @@ def multilabel_soft_margin_loss(
 
 
 @listed
+@replayed
 def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, size_average: Any = None,
     reduce: Any = None, reduction: str = "mean",
@@ -84,6 +90,7 @@ def cosine_embedding_loss(
 
 
 @listed
+@replayed
 def triplet_margin_loss(
     anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2,
     eps: float = 1e-6, swap: bool = False, size_average: Any = None, reduce: Any = None,
@@ -107,6 +114,7 @@ def triplet_margin_loss(
 
 
 @listed
+@replayed
 @recorded_as("MultiMarginLossBackward0")
 def multi_margin_loss(
     input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Tensor | None = None,
@@ -146,6 +154,7 @@ def multi_margin_loss(
 
 
 @listed
+@replayed
 @recorded_as("MultilabelMarginLossBackward0")
 def multilabel_margin_loss(
     input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None,

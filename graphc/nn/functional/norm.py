@@ -102,6 +102,7 @@ def _batch_of_nothing(input: Tensor) -> Tensor:
     return input * 1.0
 
 
+@replayed
 def _affine(
     input: Tensor, mean: Tensor, variance: Tensor, weight: Tensor | None, bias: Tensor | None,
     eps: float,
@@ -238,6 +239,7 @@ def layer_norm(
 
 
 @listed
+@replayed
 def rms_norm(
     input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
@@ -253,6 +255,7 @@ def rms_norm(
 
 
 @listed
+@replayed
 @owns_result
 @recorded_as("NativeGroupNormBackward0")
 def group_norm(
@@ -283,6 +286,7 @@ def group_norm(
     return as_suggested(_scaled(result, weight, bias).to(input.dtype), input)
 
 
+@replayed
 def local_response_norm(
     input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
 ) -> Tensor:

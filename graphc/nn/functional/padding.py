@@ -19,6 +19,7 @@ from ...frontend.functions.arguments import named, recorded_as
 from ...frontend.history import requires_grad
 from ...frontend.near import is_near
 from ...frontend.ownership import owns_result
+from ...frontend.replayed import replayed
 from ...frontend.result_layouts import as_suggested, in_rows
 from ...frontend.tensor import Tensor, from_array
 from ...ir import ops
@@ -198,6 +199,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
 
 
 @listed
+@replayed
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """x1 . x2 / (max(|x1|, eps) max(|x2|, eps)) along dim."""
     x1, x2 = T.broadcast_tensors(x1, x2)
@@ -214,6 +216,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     return (first * second).sum(dim)
 
 
+@replayed
 @recorded_as("NormBackward1")
 def pairwise_distance(
     x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...frontend import functions as T
 from ...frontend.autocast import listed
-from ...frontend.dispatch import apply, constant
+from ...frontend.dispatch import apply, fixed
 from ...frontend.functions.arguments import named, recorded_as
 from ...frontend.numbers import is_traced_number
 from ...frontend.ownership import owns_result
@@ -93,6 +93,7 @@ def _max_pool(
     return (values, indices) if return_indices else values
 
 
+@replayed
 @recorded_as("SqueezeBackward1")
 def max_pool1d(
     input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
@@ -116,6 +117,7 @@ def max_pool2d(
 
 
 @listed
+@replayed
 @recorded_as("MaxPool3DWithIndicesBackward0")
 def max_pool3d(
     input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
@@ -165,6 +167,7 @@ def _avg_pool(
     return total / _window_counts(input, geometry, count_include_pad)
 
 
+@replayed
 @recorded_as("SqueezeBackward1")
 def avg_pool1d(
     input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
@@ -174,6 +177,7 @@ def avg_pool1d(
     return _avg_pool(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
 
+@replayed
 @recorded_as("AvgPool2DBackward0")
 def avg_pool2d(
     input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
@@ -186,6 +190,7 @@ def avg_pool2d(
 
 
 @listed
+@replayed
 @recorded_as("AvgPool3DBackward0")
 def avg_pool3d(
     input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
@@ -306,7 +311,7 @@ def _window_positions(sizes: tuple[int, ...], outputs: tuple[int, ...]) -> Tenso
         shape = [1] * (2 * count)
         shape[i], shape[count + i] = rows.shape
         total = total + rows.reshape(shape)
-    return constant(total.reshape(*outputs, -1))
+    return fixed(total.reshape(*outputs, -1))
 
 
 def _averaged(result: Tensor, rank: int) -> str:
@@ -315,11 +320,13 @@ def _averaged(result: Tensor, rank: int) -> str:
     return "MeanBackward1" if whole else f"AdaptiveAvgPool{rank}DBackward0"
 
 
+@replayed
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
     """Mean pooling to a given output length."""
     return named(_adaptive_avg(1, input, output_size), "SqueezeBackward1")
 
 
+@replayed
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     """Mean pooling to a given output height and width."""
     result = as_suggested(_adaptive_avg(2, input, output_size), input)
@@ -327,6 +334,7 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
 
 
 @listed
+@replayed
 def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     """Mean pooling to a given output size."""
     result = _adaptive_avg(3, input, output_size)
@@ -345,6 +353,7 @@ def _laid_out(found: Any, like: Tensor | None) -> Any:
     return tuple(parts) if several else parts[0]
 
 
+@replayed
 @recorded_as("SqueezeBackward1")
 def adaptive_max_pool1d(
     input: Tensor, output_size: Any, return_indices: bool = False
@@ -353,6 +362,7 @@ def adaptive_max_pool1d(
     return _adaptive_max(1, input, output_size, return_indices)
 
 
+@replayed
 @recorded_as("AdaptiveMaxPool2DBackward0")
 def adaptive_max_pool2d(
     input: Tensor, output_size: Any, return_indices: bool = False
@@ -362,6 +372,7 @@ def adaptive_max_pool2d(
 
 
 @listed
+@replayed
 @recorded_as("AdaptiveMaxPool3DBackward0")
 def adaptive_max_pool3d(
     input: Tensor, output_size: Any, return_indices: bool = False

@@ -10,7 +10,7 @@ import numpy as np
 from ...frontend import functions as T
 from ...frontend.autocast import listed
 from ...frontend.context import local
-from ...frontend.dispatch import constant
+from ...frontend.dispatch import fixed
 from ...frontend.functions.arguments import named
 from ...frontend.ownership import own, owns_result
 from ...frontend.replayed import replayed
@@ -26,6 +26,7 @@ _AREA = {3: adaptive_avg_pool1d, 4: adaptive_avg_pool2d, 5: adaptive_avg_pool3d}
 _MODES = "nearest | linear | bilinear | bicubic | trilinear | lanczos | area | nearest-exact"
 
 
+@replayed
 @owns_result
 def interpolate(
     input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
@@ -193,12 +194,12 @@ def _nearest(
     scale = _scale(size, count, given, False, real)
     positions = (np.arange(count, dtype=real) + real(0.5 if exact else 0.0)) * scale
     index = np.minimum(positions.astype(np.int64), size - 1)
-    return input.index_select(dim, constant(index))
+    return input.index_select(dim, fixed(index))
 
 
 def _column(values: np.ndarray, like: Tensor, dim: int) -> Tensor:
     shape = [-1 if d == dim else 1 for d in range(like.dim())]
-    return constant(values).to(like.dtype).reshape(shape)
+    return fixed(values.astype(like.dtype.numpy).reshape(shape))
 
 
 def _linear(
@@ -210,10 +211,11 @@ def _linear(
     position = np.maximum(_positions(count, scale, align, real), real(0))
     lower = np.minimum(position.astype(np.int64), size - 1)
     upper = np.minimum(lower + 1, size - 1)
-    blend = _column(position - lower, input, dim)
-    first = input.index_select(dim, constant(lower))
-    second = input.index_select(dim, constant(upper))
-    return _blended(first, 1 - blend, second, blend)
+    share = (position - lower).astype(input.dtype.numpy)
+    keep, blend = _column(1 - share, input, dim), _column(share, input, dim)
+    first = input.index_select(dim, fixed(lower))
+    second = input.index_select(dim, fixed(upper))
+    return _blended(first, keep, second, blend)
 
 
 @replayed
@@ -248,14 +250,14 @@ def _cubic(
     result: Any = None
     for offset, weight in zip(range(-1, 3), cubic_weights(position - base), strict=True):
         index = np.clip(base.astype(np.int64) + offset, 0, size - 1)
-        term, factor = input.index_select(dim, constant(index)), _column(weight, input, dim)
+        term, factor = input.index_select(dim, fixed(index)), _column(weight, input, dim)
         result = term * factor if result is None else _added(result, term, factor)
     return result
 
 
 def _along(input: Tensor, dim: int, matrix: np.ndarray) -> Tensor:
     """A matrix applied to one dim."""
-    weights = constant(matrix).to(input.dtype)
+    weights = fixed(matrix.astype(input.dtype.numpy))
     return (input.transpose(dim, -1) @ weights.T).transpose(dim, -1)
 
 
