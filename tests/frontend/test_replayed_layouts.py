@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import graphc as torch
+from graphc.engine import eager_rows
 from graphc.frontend import replayed
 from graphc.nn import functional as F
 
@@ -140,3 +141,15 @@ def test_grids_of_no_image_and_of_one_pixel() -> None:
     found = F.grid_sample(pixel, grid, padding_mode="reflection", align_corners=True)
     found.sum().backward()
     assert found.tolist() == [[[[1.0, 1.0], [1.0, 1.0]]]] and not grid.grad.any()
+
+
+@pytest.mark.parametrize("size", [6, 300])
+def test_gray_images_keep_their_strides_in_native_code(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(eager_rows, "_ENOUGH", 0)
+    x = torch.rand(1, 1, size, size)
+    last = torch.rand(1, size, size, 1).permute(0, 3, 1, 2)
+    for _ in range(4):
+        assert F.max_pool2d(x, 2).stride() == (size * size // 4, size * size // 4, size // 2, 1)
+        assert F.max_pool2d(last, 2).stride() == (size * size // 4, 1, size // 2, 1)
