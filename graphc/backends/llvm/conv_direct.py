@@ -1,15 +1,15 @@
 """Convolutions read in place: the input is copied once with its padding, and tiles read the copy.
 
 Packing a window repeats every element once per tap. With few rows in the other operand that costs
-more than the product, so at stride 1 (one or two spatial dimensions) tiles go through pointers:
+more than the product, so (in one or two spatial dimensions) tiles go through pointers:
 - rows (channel, tap) lie a table of offsets apart, the same for all positions, if positions are
   counted in the copy: a line of the output is `pitch` long, its last columns are computed in vain
-  (so lines share their padding: what is behind one is in front of the next);
+  (so lines share their padding: what is behind one is in front of the next). With a stride a plane
+  is copied in phases, each the coordinates of one remainder: neighbours in it are a stride apart;
 - for a weight gradient the columns (channel, tap) are lines of the copy, dotted with those of y'.
 """
 
-import enum
-
+from graphc.backends.llvm.conv_copy import COPY_WORDS, Copy, emit_lines_epilogue
 from graphc.backends.llvm.conv_geometry import HEIGHT, WIDTH, Conv, Window, Words
 from graphc.backends.llvm.gemm import declare_contract
 from graphc.backends.llvm.gemm_descriptor import ENTRY, Descriptor, Word
@@ -22,12 +22,7 @@ from graphc.backends.llvm.gemm_dot import (
     LINES,
     SHAPE_WORDS,
 )
-from graphc.backends.llvm.gemm_pack import (
-    RIGHT_PARAMETERS,
-    Source,
-    first_values,
-    store_words_masked,
-)
+from graphc.backends.llvm.gemm_pack import RIGHT_PARAMETERS
 from graphc.backends.llvm.gemm_plan import (
     Number,
     ceil_div,
@@ -37,84 +32,12 @@ from graphc.backends.llvm.gemm_plan import (
     round_up,
 )
 from graphc.backends.llvm.gemm_stages import run_symbol
-from graphc.backends.llvm.microkernel import MR, Tile
+from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Module, Value
-from graphc.backends.llvm.values import lane_numbers
 from graphc.ir.kernel.blocking import ALIGN
 from graphc.ir.kernel.plan_convolution import DOT_TERMS, reads_lines, reads_window
 
 COPY_ELEMENTS = 1 << 14  # per chunk of the copy
-
-
-class Copy(enum.IntEnum):
-    """The padded copy: planes of HEIGHT lines of WIDTH elements, the last of which are the first of
-    the next line, PITCH from it."""
-
-    SOURCE = 0
-    TARGET = enum.auto()
-    PLANES = enum.auto()
-    PLANES_PER_CHUNK = enum.auto()
-    IN_HEIGHT = enum.auto()
-    IN_WIDTH = enum.auto()
-    LOW_HEIGHT = enum.auto()  # lines and columns before the source (negative: so many are left out)
-    LOW_WIDTH = enum.auto()
-    HEIGHT = enum.auto()
-    WIDTH = enum.auto()
-    PITCH = enum.auto()
-    IMAGE = enum.auto()  # elements of all planes of an image
-    OUT_HEIGHT = enum.auto()
-    OUT_WIDTH = enum.auto()
-    VECTORS = enum.auto()  # registers of positions per image
-    ARGUMENTS = enum.auto()  # of the epilogue that counts positions without the excess columns
-    EPILOGUE = enum.auto()
-
-
-COPY_WORDS = len(Copy)
-
-
-def pad_symbol(source: Source) -> str:
-    """The copy of some planes: void (copy, chunk)."""
-    return f"@graphc_pad_{source.name}"
-
-
-def emit_pad(module: Module, source: Source) -> None:
-    """Defines the copy for one source dtype, converting to the accumulator's type."""
-    tile, lanes = source.tile, source.tile.values
-    f = module.function(f"void {pad_symbol(source)}(ptr %copy, i64 %chunk)")
-    c = Words(f, "%copy")
-    height, width, pitch = c.read(Copy.IN_HEIGHT), c.read(Copy.IN_WIDTH), c.read(Copy.PITCH)
-    lines, low_height, low_width, extent = (
-        c.read(field) for field in (Copy.HEIGHT, Copy.LOW_HEIGHT, Copy.LOW_WIDTH, Copy.WIDTH)
-    )
-    source_at, target_at = c.read_pointer(Copy.SOURCE), c.read_pointer(Copy.TARGET)
-    count = c.read(Copy.PLANES_PER_CHUNK)
-    first = f.mul("%chunk", count)
-    ints = f"<{lanes} x i64>"
-
-    def splat(value: Value) -> str:
-        start = f.let(f"insertelement {ints} poison, i64 {value}, i64 0")
-        zeros = f"<{lanes} x i32> zeroinitializer"
-        return f.let(f"shufflevector {ints} {start}, {ints} poison, {zeros}")
-
-    with (
-        f.loop(first, f.smin(f.add(first, count), c.read(Copy.PLANES))) as plane,
-        f.loop(0, lines) as line,
-    ):
-        from_line = f.sub(line, low_height)
-        limit = choose(f, f.cmp("ult", from_line, height), width, 0)
-        line_at = f.mul(f.add(f.mul(plane, height), from_line), width)
-        to_line = f.mul(f.add(f.mul(plane, lines), line), pitch)
-        with f.loop(0, extent, lanes) as column:
-            start = f.sub(column, low_width)
-            places = f.let(f"add {ints} {splat(start)}, {lane_numbers(lanes)}")
-            mask = f.let(f"icmp ult {ints} {places}, {splat(limit)}")
-            value = source.load_words(
-                f, f.gep(source_at, f.add(line_at, start), source.element), mask
-            )
-            to = f.gep(target_at, f.add(to_line, column), tile.value_element)
-            left = f.sub(extent, column)
-            store_words_masked(f, tile, value, to, first_values(f, tile, left))
-    f.ret()
 
 
 def emit_windows(module: Module, tile: Tile) -> None:
@@ -123,7 +46,7 @@ def emit_windows(module: Module, tile: Tile) -> None:
     costs more than packing them once. Falls back to the contraction as requested where it costs
     less; so does the other."""
     _emit_point_positions(module, tile)
-    _emit_lines_epilogue(module, tile)
+    emit_lines_epilogue(module, tile)
     _Direct(module, tile, "window").emit_window()
 
 
@@ -160,6 +83,7 @@ class _Direct:
         self.sizes, self.dilations = self.g.read3(Window.WINDOW), self.g.read3(Window.DILATION)
         self.taps, self.channel = self.g.read(Window.TAPS), self.g.read(Window.CHANNEL_STRIDE)
         self.image = self.g.read(Window.IMAGE_STRIDE)
+        self.steps = self.g.read3(Window.STEP)
         self.copy = Words(f, f.alloca("i64", COPY_WORDS))
         lows = self.g.read3(Window.LOW)
         # the copy begins at the first coordinate that any tap reads
@@ -169,23 +93,26 @@ class _Direct:
         ]
         self.least = [f.smin(span, 0) for span in spans]
         self.lows = [f.sub(low, least) for low, least in zip(lows, self.least, strict=True)]
+        # of a phase: its taps reach so far, in steps
         extents = [
-            f.add(out, f.smax(span, f.sub(0, span)))
-            for out, span in zip(self.outputs, spans, strict=True)
+            f.add(out, f.sdiv(f.smax(span, f.sub(0, span)), f.smax(step, 1)))
+            for out, span, step in zip(self.outputs, spans, self.steps, strict=True)
         ]
         self.height, self.width = extents[HEIGHT], extents[WIDTH]
-        # the padding behind a line is that in front of the next one, as far as there is as much
-        low = f.smax(self.lows[WIDTH], 0)
-        high = f.smax(f.sub(f.sub(self.width, low), self.inputs[WIDTH]), 0)
+        # the padding behind a line is that in front of the next one, as far as every phase has as
+        # much
+        low, step = f.smax(self.lows[WIDTH], 0), f.smax(self.steps[WIDTH], 1)
+        high = f.sub(self.width, ceil_div(f, f.add(self.inputs[WIDTH], low), step))
         span = f.sub(self.width, self.outputs[WIDTH])
-        self.shared = f.smin(f.smin(low, span), high)
+        self.shared = f.smin(f.smin(f.sdiv(low, step), span), f.smax(high, 0))
         self.pitch = f.sub(self.width, self.shared)
-        self.plane = f.mul(self.height, self.pitch)
+        self.phase = f.mul(self.height, self.pitch)
+        self.plane = f.mul(self.phase, f.mul(self.steps[HEIGHT], self.steps[WIDTH]))
 
     def _plain(self) -> str:
-        """An i1: stride 1, at most two dimensions, something to compute."""
+        """An i1: at most two dimensions, something to compute."""
         f = self.f
-        conditions = [f.cmp("eq", step, 1) for step in self.g.read3(Window.STEP)]
+        conditions = [f.cmp("eq", self.steps[0], 1)]
         conditions += [f.cmp("eq", words[0], 1) for words in (self.inputs, self.outputs)]
         conditions += [f.cmp("eq", self.sizes[0], 1), f.cmp("eq", self.lows[0], 0)]
         conditions += [f.cmp("sgt", value, 0) for value in (self.taps, self.d[Word.N])]
@@ -235,6 +162,7 @@ class _Direct:
             Word.N: f.mul(images, padded),
             Word.POSITIONS: padded,
             Word.PACK_SCRATCH: 0,
+            Word.MOST_STEPS: 2 * tile.tiling.block_k,
             Word.POINTER_COLUMNS: tile.lanes,
             Word.B_STEP_K: 8,
         }
@@ -263,11 +191,15 @@ class _Direct:
 
     def _tap_offset(self, kh: Value, kw: Value) -> Value:
         f = self.f
-        line, column = (
-            f.sub(f.mul(tap, self.dilations[dim]), self.least[dim])
-            for tap, dim in ((kh, HEIGHT), (kw, WIDTH))
+        (line, upper), (column, left) = (
+            (f.sdiv(at, self.steps[dim]), f.srem(at, self.steps[dim]))
+            for at, dim in (
+                (f.sub(f.mul(tap, self.dilations[dim]), self.least[dim]), dim)
+                for tap, dim in ((kh, HEIGHT), (kw, WIDTH))
+            )
         )
-        return f.add(f.mul(line, self.pitch), column)
+        phase = f.mul(f.add(f.mul(upper, self.steps[WIDTH]), left), self.phase)
+        return f.add(phase, f.add(f.mul(line, self.pitch), column))
 
     def emit_dots(self) -> None:
         """Columns (channel, tap) as lines of the copy, dotted with lines of the left operand."""
@@ -281,7 +213,8 @@ class _Direct:
         padded = round_up(f, f.smax(length, 1), tile.values)
         cheaper = reads_lines(*self._numbers(m, padded, lines, positions)).value
         same = f.cmp("ne", self.r.read(Conv.LEFT_SAME), 0)
-        self._unless(self._all([self._plain(), same, cheaper]))
+        ones = [f.cmp("eq", self.steps[dim], 1) for dim in (HEIGHT, WIDTH)]
+        self._unless(self._all([self._plain(), *ones, same, cheaper]))
         images = f.sdiv(k, positions)
         given = self._make_copy(images, self._is_plane())
         jump = f.mul(self.copy.read(Copy.IMAGE), self.bytes)
@@ -347,6 +280,8 @@ class _Direct:
             (Copy.HEIGHT, self.height),
             (Copy.WIDTH, self.width),
             (Copy.PITCH, self.pitch),
+            (Copy.STEP_HEIGHT, self.steps[HEIGHT]),
+            (Copy.STEP_WIDTH, self.steps[WIDTH]),
             (Copy.IMAGE, f.mul(channels, self.plane)),
             (Copy.OUT_HEIGHT, self.outputs[HEIGHT]),
             (Copy.OUT_WIDTH, self.outputs[WIDTH]),
@@ -421,45 +356,4 @@ def _emit_point_taps(module: Module, tile: Tile) -> None:
         offset = f.add(offset, f.mul(f.sdiv(number, taps), plane))
         place = f.gep("%base", offset, tile.value_element)
         f.store(place, "ptr", f.gep("%to", column, "ptr"), 8)
-    f.ret()
-
-
-def _emit_lines_epilogue(module: Module, tile: Tile) -> None:
-    """The epilogue on positions of the copy: moves the lines of the output together.
-
-    Without the excess columns, positions of neighbouring lines are neighbours in the output.
-    """
-    f = module.function(
-        f"void @graphc_lines_epilogue_{tile.name}(ptr %copy, i64 %b, i64 %m, i64 %rows, "
-        "i64 %n, i64 %columns, ptr %tile, i64 %tile_pitch)",
-        "internal",
-    )
-    c = Words(f, "%copy")
-    pitch, width, height = (
-        c.read(field) for field in (Copy.PITCH, Copy.OUT_WIDTH, Copy.OUT_HEIGHT)
-    )
-    buffer = f.alloca(tile.vector, MR * tile.vectors + 1)
-    end = f.add("%n", "%columns")
-    first, last = f.sdiv("%n", pitch), f.smin(ceil_div(f, end, pitch), height)
-    skipped = f.sub("%n", f.mul(first, pitch))
-    start = f.add(f.mul(first, width), f.smin(skipped, width))
-    with f.loop(0, "%rows") as row:
-        source = f.gep("%tile", f.mul(row, "%tile_pitch"), tile.element)
-        target = f.gep(buffer, f.mul(row, "%tile_pitch"), tile.element)
-        with f.loop(first, last) as line:
-            line_at = f.mul(line, pitch)
-            low, high = f.smax(line_at, "%n"), f.smin(f.add(line_at, width), end)
-            at = f.sub(f.add(f.mul(line, width), f.sub(low, line_at)), start)
-            from_line = f.gep(source, f.sub(low, "%n"), tile.element)
-            to_line = f.gep(target, at, tile.element)
-            # whole registers: the excess is overwritten by the next line, or by the next row
-            with f.loop(0, f.sub(high, low), tile.lanes) as column:
-                value = f.load(f.gep(from_line, column, tile.element), tile.vector, tile.bytes)
-                f.store(value, tile.vector, f.gep(to_line, column, tile.element), tile.bytes)
-    stop = f.sub(end, f.mul(f.sub(last, 1), pitch))
-    count = f.sub(f.add(f.mul(f.sub(last, 1), width), f.smin(stop, width)), start)
-    with f.when(f.cmp("sgt", count, 0)):
-        values = (f"i64 {v}" for v in ("%b", "%m", "%rows", start, count))
-        arguments, epilogue = c.read_pointer(Copy.ARGUMENTS), c.read_pointer(Copy.EPILOGUE)
-        f.call("void", epilogue, f"ptr {arguments}", *values, f"ptr {buffer}", "i64 %tile_pitch")
     f.ret()

@@ -1,7 +1,7 @@
 """The entry of a convolution kernel: its sizes and buffers as a request to the shared drivers."""
 
 from graphc.backends.llvm.conv import BY_PLANES, declare_conv
-from graphc.backends.llvm.conv_direct import pad_symbol
+from graphc.backends.llvm.conv_copy import pad_symbol
 from graphc.backends.llvm.conv_geometry import CONV_WORDS, Conv, Words
 from graphc.backends.llvm.conv_mend import TermsEmitter, emit_again, may_meet_nothing, mended
 from graphc.backends.llvm.conv_planes import may_go_by_planes

@@ -1,6 +1,6 @@
 """Packing of windows where steps of k are pairs of values: see conv_pack and gemm_pack_words."""
 
-from graphc.backends.llvm.conv_direct import emit_pad
+from graphc.backends.llvm.conv_copy import emit_pad
 from graphc.backends.llvm.conv_geometry import DEPTH, HEIGHT, WIDTH, Window, Words
 from graphc.backends.llvm.conv_pack import flat_taps
 from graphc.backends.llvm.conv_tables import emit_tables, table_bytes, window_sum

@@ -12,7 +12,8 @@ from graphc.backends.llvm.conv import (
     emit_forward_by_planes,
     emit_weight_grad,
 )
-from graphc.backends.llvm.conv_direct import emit_lines, emit_pad, emit_windows
+from graphc.backends.llvm.conv_copy import emit_pad
+from graphc.backends.llvm.conv_direct import emit_lines, emit_windows
 from graphc.backends.llvm.conv_last import emit_last
 from graphc.backends.llvm.conv_mend import emit_mend, may_meet_nothing
 from graphc.backends.llvm.conv_pack import (

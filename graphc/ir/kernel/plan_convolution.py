@@ -74,23 +74,32 @@ class Window:
 
     @property
     def plane(self) -> tuple[int, int]:
-        """Lines of a copied plane, and elements from line to line."""
-        _, height, width = (
-            out + abs(span) for out, span in zip(self.out, self.spans, strict=True)
-        )
+        """Lines of a copied plane's phase, and elements from line to line."""
+        _, height, width = self._extents
         return height, width - self.shared
+
+    @property
+    def phases(self) -> int:
+        """Of a copied plane: remainders of a coordinate by the step."""
+        return _count(self.step)
+
+    @property
+    def _extents(self) -> list[int]:
+        of = zip(self.out, self.spans, self.step, strict=True)
+        return [out + abs(span) // step for out, span, step in of]
 
     @property
     def shared(self) -> int:
         """Elements of a copied line that are the next one's, too: the padding between them."""
-        low, span = max(self.lows[2], 0), abs(self.spans[2])
-        return min(low, span, max(self.out[2] + span - low - self.input[2], 0))
+        low, step, width = max(self.lows[2], 0), self.step[2], self._extents[2]
+        high = width - quotient_up(self.input[2] + low, step)
+        return int(min(low // step, width - self.out[2], max(high, 0)))
 
     @property
     def is_plain(self) -> bool:
-        """Step 1 and at most two dimensions: a copy can be read by lines."""
-        flat = (self.input[0], self.out[0], self.size[0])
-        return self.step == (1, 1, 1) and flat == (1, 1, 1) and self.lows[0] == 0
+        """At most two dimensions: a copy can be read by lines."""
+        flat = (self.input[0], self.out[0], self.size[0], self.step[0])
+        return flat == (1, 1, 1, 1) and self.lows[0] == 0
 
 
 def _count(sizes: Triple) -> int:
@@ -251,14 +260,17 @@ class _Planner:
         height, width = w.plane
         lines = (w.out[1] - 1) * width + w.out[2]
         padded = multiple(max(lines, 1), self.lanes)
-        plane = height * width
+        plane = height * width * w.phases
         if not (
             self.group == 1
             and w.is_plain and w.taps > 1 and r.n > 0 and r.k > 0 and _count(w.input) > 0
             and reads_window(r.m, r.k, padded, plane, w.taps, w.positions)
         ):
             return self._tiled(r)
-        copied = replaced(r, n=self.images * padded, pack_scratch=0, dense=False)
+        copied = replaced(
+            r, n=self.images * padded, pack_scratch=0, dense=False,
+            most_steps=2 * self.tiling.block_k,
+        )
         offsets = multiple(r.k * POINTER_BYTES, ALIGN)
         return self._tiled(copied, self._copy(channels, plane, w.shared) + offsets, "windows")
 
@@ -269,7 +281,8 @@ class _Planner:
         length, lines = (out_height * out_width, 1) if whole else (out_width, out_height)
         padded = multiple(max(length, 1), self.lanes * self.group)
         if not (
-            w.is_plain and self.left_same and min(w.taps, r.n, r.k, _count(w.input)) > 0
+            w.is_plain and w.phases == 1 and self.left_same
+            and min(w.taps, r.n, r.k, _count(w.input)) > 0
             and reads_lines(r.m, padded, lines, w.positions)
         ):
             return self._tiled(r)

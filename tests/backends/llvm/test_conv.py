@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
-from graphc.backends.llvm.target import Target
+from graphc.backends.llvm.target import Target, host_target
 from graphc.backends.numpy.elementwise import TABLE
 from graphc.ir import dtypes
 from graphc.ir.dim import Dim
 from graphc.ir.kernel import Apply, Convolution, Load, Param, Var
 from graphc.ir.kernel.interpret import run_kernel
+from graphc.ir.kernel.plan_convolution import contractions
 from graphc.ir.record import replaced
 
 from .contractions import Conv, M, guarded, narrow_targets, run, unharmed
@@ -42,6 +43,16 @@ CASES = [
     Conv(2, 17, (30, 13), 40, (3, 3), pad=(1, 1)),
     Conv(2, 17, (30, 13), 40, (3, 3), pad=(3, 3)),
     Conv(1, 9, (4, 50), 40, (3, 41), pad=(1, 20)),
+]
+STRIDED = [  # few rows: read from the phases of a copy
+    Conv(2, 3, (30, 31), 8, (7, 7), (2, 2), (3, 3)),
+    Conv(2, 3, (67, 70), 9, (11, 11), (4, 4), (2, 2)),  # gathered
+    Conv(1, 4, (41, 77), 6, (5, 4), (3, 2), (2, 1)),
+    Conv(2, 2, (90,), 3, (9,), (2,), (4,)),
+    Conv(1, 5, (20, 43), 6, (3, 5), (1, 2), (1, 0), (2, 3)),
+    Conv(1, 4, (24, 60), 10, (3, 41), (2, 2), (1, 40), groups=2),  # more padding than a register
+    Conv(2, 2, (3, 9), 2, (5, 9), (2, 3), (5, 9)),  # lines of padding alone
+    Conv(1, 2, (15, 90), 5, (3, 3), (1, 4)),  # a phase that no tap reads
 ]
 PLANES = [  # groups of one channel: strips of planes
     Conv(2, 3, (70, 90), 3, (3, 3), pad=(1, 1), groups=3),  # several strips of a plane
@@ -90,6 +101,22 @@ def reference(case: Conv, kind: str, operands: list[np.ndarray]) -> np.ndarray:
 def test_every_kind(case: Conv) -> None:
     for kind in KINDS:
         check(case, kind)
+
+
+@pytest.mark.parametrize("case", STRIDED, ids=lambda c: f"{c.input}-{c.window}-{c.stride}")
+def test_strides_over_phases_of_a_copy(case: Conv) -> None:
+    for target in (None, *narrow_targets()):
+        template = case.kernel("conv").template
+        assert isinstance(template, Convolution)
+        machine = (target or host_target()).machine
+        (found,) = contractions(template, machine) or ()
+        assert found.kind == "windows"
+        results = [check(case, "conv", target, threads) for threads in (1, 4)]
+        assert results[0].tobytes() == results[1].tobytes()
+    for kind in KINDS:
+        check(case, kind)
+    check(replaced(case, dtype=dtypes.bf16, acc=dtypes.f32), "conv")
+    check(replaced(case, dtype=dtypes.f64), "conv")
 
 
 @pytest.mark.parametrize("case", PLANES, ids=lambda c: f"{c.input}-{c.window}-{c.stride}")
@@ -142,6 +169,7 @@ def test_epilogue_sees_image_channel_and_position() -> None:
     for case, kind in (
         (Conv(5, 8, (4, 4), 70, (3, 3), pad=(1, 1)), "conv"),
         (Conv(2, 3, (14, 14), 8, (3, 3), pad=(1, 1)), "conv"),
+        (Conv(2, 3, (31, 29), 8, (5, 5), (2, 2), (2, 2)), "conv"),
         (Conv(2, 6, (40, 150), 12, (3, 3), pad=(1, 1), groups=6), "conv"),
         (Conv(2, 6, (14, 14), 8, (3, 3), (2, 2), (1, 1)), "conv_input_grad"),
         (Conv(2, 6, (9, 9), 8, (3, 3), (1, 1), (1, 1), groups=2), "conv_input_grad"),
