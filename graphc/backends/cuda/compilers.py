@@ -10,6 +10,7 @@ from typing import Protocol
 from graphc.backends.cuda import nvrtc
 from graphc.backends.cuda.cubins import CubinCache, cubin_key
 from graphc.backends.cuda.device import Device
+from graphc.backends.cuda.libraries import dotted
 from graphc.backends.cuda.source import Target
 
 _MOST = 32  # processes; each has some 100 MB
@@ -40,7 +41,7 @@ class Compilers(Protocol):
         """What is emitted for a device."""
 
     def make(self, device: Device, directory: Path | None) -> Compiler:
-        """One that keeps its code in a directory. Raises MissingLibrary."""
+        """One that keeps its code in a directory. Raises MissingLibrary, or NvrtcError."""
 
 
 class WithNvrtc:
@@ -51,8 +52,17 @@ class WithNvrtc:
         return Target(nvrtc.architecture(device.driver, device.index))
 
     def make(self, device: Device, directory: Path | None) -> Compiler:
-        """NVRTC of the newest release whose code the driver loads."""
+        """NVRTC of the newest release whose code the driver loads. Raises NvrtcError for a device
+        that it does not know."""
         found = nvrtc.compiler_for(device.driver.version())
+        number = nvrtc.capability(device.driver, device.index)
+        cure = nvrtc.cure(found, number)
+        if cure:
+            name, release = device.driver.device_name(device.index), dotted(found.version)
+            raise nvrtc.NvrtcError(
+                f"NVRTC {release} makes no code of graphc's for {name}, whose compute capability "
+                f"is {number // 10}.{number % 10}. Cure: {cure}"
+            )
         return NvrtcCompiler(found, self.target(device).architecture, directory)
 
 

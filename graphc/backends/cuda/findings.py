@@ -107,13 +107,4 @@ def _cure(driver: Driver, capability: int) -> str:
         compiler = nvrtc.compiler_for(driver.version())
     except MissingLibrary as missing:
         return missing.cure
-    if capability < 80:
-        return "a GPU of compute capability 8.0 or higher (Ampere, Hopper)"
-    if capability not in compiler.architectures():
-        release = compiler.found.release
-        return f"a newer NVRTC: pip install --upgrade {_upgrade(release)}"
-    return ""
-
-
-def _upgrade(release: int) -> str:
-    return "nvidia-cuda-nvrtc-cu12" if release == 12 else "nvidia-cuda-nvrtc"
+    return nvrtc.cure(compiler, capability)

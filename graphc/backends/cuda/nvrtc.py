@@ -31,6 +31,7 @@ const char * const *, const char * const *)
     nvrtcResult nvrtcGetCUBIN(nvrtcProgram, char *)
 """.replace("\\\n", ""))
 TYPES = {"nvrtcResult": ctypes.c_int, "nvrtcProgram": ctypes.c_void_p}
+OLDEST = 80  # compute capability that code is made for
 _NAME = b"graphc.cu"  # what the log calls the source
 
 
@@ -189,9 +190,24 @@ def compiler_for(driver: Version) -> Nvrtc:
     )
 
 
+def capability(driver: Driver, device: int) -> int:
+    """A device's compute capability: 80 is 8.0."""
+    major = driver.attribute(device, Attribute.COMPUTE_CAPABILITY_MAJOR)
+    return 10 * major + driver.attribute(device, Attribute.COMPUTE_CAPABILITY_MINOR)
+
+
 def architecture(driver: Driver, device: int) -> str:
     """What to compile for: with the instructions that only this architecture has (wgmma), from
     Hopper on."""
-    major = driver.attribute(device, Attribute.COMPUTE_CAPABILITY_MAJOR)
-    minor = driver.attribute(device, Attribute.COMPUTE_CAPABILITY_MINOR)
-    return f"sm_{major}{minor}{'a' if major >= 9 else ''}"
+    number = capability(driver, device)
+    return f"sm_{number}{'a' if number >= 90 else ''}"
+
+
+def cure(compiler: Nvrtc, number: int) -> str:
+    """What is to be done before it makes code for devices of a compute capability; "": nothing."""
+    if number < OLDEST:
+        return "a GPU of compute capability 8.0 or higher (Ampere, Hopper)"
+    if number in compiler.architectures():
+        return ""
+    name = "nvidia-cuda-nvrtc-cu12" if compiler.found.release == 12 else "nvidia-cuda-nvrtc"
+    return f"a newer NVRTC: pip install --upgrade {name}"

@@ -8,6 +8,7 @@ import pytest
 
 from graphc.backends.cuda import findings as module
 from graphc.backends.cuda import libcuda, libraries, nvrtc
+from graphc.backends.cuda.compilers import WithNvrtc
 from graphc.backends.cuda.driver import Attribute
 from graphc.backends.cuda.errors import error_of
 from graphc.backends.cuda.libraries import DRIVER, LIBRARIES, NVRTC, Found, Library, MissingLibrary
@@ -60,7 +61,7 @@ def machine(
 
     def compiler(release: int) -> Any:
         return SimpleNamespace(
-            found=find(NVRTC, release), architectures=lambda: (80, 86, 90)
+            found=find(NVRTC, release), version=(release, 4), architectures=lambda: (80, 86, 90)
         )
 
     def headers(release: int | None = None) -> Path:
@@ -110,6 +111,10 @@ def test_a_device_that_code_cannot_be_made_for(
 ) -> None:
     finding = machine(monkeypatch, driver, releases)["GPU 0"]
     assert finding.found is not None and cure in finding.cure
+    place: Any = SimpleNamespace(driver=driver, index=0)
+    with pytest.raises((nvrtc.NvrtcError, MissingLibrary)) as refused:
+        WithNvrtc().make(place, None)
+    assert f"Cure: {cure}" in str(refused.value)
 
 
 def test_a_driver_without_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
