@@ -89,6 +89,26 @@ def test_a_sort_of_a_symbolic_length() -> None:
             assert a.tobytes() == b.tobytes()
 
 
+def test_updates_of_a_symbolic_number() -> None:
+    """Their places may be more than an i32 counts to."""
+    n = Dim.var("n")
+    graph = build(
+        lambda x, i, g: ops.index_put(x, g, i, dim=0, accumulate=True),
+        (40, 3), (dtypes.i64, (n,)), (n, 3), dims={"n": 60},
+    )
+    program = compiled(graph, machine=SORTS)
+    for kernel in cases.kernels(program):
+        verify_kernel(kernel)
+    assert any("s2" in print_kernel(kernel) for kernel in cases.kernels(program))
+    for count in (2, 60, 301):
+        x, g = (values((rows, 3), dtypes.f64).astype("f4") for rows in (40, count))
+        x, g = np.nan_to_num(x, posinf=1, neginf=2), np.nan_to_num(g, posinf=1, neginf=2)
+        inputs = [x, RNG.integers(0, 40, count), g]
+        got = run_program(program, [each.copy() for each in inputs], TABLE)
+        want = interpret.evaluate(graph, inputs, TABLE)
+        np.testing.assert_array_equal(got[0], want[0])
+
+
 def test_a_sort_is_a_routine_on_a_cpu() -> None:
     graph = build(lambda x: ops.sort(x, dim=0, descending=False, stable=True), (40,))
     (step,) = compiled(graph, machine=CPU).steps

@@ -4,8 +4,10 @@ does not fit into an int, and an address outside of its buffer."""
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,7 +20,7 @@ from graphc.backends.cuda.source import Source, grid
 from graphc.backends.cuda.statements import indices
 from graphc.ir import dtypes, ops
 from graphc.ir.dim import evaluate
-from graphc.ir.kernel import Launch, leaves
+from graphc.ir.kernel import Launch, Store, leaves, walk
 
 from ...ir import kernel_cases as cases
 
@@ -161,3 +163,41 @@ def test_too_narrow_an_index_is_seen(
     monkeypatch.setattr(indices, "MOST", 1 << 45)
     with pytest.raises(EmulatedError, match="overflows"):
         run_some(name, toolchain)
+
+
+def test_places_of_a_long_sort(toolchain: Toolchain) -> None:
+    """More than 2^31 updates of one place, in the order in which they come: the last of those that
+    place them, after counts that are what they would be."""
+    length = MANY + 5
+    function = partial(ops.scatter, dim=0, reduce="add")
+    graph = cases.build(function, (1000,), (i64, (length,)), (length,))
+    (step,) = leaves(cases.compiled(graph, machine=BACKEND.machine).steps)
+    assert isinstance(step, Launch)
+    kernel, source = step.kernel, emit(step.kernel)
+    numbers = BACKEND.machine.sorting
+    assert numbers is not None
+    chunks = -(-length // numbers.each)
+    iterations = -(-chunks // numbers.lanes)
+    first = (iterations - 1) * numbers.lanes  # chunk of the last iteration
+    names = [param.name for param in kernel.params]
+    stage = next(
+        stage for stage, body in zip(source.stages, kernel.stages, strict=True)
+        if any(isinstance(s, Store) and s.buffer == "s2" for s in walk.statements(body))
+    )
+    library = toolchain.compile({"sort": source.text})
+    sizes = [evaluate(p.size, {}) * p.dtype.itemsize for p in kernel.params]
+    with placed(library, [*sizes, 32]) as places:
+        counts, found = (
+            (ctypes.c_int64 * (sizes[at] // 8)).from_address(places[at])
+            for at in (names.index("s0"), names.index("s2"))
+        )
+        for chunk in range(first, chunks):
+            counts[chunk] = chunk * numbers.each
+        library.run(
+            stage.name, (iterations,), (stage.threads,), pack(f"{len(places)}q", places),
+            stage.shared, Schedule(block=iterations - 1),
+        )
+        begin = first * numbers.each
+        assert [found[at] for at in (begin - 1, begin, begin + 1, length - 1)] == [
+            0, begin, begin + 1, length - 1,
+        ]

@@ -155,12 +155,17 @@ def _starts(step: _Pass) -> Scan:
 
 
 def _place(body: Body, step: _Pass) -> tuple[Stmt, ...]:
-    """Each key where it belongs, by this digit."""
+    """Each key where it belongs, by this digit. Of a row that may be longer than an i32 counts to,
+    the lanes of an iteration count from where the first one's keys begin."""
+    long = not isinstance(step.keys.length, int) or step.keys.length >= 1 << 31
     writer = Writer()
     values = Values(body, writer)
     row, v, chunk = _open_lanes(writer, step)
     d = writer.open("serial", "d", step.radix)
     start = writer.load(step.counts, _count_place(step, row, d, chunk), dtypes.i64)
+    if long:
+        first = writer.load(step.counts, _count_place(step, row, d, chunk - v), dtypes.i64)
+        start = writer.apply("sub", dtypes.i64, start, first)
     writer.store(_TALLY, _counter(step, d, v), writer.apply("cast", dtypes.i32, start))
     writer.close()
     i = _open_keys(body, writer, step, chunk)
@@ -171,6 +176,9 @@ def _place(body: Body, step: _Pass) -> tuple[Stmt, ...]:
         place = writer.load(step.source.places, unwrap(row * length + i), dtypes.i64)
     counter = _counter(step, digit, v)
     at = writer.apply("cast", dtypes.i64, writer.load(_TALLY, counter, dtypes.i32))
+    if long:
+        begin = writer.load(step.counts, _count_place(step, row, digit, chunk - v), dtypes.i64)
+        at = writer.apply("add", dtypes.i64, begin, at)
     # always so, unless a Check of a key failed
     inside = values.in_range(at, Literal(0, dtypes.i64), writer.index_value(length))
     assert isinstance(at, Var)
