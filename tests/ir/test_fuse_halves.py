@@ -159,3 +159,20 @@ def drawn(seed: int) -> tuple[Any, list[Any]]:
 def test_drawn_graphs(seed: int) -> None:
     function, inputs = drawn(seed)
     check(build(function, *inputs), machine=GPU if seed % 2 else HALVES)
+
+
+@pytest.mark.parametrize("half", [f16, bf16], ids=lambda d: d.name)
+def test_gradients_of_depthwise_weights_are_sums_of_floats_on_cpus(half: dtypes.DType) -> None:
+    window = {"stride": (1, 1), "pad_low": (1, 1), "pad_high": (1, 1), "dilation": (1, 1)}
+
+    def gradient(x: Any, g: Any) -> Any:
+        return ops.conv_weight_grad(x, g, weight_shape=(6, 1, 3, 3), groups=6, **window)
+
+    def found(machine: Machine) -> list[str]:
+        graph = build(gradient, (half, (2, 6, 7, 8)), (half, (2, 6, 7, 8)))
+        program = check(graph, machine=machine)
+        made = [k.template for k in cases.kernels(program) if isinstance(k.template, Convolution)]
+        return [t.left.dtype.name for t in made]
+
+    assert found(HALVES) == found(CPU) == ["f32"]
+    assert found(GPU) == [half.name]

@@ -40,6 +40,7 @@ from ...rewrite import in_bodies
 from .analysis import analyse
 from .build import build_fused
 from .columns import merge_columns
+from .depthwise import widened_planes
 from .empty import replace_empty
 from .groups import Grouping
 from .operands import affine_operands
@@ -59,7 +60,8 @@ def fuse(
 
     def fused(graph: Graph, written: Collection[int] = ()) -> Graph:
         graph = in_bodies(graph, fused)
-        graph = store_permuted(affine_operands(replace_empty(graph), machine))
+        graph = widened_planes(replace_empty(graph), machine)
+        graph = store_permuted(affine_operands(graph, machine))
         graph = make_partials(graph, machine, routine, written)
         grouping = Grouping(analyse(graph, machine, routine, written))
         merge_siblings(grouping)

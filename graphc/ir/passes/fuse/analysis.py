@@ -22,6 +22,7 @@ from ..lower.kinds import ATTENTION, CONTRACTION, HEADS, ROUTINE, SCATTER, SORT,
 from ..lower.moves import MOVES
 from ..lower.rows_plan import reduced_dims
 from ..lower.values import INLINE
+from .depthwise import is_of_planes
 
 # what a node is to fusion: a part of some kernel, or the head of one kind
 Category: TypeAlias = str | Kind
@@ -195,7 +196,7 @@ def needs_checks(a: Analysis, node: Node) -> bool:
 def _find_operands(a: Analysis, body: Body, node: Node) -> None:
     """The buffers that a template reads, and the views of them that it absorbs."""
     variables, operands = _operands(body, node)
-    widened = a.category[node] is CONTRACTION and (
+    widened = a.category[node] is CONTRACTION and not is_of_planes(node) and (
         a.machine.halves if node.dtype.is_float else a.machine.integers
     )
     sides = [_views(a, body, side, variables, widened) for side in operands]
