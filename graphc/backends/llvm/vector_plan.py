@@ -29,6 +29,7 @@ from graphc.ir.kernel import (
 from graphc.ir.op import REGISTRY
 from graphc.ir.record import record
 
+_ROUNDING = 4  # instructions to bfloat16, beside the one that every operator has
 _HEAVY_COST = 30  # of an operator that takes tens of instructions a lane vector
 _MOST_LANES = 128
 
@@ -42,6 +43,7 @@ class Survey:
     general: bool = False  # an index that may need a gather
     inner: bool = False
     masks: bool = False  # conditions that are combined, kept or used by memory
+    rounds: bool = False  # to bfloat16
     extremes: bool = False  # reductions by max or min, which compare
     lets: dict[str, Scalar] = field(default_factory=dict)
 
@@ -115,7 +117,9 @@ def _survey_scalar(root: Scalar, var: str, found: Survey, seen: set[int]) -> Non
             if scalar.op == "div":
                 found.cost += 3
             elif scalar.op == "cast" and dtypes.bf16 in (scalar.dtype, scalar.args[0].dtype):
-                found.cost += _cast_cost(scalar, found.lets)
+                cost = _cast_cost(scalar, found.lets)
+                found.cost += cost
+                found.rounds |= cost == _ROUNDING
         elif isinstance(scalar, Load):
             found.dtypes.add(scalar.dtype)
             found.cost += 1
@@ -127,7 +131,7 @@ def _cast_cost(cast: Apply, lets: halves.Lets) -> int:
     """Beside the one that every operator has: what is rounded, is a few instructions."""
     if cast.dtype is not dtypes.bf16 or halves.by_bits(cast, lets) is not None:
         return 0
-    return 1 if halves.fits(cast.args[0], cast.dtype, lets) else 4
+    return 1 if halves.fits(cast.args[0], cast.dtype, lets) else _ROUNDING
 
 
 def _heavy(name: str) -> bool:
@@ -222,6 +226,11 @@ def _register_lanes(found: set[DType], target: Target) -> int:
 
 def _registers(found: Survey, width: int, carries: bool, target: Target) -> int:
     """Registers per vector: several where the body is cheap, to hide latency and loop overhead."""
+    pairs = found.rounds and target.vector_bytes == 64  # two registers are rounded into one
+    if found.cost >= _HEAVY_COST and pairs and not (
+        carries or found.inner or found.general or found.masks
+    ):
+        return 2
     # AVX-512 packs the masks of several registers into one, which costs more than it saves
     if found.cost >= _HEAVY_COST or found.general or found.masks:
         return 1
