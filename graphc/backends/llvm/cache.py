@@ -27,7 +27,8 @@ def sources() -> list[Path]:
 
 @functools.cache
 def source_digest() -> bytes:
-    """A digest of `sources`."""
+    """A digest of `sources`. It is asked for before other threads begin: each of its hundreds of
+    calls of the system gives the GIL away, for 5 ms where another thread computes."""
     digest = hashlib.sha256()
     package = Path(__file__).parents[2]
     for path in sources():

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from graphc.backends.llvm.build_stats import BuildStats, KernelStats
-from graphc.backends.llvm.cache import ObjectCache
+from graphc.backends.llvm.cache import ObjectCache, source_digest
 from graphc.backends.llvm.draw import draw_of, draw_text
 from graphc.backends.llvm.driver import emit_driver, ends_by_flag
 from graphc.backends.llvm.emit import emit, kernel_checks
@@ -43,6 +43,7 @@ def compile_program(
     program: Program, target: Target, pool: Pool, cache: ObjectCache
 ) -> tuple[Frame, Library, BuildStats]:
     """Compiles what the cache lacks, the pool among it, and links it with the driver."""
+    source_digest()
     jobs: list[Callable[[], Any]] = [partial(program_objects, program, target, cache)]
     if not pool.built:
         jobs.append(pool.prepare)

@@ -24,7 +24,7 @@ TermsEmitter = Callable[[Function, Kernel, Tile], None]
 def may_meet_nothing(c: Convolution) -> bool:
     """Whether terms of a sum may be none, where others have the same weights."""
     g = c.geometry
-    return not c.term().padded and (math.prod(g.window) > 1 or any(g.pad_low))
+    return not c.padded and (math.prod(g.window) > 1 or any(g.pad_low))
 
 
 def mended(f: Function, tile: Tile, own: tuple[str, str, str, str]) -> tuple[str, str]:

@@ -17,6 +17,7 @@ from graphc.backends.llvm.contraction import emit_contraction
 from graphc.backends.llvm.emit_context import Buffer
 from graphc.backends.llvm.emit_index import UNKNOWN
 from graphc.backends.llvm.emit_loops import Statements
+from graphc.backends.llvm.gemm_descriptor import ENTRY
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.prefetch import distances
 from graphc.backends.llvm.target import Target
@@ -145,13 +146,22 @@ class _KernelEmitter:
     def run(self) -> None:
         """Emits the stages one after the other: graphc_par returns when all chunks are done."""
         signature = f"void @{self.symbol}(ptr %args, ptr %status)"
-        main = self.module.function(signature)
+        main = self.module.function(
+            signature, attrs=ENTRY if self._only_starts() else "nounwind"
+        )
         last = len(self.kernel.stages) - 1
         for number, stage in enumerate(self.kernel.stages):
             self._stage(main, number, stage)
             if number < last and any(isinstance(stmt, Check) for stmt in walk.statements(stage)):
                 _return_if_failed(main)
         main.ret()
+
+    def _only_starts(self) -> bool:
+        """Whether the kernel's own function does nothing but run its stages' chunks."""
+        return all(
+            isinstance(stmt, Let | Local) or _in_chunks(stmt)
+            for stage in self.kernel.stages for stmt in stage
+        )
 
     def _stage(self, main: Function, number: int, stage: Sequence[Stmt]) -> None:
         """A stage's statements; a parallel loop becomes a function that starts with its Lets."""
@@ -221,6 +231,10 @@ def _return_if_failed(fn: Function) -> None:
     with fn.when(fn.cmp("ne", state, 0)):
         fn.ret()
         fn.block(fn.label("unreachable"))
+
+
+def _in_chunks(stmt: Stmt) -> bool:
+    return isinstance(stmt, Loop) and stmt.kind == "parallel" and not _single_chunk(stmt)
 
 
 def _single_chunk(loop: Loop) -> bool:

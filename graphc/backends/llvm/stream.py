@@ -6,7 +6,7 @@ import ctypes
 import functools
 import math
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,20 +40,42 @@ SIGNATURES = {
 }
 
 
-class _Code:
-    """The functions of stream_text.py, called with arrays and integers."""
+# What Modules' parameters begin with: many processes draw nothing else outside of graphs, and the
+# others take twice as long to compile.
+FIRST = ("words", "between32")
 
-    def __init__(self, library: Library) -> None:
-        self._library = library  # its memory holds the functions
-        for name, signature in SIGNATURES.items():
-            kinds = [_KINDS[part.split()[0]] for part in signature.split(",")]
+
+class _Code:
+    """The functions of stream_text.py, called with arrays and integers: those of FIRST at once,
+    the others are linked when one of them is first wanted."""
+
+    def __init__(self, directory: Path | None) -> None:
+        self._directory = directory
+        self._first = linked("stream of parameters", _first_text, None, directory, opt_level=2)
+        self._bind(FIRST, self._first)
+
+    @functools.cached_property
+    def others(self) -> Library:
+        """What FIRST has not, and what stream_few.py has besides."""
+        symbols = {_WORDS: self._first.address(_WORDS), **stream_few.addresses()}
+        return linked("stream", _text, symbols, self._directory, opt_level=2)
+
+    def __getattr__(self, name: str) -> _Native:
+        if name not in SIGNATURES:
+            raise AttributeError(name)
+        self._bind([each for each in SIGNATURES if each not in FIRST], self.others)
+        found: _Native = vars(self)[name]
+        return found
+
+    def _bind(self, names: Iterable[str], library: Library) -> None:
+        """The library's memory, which this object keeps, holds the functions."""
+        for name in names:
+            kinds = [_KINDS[part.split()[0]] for part in SIGNATURES[name].split(",")]
             prototype = ctypes.CFUNCTYPE(None, *kinds)
             setattr(self, name, prototype(library.address(f"graphc_stream_{name}")))
 
-    def __getattr__(self, name: str) -> _Native:
-        raise AttributeError(name)
 
-
+_WORDS = "graphc_stream_words"  # what the others call of FIRST
 _KINDS = {"ptr": ctypes.c_void_p, "i64": ctypes.c_int64}
 
 
@@ -186,20 +208,26 @@ FUNCTIONS: dict[str, Callable[..., Array]] = {
 def functions(directory: Path | None) -> dict[str, Callable[..., Any]]:
     """See Backend.draws: normal numbers by 16 at least, states whose position lies in their words.
     `directory`: where compiled code is kept."""
-    library = linked("stream", _text, stream_few.addresses(), directory, opt_level=2)
-    code = _Code(library)
+    code = _Code(directory)
     drawn = {name: functools.partial(_drawn, code, name) for name in FUNCTIONS}
 
     def drawer(name: str, attrs: Mapping[str, Any]) -> stream_few.Into | None:
-        return stream_few.drawer(library, name, attrs, _spelled(name, attrs))
+        return stream_few.drawer(code.others, name, attrs, _spelled(name, attrs))
 
     return {**drawn, BETWEEN: functools.partial(_between, code), DRAWER: drawer}
+
+
+def _first_text() -> str:
+    from graphc.backends.llvm.stream_text import stream_text
+
+    return stream_text(FIRST)
 
 
 def _text() -> str:
     from graphc.backends.llvm.stream_text import stream_text
 
-    made = stream_text()
+    made = stream_text([name for name in SIGNATURES if name not in FIRST])
+    made += f"declare void @{_WORDS}({SIGNATURES['words']})\n"
     return made + stream_few.text(made)
 
 

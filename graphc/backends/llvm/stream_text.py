@@ -20,10 +20,10 @@ _LANES = 8
 _POSITION = _WORDS  # where a state has the place of its next word
 
 
-def stream_text() -> str:
-    """The module: a function for each of SIGNATURES."""
+def stream_text(names: Iterable[str] = tuple(SIGNATURES)) -> str:
+    """The module: a function for each of the names."""
     module = Module()
-    define(module, SIGNATURES, "")
+    define(module, names, "")
     return module.text()
 
 

@@ -254,3 +254,16 @@ def test_a_reduction_over_several_axes_combines_its_lanes_once(plane: int) -> No
     compare(text, inputs, tolerance=1e-4)
     shuffles = Native(kernel_of(text)).text.count("shufflevector")
     assert shuffles <= 2 * 2 * 7, "lanes were combined more than once"
+
+
+@pytest.mark.parametrize(("size", "starts"), ((4, True), (1, False)))
+def test_a_function_that_only_starts_chunks_is_not_optimised(size: int, starts: bool) -> None:
+    """It runs once a call; its loops, where it has some, take all of the time."""
+    text = f"""kernel k(a: f32[64] in, o: f32[64] out) dims () {{
+      stage {{ parallel p in [{size}] chunk [1] {{ vector v in [16] {{
+        store o[16*p + v] = tanh.f32(a[16*p + v])
+      }} }} }} }}"""
+    kernel = kernel_of(text)
+    head = f"define void @{kernel_symbol(kernel)}(ptr %args, ptr %status)"
+    (line,) = (each for each in emit(kernel, host_target()).splitlines() if each.startswith(head))
+    assert ("optnone" in line) == starts

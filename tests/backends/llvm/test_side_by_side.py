@@ -2,9 +2,13 @@
 
 import threading
 import time
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
+import graphc
+from graphc.backends.llvm import compile_program
 from graphc.backends.llvm import side_by_side as module
 from graphc.backends.llvm.jit import LLVMError, compile_object
 from graphc.backends.llvm.side_by_side import side_by_side
@@ -56,3 +60,18 @@ def test_the_first_error_is_raised() -> None:
     with pytest.raises(LLVMError, match="nonsense"):
         side_by_side([lambda i=i: job(i) for i in range(100)])  # type: ignore[misc]
     assert len(done) < 20
+
+
+def test_sources_are_read_before_threads_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hundreds of files, each of which would wait for the GIL."""
+    order: list[str] = []
+
+    def began(jobs: Sequence[Callable[[], Any]]) -> list[Any]:
+        order.append("threads")
+        return side_by_side(jobs)
+
+    monkeypatch.setattr(compile_program, "source_digest", lambda: order.append("sources"))
+    monkeypatch.setattr(compile_program, "side_by_side", began)
+    compiled = graphc.compile(lambda x: x * 2.75 + 0.3125, dynamic=False)
+    assert compiled(graphc.full((3, 5), 4.0)).sum().item() == 15 * 11.3125
+    assert order[:2] == ["sources", "threads"]

@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 
 import graphc
+from graphc.backends.llvm import stream
+from graphc.backends.llvm.library import Library
+from graphc.backends.llvm.linked import linked
 from graphc.backends.llvm.stream import FUNCTIONS, functions
 from graphc.backends.numpy import random as reference
 from graphc.engine import draws
@@ -42,6 +45,23 @@ def cases(name: str) -> list[dict[str, Any]]:
     if name == "rng_bernoulli":
         return [{**case, "p": p} for case in floats[::3] for p in PARTS]
     return floats
+
+
+def test_what_parameters_begin_with_is_compiled_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    def counted(name: str, *rest: Any, **options: Any) -> Library:
+        made.append(name)
+        return linked(name, *rest, **options)
+
+    monkeypatch.setattr(stream, "linked", counted)
+    found, state = functions(None), reference.seed_state(1)
+    out = np.empty(40, np.float32)
+    after = found["uniforms_between"](state, out, 2.0, -1.0)
+    assert len(made) == 1
+    values, state = found["rng_uniform"](state, shape=(40,), dtype=dtypes.f32)
+    assert len(made) == 2 and np.array_equal(after, state)
+    assert np.array_equal(out, np.float32(values.astype(np.float64) * 2.0 - 1.0))
 
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))

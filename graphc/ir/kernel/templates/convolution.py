@@ -193,6 +193,11 @@ class Convolution:
         right = Operand.read(reader)
         return cls(word, geometry, left, right, acc, reader.epilogue(acc), narrow)
 
+    @property
+    def padded(self) -> bool:
+        """See Term."""
+        return self.kind != "conv_input_grad"
+
     def term(self) -> Term:
         """What is summed."""
         return _TERMS[self.kind](self)
@@ -307,7 +312,7 @@ def _input_grad_term(c: Convolution) -> Term:
         (("channel", outputs), *zip(_TAPS, g.window, strict=False)),
         _at(c.left, filters, unwrap(mod(_M, channels)), ravelled(taps, g.window)),
         _at(c.right, _B, filters, ravelled(places, g.output)),
-        tuple(inside), padded=False,
+        tuple(inside), padded=c.padded,
     )
 
 
