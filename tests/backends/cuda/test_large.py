@@ -18,9 +18,11 @@ from graphc.backends.cuda.emit import emit
 from graphc.backends.cuda.emulator import EmulatedError, Library, Schedule, Toolchain
 from graphc.backends.cuda.source import Source, grid
 from graphc.backends.cuda.statements import indices
+from graphc.backends.cuda.templates import renders
 from graphc.ir import dtypes, ops
 from graphc.ir.dim import evaluate
 from graphc.ir.kernel import Launch, Store, leaves, walk
+from graphc.ir.passes.lower.template_loops import as_loops
 
 from ...ir import kernel_cases as cases
 
@@ -201,3 +203,34 @@ def test_places_of_a_long_sort(toolchain: Toolchain) -> None:
         assert [found[at] for at in (begin - 1, begin, begin + 1, length - 1)] == [
             0, begin, begin + 1, length - 1,
         ]
+
+
+@pytest.mark.slow
+def test_a_plane_that_no_int_counts(toolchain: Toolchain) -> None:
+    """Coordinates of a convolution's template are ints; a longer line is computed by loops."""
+    line: dict[str, Any] = {
+        "stride": (1,), "pad_low": (1,), "pad_high": (1,), "dilation": (1,), "groups": 1,
+    }
+    for length, by_template in ((1 << 20, True), (MANY + 8, False)):
+        graph = cases.build(lambda x, w: ops.conv(x, w, **line), (1, 1, length), (1, 1, 3))
+        (step,) = leaves(cases.compiled(graph, machine=BACKEND.machine).steps)
+        assert isinstance(step, Launch) and step.kernel.template is not None
+        assert renders(step.kernel.template) == by_template
+    loops = as_loops(step.kernel, BACKEND.machine)
+    source = emit(loops)
+    library = toolchain.compile({"line": source.text})
+    sizes = [evaluate(p.size, {}) * p.dtype.itemsize for p in loops.params]
+    (stage,) = source.stages
+    blocks = grid(stage, [])
+    with placed(library, [*sizes, 32]) as places:
+        x, w, y = (
+            (ctypes.c_float * (size // 4)).from_address(place)
+            for size, place in zip(sizes, places, strict=False)
+        )
+        w[:] = [1, 2, 4]
+        x[MANY + 7] = x[MANY + 6] = 1
+        library.run(
+            stage.name, (blocks,), (stage.threads,), pack(f"{len(places)}q", places),
+            stage.shared, Schedule(block=blocks - 1),
+        )
+        assert (y[MANY + 6], y[MANY + 7]) == (6, 3)

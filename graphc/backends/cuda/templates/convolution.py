@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from graphc.backends.cuda.source import Source, Target
+from graphc.backends.cuda.statements.indices import MOST
 from graphc.backends.cuda.templates import convolution_direct, gemm_kernel
 from graphc.backends.cuda.templates.convolution_operand import Strides
 from graphc.backends.cuda.templates.convolution_parts import (
@@ -36,7 +37,7 @@ from graphc.backends.cuda.templates.tallies import Tallies, takes_partials
 from graphc.ir import dtypes
 from graphc.ir.dim import Dim, Size, ceil_div, product, unwrap
 from graphc.ir.kernel import Convolution, Kernel, Stmt, Template
-from graphc.ir.kernel.templates.convolution import VARIABLES
+from graphc.ir.kernel.templates.convolution import VARIABLES, ConvGeometry
 from graphc.ir.kernel.templates.operand import strides_of
 from graphc.ir.record import replaced
 
@@ -45,8 +46,8 @@ _FEW = 8  # channels of a group: a tile would be mostly empty
 
 
 def takes(template: Template) -> bool:
-    """Convolutions of two floats of one dtype that lie affine."""
-    if not isinstance(template, Convolution):
+    """Convolutions of two floats of one dtype that lie affine, of planes that an int counts."""
+    if not isinstance(template, Convolution) or not _is_counted(template.geometry):
         return False
     operands = template.operands
     if any(strides_of(operand.index, VARIABLES) is None for operand in operands):
@@ -54,6 +55,16 @@ def takes(template: Template) -> bool:
     if Tallies(template.epilogue) and not _sums_rows(template):
         return False
     return operands[0].dtype in _TAKEN and operands[0].dtype is operands[1].dtype
+
+
+def _is_counted(g: ConvGeometry) -> bool:
+    """Whether an int has room for coordinates, and for what they are made of."""
+    for d, window in enumerate(g.window):
+        reach = g.pad_low[d] + (window - 1) * g.dilation[d]
+        for size, by in ((g.input[d], 1), (g.output[d], g.stride[d])):
+            if isinstance(size, int) and size * by + reach > MOST:
+                return False
+    return True
 
 
 def render(kernel: Kernel, target: Target, plan: Plan | None = None) -> Source:
