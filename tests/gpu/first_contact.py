@@ -47,6 +47,7 @@ STAGES = (
     Stage("environment", 25, "driver, device, libraries and their versions"),
     Stage("ceilings", 30, "copies, products of libraries, launches, nodes of graphs"),
     Stage("driver", 30, "every call of the Driver, by its tests"),
+    Stage("scalars", 30, "every operator of every dtype at its edges, and its error"),
     Stage("kernels", 60, "every kernel of small models against the interpreter's numbers"),
     Stage("training", 60, "losses of small models, beside the CPU's"),
     Stage("models", 150, "GPT-2 124M, ResNet-50 and BERT-base, their kernels, beside PyTorch"),

@@ -152,7 +152,7 @@ _ANY: dict[str, Emit] = {
     "floor_divide": _helper("floor_divide"),
     "trunc_divide": _helper("trunc_divide"),
     "remainder": _helper("remainder_of"),
-    "clamp": lambda dtype, x, low, high: f"take_min(take_max({x}, {low}), {high})",
+    "clamp": lambda dtype, x, low, high: f"take_min({high}, take_max({low}, {x}))",  # of equals x
     "where": lambda dtype, c, a, b: f"{c} ? {a} : {b}",
     "eq": _infix("=="),
     "ne": _infix("!="),
