@@ -133,6 +133,9 @@ def inplace(target: Tensor, value: Tensor, overwrite: bool = False) -> Tensor:
         _write_array(state, value)
     if tracks and state._graphc_type.dtype.differentiable:
         _rebase(state, current(value), overwrite)
+    if local.trace is not None and local.trace.picks:
+        for pick in tuple(local.trace.picks):
+            pick.follow(local.trace, state)
     return target
 
 

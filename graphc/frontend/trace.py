@@ -96,6 +96,7 @@ class Trace(OneDevice, Scoped):
         self.overlaps: list[tuple[int, int]] = []
         self.memory = Memory(self)
         self.written = False  # whether memory was written to
+        self.picks: list[Any] = []  # picks.Pick
         self.outside: set[GradNode] = set()
         self.sources: list[tuple[TensorInput, TracedStorage]] = []
         # concrete tensors that require a gradient, and where it arrives

@@ -9,6 +9,7 @@ from tests.graphc import (
     scenarios_backward,
     scenarios_guards,
     scenarios_models,
+    scenarios_picks,
     scenarios_state,
     scenarios_training,
     scenarios_values,
@@ -17,8 +18,8 @@ from tests.graphc.scenario import SCENARIOS, compare, identity, run
 from tests.reference import torch
 
 __all__ = [
-    "scenarios_backward", "scenarios_guards", "scenarios_models", "scenarios_state",
-    "scenarios_training", "scenarios_values",
+    "scenarios_backward", "scenarios_guards", "scenarios_models", "scenarios_picks",
+    "scenarios_state", "scenarios_training", "scenarios_values",
 ]
 
 

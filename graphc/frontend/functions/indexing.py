@@ -22,6 +22,7 @@ from ..known import values
 from ..near import are_near, is_near
 from ..numbers import is_traced_number, plain_size
 from ..overlap import check_apart
+from ..picks import is_there, picked
 from ..placement import is_loose, place_at, selected
 from ..recalled import note, recall
 from ..tensor import Tensor, concrete
@@ -376,7 +377,7 @@ def getitem(self: Tensor, index: Any) -> Tensor:
             note(key, self, result)
         return result
     x, tensors, dim = selection.arranged()
-    return take(x, tensors, dim)
+    return picked(x, tensors, dim, take(x, tensors, dim))
 
 
 def take(x: Tensor, tensors: list[Tensor], dim: int) -> Tensor:
@@ -429,7 +430,7 @@ def put(selection: Selection, source: Tensor, accumulate: bool) -> None:
         inplace(x, promote.cast(count, x.dtype))
         return
     attrs = {"dim": dim, "accumulate": accumulate}
-    if not write_at(ops.index_put, x, (source, *tensors), attrs):
+    if not (is_there(x, tensors, source) or write_at(ops.index_put, x, (source, *tensors), attrs)):
         inplace(x, apply(ops.index_put, x, source, *tensors, **attrs))
 
 
