@@ -14,6 +14,7 @@ from ..ir.types import TensorType
 
 _MUCH = 1 << 18  # products of halves from which on the code is worth a call
 LARGE = 1 << 16  # elements of an operand from which on the code is worth a call
+_PARTS = {"bf16": 16, "f16": 32}  # of it are enough, which NumPy widens and rounds one by one
 
 WIDE = "wide_"  # names of sizes that are no small ones begin so
 Shape = tuple[tuple[str, int], ...]  # a name and a size of each dim; sizes of 1 stay as they are
@@ -36,7 +37,7 @@ def elements(type_: TensorType) -> int:
 
 def is_many(type_: TensorType) -> bool:
     """Whether it has so many numbers that a call of compiled code is nothing beside them."""
-    return elements(type_) >= LARGE
+    return elements(type_) * _PARTS.get(type_.dtype.name, 1) >= LARGE
 
 
 def is_half(type_: TensorType) -> bool:
@@ -59,16 +60,25 @@ def is_large(op: Op, types: Types, attrs: Attrs) -> bool:
         return is_much(types, attrs)
     if is_chain(op) and any(link.op.name == "dot_general" for link in links_of(op)):
         return True  # none is made of fewer
+    if op.family in _MOVES:  # a half is as quick as any number
+        return any(elements(t) >= LARGE for t in types)
+    if op.family == "cast":
+        (given,), to = types, attrs["dtype"]
+        if (given.dtype.name, to.name) == ("bf16", "f32"):  # whose bits NumPy moves
+            return elements(given) >= LARGE
+        return is_many(given) or is_many(TensorType(to, given.shape))
     if any(is_many(t) for t in types):
         return True
     if op.pointwise and len(types) > 1:  # a row and a column
-        return math.prod(np.broadcast_shapes(*[t.shape for t in types])) >= LARGE  # type: ignore[arg-type]
+        whole: Any = np.broadcast_shapes(*[t.shape for t in types])  # type: ignore[arg-type]
+        return is_many(TensorType(types[-1].dtype, whole))
     if op.name in _SPARSE:  # places are those of entries
         width: Any = types[1].shape[1]
         return bool(elements(types[2]) * width >= LARGE)
     return op.name in _PRODUCTS and _products(op, types, attrs) >= _PRODUCTS_OF_ONE * LARGE
 
 
+_MOVES = frozenset({"movement", "index"})
 _PRODUCTS_OF_ONE = 64  # products that take as long as a number of what is elementwise
 _PRODUCTS = frozenset({"conv", "conv_input_grad", "attention"})
 _SPARSE = frozenset({"sparse_product", "sparse_sampled"})

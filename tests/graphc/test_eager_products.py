@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import graphc
+from graphc.engine.eager_form import is_large
 from graphc.engine.eager_kernels import Operator
 from graphc.ir import dtypes, ops
 from graphc.ir.types import TensorType
@@ -95,3 +96,18 @@ def test_which_products_are_compiled() -> None:
     assert made(dtypes.bf16, 70, 80, 90) and made(dtypes.f16, 1, 700, 701)
     assert not made(dtypes.bf16, 7, 8, 9)  # NumPy's, at once
     assert not made(dtypes.f32, 700, 800, 900)  # BLAS's
+
+
+def test_fewer_halves_than_floats_are_many() -> None:
+    """NumPy takes five times as long for a half as for a float, or fifty."""
+
+    def made(given: dtypes.DType, count: int, name: str = "add", **attrs: Any) -> bool:
+        op = getattr(ops, name)
+        types = [TensorType(given, (count,))] * (op.arity or 1)
+        return is_large(op, types, attrs)
+
+    assert made(dtypes.f16, 1 << 11) and made(dtypes.bf16, 1 << 12)
+    assert not made(dtypes.f16, 1 << 10) and not made(dtypes.f32, 1 << 15)
+    assert made(dtypes.f32, 1 << 12, "cast", dtype=dtypes.bf16)
+    assert not made(dtypes.bf16, 1 << 15, "cast", dtype=dtypes.f32)  # NumPy moves bits
+    assert not made(dtypes.bf16, 1 << 15, "flip", dims=(0,))
