@@ -46,7 +46,7 @@ from .engine.version import sparse_arguments
 from .engine.version.build import build
 from .engine.version.refused import ERRORS, Raises, Ran, is_refusal, note_run, run_python
 from .engine.version.shared_builds import SharedBuilds
-from .engine.version.shortcut import MISSED, take
+from .engine.version.shortcut import MISSED, UNASKED, take
 from .engine.version.sources import Stale
 from .engine.version.version import Specialisation, nothing
 from .engine.version.versions import Named, Versions
@@ -114,13 +114,13 @@ class CompiledFunction(Inspected):
         return self if instance is None else types.MethodType(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        direct = self._versions.direct
+        result, direct = UNASKED, self._versions.direct
         if direct is not None and not kwargs and self.segments is None:
             result = direct.call(args)
             if type(result) is not int:
                 return result
         if self.segments is None and self._versions.shortcuts:
-            result = take(self._versions, self.function, args, kwargs)
+            result = take(self._versions, self.function, args, kwargs, direct, result)
             if result is not MISSED:
                 return result
         if local.trace is not None or local.counted is not None or local.instead or (

@@ -390,3 +390,55 @@ def test_numbers_among_the_arguments() -> None:
     assert compiled(x, x, shift=x).tolist() == [2, 6]
     with pytest.raises(TypeError):
         compiled(x, None, shift=1.0)
+
+
+def test_one_tensor_as_two_arguments(shortcut_calls: list[Any]) -> None:
+    x, y = torch.rand(3, 3), torch.rand(3, 3)
+    compiled = whole(lambda a, b: a @ b, x, x)
+    del shortcut_calls[:]
+    assert torch.allclose(compiled(x, x), x @ x) and len(shortcut_calls) == 1
+    assert torch.allclose(compiled(y, y), y @ y) and len(shortcut_calls) == 2
+    for _ in range(3):
+        assert torch.allclose(compiled(x, y), x @ y)
+        assert torch.allclose(compiled(y, x), y @ x)
+        assert torch.allclose(compiled(y, y), y @ y)
+    with pytest.raises(RuntimeError):
+        compiled(x, torch.rand(4, 3))
+
+
+def test_arguments_by_name(shortcut_calls: list[Any]) -> None:
+    x, y, z = torch.rand(3), torch.rand(3), torch.rand(3)
+
+    def function(x: Any, y: Any = 2.0, *rest: Any, z: Any = 3.0, flag: bool = True) -> Any:
+        return (x - y) * z if flag else x + y
+
+    compiled = torch.compile(function)
+    calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+        ((x,), {"y": y, "z": z}), ((x,), {"z": z, "y": y}), ((x, y), {"z": z}), ((x, y, z), {}),
+        ((), {"x": x, "y": y}), ((), {"y": x, "x": y}), ((x,), {"y": y, "flag": False}),
+        ((x,), {"y": y, "flag": True}), ((x, y), {"z": [z][0]}), ((x,), {"flag": False, "z": x}),
+    ]
+    for _ in range(4):
+        for args, kwargs in calls:
+            assert torch.equal(compiled(*args, **kwargs), function(*args, **kwargs))
+    args, kwargs = calls[0]
+    for _ in range(3):
+        compiled(*args, **kwargs)
+    del shortcut_calls[:]
+    assert torch.equal(compiled(*args, **kwargs), (x - y) * z) and len(shortcut_calls) == 1
+    with pytest.raises(TypeError):
+        compiled(x, y=y, what=z)
+    with pytest.raises(TypeError):
+        compiled(x, x=y)
+
+
+def test_shapes_that_take_turns(shortcut_calls: list[Any]) -> None:
+    compiled = torch.compile(lambda x: x * 2, dynamic=False)
+    inputs = [torch.rand(size) for size in (3, 4, 5)]
+    for _ in range(4):
+        for x in inputs:
+            compiled(x)
+    del shortcut_calls[:]
+    for x in [*inputs, *inputs]:
+        assert torch.equal(compiled(x), x * 2)
+    assert len(shortcut_calls) == 6 and compiled.compile_count == 3

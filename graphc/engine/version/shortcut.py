@@ -44,12 +44,13 @@ from .plain_results import plain_results
 from .refused import ERRORS, is_refusal, mark, run_python
 from .sources import Stale, number_array, source_value
 from .version import Specialisation
-from .whole_call import whole_of
+from .whole_call import WholeCall, whole_of
 
 if TYPE_CHECKING:
     from .versions import Versions
 
 MISSED = object()
+UNASKED = -2
 _NOT_ALIKE = -1  # the least number of a condition: that of how many arguments there are
 _RENEWED = 4  # times that native code was wrong to ask what is counted
 _UNSPARED = 4  # calls that found gradients in use, before no more are kept
@@ -77,9 +78,11 @@ class Shortcut:
         of each condition; `gradients`: all that it leaves, where they may be spares, or
         `overwritten`, where they are written in the place of those before."""
         self.version, self.structure = version, structure
-        self.flat = all(type(leaf) in LEAVES for leaf in leaves) and (
-            structure == flatten_call(tuple(leaves), {})[1]
+        positional, named = structure.children
+        self.flat = all(type(leaf) in LEAVES for leaf in leaves) and all(
+            part.kind is None for part in (*positional.children, *named.children)
         )
+        self.names = named.keys
         self.check, self._run, self.done, self.entry = entry.check, entry.run, entry.done, entry
         self.asked, self.owners = asked, owners
         self.guards = version.guards
@@ -114,8 +117,8 @@ class Shortcut:
         self.numbers: tuple[list[Any], dict[Any, Any], list[tuple[int, Any]]] | None = None
         self.missed: int | None = None  # the condition that did not hold last
         self.native = native = whole_of(self)
-        direct = native is not None and native.alone and self.flat and version.constants is None
-        self.direct = native if direct else None
+        direct = native is not None and native.alone and self.flat and not self.names
+        self.direct = native if direct and version.constants is None else None
 
     def owner(self, condition: int) -> Guard | None:
         """The guard on state that a condition stands for."""
@@ -125,16 +128,10 @@ class Shortcut:
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The call's result, or MISSED."""
         version = self.version
-        if (
-            Compilers.stance is not self.stance or promote.Defaults.dtype is not self.dtype
-            or configuration.current() is not self.config or Steps.watch is not None
-            or (Eager.elsewhere is not None and local.place is not None)
-        ):
-            return MISSED
         if self.flat:
-            if kwargs:
+            if tuple(kwargs) != self.names:
                 return MISSED
-            leaves: Any = args
+            leaves: Any = (*args, *kwargs.values()) if kwargs else args
         else:
             found, structure = flatten_call(args, kwargs)
             if structure != self.structure:
@@ -150,6 +147,12 @@ class Shortcut:
             if result >= _NOT_ALIKE:
                 self.missed = result
                 return MISSED
+        if (
+            Compilers.stance is not self.stance or promote.Defaults.dtype is not self.dtype
+            or configuration.current() is not self.config or Steps.watch is not None
+            or (Eager.elsewhere is not None and local.place is not None)
+        ):
+            return MISSED
         executable = self.executable
         lease = executable.borrow(self.sizes)
         ran = False
@@ -282,12 +285,17 @@ class Shortcut:
 
 
 def take(
-    versions: Versions, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    versions: Versions, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+    direct: WholeCall | None, asked: int,
 ) -> Any:
     """The result of a call by the first shortcut that fits, which the next call tries first, or
-    MISSED; a call that native code refuses runs in eager mode."""
+    MISSED; a call that native code refuses runs in eager mode. `asked`: the number that `direct`
+    has given for this call, or UNASKED."""
     shortcuts = versions.shortcuts
     for shortcut in shortcuts:
+        if asked >= _NOT_ALIKE and shortcut.direct is direct:
+            shortcut.missed = asked
+            continue
         try:
             result = shortcut.run(args, kwargs)
         except ERRORS as error:
@@ -461,6 +469,10 @@ def _tensors(version: Specialisation, call: Call) -> list[TensorFacts] | None:
         ))
         if gradient_kind(tensor) is None:
             return None
+    fetched |= {  # they are asked to be another argument, of which the same is asked
+        guard.index for guard in version.guards.of_calls
+        if isinstance(guard, SameArgument) and type(guard.other) is int and guard.other in fetched
+    }
     unread = [
         i for i, leaf in enumerate(call.arguments) if isinstance(leaf, Tensor) and i not in fetched
     ]
