@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from ...frontend.ahead import made_ahead
 from ...frontend.autocast import listed
 from ...frontend.control import scan
 from ...frontend.tensor import Tensor
+from ..as_one import AsOne, may_be_one
 
 # log of an impossible path: finite, so that gradients are too
 _NEVER = -1e30
@@ -42,7 +44,11 @@ def ctc_loss(
         [[batch], [batch]],
     )
     nothing = _normalizer(x, given)
-    losses = _losses(x, _rows(targets.long(), lengths, batch), given, lengths, blank) + nothing
+    labels = _rows(targets.long(), lengths, batch)
+    found = _whole(blank, classes, x.dtype) if _gains(x, labels, given, lengths) else (
+        functools.partial(_losses, blank=blank)
+    )
+    losses = found(x, labels, given, lengths) + nothing
     # without any input only an empty target is possible
     no_input = T.where(lengths > 0, T.full_like(losses, -_NEVER), T.zeros_like(losses))
     losses = T.where(given > 0, losses, no_input)
@@ -106,11 +112,30 @@ def _logsumexp(parts: list[Tensor]) -> Tensor:
     return T.logsumexp(T.stack(parts), 0)
 
 
+_LEAST = 1 << 14  # numbers of all steps: each meets several operators
+_KEPT = 64  # graphs
+
+
+def _gains(x: Tensor, labels: Tensor, *lengths: Tensor) -> bool:
+    """Whether it is done as one graph: types alone say."""
+    return x.dtype in (T.float32, T.float64) and may_be_one(x, labels, *lengths) and (
+        x._graphc_array.shape[0] > 1 and 0 not in labels._graphc_array.shape
+        and x._graphc_array.shape[0] * labels._graphc_array.size >= _LEAST
+    )
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def _whole(blank: int, classes: int, dtype: Any) -> AsOne:
+    def losses(x: Tensor, labels: Tensor, given: Tensor, lengths: Tensor) -> Tensor:
+        return _losses(x, labels, given, lengths, blank)
+
+    return AsOne(losses, {0: {0: "T", 1: "N"}, 1: {0: "N", 1: "S"}, 2: {0: "N"}, 3: {0: "N"}}, 7)
+
+
 def _losses(
     x: Tensor, labels: Tensor, given: Tensor, lengths: Tensor, blank: int
 ) -> Tensor:
-    steps, batch, _ = (int(s) for s in x.shape)
-    count = int(labels.shape[1])
+    steps, batch, count = x.shape[0], x.shape[1], labels.shape[1]
     # blank, label, blank, ..., label, blank
     blanks = T.full([batch, count + 1], blank, dtype=T.int64)
     paths = T.stack([blanks[:, :count], labels], 2).reshape(batch, 2 * count)

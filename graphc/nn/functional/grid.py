@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import warnings
@@ -13,6 +14,7 @@ from ...frontend.functions.arguments import named, recorded_as
 from ...frontend.functions.zero_gradient import flat_in
 from ...frontend.replayed import replayed
 from ...frontend.tensor import Tensor
+from ..as_one import AsOne, may_be_one
 from .resize import cubic_weights
 
 MODES = ("bilinear", "nearest", "bicubic")
@@ -71,7 +73,34 @@ def grid_sample(
     """Values of [N, C, (D,) H, W] at positions [N, *, 2 or 3] in [-1, 1], x first."""
     align = _default_corners("grid_sample", align_corners)
     _check(input, grid, mode, padding_mode)
+    if _gains(input, grid):
+        space = tuple(input.shape)[2:]
+        result = _whole(mode, padding_mode, align, space, input.dtype)(input, grid)
+        return named(result, f"GridSampler{len(space)}DBackward0")
     return _sampled(input, grid, mode, padding_mode, align)
+
+
+_LEAST = 1 << 16  # numbers of a result that are worth a graph
+_KEPT = 64  # graphs
+
+
+def _gains(input: Tensor, grid: Tensor) -> bool:
+    """Whether it is done as one graph: types alone say."""
+    return input.dtype is grid.dtype and input.dtype in (T.float32, T.float64) and (
+        may_be_one(input, grid)
+        and math.prod(grid._graphc_array.shape[:-1]) * input._graphc_array.shape[1] >= _LEAST
+    )
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def _whole(
+    mode: str, padding_mode: str, align: bool, space: tuple[int, ...], dtype: Any
+) -> AsOne:
+    def sampled(input: Tensor, grid: Tensor) -> Tensor:
+        return _values_at(input, grid, mode, padding_mode, align)
+
+    places = {1 + i: f"P{i}" for i in range(len(space))}
+    return AsOne(sampled, {0: {0: "N", 1: "C"}, 1: {0: "N", **places}}, 7)
 
 
 @replayed

@@ -8,33 +8,21 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from graphc.ir.dtypes import f32, f64
 
-from ... import config
-from ...engine.marks import DEFAULT, Compilers
-from ...frontend.context import local
-from ...frontend.grad_mode import (
-    enable_grad,
-    inference_mode,
-    is_grad_enabled,
-    is_inference_mode_enabled,
-)
-from ...frontend.near import are_near
-from ...frontend.tensor import Parameter, Tensor, from_array
-from ...frontend.values import Eager
+from ...frontend.tensor import Tensor, from_array
+from ..as_one import AsOne, may_be_one
 from ..utils.packing import rows_and_places
 from .recurrence import Packing, Padding, State, Weights, cell, direction
 
 # numbers in the gates of all steps: each meets a function and several operators, forward and back
 _LEAST = 1 << 13
 _KEPT = 64  # graphs of a kind
-_LIKELY = 32  # what an open size is when a graph is recorded
-_TENSORS = frozenset({Tensor, Parameter})
 _DTYPES = frozenset({f32, f64})
 
 
@@ -69,16 +57,9 @@ def run_cell(mode: str, input: Tensor, state: State, weights: Weights) -> State:
 def _gains(input: Tensor, state: State, weights: Weights) -> bool:
     """Whether it is done as one graph: types alone say, where nobody records, counts or watches
     operators."""
-    if local.trace is not None or local.counted is not None or local.autocast is not None or (
-        Eager.prepare is None or Eager.whole is None or local.instead or local.saved_hooks
-        or config.current().eager_kernels == "0" or Compilers.stance is not DEFAULT
-    ):
+    tensors = [input, *state, *weights.values()]
+    if not may_be_one(*tensors) or any(x.dtype is not input.dtype for x in tensors):
         return False
-    for x in (input, *state, *weights.values()):
-        if type(x) not in _TENSORS or x._graphc_trace is not None or not are_near(x, input):
-            return False
-        if x.dtype is not input.dtype:
-            return False
     rows = math.prod(input._graphc_array.shape[:-1])
     gates = weights["weight_hh"]._graphc_array.shape[0]
     return input.dtype in _DTYPES and bool(rows * gates >= _LEAST)
@@ -119,49 +100,7 @@ def _whole(
         )
         return found
 
-    assert Eager.whole is not None
-    dims = dict(enumerate([input, *between, *[{0: "N"}] * states]))
-    return _RecordedApart(Eager.whole(layer, dims), dims)
-
-
-class _RecordedApart:
-    """A compiled function that meets each kind of call with tensors that are nobody's first: it
-    keeps what it was recorded with, and its code is not to hang on the sizes that came first."""
-
-    def __init__(self, compiled: Callable[..., Any], dims: Mapping[int, Mapping[int, str]]) -> None:
-        self.compiled, self._dims = compiled, dims
-        self._met: set[Any] = set()
-
-    def __call__(self, *tensors: Tensor) -> Any:
-        kind = is_grad_enabled(), is_inference_mode_enabled(), tuple(map(_kind, tensors))
-        if kind not in self._met:
-            self.compiled(*[_stranger(x, self._dims.get(i, {})) for i, x in enumerate(tensors)])
-            self._met.add(kind)
-        return self.compiled(*tensors)
-
-
-def _kind(x: Tensor) -> tuple[Any, ...]:
-    """What a call's graph hangs on, but for sizes."""
-    return type(x), x.requires_grad, x.is_leaf, x.is_inference(), _order(x._graphc_array)
-
-
-def _order(array: np.ndarray) -> tuple[int, ...]:
-    """The axes as they lie in memory."""
-    strides = array.strides
-    return tuple(sorted(range(array.ndim), key=lambda axis: -strides[axis]))
-
-
-def _stranger(like: Tensor, open_axes: Mapping[int, str]) -> Tensor:
-    """Zeros of a tensor's kind, of a likely size where that is open."""
-    array = like._graphc_array
-    sizes = [_LIKELY if i in open_axes else size for i, size in enumerate(array.shape)]
-    order = _order(array)
-    memory = np.zeros([sizes[axis] for axis in order], array.dtype)
-    with inference_mode(like.is_inference()), enable_grad():
-        made = from_array(memory.transpose(np.argsort(order)), like.requires_grad)
-        if type(like) is Parameter:
-            return Parameter(made, like.requires_grad)
-        return made if like.is_leaf else made.view_as(made)
+    return AsOne(layer, dict(enumerate([input, *between, *[{0: "N"}] * states])))
 
 
 @functools.lru_cache(maxsize=_KEPT)
