@@ -1,7 +1,8 @@
 """x[i] under a trace, where i is a tensor without dimensions: torch gives a view of x.
 
 Which row it is only the call knows, so it cannot be a view of a graph's; it is a copy that follows.
-What is written to x is read again for it, and what is written to it is put into x.
+What is written to x is read again for it, and what is written to it is put into x. What a compiled
+function gives back follows no more.
 """
 
 from __future__ import annotations
