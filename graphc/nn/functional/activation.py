@@ -107,7 +107,6 @@ def _require_float(name: str, x: Tensor) -> None:
 
 
 @listed
-@replayed
 @recorded_as("PreluKernelBackward0")
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """x where x > 0, else weight * x, weight per channel (dim 1)."""

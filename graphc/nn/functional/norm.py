@@ -102,7 +102,6 @@ def _batch_of_nothing(input: Tensor) -> Tensor:
     return input * 1.0
 
 
-@replayed
 def _affine(
     input: Tensor, mean: Tensor, variance: Tensor, weight: Tensor | None, bias: Tensor | None,
     eps: float,
