@@ -36,7 +36,8 @@ def run(bed: Bed, record: Record) -> None:
         backend: Any = backends.get("cuda")
         library = backend.routines.library
         if library is None:
-            record("CuPy", missing="it is not installed: NumPy does all of this on the host")
+            why = "it is not installed" if bed.large else "it has no emulated device"
+            record("CuPy", missing=f"{why}: NumPy does all of this on the host")
         else:
             record("CuPy", version=str(getattr(library.cupy, "__version__", "?")))
         record("operators", by_cupy=len(table.TABLE))
