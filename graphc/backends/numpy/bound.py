@@ -307,4 +307,5 @@ TABLE: dict[str, Make] = {
     "index": _index, "gather": _gather, "dot_general": _dot_general,
     "cross_entropy": bound_losses.cross_entropy,
     "max_pool": bound_windows.max_pool, "conv": bound_windows.conv,
+    "window_sum": bound_windows.window_sum,
 }

@@ -63,6 +63,48 @@ def max_pool(
     return run
 
 
+def window_sum(
+    types: Types, *, window: Ints, stride: Ints, pad_low: Ints, pad_high: Ints, dilation: Ints
+) -> Function | None:
+    """The table's sums, dim by dim, of cells whose place is known."""
+    shape: Any = types[0].shape
+    dtype = types[0].dtype.numpy
+    if types[0].dtype.bits == 16 or prod(window) > 64:
+        return None
+    lead = len(shape) - len(window)
+    whole = tuple([a + n + b for a, n, b in zip(pad_low, shape[lead:], pad_high, strict=True)])
+    out = _out(whole, window, stride, dilation)
+    if 0 in shape or 0 in out:
+        return None
+    sums = [
+        [
+            (*[slice(None)] * axis, slice(i * d, i * d + (n - 1) * s + 1, s)) for i in range(w)
+        ]
+        for axis, (w, d, n, s) in enumerate(zip(window, dilation, out, stride, strict=True), lead)
+    ]
+    padded = (*shape[:lead], *whole) if any(pad_low) or any(pad_high) else None
+    inside: Any = (Ellipsis, *[
+        slice(a, a + n) for a, n in zip(pad_low, shape[lead:], strict=True)
+    ])
+
+    def run(x: Array) -> Array:
+        if padded is not None:
+            wide = np.zeros(padded, dtype)
+            wide[inside] = x
+            x = wide
+        for first, *rest in sums:
+            if not rest:
+                x = x[first].copy()
+                continue
+            total = np.add(x[first], x[rest[0]], order="C")
+            for where in rest[1:]:
+                np.add(total, x[where], total)
+            x = total
+        return x
+
+    return run
+
+
 _CACHED = 1 << 14  # elements of an image's columns
 
 
