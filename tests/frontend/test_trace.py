@@ -412,7 +412,7 @@ def test_a_finished_trace_is_final() -> None:
     assert traced.mutated == {m.output: m.input for m in traced.mutations}
     with pytest.raises(dataclasses.FrozenInstanceError):
         traced.graph = None  # type: ignore[misc, assignment]
-    for record in (*traced.mutations, *traced.outputs(), *traced.grads, traced.backward):
+    for record in (*traced.mutations, traced.backward):  # others let tensors go: let_go()
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(record, type(record).__match_args__[0], 0)
 
