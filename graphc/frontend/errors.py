@@ -98,6 +98,16 @@ def warn_user(text: str) -> None:
         warnings.warn_explicit(text, UserWarning, loc.file, loc.line)
 
 
+_said: set[str] = set()
+
+
+def warn_once(text: str) -> None:
+    """warn_user(), but once in a process, as torch's own code warns."""
+    if text not in _said:
+        _said.add(text)
+        warn_user(text)
+
+
 def locate(error: Exception) -> None:
     """Add the user's line to the text of an error that graphc's own code has raised."""
     inner, loc = False, None

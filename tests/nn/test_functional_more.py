@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -125,6 +126,45 @@ def test_affine_grid(size: tuple[int, ...], align: bool) -> None:
         lambda t: torch.nn.functional.affine_grid(t, size, align),
         [random(2, spatial, spatial + 1)], False, 1e-12,
     )
+
+
+def test_many_bags_are_not_compared_with_every_index() -> None:
+    count = 20_000
+    rng = np.random.default_rng(3)
+    ids, table = rng.integers(0, 50, count), rng.standard_normal((50, 3)).astype(np.float32)
+    offsets = np.sort(rng.integers(0, count, count))
+    offsets[0] = 0
+    for mode in ("sum", "mean", "max"):
+        ours, wanted = (
+            t.nn.functional.embedding_bag(
+                *map(t.from_numpy, (ids, table, offsets)), mode=mode, padding_idx=3
+            )
+            for t in (graphc, torch)
+        )
+        close(ours, wanted, 1e-5)
+    tracemalloc.start()
+    try:
+        nn.functional.embedding_bag(*map(graphc.from_numpy, (ids, table, offsets)))
+        assert tracemalloc.get_traced_memory()[1] < 32 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("padding", [None, 0])
+def test_the_largest_of_equal_bags(padding: int | None) -> None:
+    """The first of ties has the gradient; a bag of padding is 0."""
+    ids = np.array([[0, 1, 1], [0, 0, 0], [2, 1, 0]])
+
+    def run(t: Any) -> Any:
+        w = t.tensor([[1.0, 2.0], [1.0, -2.0], [-3.0, 2.0]], requires_grad=True)
+        y = t.nn.functional.embedding_bag(
+            t.from_numpy(ids), w, mode="max", padding_idx=padding
+        )
+        (y * t.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])).sum().backward()
+        return y.detach(), w.grad
+
+    close(run(graphc), run(torch), 1e-6)
+
 
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])

@@ -16,6 +16,7 @@ from . import special
 from .common import Array, Function, as_array
 
 _EULER = 0.5772156649015329
+_ASKED, _NOTHING = 4, 2.0**-55  # after how many terms it is asked, and of a sum what is none
 _FAR = 25.0  # from here the asymptotic series of the Bessel functions reach full precision
 
 
@@ -46,8 +47,12 @@ def _i_series(x: Array, order: int) -> Array:
     term = np.ones_like(x) if order == 0 else x / 2
     total = term.copy()
     for k in range(1, 70):
-        term = term * square / (k * (k + order))
-        total = total + term
+        term *= square
+        term /= k * (k + order)
+        total += term
+        # from here on terms fall, and none changes a sum
+        if k % _ASKED == 0 and not np.greater_equal(term, total * _NOTHING).any():
+            break
     return total
 
 
@@ -56,8 +61,10 @@ def _asymptotic(x: Array, order: int, sign: float) -> Array:
     mu = 4.0 * order * order
     term, total = np.ones_like(x), np.ones_like(x)
     for k in range(1, 30):
-        term = term * sign * (mu - (2 * k - 1) ** 2) / (k * 8 * x)
-        total = total + term
+        term *= sign
+        term *= mu - (2 * k - 1) ** 2
+        term /= k * 8 * x
+        total += term
     return total
 
 

@@ -112,11 +112,13 @@ def fitting(value: Any, dtype: DType) -> Any:
             value = float(value)
         too_big = math.isfinite(value) and abs(value) > LARGEST[dtype]
     else:
-        whole = math.isfinite(value)
-        value = int(value) if whole else 0
-        # torch lets a negative number wrap into an unsigned dtype
-        low = -LARGEST[dtype] if dtype.kind == "uint" else -LARGEST[dtype] - 1
+        whole, unsigned = math.isfinite(value), dtype.kind == "uint"
+        # torch lets a negative integer wrap into an unsigned dtype, no float
+        low = -LARGEST[dtype] if unsigned and type(value) is not float else (
+            0 if unsigned else -LARGEST[dtype] - 1
+        )
         too_big = not whole or not low <= value <= LARGEST[dtype]
+        value = int(value) if whole else 0
     if too_big:
         _overflow(given, dtype)
     return value

@@ -14,7 +14,7 @@ from graphc.ir.dtypes import DType
 from .. import promote
 from ..context import local
 from ..dispatch import apply, constant
-from ..errors import located
+from ..errors import located, warn_user
 from ..numbers import TracedNumber, is_traced_number
 from ..ownership import owns_result
 from ..placement import makes, makes_like, place_at, place_of
@@ -183,11 +183,20 @@ def tensor(
     pin_memory: bool = False,
 ) -> Tensor:
     """A new leaf with a copy of the data: numbers, nested sequences, NumPy arrays, tensors."""
+    return _leaf(data, dtype, requires_grad, "torch.tensor")
+
+
+def _leaf(data: Any, dtype: Any, requires_grad: bool, name: str) -> Tensor:
     dtype = check_dtype(dtype)
     data = _without_protocol(data)
     if local.trace is not None and isinstance(data, np.ndarray) and _shareable(data):
         data = from_numpy(data)  # a run-time input: its elements may be others at the next call
     if isinstance(data, Tensor):
+        warn_user(
+            "To copy construct from a tensor, it is recommended to use "
+            "sourceTensor.detach().clone() or sourceTensor.detach().clone().requires_grad_(True), "
+            f"rather than {name}(sourceTensor)."
+        )
         copied = data.detach().clone()
         return finish(copied if dtype is None else promote.cast(copied, dtype), requires_grad)
     if is_traced_number(data):
@@ -398,9 +407,12 @@ def new_full(self: Tensor, size: Any, fill_value: Any, *, dtype: Any = None, **k
 
 
 @makes_like
-def new_tensor(self: Tensor, data: Any, *, dtype: Any = None, **kwargs: Any) -> Tensor:
+def new_tensor(
+    self: Tensor, data: Any, *, dtype: Any = None, requires_grad: bool = False, layout: Any = None,
+    pin_memory: bool = False,
+) -> Tensor:
     """A copy of the data with this tensor's dtype."""
-    return tensor(data, dtype=dtype or self.dtype, **kwargs)
+    return _leaf(data, dtype or self.dtype, requires_grad, "tensor.new_tensor")
 
 
 @makes

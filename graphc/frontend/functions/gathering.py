@@ -466,6 +466,11 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
         return gather(input.reshape(-1), 0, indices.reshape(-1))
     along = wrap_dim(dim, input.ndim)
     a, b = list(shape(input)), list(shape(indices))
+    if len(a) != len(b):
+        raise RuntimeError(located(
+            "torch.take_along_dim(): input and indices should have the same number of dimensions, "
+            f"but got {len(a)} dimensions for input, and {len(b)} dimensions for indices"
+        ))
     places = _require_index("take_along_dim", indices)
     indices = P.where(P.lt(places, 0), P.add(places, public_size(a[along])), places)
     a[along] = b[along] = 1

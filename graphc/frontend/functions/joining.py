@@ -8,8 +8,9 @@ from typing import Any
 from graphc.ir import dtypes, ops
 
 from .. import promote
+from ..context import local
 from ..dispatch import apply
-from ..errors import kind_name, located
+from ..errors import kind_name, located, warn_once
 from ..ownership import owns_result
 from ..replayed import replayed
 from ..result_layouts import in_rows
@@ -103,7 +104,8 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
                 f"stack expects each tensor to be equal size, but got {list(first)} at entry 0 "
                 f"and {list(sizes)} at entry {i}"
             ))
-    if dim < len(first) in (4, 5):  # which have their channels last where the given ones have
+    # of images with their channels last, the result has them so; views of each take time
+    if dim < len(first) and (local.trace is None or len(first) in (4, 5)):
         sizes = (*first[:dim], len(given), *first[dim:])
         result: Tensor = apply(ops.reshape, cat(given, dim), shape=sizes)
         return result
@@ -287,6 +289,11 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
         raise RuntimeError(located(
             f'torch.meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}'
         ))
+    if indexing is None:
+        warn_once(
+            "torch.meshgrid: in an upcoming release, it will be required to pass the indexing "
+            "argument."
+        )
     swap = indexing == "xy" and len(given) >= 2
     if swap:
         given[0], given[1] = given[1], given[0]

@@ -192,6 +192,12 @@ def _extreme(name: str, doc: str) -> Any:
             return promote.cast(found, dtypes.bool_)
         dims = wrap_dims(dim, input.ndim)
         _require_elements(name, input, dims, dim in ((), None))
+        if len(dims) == input.ndim > 0 and input.dtype.is_floating_point and (
+            not keepdim and local.grad and requires_grad(input)
+        ):  # the gradient is not max()'s: NaN among NaNs
+            rows: Tensor = apply(ops.reshape, input, shape=(1, *shape(input)))
+            found = reduce_dims(record, rows, tuple([d + 1 for d in dims]), False)
+            return apply(ops.reshape, found, shape=())
         return reduce_dims(record, input, dims, keepdim)
 
     function.__name__ = name
@@ -272,7 +278,7 @@ def pick(input: Tensor, index: Tensor, dim: int, keepdim: bool) -> tuple[Tensor,
     return values, index
 
 
-def _max_or_min(name: str, arg: Any, whole: Any, pairwise: Any) -> Any:
+def _max_or_min(name: str, arg: Any, record: Any, pairwise: Any) -> Any:
     struct = getattr(return_types, name)
     title = name.capitalize()
 
@@ -283,7 +289,9 @@ def _max_or_min(name: str, arg: Any, whole: Any, pairwise: Any) -> Any:
             return pairwise(input, dim if other is None else other)
         if dim is None:
             _require_elements(name, input, tuple(range(input.ndim)), True)
-            return named(whole(input), f"{title}Backward1")
+            x = promote.cast(input, dtypes.u8) if input.dtype is dtypes.bool_ else input
+            found = reduce_dims(record, x, tuple(range(x.ndim)), False)
+            return named(promote.cast(found, input.dtype), f"{title}Backward1")
         if input.ndim == 0:
             wrap_dim(dim, 0)
             return struct(input.clone(), _arg_along(None, input, 0, False))
@@ -304,8 +312,8 @@ def _max_or_min(name: str, arg: Any, whole: Any, pairwise: Any) -> Any:
     return replayed(with_out(numpy_names(owns_result(function))))
 
 
-max = _max_or_min("max", ops.argmax, amax, P.maximum)
-min = _max_or_min("min", ops.argmin, amin, P.minimum)
+max = _max_or_min("max", ops.argmax, ops.amax, P.maximum)
+min = _max_or_min("min", ops.argmin, ops.amin, P.minimum)
 
 
 # --- moments -----------------------------------------------------------------------------------

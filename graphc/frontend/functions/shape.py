@@ -11,7 +11,7 @@ from graphc.ir.dtypes import DType
 
 from .. import views
 from ..dispatch import apply
-from ..errors import located
+from ..errors import located, warn_once
 from ..recalled import recalled
 from ..storage import strides_of
 from ..tensor import Tensor, alias, current, from_array, held
@@ -246,9 +246,24 @@ def t(input: Tensor) -> Tensor:
 
 
 def reverse_dims(x: Tensor) -> Tensor:
-    """The dims in reverse order: x.T."""
+    """The dims in reverse order: x.T. torch warns, once, where that is no matrix."""
+    if x.ndim != 2:
+        _warn_of_rank(x.ndim)
     result: Tensor = apply(ops.permute, x, dims=tuple(range(x.ndim - 1, -1, -1)))
     return result
+
+
+def _warn_of_rank(rank: int) -> None:
+    if rank == 0:
+        warn_once("Tensor.T is deprecated on 0-D tensors. This function is the identity in these "
+                  "cases.")
+        return
+    warn_once(
+        "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is "
+        "deprecated and it will throw an error in a future release. Consider `x.mT` to transpose "
+        "batches of matrices or `x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse the "
+        "dimensions of a tensor."
+    )
 
 
 def matrix_transpose(self: Tensor) -> Tensor:

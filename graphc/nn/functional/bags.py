@@ -44,8 +44,12 @@ def embedding_bag(
         kept = input != padding_idx % weight.shape[0]
     if length:  # all bags are of one length
         bag = T.arange(count).div(length, rounding_mode="floor")
+    elif local.trace is None:  # offsets rise
+        bag = T.searchsorted(offsets, T.arange(count, dtype=offsets.dtype), right=True) - 1
     else:
         bag = (T.arange(count).unsqueeze(1) >= offsets.unsqueeze(0)).sum(1) - 1
+    if mode == "max" and length:
+        return _largest_of_equal(rows.reshape([bags, length, weight.shape[1]]), kept, padding_idx)
     if mode == "max":
         return _largest(rows, bag, kept, bags)
     if weight.dtype in (T.float16, T.bfloat16):  # added up in float32, rounded once
@@ -110,6 +114,16 @@ def _check_offsets(offsets: Tensor, count: int) -> None:
             f"offsets[-1] can not be greater than input's length {count} but got offsets[-1] of "
             f"{last}"
         ))
+
+
+def _largest_of_equal(rows: Tensor, kept: Tensor, padding_idx: int | None) -> Tensor:
+    """The maximum of each of [bags, n, D] over n; 0 where all of it is padding."""
+    if padding_idx is None:
+        best: Tensor = rows.max(1).values
+        return best
+    kept = kept.reshape([*rows.shape[:2], 1])
+    best = T.where(kept, rows, T.full_like(rows, float("-inf"))).max(1).values
+    return T.where(kept.any(1), best, T.zeros_like(best))
 
 
 def _largest(rows: Tensor, bag: Tensor, kept: Tensor, bags: int) -> Tensor:

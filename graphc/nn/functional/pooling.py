@@ -272,10 +272,13 @@ def _adaptive_max(spatial: int, input: Tensor, output_size: Any, return_indices:
     """Windows that divide evenly go to the plain pool; others to a gather of all windows."""
     outputs, sizes = _adaptive_sizes(input, output_size, spatial, "max")
     if _is_global(input, outputs, sizes):
-        found = input.flatten(-spatial).max(-1)
+        flat = input.flatten(-spatial)
+        found = flat.max(-1)
         shape = (*found.values.shape, *outputs)
-        values, indices = found.values.reshape(shape), found.indices.reshape(shape)
-        return (values, indices) if return_indices else values
+        values = found.values.reshape(shape)
+        if not return_indices:
+            return values
+        return values, _last_of_nans(flat, *found).reshape(shape)
     outputs, sizes = _plain(outputs), _plain(sizes)
     if all(o and s % o == 0 for s, o in zip(sizes, outputs, strict=True)):
         window = tuple(s // o for s, o in zip(sizes, outputs, strict=True))
@@ -287,8 +290,17 @@ def _adaptive_max(spatial: int, input: Tensor, output_size: Any, return_indices:
     values, which = windows.max(-1)
     if not return_indices:
         return values
+    which = _last_of_nans(windows, values, which)
     expanded = plane.expand([*lead, *plane.shape])
     return values, expanded.gather(-1, which.unsqueeze(-1)).squeeze(-1)
+
+
+def _last_of_nans(windows: Tensor, values: Tensor, which: Tensor) -> Tensor:
+    """Where the maxima are: the first of equals, but the last NaN, as torch's loops leave it."""
+    if not windows.dtype.is_floating_point:
+        return which
+    from_behind = windows.isnan().flip(-1).to(T.uint8).argmax(-1)
+    return T.where(values.isnan(), windows.shape[-1] - 1 - from_behind, which)
 
 
 def _window_positions(sizes: tuple[int, ...], outputs: tuple[int, ...]) -> Tensor:

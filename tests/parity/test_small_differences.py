@@ -1,0 +1,114 @@
+"""What torch refuses, warns of, and does among NaNs, in single calls."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+
+import graphc
+from graphc.frontend import errors
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize("value", [-1.5, -0.5, -1.0, 255.5])
+@pytest.mark.parametrize("call", [
+    lambda t, v: t.zeros(2, dtype=t.uint8).fill_(v),
+    lambda t, v: t.full((2,), v, dtype=t.uint8),
+    lambda t, v: t.zeros(2, dtype=t.uint8).new_full((), v),
+    lambda t, v: t.zeros(2, dtype=t.uint8).masked_fill(t.tensor([True, False]), v),
+    lambda t, v: t.zeros(2, dtype=t.uint8).__setitem__(0, v),
+])
+def test_floats_do_not_wrap_into_bytes(call: Callable[[Any, Any], Any], value: float) -> None:
+    for t in (graphc, torch):
+        with pytest.raises(RuntimeError, match="uint8_t without overflow"):
+            call(t, value)
+        assert t.full((2,), -1, dtype=t.uint8).tolist() == [255, 255]
+        assert t.full((2,), 1.9, dtype=t.uint8).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("name", ["amax", "amin", "max", "min"])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_gradients_of_extrema_among_nans(name: str, compiled: bool) -> None:
+    """amax() has none but NaN, max() shares it among the NaNs."""
+    def run(t: Any, values: Any, compiled: bool = False) -> Any:
+        x = t.tensor(values, requires_grad=True)
+
+        def call(x: Any) -> Any:
+            return getattr(x, name)() * 2
+
+        (graphc.compile(call) if compiled else call)(x).backward()
+        return x.grad.numpy()
+
+    for values in ([[1.0, NAN], [NAN, 3.0]], [[1.0, 3.0], [3.0, 1.0]], 2.0):
+        np.testing.assert_array_equal(run(graphc, values, compiled), run(torch, values))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, (2, 3), (6, 5), (4, 3), (5, 4)])
+def test_adaptive_max_pools_take_the_last_nan(size: Any) -> None:
+    values = np.arange(60.0).reshape(2, 1, 6, 5)
+    values[0, 0, 1, 1] = values[0, 0, 1, 2] = values[0, 0, 4, 3] = NAN
+    values[1] = 7.0  # ties go to the first
+    ours, wanted = (
+        t.nn.functional.adaptive_max_pool2d(t.tensor(values), size, return_indices=True)
+        for t in (graphc, torch)
+    )
+    for mine, its in zip(ours, wanted, strict=True):
+        np.testing.assert_array_equal(mine.numpy(), its.numpy())
+    flat = values.reshape(2, 30)
+    for outputs in (1, 4, 7):
+        ours, wanted = (
+            t.nn.functional.adaptive_max_pool1d(t.tensor(flat), outputs, return_indices=True)
+            for t in (graphc, torch)
+        )
+        np.testing.assert_array_equal(ours[1].numpy(), wanted[1].numpy())
+
+
+def test_take_along_dim_wants_as_many_dims() -> None:
+    for t in (graphc, torch):
+        with pytest.raises(RuntimeError, match="2 dimensions for input, and 1 dimensions"):
+            t.take_along_dim(t.zeros(2, 3), t.tensor([0, 1]), 1)
+    with pytest.raises(IndexError, match="out of bounds"):
+        graphc.take_along_dim(graphc.zeros(2, 3), graphc.tensor([[0, 3]]), 1)
+
+
+def warned(call: Callable[[], Any]) -> list[str]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call()
+    for each in caught:
+        assert each.category is UserWarning and each.filename == __file__
+    return [str(each.message).split(" (Triggered")[0] for each in caught]
+
+
+@pytest.mark.parametrize("call", [
+    lambda t: t.tensor(t.arange(2)), lambda t: t.zeros(2).new_tensor(t.arange(2)),
+    lambda t: t.tensor([t.tensor(1.0), t.tensor(2.0)]), lambda t: t.as_tensor(t.arange(2)),
+    lambda t: t.zeros(2, 3).T, lambda t: t.zeros(2, 3, 4).mT,
+])
+def test_warns_as_torch_does(call: Callable[[Any], Any]) -> None:
+    assert warned(lambda: call(graphc)) == warned(lambda: call(torch))
+
+
+@pytest.mark.parametrize("call, text", [
+    (lambda t: t.zeros(2, 3, 4).T, "tensors of dimension other than 2"),
+    (lambda t: t.arange(3).T, "tensors of dimension other than 2"),
+    (lambda t: t.tensor(1.0).T, "Tensor.T is deprecated on 0-D tensors"),
+    (lambda t: t.meshgrid(t.arange(2), t.arange(3)), "required to pass the indexing argument"),
+])
+def test_warns_once(
+    call: Callable[[Any], Any], text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch has warned before, or has not: its own flag cannot be reset."""
+    monkeypatch.setattr(errors, "_said", set())
+    (message,) = warned(lambda: call(graphc))
+    assert text in message
+    assert warned(lambda: call(graphc)) == []
