@@ -197,7 +197,7 @@ def _extreme(name: str, doc: str) -> Any:
         ):  # the gradient is not max()'s: NaN among NaNs
             rows: Tensor = apply(ops.reshape, input, shape=(1, *shape(input)))
             found = reduce_dims(record, rows, tuple([d + 1 for d in dims]), False)
-            return apply(ops.reshape, found, shape=())
+            return named(apply(ops.reshape, found, shape=()), f"{name.capitalize()}Backward0")
         return reduce_dims(record, input, dims, keepdim)
 
     function.__name__ = name
