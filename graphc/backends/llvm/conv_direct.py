@@ -211,9 +211,12 @@ class _Direct:
         lines = choose(f, whole, 1, height)
         positions = f.mul(height, width)
         padded = round_up(f, f.smax(length, 1), tile.values)
-        cheaper = reads_lines(*self._numbers(m, padded, lines, positions)).value
+        phases = choose(f, self._all(self._ones()), 0, self.plane)
+        numbers = self._numbers(m, padded, lines, positions, phases, f.smax(self.taps, 1))
+        cheaper = reads_lines(*numbers).value
         same = f.cmp("ne", self.r.read(Conv.LEFT_SAME), 0)
-        ones = [f.cmp("eq", self.steps[dim], 1) for dim in (HEIGHT, WIDTH)]
+        # words of several values are copied in one phase
+        ones = self._ones() if tile.group > 1 else []
         self._unless(self._all([self._plain(), *ones, same, cheaper]))
         images = f.sdiv(k, positions)
         given = self._make_copy(images, self._is_plane())
@@ -250,10 +253,14 @@ class _Direct:
         self._contract(values, pointers, given)
         f.ret()
 
+    def _ones(self) -> list[str]:
+        """Two i1: there is no stride."""
+        return [self.f.cmp("eq", self.steps[dim], 1) for dim in (HEIGHT, WIDTH)]
+
     def _is_plane(self) -> str:
         """An i1: the copy would be equal to the source."""
         f = self.f
-        conditions = [f.cmp("ne", self.r.read(Conv.RIGHT_SAME), 0)]
+        conditions = [f.cmp("ne", self.r.read(Conv.RIGHT_SAME), 0), *self._ones()]
         conditions += [f.cmp("eq", self.lows[dim], 0) for dim in (HEIGHT, WIDTH)]
         conditions += [f.cmp("eq", self.height, self.inputs[HEIGHT])]
         conditions += [f.cmp("eq", self.pitch, self.inputs[WIDTH])]
@@ -346,13 +353,22 @@ def _emit_point_taps(module: Module, tile: Tile) -> None:
     d = Descriptor(f, "%d")
     c, g = Words(f, d.pointer_at(Word.COPY)), Words(f, d.pointer_at(Word.GEOMETRY))
     pitch, taps, width = c.read(Copy.PITCH), g.read(Window.TAPS), g.read(Window.WINDOW, WIDTH)
-    plane = f.mul(c.read(Copy.HEIGHT), pitch)
-    steps = [g.read(Window.DILATION, dim) for dim in (HEIGHT, WIDTH)]
+    phase = f.mul(c.read(Copy.HEIGHT), pitch)
+    steps = [c.read(field) for field in (Copy.STEP_HEIGHT, Copy.STEP_WIDTH)]
+    plane = f.mul(phase, f.mul(*steps))
+    dilations = [g.read(Window.DILATION, dim) for dim in (HEIGHT, WIDTH)]
     with f.loop(0, "%columns") as column:
         number = f.add("%n", column)
         tap = f.srem(number, taps)
-        line = f.mul(f.mul(f.sdiv(tap, width), steps[0]), pitch)
-        offset = f.add(line, f.mul(f.srem(tap, width), steps[1]))
+        line, left = (
+            f.mul(at, dilation)
+            for at, dilation in (
+                (f.sdiv(tap, width), dilations[0]), (f.srem(tap, width), dilations[1]),
+            )
+        )
+        at = f.add(f.mul(f.srem(line, steps[0]), steps[1]), f.srem(left, steps[1]))
+        offset = f.add(f.mul(at, phase), f.mul(f.sdiv(line, steps[0]), pitch))
+        offset = f.add(offset, f.sdiv(left, steps[1]))
         offset = f.add(offset, f.mul(f.sdiv(number, taps), plane))
         place = f.gep("%base", offset, tile.value_element)
         f.store(place, "ptr", f.gep("%to", column, "ptr"), 8)

@@ -37,6 +37,7 @@ DIRECT_POSITIONS = 96  # images at least this large are read in place by a weigh
 PACK_COST = 9
 TRANSPOSE_COST = 14
 LINES_COST = 6
+PHASE_COST = 40  # of copying an element, where every second or third one makes a line
 IMAGE_COST = 15  # of positions packed over all images, against an image read where it lies
 DOT_TERMS = 768  # of a block: below that the sums over lanes weigh too much
 
@@ -115,10 +116,14 @@ def reads_window(
     return cost < (m + PACK_COST) * positions * k
 
 
-def reads_lines(m: Number, padded: Number, lines: Number, positions: Number) -> Condition:
+def reads_lines(
+    m: Number, padded: Number, lines: Number, positions: Number, phases: Number, taps: Number
+) -> Condition:
     """Whether lines of a copy, dotted with those of the left operand, cost less than packed taps;
-    `padded` is the length of a line in whole registers."""
-    return m * padded * lines * 9 < (m + TRANSPOSE_COST) * positions * 8
+    `padded` is the length of a line in whole registers, `phases` the elements of a plane that is
+    copied in several, else 0."""
+    direct = m * padded * lines * taps * 9 + phases * PHASE_COST * 8
+    return direct < (m + TRANSPOSE_COST) * positions * taps * 8
 
 
 def by_images(images: Size, rows: Size, positions: Size, lanes: int) -> bool:
@@ -280,10 +285,12 @@ class _Planner:
         whole = width == out_width  # lines follow each other: one long line
         length, lines = (out_height * out_width, 1) if whole else (out_width, out_height)
         padded = multiple(max(length, 1), self.lanes * self.group)
+        plane = w.plane[0] * w.plane[1] * w.phases
+        phases = plane if w.phases > 1 else 0
         if not (
-            w.is_plain and w.phases == 1 and self.left_same
+            w.is_plain and (w.phases == 1 or self.group == 1) and self.left_same
             and min(w.taps, r.n, r.k, _count(w.input)) > 0
-            and reads_lines(r.m, padded, lines, w.positions)
+            and reads_lines(r.m, padded, lines, w.positions, phases, w.taps)
         ):
             return self._tiled(r)
         copied = replaced(
@@ -291,7 +298,7 @@ class _Planner:
             quantum=1, left_direct=True, pack_scratch=0, pack_scratch_column=0, dense=False,
         )
         as_it_is = self.right_same and w.lows[1:] == [0, 0] and w.plane == w.input[1:]
-        plane = w.plane[0] * w.plane[1]
+        as_it_is = as_it_is and w.phases == 1
         before = 0 if as_it_is else self._copy(self.channels, plane, w.shared)
         return self._tiled(copied, before, "dots")
 

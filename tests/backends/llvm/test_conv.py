@@ -113,10 +113,32 @@ def test_strides_over_phases_of_a_copy(case: Conv) -> None:
         assert found.kind == "windows"
         results = [check(case, "conv", target, threads) for threads in (1, 4)]
         assert results[0].tobytes() == results[1].tobytes()
-    for kind in KINDS:
+    for kind in KINDS[1:]:
         check(case, kind)
     check(replaced(case, dtype=dtypes.bf16, acc=dtypes.f32), "conv")
     check(replaced(case, dtype=dtypes.f64), "conv")
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Conv(2, 3, (64, 64), 8, (7, 7), (2, 2), (3, 3)),
+        Conv(3, 2, (40, 61), 3, (5, 9), (2, 3), (2, 4), (1, 2)),
+        Conv(2, 4, (31, 95), 6, (5, 5), (1, 2), (2, 2), groups=2),
+        Conv(2, 2, (300,), 3, (11,), (3,), (5,)),
+    ],
+    ids=lambda c: f"{c.input}-{c.window}-{c.stride}",
+)
+def test_weights_gradients_over_phases_of_a_copy(case: Conv) -> None:
+    for target in (None, *narrow_targets()):
+        template = case.kernel("conv_weight_grad").template
+        assert isinstance(template, Convolution)
+        (found,) = contractions(template, (target or host_target()).machine) or ()
+        assert found.kind == "dots"
+        results = [check(case, "conv_weight_grad", target, threads) for threads in (1, 4)]
+        assert results[0].tobytes() == results[1].tobytes()
+    check(replaced(case, dtype=dtypes.bf16, acc=dtypes.f32), "conv_weight_grad")
+    check(replaced(case, dtype=dtypes.f64), "conv_weight_grad")
 
 
 @pytest.mark.parametrize("case", PLANES, ids=lambda c: f"{c.input}-{c.window}-{c.stride}")
