@@ -147,7 +147,7 @@ class _Direct:
         padded = round_up(f, f.smax(lines, 1), tile.lanes)
         positions = f.mul(self.outputs[HEIGHT], self.outputs[WIDTH])
         taps = f.smax(self.taps, 1)
-        numbers = self._numbers(m, k, padded, self.plane, taps, positions)
+        numbers = self._numbers(m, k, padded, self.plane, taps, positions, self.steps[WIDTH])
         several = f.cmp("sgt", self.taps, 1)
         self._unless(self._all([self._plain(), several, reads_window(*numbers).value]))
         images = f.sdiv(d[Word.N], d[Word.POSITIONS])

@@ -22,6 +22,8 @@ from .blocking import (
     Condition,
     Number,
     Request,
+    choose,
+    equal,
     multiple,
     quotient_up,
     tiled,
@@ -35,9 +37,10 @@ DIRECT_POSITIONS = 96  # images at least this large are read in place by a weigh
 # Cycles that packing costs per register of the right operand, against one per row of the left one
 # for the product; moving lines together, per register of sums.
 PACK_COST = 9
+PACK_APART = 16, 45  # by the step along a line: of every second element, of further ones
+COPY_APART = 40, 100  # the same of a copy, per element; one of neighbours is as dear as packing
 TRANSPOSE_COST = 14
 LINES_COST = 6
-PHASE_COST = 40  # of copying an element, where every second or third one makes a line
 IMAGE_COST = 15  # of positions packed over all images, against an image read where it lies
 DOT_TERMS = 768  # of a block: below that the sums over lanes weigh too much
 
@@ -108,12 +111,18 @@ def _count(sizes: Triple) -> int:
 
 
 def reads_window(
-    m: Number, k: Number, padded: Number, plane: Number, taps: Number, positions: Number
+    m: Number, k: Number, padded: Number, plane: Number, taps: Number, positions: Number,
+    step: Number,
 ) -> Condition:
     """Whether positions read from a copy cost less than packed ones: `padded` of an image, those in
-    vain included, against `positions` of it."""
-    cost = m * padded * (k + LINES_COST) + plane * PACK_COST * (k // taps)
-    return cost < (m + PACK_COST) * positions * k
+    vain included, against `positions` of it, which are `step` apart in a line."""
+    pack, copy = _by_step(step, PACK_APART), _by_step(step, COPY_APART)
+    cost = m * padded * (k + LINES_COST) + plane * copy * (k // taps)
+    return cost < (m + pack) * positions * k
+
+
+def _by_step(step: Number, apart: tuple[int, int]) -> Number:
+    return choose(equal(step, 1), PACK_COST, choose(equal(step, 2), *apart))
 
 
 def reads_lines(
@@ -122,7 +131,7 @@ def reads_lines(
     """Whether lines of a copy, dotted with those of the left operand, cost less than packed taps;
     `padded` is the length of a line in whole registers, `phases` the elements of a plane that is
     copied in several, else 0."""
-    direct = m * padded * lines * taps * 9 + phases * PHASE_COST * 8
+    direct = m * padded * lines * taps * 9 + phases * COPY_APART[0] * 8
     return direct < (m + TRANSPOSE_COST) * positions * taps * 8
 
 
@@ -269,7 +278,7 @@ class _Planner:
         if not (
             self.group == 1
             and w.is_plain and w.taps > 1 and r.n > 0 and r.k > 0 and _count(w.input) > 0
-            and reads_window(r.m, r.k, padded, plane, w.taps, w.positions)
+            and reads_window(r.m, r.k, padded, plane, w.taps, w.positions, w.step[2])
         ):
             return self._tiled(r)
         copied = replaced(

@@ -52,7 +52,7 @@ STRIDED = [  # few rows: read from the phases of a copy
     Conv(1, 5, (20, 43), 6, (3, 5), (1, 2), (1, 0), (2, 3)),
     Conv(1, 4, (24, 60), 10, (3, 41), (2, 2), (1, 40), groups=2),  # more padding than a register
     Conv(2, 2, (3, 9), 2, (5, 9), (2, 3), (5, 9)),  # lines of padding alone
-    Conv(1, 2, (15, 90), 5, (3, 3), (1, 4)),  # a phase that no tap reads
+    Conv(1, 2, (15, 90), 2, (9, 6), (1, 9), (4, 0)),  # phases that no tap reads
 ]
 PLANES = [  # groups of one channel: strips of planes
     Conv(2, 3, (70, 90), 3, (3, 3), pad=(1, 1), groups=3),  # several strips of a plane
