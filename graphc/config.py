@@ -251,7 +251,9 @@ _warn_of_unknown()
 _lock = threading.Lock()
 _override: ContextVar[Config | None] = ContextVar("graphc_config", default=None)
 
-overridden = False  # whether anybody ever did: the process's may not be the one in force
+# how many may be in force somewhere. What override() began counts for good: a task that copied its
+# context has it after the block
+overridden = 0
 
 
 def current() -> Config:
@@ -262,14 +264,28 @@ def current() -> Config:
 @contextmanager
 def override(**values: Any) -> Iterator[Config]:
     """Other values inside a `with` block, for the calling thread (or asyncio task) only."""
-    global overridden
+    _count(1)
+    with within(**values) as changed:
+        yield changed
+
+
+@contextmanager
+def within(**values: Any) -> Iterator[Config]:
+    """override() where nobody copies the context inside: calls after it are as quick as before."""
     changed = _replaced(current(), values)
-    overridden = True
+    _count(1)
     token = _override.set(changed)
     try:
         yield changed
     finally:
         _override.reset(token)
+        _count(-1)
+
+
+def _count(more: int) -> None:
+    global overridden
+    with _lock:
+        overridden += more
 
 
 def set_default(**values: Any) -> None:

@@ -62,7 +62,7 @@ def _checked(runs: Runs, compiled: Callable[..., Any], call: int) -> Exception |
         except (ValueChangedError, StaleVersionError, VerifyError) as error:
             found.append(error)
 
-    with configuration.override(check=AGAIN):
+    with configuration.within(check=AGAIN):
         runs.begin()
         for _ in range(call + 1):
             runs.call(watched)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import graphc as torch
+from graphc import config as configuration
 from graphc import nn
 from graphc.engine.version import shortcut
 from graphc.nn import functional as F
@@ -24,6 +25,12 @@ pytestmark = [
         shortcut.native_code() is None, reason="objects of this Python are not laid out as expected"
     ),
 ]
+
+
+@pytest.fixture(autouse=True)
+def nothing_overridden(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process that has used no config.override()."""
+    monkeypatch.setattr(configuration, "overridden", 0)
 
 
 def whole(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
@@ -442,3 +449,17 @@ def test_shapes_that_take_turns(shortcut_calls: list[Any]) -> None:
     for x in [*inputs, *inputs]:
         assert torch.equal(compiled(x), x * 2)
     assert len(shortcut_calls) == 6 and compiled.compile_count == 3
+
+
+def test_other_values_of_switches_are_asked_for() -> None:
+    """Inside a block Python decides, after it native code again where no task can have its values;
+    what override() began may live on in one."""
+    x = torch.ones(3)
+    compiled = whole(lambda x: x + 1, x)
+    for block, goes_on in ((configuration.within, True), (configuration.override, False)):
+        before = by_native_code(compiled)
+        with block(debug=0):
+            assert compiled(x).tolist() == [2.0, 2.0, 2.0]
+            assert by_native_code(compiled) == before
+        compiled(x)
+        assert (by_native_code(compiled) > before) is goes_on

@@ -113,7 +113,7 @@ def _world(code: Code, shortcut: Shortcut) -> Entry:
     ):
         conditions.item(_fields(owner), name, getattr(owner, name))
     conditions.item(vars(configuration), "_process", shortcut.config)
-    conditions.item(vars(configuration), "overridden", False)
+    conditions.item(vars(configuration), "overridden", 0)
     conditions.current(
         vars(state_version), "_version", ctypes.addressof(guards.seen)
     )

@@ -38,7 +38,7 @@ class EagerStep(checking.Eager):
 
     def called(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """One call, which draws as the file says."""
-        with config.override(random=self._random):
+        with config.within(random=self._random):
             return self.model(*args, **kwargs)
 
     def state(self, names: Sequence[str]) -> list[Any]:
