@@ -7,7 +7,7 @@ import gc
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import graphc as torch
 from graphc import config as configuration
 from graphc import nn
 from graphc.engine.version import shortcut
+from graphc.frontend.storage import readers
 from graphc.nn import functional as F
 
 pytestmark = [
@@ -28,9 +29,14 @@ pytestmark = [
 
 
 @pytest.fixture(autouse=True)
-def nothing_overridden(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a process that has used no config.override()."""
-    monkeypatch.setattr(configuration, "overridden", 0)
+def nothing_before() -> Iterator[None]:
+    """As in a process that has used no config.override() and no graph that waits for a backward."""
+    used, waiting = configuration.overridden, dict(readers)
+    configuration.overridden = 0
+    readers.clear()
+    yield
+    configuration.overridden = used
+    readers.update({key: one for key, one in waiting.items() if one[1]() is not None})
 
 
 def whole(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
@@ -188,9 +194,9 @@ def test_no_memory_for_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
             raise MemoryError("none left")
         return right(*args)
 
-    monkeypatch.setattr(np, "empty", empty)
-    compiled = whole(lambda x: (x + 1, x - 1), x)
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "empty", empty)
+        compiled = whole(lambda x: (x + 1, x - 1), x)
     references = sys.getrefcount(x._graphc_array)
     fails = True
     with pytest.raises(MemoryError, match="none left"):
@@ -214,9 +220,9 @@ def test_a_call_inside_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
             depth = 0
         return right(*args)
 
-    monkeypatch.setattr(np, "empty", empty)
-    compiled = whole(lambda x: x * 2, x)
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "empty", empty)
+        compiled = whole(lambda x: x * 2, x)
     inner.append(compiled)
     assert torch.equal(compiled(x), x * 2)
     assert len(inner) > 1 and all(torch.equal(each, (x + 1) * 2) for each in inner[1:])

@@ -128,7 +128,11 @@ def test_affine_grid(size: tuple[int, ...], align: bool) -> None:
     )
 
 
-def test_many_bags_are_not_compared_with_every_index() -> None:
+@pytest.mark.parametrize("where", ["only_the_cpu", "beside_meta"])
+def test_many_bags_are_not_compared_with_every_index(
+    where: str, request: pytest.FixtureRequest
+) -> None:
+    request.getfixturevalue(where)
     count = 20_000
     rng = np.random.default_rng(3)
     ids, table = rng.integers(0, 50, count), rng.standard_normal((50, 3)).astype(np.float32)

@@ -192,11 +192,12 @@ def _leaf(data: Any, dtype: Any, requires_grad: bool, name: str) -> Tensor:
     if local.trace is not None and isinstance(data, np.ndarray) and _shareable(data):
         data = from_numpy(data)  # a run-time input: its elements may be others at the next call
     if isinstance(data, Tensor):
-        warn_user(
-            "To copy construct from a tensor, it is recommended to use "
-            "sourceTensor.detach().clone() or sourceTensor.detach().clone().requires_grad_(True), "
-            f"rather than {name}(sourceTensor)."
-        )
+        if local.trace is None:  # where NumPy's arrays, too, are tensors
+            warn_user(
+                "To copy construct from a tensor, it is recommended to use sourceTensor.detach()."
+                "clone() or sourceTensor.detach().clone().requires_grad_(True), "
+                f"rather than {name}(sourceTensor)."
+            )
         copied = data.detach().clone()
         return finish(copied if dtype is None else promote.cast(copied, dtype), requires_grad)
     if is_traced_number(data):

@@ -14,7 +14,7 @@ from ..dispatch import apply, constant, filled_beside
 from ..errors import located
 from ..history import requires_grad
 from ..meta import concrete_or_zeros
-from ..near import is_near
+from ..near import are_near
 from ..ownership import owns_result
 from ..placement import beside
 from ..replayed import replayed
@@ -397,7 +397,7 @@ def _searched(edges: Tensor, values: Tensor, right: bool) -> Tensor | None:
     """Eagerly on the CPU, by bisection; None: elsewhere, or NaN is among the edges."""
     if local.trace is not None or local.counted is not None or edges.ndim != 1:
         return None
-    if not (is_near(edges) and is_near(values)):
+    if not are_near(edges, values):
         return None
     of, found = edges._graphc_array, values._graphc_array
     if of.dtype.kind not in "iufb":  # bfloat16
