@@ -27,6 +27,7 @@ def write(name: str, folder: Path) -> None:
         return
     inputs = tuple(torch.from_numpy(array) for array in row.inputs(0))
     warnings.simplefilter("ignore")
+    torch.backends.mha.set_fastpath_enabled(False)  # has no ONNX
     path = str(folder / "model.onnx")
     with torch.no_grad():
         try:

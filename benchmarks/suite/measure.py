@@ -17,6 +17,7 @@ from engines import EAGER, ENGINES, OURS
 from worker import HERE, ROOT, Worker
 from workloads import Workload
 
+READERS = {"onnxruntime", "openvino", "jax"}  # of what files.py writes
 TURNS = 4  # of each process in a round
 TIMED_STARTS = 3  # rounds whose first calls are measured: with empty caches, then with full ones
 
@@ -93,7 +94,7 @@ def measure(
     found = {name: Found() for name in engines}
     with tempfile.TemporaryDirectory(prefix="graphc-suite-") as folder:
         files = Path(folder)
-        if importlib.util.find_spec("torch") is not None and set(engines) - {OURS, EAGER}:
+        if importlib.util.find_spec("torch") is not None and READERS & set(engines):
             problem = _files(row, files, limit)
             for name in ("onnxruntime", "openvino"):
                 if problem and name in found:
