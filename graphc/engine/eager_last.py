@@ -30,6 +30,7 @@ def kept(
     rank = len(results[0].shape)
     gray = any(len(t.shape) > 3 and t.shape[1] == 1 for t in types)
     last: list[Run] = []
+    asked: dict[Any, bool] = {}  # by strides; all else that it hangs on is known
 
     def chosen(*arrays: np.ndarray) -> Any:
         for array in arrays:
@@ -37,7 +38,11 @@ def kept(
                 break
         else:
             return ready(*arrays)
-        if not asks_for_last(op, arrays, rank):
+        strides = tuple([array.strides for array in arrays])
+        asks = asked.get(strides)
+        if asks is None:
+            asks = asked[strides] = asks_for_last(op, arrays, rank)
+        if not asks:
             return ready(*arrays)
         if not last:
             make = _RULES.get(op.name)

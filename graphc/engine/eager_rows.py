@@ -235,22 +235,35 @@ def _batch_norm(types: Types, *, eps: float) -> Plan | None:
     return Plan("norm", (shape[0], shape[1], width), words, given)
 
 
-def _max_pool(
-    types: Types, *, window: Sequence[int], stride: Sequence[int], pad_low: Sequence[int],
-    pad_high: Sequence[int], dilation: Sequence[int],
+def _windows(
+    name: str, types: Types, *, window: Sequence[int], stride: Sequence[int],
+    pad_low: Sequence[int], pad_high: Sequence[int], dilation: Sequence[int],
 ) -> Plan | None:
+    """Over a line, or a plane, whose cells may have several numbers: windows of one channel."""
     shape: Any = types[0].shape
-    if len(window) != 2 or any(pad_low) or any(pad_high):
-        return None
-    plane = shape[-2:]
-    out = [
-        (n - (w - 1) * d - 1) // s + 1
-        for n, w, s, d in zip(plane, window, stride, dilation, strict=True)
+    lead, cell = len(shape) - len(window), 1
+    dims: list[Any] = [
+        *zip(shape[lead:], window, stride, pad_low, pad_high, dilation, strict=True)
     ]
-    if min(out) < 1:
+    if len(dims) == 3:
+        cell, *last = dims.pop()
+        if last != [1, 1, 0, 0, 1]:
+            return None
+    elif len(dims) == 1:
+        dims.insert(0, (1, 1, 1, 0, 0, 1))
+    if len(dims) != 2:
         return None
-    own = (*out, *window, *stride, *dilation)
-    return Plan("max_pool", (math.prod(shape[:-2]), *plane), own, _SIMPLE)
+    out = []
+    for n, w, s, low, high, d in dims:
+        count = (n + low + high - (w - 1) * d - 1) // s + 1
+        if count < 1 or not all(
+            any(0 <= i * s - low + k * d < n for k in range(w)) for i in range(count)
+        ):  # nothing, or windows of padding alone
+            return None
+        out.append(count)
+    plane, windows, steps, before, _, apart = zip(*dims, strict=True)
+    own = (*out, *windows, *steps, *apart, *before, cell)
+    return Plan(name, (math.prod(shape[:lead]), *plane), own, _SIMPLE)
 
 
 _PLANS: dict[str, Callable[..., Plan | None]] = {
@@ -258,5 +271,6 @@ _PLANS: dict[str, Callable[..., Plan | None]] = {
     "log_softmax": functools.partial(_rows, "log_softmax"),
     **{name: functools.partial(_folded, name) for name in ("sum", "amax", "amin")},
     "sigmoid": _sigmoid, "cross_entropy": _cross_entropy, "layer_norm": _layer_norm,
-    "batch_norm": _batch_norm, "max_pool": _max_pool,
+    "batch_norm": _batch_norm,
+    **{name: functools.partial(_windows, name) for name in ("max_pool", "window_sum")},
 }

@@ -11,7 +11,8 @@ import numpy as np
 from .. import backends, config
 from ..backends.host.inner_loops import loop_of
 from ..backends.host.methods import Method, address_of, bound, method
-from ..backends.host.small_rows_text import KINDS, LOOPS, NAMES, ROOMS, text
+from ..backends.host.small_rows_body import LOOPS, ROOMS
+from ..backends.host.small_rows_text import KINDS, NAMES, text
 from . import pipeline
 
 # of arrays: the last of them, or None where they are not for this code; and what it reads, which

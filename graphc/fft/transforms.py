@@ -13,6 +13,7 @@ from graphc.frontend import promote
 from graphc.frontend.dispatch import apply
 from graphc.frontend.errors import located
 from graphc.frontend.functions.arguments import with_out
+from graphc.frontend.replayed import replayed
 from graphc.frontend.tensor import Tensor
 from graphc.ir import dtypes, ops
 
@@ -93,6 +94,7 @@ def _resized(x: Tensor, dims: Dims, sizes: Sequence[int]) -> Tensor:
     return x
 
 
+@replayed
 def _complex(x: Tensor, s: Any, dim: Any, norm: str | None, inverse: bool) -> Tensor:
     dims, sizes = _plan(x, s, dim)
     _check(sizes)
@@ -102,6 +104,7 @@ def _complex(x: Tensor, s: Any, dim: Any, norm: str | None, inverse: bool) -> Te
     return found
 
 
+@replayed
 def _half(x: Tensor, s: Any, dim: Any, norm: str | None, inverse: bool, name: str) -> Tensor:
     """The half spectrum of real numbers."""
     if x.dtype.is_complex:
@@ -117,6 +120,7 @@ def _half(x: Tensor, s: Any, dim: Any, norm: str | None, inverse: bool, name: st
     return found
 
 
+@replayed
 def _whole(x: Tensor, s: Any, dim: Any, norm: str | None, inverse: bool, name: str) -> Tensor:
     """Real numbers of half a spectrum; the last size is 2 (n - 1) unless given."""
     dims, sizes = _plan(x, s, dim)

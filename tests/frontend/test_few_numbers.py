@@ -61,6 +61,17 @@ def test_a_call_is_few_functions() -> None:
     }) == {}
 
 
+def test_functions_of_several_operators_are_few_functions() -> None:
+    """Distances, transforms, and steps of recurrent layers."""
+    setup = "S = torch.rand(4, 1, 4); " + "; ".join(
+        f"{name} = torch.nn.{name}(4, 4).requires_grad_(False)" for name in ("RNN", "LSTM", "GRU")
+    )
+    assert too_many({
+        "torch.pdist(A)": 60, "torch.fft.fft(X)": 40, "torch.fft.rfft(X)": 32,
+        "torch.fft.irfft(X)": 42, "RNN(S)": 250, "LSTM(S)": 480, "GRU(S)": 430,
+    }, setup) == {}
+
+
 ONE = torch.tensor(1)
 A, B = torch.rand(4, 4), torch.rand(4, 4)
 

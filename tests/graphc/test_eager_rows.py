@@ -25,6 +25,25 @@ CROSS = {"ignore_index": -100, "label_smoothing": 0.0}
 POOL = {"stride": (2, 1), "pad_low": (0, 0), "pad_high": (0, 0), "dilation": (1, 2)}
 
 
+def windows(
+    window: tuple[int, ...], stride: int, low: int, high: int, dilation: int, last: bool = False
+) -> dict[str, Any]:
+    """Attributes; `last`: of planes whose channels are the last dim, which no window goes along."""
+    given = {"stride": stride, "pad_low": low, "pad_high": high, "dilation": dilation}
+    beside = {"stride": 1, "pad_low": 0, "pad_high": 0, "dilation": 1}
+    every = {
+        name: (value,) * len(window) + (beside[name],) * last for name, value in given.items()
+    }
+    return {"window": (*window, *[1] * last), **every}
+
+
+WINDOWS = [
+    windows((2, 2), 1, 0, 0, 1), windows((2, 3), 2, 1, 1, 1), windows((2, 2), 3, 0, 1, 1),
+    windows((2,), 2, 1, 0, 2), windows((3,), 1, 0, 0, 1), windows((1, 2), 1, 0, 0, 3),
+    windows((2, 2), 1, 0, 0, 1, True), windows((2, 2), 2, 1, 1, 1, True),
+]
+
+
 @pytest.fixture(autouse=True)
 def at_hand(monkeypatch: pytest.MonkeyPatch) -> Iterator[eager_rows.Native]:
     """The code is loaded at the first call that asks for it."""
@@ -80,6 +99,7 @@ def cases(rng: Any, dtype: str, odd: bool) -> Iterator[tuple[str, list[np.ndarra
     yield "batch_norm", [y, scale, scale[::-1].copy()], {"eps": 1e-3}
     yield "batch_norm", [y[:1].copy(), scale, scale], {"eps": 1e-3}
     yield "max_pool", [y], {"window": (2, 3), **POOL}
+    yield from ((name, [y], attrs) for name in ("max_pool", "window_sum") for attrs in WINDOWS)
 
 
 @pytest.mark.parametrize("dtype", ["f", "d"])
@@ -116,6 +136,8 @@ def test_what_is_not_for_the_code() -> None:
         ("layer_norm", [x], {"normalized_dims": (0, 1), "eps": 1e-5}),
         ("batch_norm", [np.ones((3, 1, 2, 2), np.float32)], {"eps": 1e-5}),
         ("cross_entropy", [x, np.arange(4)], {**CROSS, "ignore_index": 2, "reduction": "mean"}),
+        ("max_pool", [x[:2, :2].copy()], windows((2, 2), 1, 1, 1, 3)),  # of padding alone
+        ("max_pool", [x.reshape(1, 2, 2, 4)], windows((2, 2, 2), 1, 0, 0, 1)),
     ):
         assert prepared(name, arrays, attrs)[1] is None, (name, attrs)
 

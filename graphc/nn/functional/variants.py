@@ -8,10 +8,12 @@ import numpy as np
 
 from ...frontend import functions as T
 from ...frontend.autocast import listed
+from ...frontend.dispatch import fixed
 from ...frontend.functions.arguments import recorded_as
 from ...frontend.grad_mode import no_grad
 from ...frontend.placement import beside
 from ...frontend.random_state import draw_from
+from ...frontend.replayed import replayed
 from ...frontend.result_layouts import in_rows
 from ...frontend.tensor import Tensor
 from .activation import celu, elu, hardtanh, leaky_relu, selu, threshold
@@ -112,6 +114,7 @@ def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tenso
 
 
 @listed
+@replayed
 @recorded_as("PdistBackward0")
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """Distances of every pair of rows, as one row."""
@@ -119,6 +122,10 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
         raise RuntimeError(f"pdist only supports 2D tensors, got: {input.dim()}D")
     if p < 0:
         raise RuntimeError("pdist only supports non-negative p values")
-    rows, columns = T.triu_indices(input.shape[0], input.shape[0], 1)
-    result: Any = (input[rows] - input[columns]).norm(p, -1)
+    count = input.shape[0]
+    rows, columns = (
+        input.index_select(0, fixed(places.astype(np.int64)))
+        for places in np.triu_indices(count, 1, count)
+    )
+    result: Any = (rows - columns).norm(p, -1)
     return result

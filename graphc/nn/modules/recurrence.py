@@ -9,6 +9,7 @@ from ...frontend import functions as T
 from ...frontend.context import local
 from ...frontend.control import scan
 from ...frontend.eager_count import iterations
+from ...frontend.replayed import replayed
 from ...frontend.tensor import Tensor
 from .. import functional as F
 from ..utils.rnn import unpacked
@@ -23,12 +24,14 @@ Step = Callable[[Tensor, State, Tensor, Any, Any], State]
 
 
 def _plain(activation: Callable[[Tensor], Tensor]) -> Step:
+    @replayed
     def step(projected: Tensor, state: State, weight: Tensor, bias: Any, out: Any) -> State:
         return (activation(projected + F.linear(state[0], weight, bias)),)
 
     return step
 
 
+@replayed
 def _lstm(projected: Tensor, state: State, weight: Tensor, bias: Any, out: Any) -> State:
     hidden, cell = state
     enter, forget, new, show = (projected + F.linear(hidden, weight, bias)).chunk(4, -1)
@@ -37,6 +40,7 @@ def _lstm(projected: Tensor, state: State, weight: Tensor, bias: Any, out: Any) 
     return (hidden if out is None else F.linear(hidden, out), cell)
 
 
+@replayed
 def _gru(projected: Tensor, state: State, weight: Tensor, bias: Any, out: Any) -> State:
     (hidden,) = state
     reset_in, update_in, new_in = projected.chunk(3, -1)
@@ -99,8 +103,8 @@ def run_steps(
     times = range(projected.shape[0])
     for time in iterations(reversed(times) if backwards else times):
         state = step(projected[time], state)
-        outputs.append(state[0].unsqueeze(0))
-    return T.cat(outputs[::-1] if backwards else outputs), state
+        outputs.append(state[0])
+    return T.stack(outputs[::-1] if backwards else outputs), state
 
 
 def _looped(

@@ -1,0 +1,116 @@
+"""Native code for windows of few numbers: see small_rows_text.py."""
+
+from __future__ import annotations
+
+from .small_rows_body import Body
+
+
+class _Windows:
+    """The loops over windows of planes, whose cells are so many numbers. Rows and width are a
+    plane's. A record's own: rows and width of the result, then of a window, steps, distances in it,
+    how many rows and columns of padding come first, and how many numbers a cell has."""
+
+    def __init__(self, b: Body, x: str) -> None:
+        self._b = b
+        (
+            self._down, self._right, self._tall, self._wide, self._step_down, self._step_right,
+            self._far_down, self._far_right, self._above, self._before, self._cell,
+        ) = [b.word(i) for i in range(11)]
+        self._x = x
+
+    def each(self) -> str:
+        """Begin four loops, over the results; which it is."""
+        b = self._b
+        p = b.each("%parts")
+        plane = b.times(b.times("%rows", "%width"), self._cell)
+        self._image = b.at(self._x, b.times(p, plane))
+        i = b.each(self._down)
+        j = b.each(self._right)
+        self._c = b.each(self._cell)
+        self._top = b.let(f"sub i64 {b.times(i, self._step_down)}, {self._above}")
+        self._left = b.let(f"sub i64 {b.times(j, self._step_right)}, {self._before}")
+        window = b.plus(b.times(b.plus(b.times(p, self._down), i), self._right), j)
+        return b.plus(b.times(window, self._cell), self._c)
+
+    def row(self) -> str:
+        """Begin a loop over rows of a window; which it is."""
+        b = self._b
+        k = b.each(self._tall)
+        self._row = b.plus(self._top, b.times(k, self._far_down))
+        return k
+
+    def column(self) -> str:
+        """Begin a loop over columns of a window; which it is."""
+        b = self._b
+        m = b.each(self._wide)
+        self._column = b.plus(self._left, b.times(m, self._far_right))
+        return m
+
+    def cell(self) -> tuple[str, str]:
+        """A number's place in its plane, and whether it is there, not in the padding."""
+        b = self._b
+        place = b.plus(
+            b.times(b.plus(b.times(self._row, "%width"), self._column), self._cell), self._c
+        )
+        in_row = b.let(f"icmp ult i64 {self._row}, %rows")
+        in_column = b.let(f"icmp ult i64 {self._column}, %width")
+        return place, b.let(f"and i1 {in_row}, {in_column}")
+
+    def number(self, place: str) -> str:
+        """The address of the number at a place."""
+        return self._b.at(self._image, place)
+
+
+def max_pool(b: Body) -> Body:
+    """Arrays: x, the largest, their places: of the first, or of the last NaN. Its own: see
+    _Windows."""
+    x, out, places = b.given(0), b.given(1), b.given(2)
+    windows = _Windows(b, x)
+    to = windows.each()
+    best, place = b.at(out, to), b.at(places, to, "i64")
+    b.store("0.0", best)
+    b.store("-1", place, "i64")
+    windows.row()
+    windows.column()
+    here, there = windows.cell()
+    b.each(b.let(f"select i1 {there}, i64 1, i64 0"))
+    cell, so_far, was = b.load(windows.number(here)), b.load(best), b.load(place, "i64")
+    more = b.let(f"fcmp ogt {b.kind} {cell}, {so_far}")
+    nan = b.let(f"fcmp uno {b.kind} {cell}, {cell}")
+    first = b.let(f"icmp slt i64 {was}, 0")
+    larger = b.let(f"or i1 {b.let(f'or i1 {more}, {nan}')}, {first}")
+    b.store(b.let(f"select i1 {larger}, {b.kind} {cell}, {b.kind} {so_far}"), best)
+    b.store(b.let(f"select i1 {larger}, i64 {here}, i64 {was}"), place, "i64")
+    for _ in range(7):
+        b.end()
+    return b.gives(2)
+
+
+def window_sum(b: Body) -> Body:
+    """Arrays: x, the sums: of columns first, then of these. Its own: see _Windows."""
+    x, out = b.given(0), b.given(1)
+    windows, nothing, column = _Windows(b, x), b.number(), b.number()
+    b.store("0.0", nothing)
+    to = windows.each()
+    total = b.at(out, to)
+
+    def add(to: str, value: str, which: str) -> None:
+        """Added to a number, or the first of it."""
+        first = b.let(f"icmp eq i64 {which}, 0")
+        more = b.let(f"fadd {b.kind} {b.load(to)}, {value}")
+        b.store(b.let(f"select i1 {first}, {b.kind} {value}, {b.kind} {more}"), to)
+
+    b.store("0.0", total)
+    m = windows.column()
+    b.store("0.0", column)
+    k = windows.row()
+    place, there = windows.cell()
+    source = b.let(f"select i1 {there}, ptr {windows.number(place)}, ptr {nothing}")
+    add(column, b.load(source), k)
+    b.end()
+    add(total, b.load(column), m)
+    for _ in range(5):
+        b.end()
+    return b.gives(1)
+
+
