@@ -56,7 +56,7 @@ from .frontend.errors import ControlError, EscapedTensorError, TraceError
 from .frontend.names import Names
 from .frontend.segment_trace import SegmentTrace
 from .frontend.tensor import Tensor, from_array
-from .frontend.tree import Structure, flatten, flatten_call, unflatten
+from .frontend.tree import Structure, flatten_call, unflatten
 from .inspect.compiled import Inspected
 from .ir.late import late
 from .ir.memory import zeros_like
@@ -113,7 +113,7 @@ class CompiledFunction(Inspected):
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         result, direct = UNASKED, self._versions.direct
         if direct is not None and not kwargs and self.segments is None:
             result = direct.call(args)
@@ -415,7 +415,7 @@ class CompiledFunction(Inspected):
 
     def look_at(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Specialisation | NoGraph:
         """The version that a call would run, compiled if need be, or why it is no one graph."""
-        leaves, structure = flatten((args, kwargs))
+        leaves, structure = flatten_call(args, kwargs)
         key, shapes = self._versions.key(leaves, structure)
         for found in self._versions.known(key, shapes):
             if found.fits(leaves, (args, kwargs)):
@@ -431,7 +431,7 @@ class CompiledFunction(Inspected):
 
     def open_places(self, *args: Any, **kwargs: Any) -> list[OpenPlace]:
         """What keeps a call from being one graph (survey.py): open Python runs once for it."""
-        leaves, structure = flatten((args, kwargs))
+        leaves, structure = flatten_call(args, kwargs)
         look = Look()
         with self._lock:
             self._versions.lifting = set()

@@ -71,7 +71,7 @@ class Trace(OneDevice, Scoped):
         self._arguments: dict[int, tuple[int, Mapping[int, str | Dim]]] = {}
         self._argument_tensors: list[Tensor] = []  # keeps their ids taken
         self.renewed: dict[int, dict[int, str]] = {}  # symbolic dims of captured tensors, by id
-        self._backwards = 0
+        self.backwards = 0  # passes that ran while recording
         self._undo: list[Callable[[], None]] = []
         self._outer: list[Trace | None] = []
         self.inference = local.inference  # whether it has met that mode, or a tensor made in it
@@ -97,6 +97,7 @@ class Trace(OneDevice, Scoped):
         self.memory = Memory(self)
         self.written = False  # whether memory was written to
         self.picks: list[Any] = []  # picks.Pick
+        self.whole_memory: dict[int, Tensor] = {}  # concrete tensors that have to be all of theirs
         self.outside: set[GradNode] = set()
         self.sources: list[tuple[TensorInput, TracedStorage]] = []
         # concrete tensors that require a gradient, and where it arrives
@@ -480,8 +481,8 @@ class Trace(OneDevice, Scoped):
     def enter_backward(self) -> Any:
         """Nodes from here on belong to a new backward call."""
         outer = self.builder.backward, self.builder.loc
-        self._backwards += 1
-        self.builder.backward = self._backwards
+        self.backwards += 1
+        self.builder.backward = self.backwards
         return outer
 
     def leave_backward(self, outer: Any) -> None:

@@ -2,7 +2,10 @@
 
 `flatten` takes lists, tuples, namedtuples, dicts (also OrderedDict and subclasses of dict with
 plain constructors) and dataclass instances apart; anything else is a leaf, None too, and so is
-a dataclass whose `tree_leaf` is true.
+a dataclass whose `tree_leaf` is true. Of a dataclass these are its fields, those that are set.
+
+What compiled functions are given (`flatten_call`) is taken apart *whole*: attributes that are no
+fields are children of a dataclass, too, and other containers with attributes are leaves.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ class Structure:
             return NotImplemented
         return (self.kind, self.keys, self.children, self.extra) == (
             other.kind, other.keys, other.children, other.extra
-        )
+        ) and all(map(_alike, self.keys, other.keys))
 
     def __hash__(self) -> int:
         if not self._hash:
@@ -52,6 +55,15 @@ class Structure:
         return 1 if self.kind is None else sum(child.leaves for child in self.children)
 
 
+def _alike(a: Any, b: Any) -> bool:
+    """Whether two keys that are equal are the same: 1, 1.0 and True are three."""
+    if a is b:
+        return True
+    if type(a) is tuple and type(b) is tuple:
+        return all(map(_alike, a, b))
+    return type(a) is type(b) and (type(a) is not float or str(a) == str(b))
+
+
 LEAF = Structure(None)
 # kinds that are never taken apart; tensor.py adds its own
 LEAVES: set[type] = {int, float, bool, complex, str, bytes, type(None)}
@@ -59,16 +71,21 @@ _positional: dict[int, Structure] = {}  # of calls with so many leaves, and noth
 
 
 def flatten_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Structure]:
-    """flatten((args, kwargs)), quickly where the arguments are leaves."""
+    """flatten((args, kwargs)) whole, and quickly where the arguments are leaves."""
     if kwargs:
-        return flatten((args, kwargs))
+        return _flatten_whole((args, kwargs))
     for value in args:
         if type(value) not in LEAVES:
-            return flatten((args, kwargs))
+            return _flatten_whole((args, kwargs))
     structure = _positional.get(len(args))
     if structure is None:
         structure = _positional[len(args)] = flatten((args, kwargs))[1]
     return list(args), structure
+
+
+def _flatten_whole(value: Any) -> tuple[list[Any], Structure]:
+    leaves: list[Any] = []
+    return leaves, _flatten(value, leaves, None, whole=True)
 
 
 def flatten(value: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[
@@ -79,22 +96,32 @@ def flatten(value: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[
     return leaves, _flatten(value, leaves, is_leaf)
 
 
-def _flatten(value: Any, leaves: list[Any], is_leaf: Callable[[Any], bool] | None) -> Structure:
+def _flatten(
+    value: Any, leaves: list[Any], is_leaf: Callable[[Any], bool] | None, whole: bool = False
+) -> Structure:
     kind = type(value)
-    parts = None if is_leaf is not None and is_leaf(value) else _parts(value, kind)
+    parts = None if is_leaf is not None and is_leaf(value) else _parts(value, kind, whole)
     if parts is None:
         leaves.append(value)
         return LEAF
     keys, children, extra = parts
-    return Structure(kind, keys, tuple([_flatten(c, leaves, is_leaf) for c in children]), extra)
+    inside = tuple([_flatten(child, leaves, is_leaf, whole) for child in children])
+    return Structure(kind, keys, inside, extra)
 
 
-def _parts(value: Any, kind: type) -> tuple[tuple[Any, ...], list[Any], Any] | None:
+def _parts(
+    value: Any, kind: type, whole: bool = False
+) -> tuple[tuple[Any, ...], list[Any], Any] | None:
     if kind in LEAVES:
         return None
     if kind is list or kind is tuple or kind is Size:
         return (), list(value), None
-    if kind is dict or kind is OrderedDict:
+    if kind is dict:
+        return tuple(value), list(value.values()), None
+    besides = vars(value) if whole and hasattr(value, "__dict__") else {}
+    if besides and isinstance(value, (tuple, dict)) and not dataclasses.is_dataclass(value):
+        return None
+    if kind is OrderedDict:
         return tuple(value), list(value.values()), None
     if kind is defaultdict:
         return tuple(value), list(value.values()), value.default_factory
@@ -105,14 +132,15 @@ def _parts(value: Any, kind: type) -> tuple[tuple[Any, ...], list[Any], Any] | N
     if getattr(kind, "tree_leaf", False) or kind.__module__.startswith("graphc.ir."):
         return None  # a dtype, say, is a dataclass, too
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = tuple(f.name for f in dataclasses.fields(value))
-        return names, [getattr(value, n) for n in names], None
+        names = [f.name for f in dataclasses.fields(value) if hasattr(value, f.name)]
+        names += [name for name in besides if name not in names]
+        return tuple(names), [getattr(value, n) for n in names], None
     return None
 
 
 def children(value: Any) -> list[Any] | None:
-    """What a container holds, in the order of its leaves; None for a leaf."""
-    parts = _parts(value, type(value))
+    """What a container holds whole, in the order of its leaves; None for a leaf."""
+    parts = _parts(value, type(value), whole=True)
     return None if parts is None else parts[1]
 
 

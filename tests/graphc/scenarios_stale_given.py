@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from typing import Any
+import functools
+from typing import Any, ClassVar
 
 from tests.graphc.stale_scenario import attempt, stale, whole
 
@@ -218,3 +219,103 @@ def what_calls_are_given_was_there_already(torch: Any, nn: Any, F: Any, compile:
             results.append((c(x), [y is x for y in held()], state.k is x.grad, list(state.k)))
         whole(c, 1)
     return results
+
+
+@dataclasses.dataclass
+class Batch:
+    """Not all of it are fields, and not all fields are set."""
+
+    x: Any
+    mask: Any = dataclasses.field(init=False)
+    gain: dataclasses.InitVar[float] = 2.0
+    scale: ClassVar[float] = 1.0
+
+    def __post_init__(self, gain: float) -> None:
+        self.gained = gain
+
+    @functools.cached_property
+    def double(self) -> Any:
+        """Kept among the attributes."""
+        return self.x * 2
+
+
+@stale
+def attributes_that_are_no_fields(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    def f(batch):
+        shift = getattr(batch, "shift", 0.0)
+        return batch.double * batch.scale * batch.gained + shift, hasattr(batch, "mask")
+
+    c, out = compile(f), []
+    for i in range(10):
+        batch = Batch(torch.ones(2) * i, gain=1.0 + (i > 3))
+        if i in (2, 3, 7):
+            batch.scale = 3.0 + i  # type: ignore[misc]
+        if i in (4, 5, 7):
+            batch.shift = torch.ones(2) * i  # type: ignore[attr-defined]
+        if i == 6:
+            batch.mask = 1
+        out += [c(batch), list(vars(batch))]
+        batch.x = batch.x + 100  # what is kept stays
+        out.append(c(batch))
+    whole(c)
+    return out
+
+
+class Bag(dict):  # type: ignore[type-arg]
+    """A dictionary with attributes."""
+
+
+class Point(collections.namedtuple("Point", "x y")):
+    """A tuple with attributes."""
+
+
+class Text(str):
+    """A text with attributes."""
+
+
+@stale
+def attributes_of_containers_and_texts(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    def f(part, x):
+        n = part["x"] if isinstance(part, dict) else part[0]
+        return x * getattr(part, "scale", 1.0), n
+
+    c, out, x = compile(f), [], torch.ones(2)
+    for make in (lambda: Bag(x=1.0), lambda: collections.OrderedDict(x=1.0), lambda: Point(1, 2),
+                 lambda: Text("a")):
+        for scale in (None, None, 2.0, 3.0, None, 2.0):
+            part = make()
+            if scale is not None:
+                part.scale = scale
+            out.append(c(part, x))
+    return out
+
+
+@stale
+def keys_that_are_equal(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    """1, 1.0 and True are equal, and so are 0.0 and -0.0."""
+    def f(given):
+        return sum(key * value for key, value in given.items()), [repr(key) for key in given]
+
+    def g(given):
+        return sum(given.values()), [repr(key) for key in given]
+
+    c, d, x = compile(f), compile(g), torch.ones(2, dtype=torch.int64)
+    out = [c({key: x}) for key in (1, 1, 1.0, True, 1, 0.0, -0.0, 1.0)]
+    return out + [d({key: x}) for key in ((1, "a"), (True, "a"), (1.0, "a"), (1, "a"))]
+
+
+@stale
+def containers_that_are_the_same_one(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    known, x = [torch.ones(2)], torch.ones(2)
+
+    def f(a, b):
+        return a[0] * (2 if a is b else 3) + (b is known) + (a is not None)
+
+    c, other = compile(f), [x * 5]
+    return [c(a, b) for a, b in ((other, known), (other, other), (known, other), (known, known))]
+
+
+@stale
+def an_argument_called_self(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    c = compile(lambda self, k=2.0: self * k)
+    return [c(torch.ones(2)), c(self=torch.ones(2)), c(k=3.0, self=torch.ones(2))]

@@ -23,6 +23,7 @@ from tests.graphc import (
     scenarios_stale_packages,
     scenarios_stale_repeated,
     scenarios_stale_results,
+    scenarios_stale_same,
     scenarios_stale_state,
     scenarios_stale_tensors,
     scenarios_stale_unseen,
@@ -38,8 +39,9 @@ __all__ = [
     "scenarios_stale_given", "scenarios_stale_groups", "scenarios_stale_hooks",
     "scenarios_stale_later", "scenarios_stale_layout", "scenarios_stale_memory",
     "scenarios_stale_numbers", "scenarios_stale_opaque", "scenarios_stale_packages",
-    "scenarios_stale_repeated", "scenarios_stale_results", "scenarios_stale_state",
-    "scenarios_stale_tensors", "scenarios_stale_unseen", "scenarios_strides",
+    "scenarios_stale_repeated", "scenarios_stale_results", "scenarios_stale_same",
+    "scenarios_stale_state", "scenarios_stale_tensors", "scenarios_stale_unseen",
+    "scenarios_strides",
 ]
 
 # What is known to be wrong; an entry that passes fails the suite, and goes.

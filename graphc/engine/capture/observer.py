@@ -58,6 +58,9 @@ class Observer(ClassMembers, WholeReads):
         self.pairs: list[tuple[Any, Any, bool]] = []  # `is` between tensors among the arguments
         self.handled = sys.exc_info()[1]  # an exception from before the call
         self.looked_at_grad = False  # the user's own code has read a .grad
+        self.copies: dict[int, Any] = {}  # containers among the arguments, by id of their copies
+        # tensors whose gradients the call itself has computed, or may have
+        self.differentiated: list[Tensor] = []
         self.constants: Any = None  # exits.Constants
         self.draws: list[Draw] = []  # of random numbers, in order
         self.streams: dict[Stream, Any] = {}  # that they come from, and their states before
@@ -252,6 +255,8 @@ class Observer(ClassMembers, WholeReads):
 
     def identity(self, a: Any, b: Any, same: bool) -> None:
         """`a is b` was asked: of tensors that are arguments, each call answers anew."""
+        if not same and type(a) is type(b) and (id(a) in self.copies or id(b) in self.copies):
+            self.open(f"comparing a {type(a).__name__} among the arguments by identity")
         pair = []
         for value in (a, b):
             if not issubclass(type(value), Tensor):

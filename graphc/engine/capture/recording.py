@@ -108,6 +108,7 @@ class Recording:
         self.writes = ArgumentWrites(call, copies)
         if self.writes.copies:  # what would go on in segments has to have the containers themselves
             self.observer.taint("containers among the arguments")
+            self.observer.copies = self.writes.originals
 
     def know(self, function: Any) -> None:
         """The function and the objects among its arguments existed before."""
@@ -247,6 +248,8 @@ class Recording:
         left = grad_mode()
         if left != self.mode:  # by set_grad_enabled(...) as a call: each call does so at its end
             deferred.append(functools.partial(set_grad_mode, *left))
+        if self.trace.backwards:
+            self.observer.differentiated = [tensor for tensor, _ in self.trace.entries]
         with later(self.observer):
             traced = self.trace.finish(self.rebuild.take_leaves(), {}, backward=True)
         written = {id(w.tensor) for w in traced.grads if w.value is not None}

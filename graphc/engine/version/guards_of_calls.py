@@ -8,6 +8,7 @@ from typing import Any
 from ...frontend import placement
 from ...frontend.captured import GradRead, InputAlias, MadeInput, NumberInput, TensorInput
 from ...frontend.functionalize import span
+from ...frontend.functions.strided import is_part
 from ...frontend.history import gradient_kind
 from ...frontend.number_expr import NumberGuard, operations_of
 from ...frontend.storage import address, strides_of
@@ -20,7 +21,7 @@ from ..capture.places import Place
 from .call import Call
 from .expected import bind, expectation, is_laid_out, place_of_input
 from .guards import Asked, Guard
-from .sources import tensor_of, written_to
+from .sources import owner_of, tensor_of, written_to
 
 # what the modes at the head of a version's key (Versions.key) are called
 MODES = (
@@ -119,6 +120,48 @@ class Differentiable(Guard):
     def text(self) -> str:
         grad = "requires a gradient" if self.flag else "requires no gradient"
         return f"{self.path} {grad}, with {len(self.hooks) or 'no'} hooks"
+
+
+class HooksOf(Guard):
+    """An argument at which the call's own gradients arrive has these hooks."""
+
+    __slots__ = ("hooks", "index")
+    asked, cost = Asked.CALL, 8
+
+    def __init__(self, index: int, hooks: tuple[Any, ...]) -> None:
+        self.index, self.hooks, self.path = index, hooks, f"argument {index}"
+
+    def holds_for(self, call: Call) -> bool:
+        return hooks_of(call.arguments[self.index]) == self.hooks
+
+    def reason(self, call: Call) -> str:
+        return f"the hooks of {self.path} changed"
+
+    def text(self) -> str:
+        return f"{self.path} has {len(self.hooks) or 'no'} hooks"
+
+
+class WholeMemory(Guard):
+    """A tensor is all of its memory, in which the call has looked for elements by their offset."""
+
+    __slots__ = ("index", "tensor")
+    asked, cost = Asked.CALL, 30
+
+    def __init__(self, tensor: Any, index: int) -> None:
+        self.tensor, self.index = tensor, index
+        self.path = f"argument {index}" if index >= 0 else "a tensor that the function knows"
+
+    def holds_for(self, call: Call) -> bool:
+        return not is_part(owner_of(self.tensor, self.index, call.arguments))
+
+    def let_go(self, kept: Callable[[Any, int], Any]) -> None:
+        self.tensor = kept(self.tensor, self.index)
+
+    def reason(self, call: Call) -> str:
+        return f"{self.path} is a part of a larger memory"
+
+    def text(self) -> str:
+        return f"{self.path} is all of its memory"
 
 
 class Renewed(Guard):

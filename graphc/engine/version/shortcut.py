@@ -36,7 +36,7 @@ from .call import Call
 from .gradients_left import SPARED, former_memory, gradients_of, overwriting, size_of
 from .guard_list import ask
 from .guards import Guard
-from .guards_of_calls import Differentiable, GradIsThere, SameArgument
+from .guards_of_calls import Differentiable, GradIsThere, HooksOf, Identity, SameArgument
 from .native_guards import ask_natively, is_known
 from .number_policy import decided_upon
 from .plain_history import plain_history
@@ -350,6 +350,12 @@ def shortcut_of(
                 return None
         elif isinstance(guard, SameArgument):
             conditions.same(guard.index, guard.other, True)
+        elif isinstance(guard, Identity) and type(guard.a) is int:
+            conditions.same(guard.a, guard.b, guard.same)
+        elif not isinstance(guard, Differentiable) and not (
+            isinstance(guard, HooksOf) and not guard.hooks
+        ):
+            asked.append(guard)
     owners += [None] * (len(conditions.words) - len(owners))
     first = len(owners)
     for guard in version.guards.loose:
@@ -363,8 +369,6 @@ def shortcut_of(
     overwritten = overwriting(version, call.dims)
     gradients = [] if overwritten else gradients_of(version, call.dims)
     conditions.gradients += gradients if size_of(gradients) <= SPARED else []
-    native = GradIsThere, SameArgument, Differentiable
-    asked += [guard for guard in version.guards.of_calls if not isinstance(guard, native)]
     executable = version.engine.built.executable
     entry = Entry(
         code, conditions, len(version.inputs), len(leaves), executable.first_input,
@@ -441,6 +445,7 @@ def _tensors(version: Specialisation, call: Call) -> list[TensorFacts] | None:
         id(guard.tensor): guard for guard in version.guards.of_calls
         if isinstance(guard, Differentiable)
     }
+    hookless = {g.index for g in version.guards.of_calls if isinstance(g, HooksOf) and not g.hooks}
     fetched: set[int] = set()
     for source in version.inputs:
         if type(source) is not TensorInput:
@@ -455,7 +460,7 @@ def _tensors(version: Specialisation, call: Call) -> list[TensorFacts] | None:
             asks |= bits.OF_GRAD
         elif index >= 0:
             fetched.add(index)
-            asks |= _as_found(tensor)
+            asks |= _as_found(tensor) | bits.ASK_HOOKS * (index in hookless)
         elif id(tensor) in differentiable:
             guard = differentiable.pop(id(tensor))
             if guard.flag is None or guard.hooks:

@@ -29,6 +29,7 @@ from ..capture.streams import Draw, put_back, states
 from ..capture.writes import Repeat
 from .backward import CompiledBackwardPlan
 from .call import Call
+from .different import different
 from .frozen import Constants
 from .gradients_left import former_memory, overwriting
 from .guard_list import Guards, ask
@@ -45,6 +46,7 @@ from .guards_of_calls import (
     Renewed,
     SameArgument,
     Sizes,
+    WholeMemory,
     any_number,
     named,
     of_made_input,
@@ -225,6 +227,10 @@ class Specialisation:
         # arguments that were one object with another argument or with something in the roots
         yield from (SameArgument(i, other) for i, other in _identities(leaves, observer))
         yield from (Identity(a, b, same) for a, b, same in observer.pairs)
+        yield from different(traced, leaves, observer.differentiated)
+        trace = observer.trace
+        for whole in trace.whole_memory.values():
+            yield WholeMemory(whole, trace.argument_index(whole))
         yield from (Sizes(decided) for decided in (*traced.graph.env.guards, *assumed))
         yield from (Aliases(alias) for alias in traced.input_aliases)
         if traced.mutations:

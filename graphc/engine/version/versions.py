@@ -104,7 +104,9 @@ class Versions:
                     (type(leaf), leaf.device) if type(array) is DeviceArray else type(leaf),
                 ))
                 shapes.append(array.shape)
-            elif isinstance(leaf, _PLAIN):
+            elif type(leaf) in _PLAIN or (
+                isinstance(leaf, _PLAIN) and not getattr(leaf, "__dict__", None)
+            ):
                 parts.append((type(leaf), leaf))
             elif type(leaf) in (int, float):
                 parts.append(self._numbers.part(structure, i, leaf))

@@ -37,7 +37,7 @@ def _root(x: Tensor) -> tuple[Tensor, Any] | None:
             return None
         memory = holder if traced.is_contiguous() else apply(ops.permute, holder, dims=order)
         return memory, state._graphc_traced.offset - traced.offset
-    if base._graphc_array.flags.c_contiguous and not (_is_part(base) and not requires_grad(state)):
+    if base._graphc_array.flags.c_contiguous and not (is_part(base) and not requires_grad(state)):
         start = offset_of(base._graphc_array, base._graphc_storage)
         return base, offset_of(state._graphc_array, state._graphc_storage) - start
     if requires_grad(state):
@@ -49,7 +49,7 @@ def _root(x: Tensor) -> tuple[Tensor, Any] | None:
     ) // state._graphc_array.itemsize
 
 
-def _is_part(x: Tensor) -> bool:
+def is_part(x: Tensor) -> bool:
     """Whether there is more memory under a concrete tensor than its elements."""
     return int(x._graphc_array.size) != int(x._graphc_storage.flat().size)
 
@@ -84,7 +84,7 @@ def as_strided(
         state._graphc_trace is None
         and state._base is None
         and requires_grad(state)
-        and _is_part(state)
+        and is_part(state)
     ):
         return _from_part(input, size, stride, storage_offset)
     size, stride = shape_of((size,)), shape_of((stride,))
@@ -93,8 +93,10 @@ def as_strided(
     if trace is not None and storage_offset is not None and state._base is None:
         concrete = trace.concrete_of(state)
         cut = state._graphc_traced.offset != 0  # detached from what it was a view of
-        if cut or (concrete is not state and _is_part(concrete)):
+        if cut or (concrete is not state and is_part(concrete)):
             return _outside_trace(trace, input, size, stride, storage_offset)
+        if concrete is not state:
+            trace.whole_memory[id(concrete)] = concrete
     found = _root(input)
     if found is None:
         return _outside_trace(trace, input, size, stride, storage_offset)

@@ -1,0 +1,141 @@
+"""Arguments that are one tensor, or have hooks, at some calls, and not at others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.graphc.stale_scenario import stale, whole
+
+
+def _leaf(torch: Any, *values: float) -> Any:
+    return torch.tensor(values, requires_grad=True)
+
+
+def _pairs(torch: Any, c: Any, graded: bool = True) -> list[Any]:
+    """Calls with two leaves, or with one as both; what they give, and leave."""
+    out = []
+    for same in (False, False, True, True, False, True):
+        a, b = _leaf(torch, 1.0, 2.0), _leaf(torch, 3.0, 4.0)
+        if graded:
+            a.grad, b.grad = torch.ones(2), torch.full((2,), 5.0)
+        b = a if same else b
+        out += [c(a, b), a.detach(), a.grad, b.grad]
+    return out
+
+
+@stale
+def gradients_of_arguments_that_are_one(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    def passes(x, y):
+        (x * y * 3).sum().backward()
+        return x.grad.clone(), y.grad.clone()
+
+    def asked(x, y):
+        return torch.autograd.grad((x * y * 3).sum(), x)[0]
+
+    out = []
+    for f, graded in ((passes, False), (passes, True), (asked, False)):
+        c = compile(f)
+        out += _pairs(torch, c, graded)
+        whole(c, 2)
+    return out
+
+
+@stale
+def gradients_of_an_argument_that_is_known(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    """The argument is also what the function finds in a variable."""
+    w = _leaf(torch, 5.0, 6.0)
+
+    @compile
+    def f(x):
+        (x * w * 3).sum().backward()
+        return x.grad.clone(), w.grad.clone()
+
+    out = []
+    for i in range(8):
+        w.grad = None
+        out.append(f(w if i in (3, 4, 6) else _leaf(torch, 1.0, 2.0)))
+    whole(f, 2)
+    return out
+
+
+@stale
+def what_is_put_into_arguments_that_are_one(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    def cleared(x, y):
+        x.grad = None
+        return y.grad is None
+
+    def given(x, y):
+        x.grad = x.detach() * 2
+        return y.grad * 3
+
+    def replaced(x, y):
+        x.data = x.data * 5
+        return (y * 3).detach()
+
+    out = []
+    for f in (cleared, given, replaced):
+        out += _pairs(torch, compile(f))
+    return out
+
+
+@stale
+def flags_of_arguments_that_are_one(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    @compile
+    def f(x, y):
+        x.requires_grad_(True)
+        z = y * 2
+        return z.requires_grad, z.detach()
+
+    out = []
+    for same in (False, False, True, False, True):
+        a, b = torch.ones(2), torch.ones(2)
+        out.append(f(a, a if same else b))
+    return out
+
+
+@stale
+def hooks_of_arguments(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    """The call's own backward pass runs them; one outside runs those that it finds."""
+    log: list[Any] = []
+
+    def f(x):
+        (x * 2).sum().backward()
+        return x.grad.clone()
+
+    def outside(x):
+        return (x * 2).sum()
+
+    def after(parameter):
+        log.append(1)
+        parameter.grad.mul_(3)
+
+    out = []
+    for hooked in ((0, 0, 0, 1, 0, 2, 1), (1, 1, 0, 0, 2, 0), (2, 0, 0, 2)):
+        inner, outer = compile(f), compile(outside)
+        for i, kind in enumerate(hooked):
+            a, b = _leaf(torch, 1.0, 2.0), _leaf(torch, 1.0, 2.0)
+            for x in (a, b):
+                if kind == 1:
+                    x.register_hook(lambda grad, i=i: grad * (10 + i))
+                elif kind == 2:
+                    x.register_post_accumulate_grad_hook(after)
+            out.append(inner(a))
+            outer(b).backward()
+            out += [b.grad, len(log)]
+    return out
+
+
+@stale
+def places_in_the_memory_of_an_argument(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    """as_strided() counts from the start of the memory, of which an argument may be a part."""
+    @compile
+    def f(x):
+        return x.as_strided((2,), (1,), 1) * 2
+
+    @compile
+    def g(x):
+        return x.as_strided((2,), (1,)) * 2
+
+    alone, base = torch.arange(12.0).reshape(2, 6), torch.arange(24.0).reshape(4, 6)
+    given = (alone, alone, base[1:3], alone, base[2:], base[:2], alone * 3)
+    return [c(x) for x in given for c in (f, g)]
