@@ -1,5 +1,6 @@
 """Eager mode on few numbers: what takes several of NumPy's functions is one call of native code,
-which runs NumPy's inner loops in the same steps (backends/host/small_rows_text.py).
+which runs NumPy's inner loops in the same steps (backends/host/small_rows_text.py; what goes number
+by number is followed: backends/numpy/recorded.py, backends/host/steps_text.py).
 
 The bits are NumPy's, so when the code is loaded does not matter: once so many calls have asked for
 it that this pays. The first calls of each signature are held against NumPy, which serves on where
@@ -25,6 +26,14 @@ Ready = Callable[..., Any]
 MOST = 4096  # numbers
 _ENOUGH = 4000  # calls that NumPy serves before the code is loaded, which takes as long as these
 _HELD = 2  # calls of a signature that are held against NumPy
+# of each number by itself: about how many calls of the others take as long, by NumPy
+_STEPPED = {
+    **dict.fromkeys("silu softplus gelu erf".split(), 1),
+    **dict.fromkeys("erfc lgamma digamma i0 i0e i1 i1e erfcx log_ndtr".split(), 5),
+    **dict.fromkeys("erfinv ndtri".split(), 50),
+}
+# numbers up to which that is quicker, where NumPy does less on many: it ends series early
+_UP_TO = {**dict.fromkeys("i0 i0e i1 i1e".split(), 1024), "lgamma": 2048}
 
 
 class Native:
@@ -34,6 +43,7 @@ class Native:
         self._lock = threading.Lock()
         self._asked = 0
         self._code: Any = None
+        self._steps: Any = None
 
     def function(self, name: str, char: str, words: Sequence[int]) -> tuple[Ready, Any] | None:
         """A function of arrays with a record (without its first two words), and what it reads,
@@ -48,8 +58,24 @@ class Native:
                     self._code = found.Code(MOST)
         return cast("tuple[Ready, Any] | None", self._code.function(name, char, words))
 
+    def steps(self, name: str, attrs: Attrs, char: str, count: int) -> tuple[Ready, Any] | None:
+        """The same of an operator on so many numbers, each by itself."""
+        if self._steps is None:
+            self._asked += _STEPPED[name]
+            if self._asked < _ENOUGH:
+                return None
+            with self._lock:
+                if self._steps is None:
+                    found = importlib.import_module(".steps_code", __package__)
+                    self._steps = found.Code()
+        return cast("tuple[Ready, Any] | None", self._steps.function(name, attrs, char, count))
+
 
 native = Native()
+
+
+# what a native function is given and what it comes to: (inputs, new results) -> arrays
+Given = Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]]
 
 
 class Plan(NamedTuple):
@@ -58,20 +84,28 @@ class Plan(NamedTuple):
     name: str
     sizes: tuple[int, int, int]  # parts, rows, numbers in a row
     own: Sequence[int]
-    # what the native function is given and what it comes to: (inputs, new results) -> arrays
-    given: Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]]
+    given: Given
 
 
 def prepare(op: Op, types: Types, attrs: Attrs, results: Types, ready: Ready) -> Ready | None:
     """`ready` with fewer calls of NumPy's; None: there is no such code."""
     make = _PLANS.get(op.name)
-    if make is None or not _is_small(types):
+    if (make is None and op.name not in _STEPPED) or not _is_small(types):
         return None
+    char = types[0].dtype.numpy.char
+    made = [(t.shape, t.dtype.numpy) for t in results]
+    if make is None:
+        name, count = op.name, _count(types[0])
+        if count > _UP_TO.get(name, MOST):
+            return None
+        return _held(lambda: native.steps(name, attrs, char, count), _SIMPLE, made, ready, 1)
     plan = make(types, **attrs)
     if plan is None:
         return None
-    made = [(t.shape, t.dtype.numpy) for t in results]
-    return _held(plan, types[0].dtype.numpy.char, made, ready, len(types))
+    words = [*plan.sizes, *plan.own]
+    return _held(
+        lambda: native.function(plan.name, char, words), plan.given, made, ready, len(types)
+    )
 
 
 def _is_small(types: Types) -> bool:
@@ -87,21 +121,21 @@ def _count(type_: TensorType) -> int:
 
 
 def _held(
-    plan: Plan, char: str, made: list[tuple[Any, Any]], ready: Ready, inputs: int
+    find: Callable[[], tuple[Ready, Any] | None], given: Given, made: list[tuple[Any, Any]],
+    ready: Ready, inputs: int,
 ) -> Ready:
     """`ready`, until native code was right so often."""
     fill: Ready | None = None
     found: tuple[Ready, Any] | None = None
     right, wrong = 0, False
-    words = [*plan.sizes, *plan.own]
-    empty, given, single = np.empty, plan.given, len(made) == 1
+    empty, single = np.empty, len(made) == 1
 
     def early(*arrays: Any) -> Any:
         nonlocal fill, found, right, wrong
         expected = ready(*arrays)
         if wrong:
             return expected
-        found = found or native.function(plan.name, char, words)
+        found = found or find()
         if found is None:
             return expected
         new = [empty(shape, dtype) for shape, dtype in made]

@@ -20,6 +20,13 @@ _INPUTS, _OUTPUTS, _OPERANDS, _LOOPS, _DATA, _COUNT, _NAME, _TYPES = 16, 20, 24,
 
 def loop_of(ufunc: np.ufunc, dtype: np.dtype) -> tuple[int, int] | None:
     """(code, data) of the loop for operands of one dtype; None: not where it is expected."""
+    if type(ufunc) is not np.ufunc:
+        return None
+    return loop_for(ufunc, "->".join((dtype.char * ufunc.nin, dtype.char * ufunc.nout)))
+
+
+def loop_for(ufunc: np.ufunc, wanted: str) -> tuple[int, int] | None:
+    """The same of operands and results of these dtypes: "dd->?", as `ufunc.types` has them."""
     if layout() is None or type(ufunc) is not np.ufunc:
         return None
     place, count, operands = id(ufunc), _int(ufunc, _COUNT), _int(ufunc, _OPERANDS)
@@ -28,12 +35,12 @@ def loop_of(ufunc: np.ufunc, dtype: np.dtype) -> tuple[int, int] | None:
         return None
     if ctypes.string_at(word(place + _NAME)) != ufunc.__name__.encode():
         return None
-    wanted = "->".join((dtype.char * ufunc.nin, dtype.char * ufunc.nout))
     if wanted not in ufunc.types:
         return None
     at = ufunc.types.index(wanted)  # where there are two, NumPy takes the first
     kinds = ctypes.string_at(word(place + _TYPES), count * operands)
-    if kinds[at * operands : (at + 1) * operands] != bytes([dtype.num] * operands):
+    numbers = [np.dtype(char).num for char in wanted.replace("->", "")]
+    if kinds[at * operands : (at + 1) * operands] != bytes(numbers):
         return None
     code = word(word(place + _LOOPS) + 8 * at)
     return (code, word(word(place + _DATA) + 8 * at)) if code else None

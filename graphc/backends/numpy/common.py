@@ -16,9 +16,20 @@ F32 = np.dtype(np.float32)
 I64 = np.dtype(np.int64)
 
 
+class Followed:
+    """What stands for an array while it is noted what a function does (recorded.py)."""
+
+
 def as_array(value: Any) -> Array:
     """NumPy turns 0-d results into scalars; operators return arrays."""
-    return value if type(value) is np.ndarray else np.asarray(value)
+    if type(value) is np.ndarray:
+        return value
+    return value if isinstance(value, Followed) else np.asarray(value)  # type: ignore[return-value]
+
+
+def as_double(x: Array) -> Array:
+    """float64, where an array has that itself."""
+    return as_array(x).astype(np.float64, copy=False)
 
 
 def widen(x: Array) -> Array:

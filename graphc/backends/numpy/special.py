@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from .common import F32, Array, as_array
+from .common import F32, Array, as_array, as_double
 
 _TWO_OVER_SQRT_PI = 2.0 / math.sqrt(math.pi)
 
@@ -51,7 +51,7 @@ _ERF_SB = (1.0, 3.03380607434824582924e+01, 3.25792512996573918826e+02,
 
 def _erf_pair(x: Array, complement: bool) -> Array:
     """erf(x), or 1 - erf(x) without cancellation."""
-    x = np.asarray(x, np.float64)
+    x = as_double(x)
     flat = np.ravel(x)
     size = np.abs(flat)
     out = np.empty_like(flat)
@@ -136,7 +136,7 @@ def erfc(x: Array) -> Array:
 
 def erfinv(x: Array) -> Array:
     """The inverse of erf: NaN outside [-1, 1], infinite at its ends."""
-    v = np.asarray(x, np.float64)
+    v = as_double(x)
     a = np.abs(v)
     inside = a < 1.0
     a = np.where(inside, a, 0.0)
@@ -232,7 +232,7 @@ def _lgamma_positive(x: Array) -> Array:
 
 def lgamma(x: Array) -> Array:
     """log(abs(gamma(x))); infinite at 0 and the negative integers."""
-    v = np.asarray(x, np.float64)
+    v = as_double(x)
     flat = np.ravel(v)
     out = np.full_like(flat, np.inf)
     out[np.isnan(flat)] = np.nan
@@ -264,7 +264,7 @@ _DIGAMMA = (8.33333333333333333333e-2, -8.33333333333333333333e-3, 3.96825396825
 
 def digamma(x: Array) -> Array:
     """The logarithmic derivative of gamma: -inf at 0 (inf at -0), NaN at the negative integers."""
-    v = np.asarray(x, np.float64)
+    v = as_double(x)
     negative = v < 0
     y = np.where(negative, 1.0 - v, v)
     total = np.zeros_like(y)

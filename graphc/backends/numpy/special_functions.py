@@ -32,7 +32,7 @@ def _in_double(function: Callable[..., Array]) -> Function:
 
 def _chosen(x: Array, *cases: tuple[Array, Callable[[Array], Array]]) -> Array:
     """Each function on its own elements; NaN elsewhere."""
-    out = np.full(x.shape, np.nan)
+    out = np.full_like(x, np.nan)
     for mask, function in cases:
         if mask.any():
             out[mask] = function(x[mask])
