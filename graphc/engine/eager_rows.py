@@ -269,6 +269,10 @@ def _batch_norm(types: Types, *, eps: float) -> Plan | None:
     return Plan("norm", (shape[0], shape[1], width), words, given)
 
 
+# of all windows together, which are looked at one by one; NumPy goes over all windows at once
+_CELLS = {"max_pool": 32_768, "window_sum": 3072}
+
+
 def _windows(
     name: str, types: Types, *, window: Sequence[int], stride: Sequence[int],
     pad_low: Sequence[int], pad_high: Sequence[int], dilation: Sequence[int],
@@ -296,6 +300,8 @@ def _windows(
             return None
         out.append(count)
     plane, windows, steps, before, _, apart = zip(*dims, strict=True)
+    if math.prod((*shape[:lead], *out, *windows)) * cell > _CELLS[name]:
+        return None
     own = (*out, *windows, *steps, *apart, *before, cell)
     return Plan(name, (math.prod(shape[:lead]), *plane), own, _SIMPLE)
 

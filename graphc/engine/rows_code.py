@@ -42,9 +42,9 @@ class Code:
         symbols = {name: address_of(name) for name in ("Py_IncRef", "PyLong_AsVoidPtr")}
         link = cast(Any, backends.get("llvm")).link
         try:
-            self._library = link(  # the work is in NumPy's loops: the code itself is a few calls
+            self._library = link(
                 f"rows of {most} numbers", lambda: text(most), symbols,
-                pipeline.host(config.current()), opt_level=0,
+                pipeline.host(config.current()),
             )
         except (ImportError, OSError, RuntimeError):  # no compiler for this machine
             return

@@ -138,6 +138,7 @@ def test_what_is_not_for_the_code() -> None:
         ("cross_entropy", [x, np.arange(4)], {**CROSS, "ignore_index": 2, "reduction": "mean"}),
         ("max_pool", [x[:2, :2].copy()], windows((2, 2), 1, 1, 1, 3)),  # of padding alone
         ("max_pool", [x.reshape(1, 2, 2, 4)], windows((2, 2, 2), 1, 0, 0, 1)),
+        ("window_sum", [np.ones((64, 64), np.float32)], windows((2, 2), 1, 0, 0, 1)),
     ):
         assert prepared(name, arrays, attrs)[1] is None, (name, attrs)
 

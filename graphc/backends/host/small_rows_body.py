@@ -114,10 +114,10 @@ class Body:
         """Such a word."""
         return self.let(f"load i64, ptr {self.own(at)}")
 
-    def number(self) -> str:
+    def number(self, kind: str = "") -> str:
         """Memory for one number."""
         self._count += 1
-        self.memory.append(f"%m{self._count} = alloca {self.kind}")
+        self.memory.append(f"%m{self._count} = alloca {kind or self.kind}")
         return f"%m{self._count}"
 
     def room(self) -> str:

@@ -65,9 +65,8 @@ def max_pool(b: Body) -> Body:
     """Arrays: x, the largest, their places: of the first, or of the last NaN. Its own: see
     _Windows."""
     x, out, places = b.given(0), b.given(1), b.given(2)
-    windows = _Windows(b, x)
+    windows, best, place = _Windows(b, x), b.number(), b.number("i64")
     to = windows.each()
-    best, place = b.at(out, to), b.at(places, to, "i64")
     b.store("0.0", best)
     b.store("-1", place, "i64")
     windows.row()
@@ -81,7 +80,11 @@ def max_pool(b: Body) -> Body:
     larger = b.let(f"or i1 {b.let(f'or i1 {more}, {nan}')}, {first}")
     b.store(b.let(f"select i1 {larger}, {b.kind} {cell}, {b.kind} {so_far}"), best)
     b.store(b.let(f"select i1 {larger}, i64 {here}, i64 {was}"), place, "i64")
-    for _ in range(7):
+    for _ in range(3):
+        b.end()
+    b.store(b.load(best), b.at(out, to))
+    b.store(b.load(place, "i64"), b.at(places, to, "i64"), "i64")
+    for _ in range(4):
         b.end()
     return b.gives(2)
 
@@ -89,10 +92,9 @@ def max_pool(b: Body) -> Body:
 def window_sum(b: Body) -> Body:
     """Arrays: x, the sums: of columns first, then of these. Its own: see _Windows."""
     x, out = b.given(0), b.given(1)
-    windows, nothing, column = _Windows(b, x), b.number(), b.number()
+    windows, nothing, column, total = _Windows(b, x), b.number(), b.number(), b.number()
     b.store("0.0", nothing)
     to = windows.each()
-    total = b.at(out, to)
 
     def add(to: str, value: str, which: str) -> None:
         """Added to a number, or the first of it."""
@@ -109,7 +111,9 @@ def window_sum(b: Body) -> Body:
     add(column, b.load(source), k)
     b.end()
     add(total, b.load(column), m)
-    for _ in range(5):
+    b.end()
+    b.store(b.load(total), b.at(out, to))
+    for _ in range(4):
         b.end()
     return b.gives(1)
 
