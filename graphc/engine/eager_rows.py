@@ -20,6 +20,7 @@ import numpy as np
 
 from ..ir.op import Attrs, Op
 from ..ir.types import TensorType
+from .eager_form import LARGE
 
 Types = Sequence[TensorType]
 Ready = Callable[..., Any]
@@ -90,7 +91,8 @@ class Plan(NamedTuple):
 def prepare(op: Op, types: Types, attrs: Attrs, results: Types, ready: Ready) -> Ready | None:
     """`ready` with fewer calls of NumPy's; None: there is no such code."""
     make = _PLANS.get(op.name)
-    if (make is None and op.name not in _STEPPED) or not _is_small(types):
+    most = LARGE if op.name == "max_pool" else MOST
+    if (make is None and op.name not in _STEPPED) or not _is_small(types, most):
         return None
     char = types[0].dtype.numpy.char
     made = [(t.shape, t.dtype.numpy) for t in results]
@@ -108,10 +110,10 @@ def prepare(op: Op, types: Types, attrs: Attrs, results: Types, ready: Ready) ->
     )
 
 
-def _is_small(types: Types) -> bool:
+def _is_small(types: Types, most: int) -> bool:
     """Whether all are of one float dtype, beside class numbers, and of a size for the code."""
     first = types[0]
-    return first.dtype.name in ("f32", "f64") and 0 < _count(first) <= MOST and all(
+    return first.dtype.name in ("f32", "f64") and 0 < _count(first) <= most and all(
         t.dtype is first.dtype or t.dtype.name == "i64" for t in types
     )
 
@@ -269,8 +271,9 @@ def _batch_norm(types: Types, *, eps: float) -> Plan | None:
     return Plan("norm", (shape[0], shape[1], width), words, given)
 
 
-# of all windows together, which are looked at one by one; NumPy goes over all windows at once
-_CELLS = {"max_pool": 32_768, "window_sum": 3072}
+# cells of all windows together up to which sums, one by one, are quicker than NumPy's, which adds a
+# cell of all windows at once
+_SUMMED = 3072
 
 
 def _windows(
@@ -300,7 +303,8 @@ def _windows(
             return None
         out.append(count)
     plane, windows, steps, before, _, apart = zip(*dims, strict=True)
-    if math.prod((*shape[:lead], *out, *windows)) * cell > _CELLS[name]:
+    cells = math.prod((*shape[:lead], *out, *windows)) * cell
+    if name == "window_sum" and cells > _SUMMED:
         return None
     own = (*out, *windows, *steps, *apart, *before, cell)
     return Plan(name, (math.prod(shape[:lead]), *plane), own, _SIMPLE)

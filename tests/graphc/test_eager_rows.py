@@ -41,6 +41,7 @@ WINDOWS = [
     windows((2, 2), 1, 0, 0, 1), windows((2, 3), 2, 1, 1, 1), windows((2, 2), 3, 0, 1, 1),
     windows((2,), 2, 1, 0, 2), windows((3,), 1, 0, 0, 1), windows((1, 2), 1, 0, 0, 3),
     windows((2, 2), 1, 0, 0, 1, True), windows((2, 2), 2, 1, 1, 1, True),
+    windows((3, 4), 1, 1, 2, 1), windows((2, 2), 3, 0, 1, 2, True), windows((2, 3), 4, 1, 1, 1),
 ]
 
 
@@ -100,6 +101,10 @@ def cases(rng: Any, dtype: str, odd: bool) -> Iterator[tuple[str, list[np.ndarra
     yield "batch_norm", [y[:1].copy(), scale, scale], {"eps": 1e-3}
     yield "max_pool", [y], {"window": (2, 3), **POOL}
     yield from ((name, [y], attrs) for name in ("max_pool", "window_sum") for attrs in WINDOWS)
+    large = numbers(rng, (3, 5, 29, 31), dtype, odd)
+    yield "max_pool", [large], windows((3, 3), 1, 1, 1, 1)
+    yield "max_pool", [large], windows((3, 2), 2, 1, 1, 2)
+    yield "max_pool", [large], windows((2, 3), 2, 1, 1, 1, True)
 
 
 @pytest.mark.parametrize("dtype", ["f", "d"])

@@ -31,6 +31,8 @@ define internal ptr @numbers(ptr %args, i64 %i) noinline {{
 """
 # loops over one operand and over two
 CALLS = """
+declare i64 @llvm.smax.i64(i64, i64)
+declare i64 @llvm.smin.i64(i64, i64)
 define internal void @one(
     ptr %table, i64 %which, ptr %a, i64 %by.a, ptr %out, i64 %by, i64 %count) noinline {
   %operands = alloca [2 x ptr]

@@ -63,28 +63,75 @@ class _Windows:
 
 def max_pool(b: Body) -> Body:
     """Arrays: x, the largest, their places: of the first, or of the last NaN. Its own: see
-    _Windows."""
+    _Windows. Cell after cell of a window, of all windows of a row of the result: along the row
+    where a cell is one number, or windows are next to each other, else along the cell."""
     x, out, places = b.given(0), b.given(1), b.given(2)
-    windows, best, place = _Windows(b, x), b.number(), b.number("i64")
-    to = windows.each()
-    b.store("0.0", best)
-    b.store("-1", place, "i64")
-    windows.row()
-    windows.column()
-    here, there = windows.cell()
-    b.each(b.let(f"select i1 {there}, i64 1, i64 0"))
-    cell, so_far, was = b.load(windows.number(here)), b.load(best), b.load(place, "i64")
-    more = b.let(f"fcmp ogt {b.kind} {cell}, {so_far}")
-    nan = b.let(f"fcmp uno {b.kind} {cell}, {cell}")
-    first = b.let(f"icmp slt i64 {was}, 0")
-    larger = b.let(f"or i1 {b.let(f'or i1 {more}, {nan}')}, {first}")
-    b.store(b.let(f"select i1 {larger}, {b.kind} {cell}, {b.kind} {so_far}"), best)
-    b.store(b.let(f"select i1 {larger}, i64 {here}, i64 {was}"), place, "i64")
-    for _ in range(3):
+    down, right, tall, wide, step_down, step, far_down, far_right, above, before, size = [
+        b.word(i) for i in range(11)
+    ]
+
+    def minus(a: str, other: str) -> str:
+        return b.let(f"sub i64 {a}, {other}")
+
+    def limited(value: str, most: str) -> str:
+        """Not below 0, nor above this."""
+        low = b.let(f"call i64 @llvm.smax.i64(i64 {value}, i64 0)")
+        return b.let(f"call i64 @llvm.smin.i64(i64 {low}, i64 {most})")
+
+    def up(value: str) -> str:
+        """Of a distance, how many steps it takes."""
+        return b.let(f"sdiv i64 {b.plus(value, minus(step, '1'))}, {step}")
+
+    one = b.let(f"icmp eq i64 {size}, 1")
+    close = b.let(f"icmp eq i64 {step}, 1")
+    row_size = b.times(right, size)
+    plane = b.times(b.times("%rows", "%width"), size)
+    p = b.each("%parts")
+    image = b.at(x, b.times(p, plane))
+    i = b.each(down)
+    to = b.times(b.plus(b.times(p, down), i), row_size)
+    e = b.each(row_size)
+    b.store("-1", b.at(places, b.plus(to, e), "i64"), "i64")
+    b.end()
+    k = b.each(tall)
+    row = b.plus(minus(b.times(i, step_down), above), b.times(k, far_down))
+    inside = b.let(f"icmp ult i64 {row}, %rows")
+    m = b.each(b.let(f"select i1 {inside}, i64 {wide}, i64 0"))
+    left = minus(b.times(m, far_right), before)  # where this cell of the first window is
+    first = limited(up(minus("0", left)), right)  # windows whose cell is in the row
+    behind = limited(up(minus("%width", left)), right)
+    count = limited(minus(behind, first), right)
+    source = b.times(
+        b.plus(b.times(row, "%width"), b.plus(left, b.times(first, step))), size
+    )
+    target = b.plus(to, b.times(first, size))
+    # stretches, numbers in each, and how far apart these are
+    together = b.let(f"or i1 {one}, {close}")
+    stretches = b.let(f"select i1 {together}, i64 1, i64 {count}")
+    length = b.let(f"select i1 {together}, i64 {b.times(count, size)}, i64 {size}")
+    by = b.let(f"select i1 {one}, i64 {step}, i64 1")
+    j = b.each(stretches)
+    begin = b.plus(source, b.times(b.times(j, step), size))
+    end = b.plus(target, b.times(j, size))
+
+    def along(by: str, count: str) -> None:
+        n = b.each(count)
+        here = b.plus(begin, b.times(n, by) if by else n)
+        best = b.at(out, b.plus(end, n))
+        place = b.at(places, b.plus(end, n), "i64")
+        cell, so_far, was = b.load(b.at(image, here)), b.load(best), b.load(place, "i64")
+        more = b.let(f"fcmp ogt {b.kind} {cell}, {so_far}")
+        nan = b.let(f"fcmp uno {b.kind} {cell}, {cell}")
+        none = b.let(f"icmp slt i64 {was}, 0")
+        larger = b.let(f"or i1 {b.let(f'or i1 {more}, {nan}')}, {none}")
+        b.store(b.let(f"select i1 {larger}, {b.kind} {cell}, {b.kind} {so_far}"), best)
+        b.store(b.let(f"select i1 {larger}, i64 {here}, i64 {was}"), place, "i64")
         b.end()
-    b.store(b.load(best), b.at(out, to))
-    b.store(b.load(place, "i64"), b.at(places, to, "i64"), "i64")
-    for _ in range(4):
+
+    side_by_side = b.let(f"icmp eq i64 {by}, 1")
+    along("", b.let(f"select i1 {side_by_side}, i64 {length}, i64 0"))
+    along(by, b.let(f"select i1 {side_by_side}, i64 0, i64 {length}"))
+    for _ in range(5):
         b.end()
     return b.gives(2)
 
