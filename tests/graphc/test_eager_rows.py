@@ -100,7 +100,8 @@ def cases(rng: Any, dtype: str, odd: bool) -> Iterator[tuple[str, list[np.ndarra
     yield "batch_norm", [y, scale, scale[::-1].copy()], {"eps": 1e-3}
     yield "batch_norm", [y[:1].copy(), scale, scale], {"eps": 1e-3}
     yield "max_pool", [y], {"window": (2, 3), **POOL}
-    yield from ((name, [y], attrs) for name in ("max_pool", "window_sum") for attrs in WINDOWS)
+    yield from (("max_pool", [y], attrs) for attrs in WINDOWS)
+    yield from (("window_sum", [y[:2, :2].copy()], attrs) for attrs in WINDOWS)
     large = numbers(rng, (3, 5, 29, 31), dtype, odd)
     yield "max_pool", [large], windows((3, 3), 1, 1, 1, 1)
     yield "max_pool", [large], windows((3, 2), 2, 1, 1, 2)
