@@ -139,3 +139,65 @@ def places_in_the_memory_of_an_argument(torch: Any, nn: Any, F: Any, compile: An
     alone, base = torch.arange(12.0).reshape(2, 6), torch.arange(24.0).reshape(4, 6)
     given = (alone, alone, base[1:3], alone, base[2:], base[:2], alone * 3)
     return [c(x) for x in given for c in (f, g)]
+
+
+@stale
+def arguments_that_are_computed_from_each_other(
+    torch: Any, nn: Any, F: Any, compile: Any
+) -> Any:
+    """What is behind an argument, and hooks there, may differ from call to call."""
+    @compile
+    def of_one(x, y):
+        return torch.autograd.grad((x * y * y).sum(), x)[0]
+
+    @compile
+    def of_both(x, y):
+        return torch.autograd.grad((x * y * y).sum(), [x, y])
+
+    def given(i):
+        w = _leaf(torch, 1.0, 2.0)
+        x, y = w * 2, _leaf(torch, 3.0, 4.0) * 2
+        if i in (3, 4, 6):
+            y = x * 3
+        elif i == 7:
+            x, y = torch.stack([w, w * 2]).unbind()
+        elif i in (1, 5):
+            x.register_hook(lambda grad: grad * 10)
+        return w, x, y
+
+    out = []
+    for i in range(9):
+        for f, first, second in ((of_both, 1, 2), (of_one, 1, 2), (of_one, 0, 1)):
+            found = given(i)
+            out.append(f(found[first], found[second]))
+    return out
+
+
+@stale
+def hooks_that_a_call_leaves(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    w = _leaf(torch, 1.0, 2.0)
+
+    def tripled(parameter):
+        parameter.grad.mul_(3)
+
+    @compile
+    def of_argument(x):
+        x.register_hook(lambda grad: grad * 10)
+        return (x * 2).sum()
+
+    @compile
+    def of_weight(x, stays):
+        handle = w.register_post_accumulate_grad_hook(tripled)
+        (x * w).sum().backward()
+        if not stays:
+            handle.remove()
+
+    out = []
+    for i in range(5):
+        x, w.grad = _leaf(torch, 1.0, 2.0), None
+        of_argument(x).backward()
+        out.append(x.grad.clone())
+        (x * 3).sum().backward()
+        of_weight(torch.ones(2), i == 3)
+        out += [x.grad, w.grad.clone()]
+    return out

@@ -155,3 +155,32 @@ def test_a_closed_step_is_one_graph_as_ever() -> None:
 
     losses = [step(graphc.ones(4, 2)).item() for _ in range(4)]
     assert losses == sorted(losses, reverse=True) and step.segments is None
+
+
+def test_what_a_later_backward_pass_does_is_refused_with_fullgraph() -> None:
+    """A graph would do it once, as it is recorded, and not in each pass."""
+    log: list[int] = []
+
+    def f(x: Any) -> Any:
+        y = x * 2
+        y.register_hook(lambda grad: log.append(1))
+        return y.sum()
+
+    x = graphc.ones(2, requires_grad=True)
+    with pytest.raises(TraceError, match="a later backward"):
+        graphc.compile(f, fullgraph=True)(x)
+    assert log == []
+
+
+def test_hooks_that_stay_are_refused_with_fullgraph() -> None:
+    weight = graphc.ones(2, requires_grad=True)
+
+    def f(x: Any) -> Any:
+        weight.register_hook(lambda grad: grad * 2)
+        return (x * weight).sum()
+
+    compiled = graphc.compile(f, fullgraph=True)
+    for _ in range(3):  # it might be made for once and all
+        compiled(graphc.ones(2)).backward()
+    with pytest.raises(TraceError, match="leaves a hook on a tensor"):
+        compiled(graphc.ones(2))

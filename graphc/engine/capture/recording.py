@@ -154,6 +154,8 @@ class Recording:
                 trace.conclude(problem)
             if problem is None:
                 self._finish()
+                if isinstance(trace, Survey):  # of what a later backward pass runs
+                    trace.conclude(None)
                 return None
             if not isinstance(trace, SegmentTrace) or trace.tainted:
                 try:
@@ -270,8 +272,22 @@ class Recording:
                     f"Cure: use the tensor{self.trace.otherwise}"
                 ))
 
+    def _left_hooks(self) -> None:
+        """Refuse hooks that stay on tensors from before the call: each call adds one."""
+        for tensor, shadow in self.trace.shadows.values():
+            for before, now in (
+                (tensor._graphc_hooks, shadow._graphc_hooks),
+                (tensor._graphc_post_hooks, shadow._graphc_post_hooks),
+            ):
+                if now and now.keys() - (before or {}).keys():
+                    raise FirstUse(located(
+                        f"compiled {self.name}() leaves a hook on a tensor from before the call. "
+                        f"Cure: register it outside{self.trace.otherwise}"
+                    ))
+
     def _effects(self) -> None:
         self._shared_memory()
+        self._left_hooks()
         observer = self.observer
         try:
             changes = list(observer.changes())
