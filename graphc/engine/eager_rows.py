@@ -46,11 +46,13 @@ class Native:
         self._code: Any = None
         self._steps: Any = None
 
-    def function(self, name: str, char: str, words: Sequence[int]) -> tuple[Ready, Any] | None:
+    def function(
+        self, name: str, char: str, words: Sequence[int], calls: int = 1
+    ) -> tuple[Ready, Any] | None:
         """A function of arrays with a record (without its first two words), and what it reads,
-        which must live as long; None: not yet, or never."""
+        which must live as long; None: not yet, or never. `calls`: how many it counts for."""
         if self._code is None:
-            self._asked += 1
+            self._asked += calls
             if self._asked < _ENOUGH:
                 return None
             with self._lock:
@@ -86,6 +88,7 @@ class Plan(NamedTuple):
     sizes: tuple[int, int, int]  # parts, rows, numbers in a row
     own: Sequence[int]
     given: Given
+    calls: int = 1  # of few numbers that take NumPy as long
 
 
 def prepare(op: Op, types: Types, attrs: Attrs, results: Types, ready: Ready) -> Ready | None:
@@ -106,7 +109,8 @@ def prepare(op: Op, types: Types, attrs: Attrs, results: Types, ready: Ready) ->
         return None
     words = [*plan.sizes, *plan.own]
     return _held(
-        lambda: native.function(plan.name, char, words), plan.given, made, ready, len(types)
+        lambda: native.function(plan.name, char, words, plan.calls), plan.given, made, ready,
+        len(types),
     )
 
 
@@ -274,6 +278,7 @@ def _batch_norm(types: Types, *, eps: float) -> Plan | None:
 # cells of all windows together up to which sums, one by one, are quicker than NumPy's, which adds a
 # cell of all windows at once
 _SUMMED = 3072
+_CELLS_OF_A_CALL = 1024  # that NumPy's functions look at in the time that they take for few
 
 
 def _windows(
@@ -307,7 +312,8 @@ def _windows(
     if name == "window_sum" and cells > _SUMMED:
         return None
     own = (*out, *windows, *steps, *apart, *before, cell)
-    return Plan(name, (math.prod(shape[:lead]), *plane), own, _SIMPLE)
+    sizes = math.prod(shape[:lead]), *plane
+    return Plan(name, sizes, own, _SIMPLE, 1 + cells // _CELLS_OF_A_CALL)
 
 
 _PLANS: dict[str, Callable[..., Plan | None]] = {
