@@ -237,11 +237,15 @@ def test_cells_with_states_of_one_row() -> None:
 
 
 def test_when(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same path for the same types: small ones go step by step, and so do steps that somebody
-    watches or turned the code off for, and halves."""
+    """The same path for the same types: few steps on few numbers go one by one, and so do those
+    that somebody watches or turned the code off for, and halves."""
     monkeypatch.undo()
     gru, x = graphc.nn.GRU(8, 32), graphc.randn(8, 32, 8)
-    assert _is_whole(gru(x)[0]) and not _is_whole(gru(x[:, :4])[0]) and not _is_whole(gru(x[:1])[0])
+    assert _is_whole(gru(x)[0]) and _is_whole(gru(x[:, :1])[0])  # many numbers, or many steps
+    assert not _is_whole(gru(x[:7, :4])[0]) and not _is_whole(gru(x[:1])[0])
+    for lengths in ([8, 6, 5], [7, 6, 5]):
+        packed = graphc.nn.utils.rnn.pack_padded_sequence(x[:, :3], lengths)
+        assert _is_whole(gru(packed)[0].data) is (lengths[0] == 8)
     lstm = graphc.nn.LSTMCell(8, 64)
     assert _is_whole(lstm(x[0])[0]) and not _is_whole(lstm(x[0, :4])[0])
     with config.override(eager_kernels="0"):

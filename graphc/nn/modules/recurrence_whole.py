@@ -22,6 +22,7 @@ from .recurrence import Packing, Padding, State, Weights, cell, direction
 
 # numbers in the gates of all steps: each meets a function and several operators, forward and back
 _LEAST = 1 << 13
+_STEPS = 8  # each is ten operators, and thirty with their gradients, however few the numbers
 _KEPT = 64  # graphs of a kind
 _DTYPES = frozenset({f32, f64})
 
@@ -31,7 +32,9 @@ def run_direction(
     packing: Packing | None,
 ) -> tuple[Tensor, State]:
     """See recurrence.direction()."""
-    if isinstance(packing, Padding) or not _gains(input, state, weights) or (
+    if isinstance(packing, Padding) or not _gains(
+        input, state, weights, None if packing is None else len(packing)
+    ) or (
         packing is not None and 2 * sum(packing) < len(packing) * packing[0]  # mostly padding
     ):
         return direction(mode, input, state, weights, backwards, packing)
@@ -47,22 +50,26 @@ def run_direction(
 def run_cell(mode: str, input: Tensor, state: State, weights: Weights) -> State:
     """See recurrence.cell()."""
     if input.dim() != 2 or any(part.shape[:1] != input.shape[:1] for part in state) or (
-        not _gains(input, state, weights)
+        not _gains(input, state, weights, 1)
     ):
         return cell(mode, input, state, weights)
     found: State = _cell(_known(mode, input, state, weights))(input, *state, *weights.values())
     return found
 
 
-def _gains(input: Tensor, state: State, weights: Weights) -> bool:
+def _gains(input: Tensor, state: State, weights: Weights, steps: int | None) -> bool:
     """Whether it is done as one graph: types alone say, where nobody records, counts or watches
-    operators."""
+    operators. `steps`: None: as the input has."""
     tensors = [input, *state, *weights.values()]
     if not may_be_one(*tensors) or any(x.dtype is not input.dtype for x in tensors):
         return False
     rows = math.prod(input._graphc_array.shape[:-1])
     gates = weights["weight_hh"]._graphc_array.shape[0]
-    return input.dtype in _DTYPES and bool(rows * gates >= _LEAST)
+    if steps is None:
+        steps = input._graphc_array.shape[0]
+    return input.dtype in _DTYPES and bool(
+        rows * gates >= _LEAST or (steps >= _STEPS and rows * gates > 0)
+    )
 
 
 class _Known(NamedTuple):
