@@ -317,8 +317,10 @@ def _windows(
 
 
 _PLANS: dict[str, Callable[..., Plan | None]] = {
-    "softmax": functools.partial(_rows, "softmax"),
-    "log_softmax": functools.partial(_rows, "log_softmax"),
+    **{
+        name: functools.partial(_rows, name)
+        for name in ("softmax", "log_softmax", "cummax", "cummin")
+    },
     **{name: functools.partial(_folded, name) for name in ("sum", "amax", "amin")},
     "sigmoid": _sigmoid, "cross_entropy": _cross_entropy, "layer_norm": _layer_norm,
     "batch_norm": _batch_norm,

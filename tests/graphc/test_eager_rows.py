@@ -84,6 +84,9 @@ def cases(rng: Any, dtype: str, odd: bool) -> Iterator[tuple[str, list[np.ndarra
     yield "softmax", [x], {"dim": 1}
     yield "softmax", [x.reshape(rows, 1, width)], {"dim": 2}
     yield "log_softmax", [x], {"dim": 1}
+    for name in ("cummax", "cummin"):
+        yield name, [x], {"dim": 1}
+        yield name, [np.round(x)], {"dim": 1}  # equals, zeros of both signs among them
     yield "sigmoid", [x], {}
     for name in ("sum", "amax", "amin"):
         yield name, [x], {"dims": (1,), "keepdim": bool(rows % 2)}

@@ -18,7 +18,7 @@ from .small_windows_text import max_pool, window_sum
 KINDS = {"f": ("float", 4), "d": ("double", 8)}
 NAMES = (
     "softmax", "log_softmax", "sigmoid", "cross_entropy", "norm", "max_pool", "window_sum", "sum",
-    "amax", "amin",
+    "amax", "amin", "cummax", "cummin",
 )
 
 
@@ -191,9 +191,36 @@ def _extremum(name: str) -> Callable[[Body], Body]:
     return make
 
 
+def _running(name: str) -> Callable[[Body], Body]:
+    """Arrays: x, the extrema so far, where each is: the last of equals, or of NaNs."""
+
+    def make(b: Body) -> Body:
+        x, out, places, held = b.given(0), b.given(1), b.given(2), b.number("i64")
+        r = b.each("%rows")
+        first = b.times(r, "%width")
+        row, to = b.at(x, first), b.at(out, first)
+        b.store(b.load(row), to)
+        rest = b.let("sub i64 %width, 1")
+        b.two(name, to, b.at(row, "1"), b.at(to, "1"), rest, "rrr")  # as `accumulate` does
+        b.store("0", held, "i64")
+        j = b.each("%width")
+        cell, value = b.load(b.at(row, j)), b.load(b.at(to, j))
+        same = b.let(f"fcmp oeq {b.kind} {cell}, {value}")
+        nan = b.let(f"fcmp uno {b.kind} {cell}, {cell}")
+        here = b.let(f"or i1 {same}, {nan}")
+        place = b.let(f"select i1 {here}, i64 {j}, i64 {b.load(held, 'i64')}")
+        b.store(place, held, "i64")
+        b.store(place, b.at(places, b.plus(first, j), "i64"), "i64")
+        b.end()
+        b.end()
+        return b.gives(2)
+
+    return make
+
+
 _BODIES: dict[str, Callable[[Body], Body]] = {
     "sum": _sum, "amax": _extremum("maximum"), "amin": _extremum("minimum"),
     "softmax": _softmax, "log_softmax": _log_softmax, "sigmoid": _sigmoid,
     "cross_entropy": _cross_entropy, "norm": _norm, "max_pool": max_pool,
-    "window_sum": window_sum,
+    "window_sum": window_sum, "cummax": _running("maximum"), "cummin": _running("minimum"),
 }
