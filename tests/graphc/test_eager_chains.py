@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import graphc as torch
-from graphc.engine import eager_form
+from graphc.engine import eager_chains, eager_form
 from graphc.frontend import eager, replayed, rewritten
 
 F = torch.nn.functional
@@ -242,3 +244,29 @@ def test_what_is_known_of_the_cpu_alone_is_watched_again(low, only_the_cpu, requ
     alone.whole, beside.whole = None, lambda arrays: ran.append(1) or run(arrays)
     F.hardswish(x)
     assert ran
+
+
+@pytest.mark.parametrize("p", [1.0, 2.0, 3.0])
+def test_distances_of_many_are_one_loop(p: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No memory is asked for the differences, and the bits are those of operators one by one."""
+    loops: list[Any] = []
+    right = eager_chains.Chain.__call__
+    monkeypatch.setattr(
+        eager_chains.Chain, "__call__", lambda self, given: loops.append(1) or right(self, given)
+    )
+    x, mode = torch.rand(100, 20), "donot_use_mm_for_euclid_dist"
+    rows, columns = torch.triu_indices(100, 100, 1)
+    pairs = (x[rows] - x[columns]).norm(p, -1)
+    every = (x.unsqueeze(1) - x.unsqueeze(0)).norm(p, -1)
+    for again in range(3):  # the first call is watched
+        loops.clear()
+        assert torch.equal(torch.pdist(x, p), pairs)
+        assert torch.equal(torch.cdist(x, x, p, mode), every)
+        assert again == 0 or p == 3 or len(loops) == 2
+    leaf = x.clone().requires_grad_()
+    for found, wanted in ((torch.pdist(leaf, p), pairs), (torch.cdist(leaf, leaf, p, mode), every)):
+        assert torch.allclose(found, wanted) and found.grad_fn is not None
+        found.sum().backward()
+    assert leaf.grad is not None and leaf.grad.isfinite().all()
+    few = torch.rand(5, 3)
+    assert torch.allclose(torch.cdist(few, few, p)[0, 1:], torch.pdist(few, p)[:4])

@@ -34,6 +34,7 @@ from . import (
     cuda_arrays,
     cumulative,
     deep_copies,
+    distances,
     dlpack,
     dtype_names,
     finite_differences,
@@ -177,7 +178,8 @@ _FUNCTIONS = {
         _convert_indices_from_coo_to_csr _convert_indices_from_csr_to_coo _segment_reduce
         segment_reduce
     """,
-    linalg_basic: "_int_mm cdist chain_matmul tensordot",
+    linalg_basic: "_int_mm chain_matmul tensordot",
+    distances: "cdist",
     comparing: "can_cast",
     conversion: """
         is_tensor layout sparse_bsc sparse_bsr sparse_coo sparse_csc sparse_csr strided

@@ -29,7 +29,6 @@ from .arguments import (
 )
 from .dtype_names import CPP_NAMES
 from .joining import stack
-from .norms import vector_norm
 from .older_calls import scales_first
 
 
@@ -449,36 +448,6 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     ]
     rank = parts[0].ndim + 1
     return stack(parts, dim if dim >= 0 else dim + rank)
-
-
-_FEW_ROWS = 25  # beyond which torch takes Euclidean distances from a product
-
-
-def _euclidean(x1: Tensor, x2: Tensor) -> Tensor:
-    """sqrt(a^2 + b^2 - 2ab), whose gradient is 0 where rows are equal."""
-    squares = P.add(
-        P.square(x1).sum(-1).unsqueeze(-1), P.square(x2).sum(-1).unsqueeze(-2)
-    )
-    total = P.sub(squares, P.mul(matmul(x1, x2.transpose(-2, -1)), 2))
-    equal = P.le(total, 0)
-    result: Tensor = P.where(equal, 0.0, P.sqrt(P.where(equal, 1.0, total)))
-    return result
-
-
-@replayed
-@recorded_as("CdistBackward0")
-def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "") -> Tensor:
-    """Distances between the rows of two batches of matrices."""
-    rows = [shape(x)[-2] for x in (x1, x2) if x.ndim >= 2]
-    if p == 2 and len(rows) == 2 and x1.dtype is x2.dtype and x1.dtype.is_float and (
-        compute_mode == "use_mm_for_euclid_dist" or (
-            compute_mode != "donot_use_mm_for_euclid_dist"
-            and any(isinstance(n, int) and n > _FEW_ROWS for n in rows)
-        )
-    ):
-        return _euclidean(x1, x2)
-    difference = P.sub(x1.unsqueeze(-2), x2.unsqueeze(-3))
-    return vector_norm(difference, p, -1)
 
 
 def result_dtype(*values: Any) -> DType:

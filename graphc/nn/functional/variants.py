@@ -8,9 +8,12 @@ import numpy as np
 
 from ...frontend import functions as T
 from ...frontend.autocast import listed
+from ...frontend.context import local
 from ...frontend.dispatch import fixed
 from ...frontend.functions.arguments import recorded_as
+from ...frontend.functions.distances import MANY_DIFFERENCES, norm_of_difference
 from ...frontend.grad_mode import no_grad
+from ...frontend.history import requires_grad
 from ...frontend.placement import beside
 from ...frontend.random_state import draw_from
 from ...frontend.replayed import replayed
@@ -113,15 +116,9 @@ def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tenso
     return result.permute(2, 0, 1)
 
 
-@listed
 @replayed
 @recorded_as("PdistBackward0")
-def pdist(input: Tensor, p: float = 2.0) -> Tensor:
-    """Distances of every pair of rows, as one row."""
-    if input.dim() != 2:
-        raise RuntimeError(f"pdist only supports 2D tensors, got: {input.dim()}D")
-    if p < 0:
-        raise RuntimeError("pdist only supports non-negative p values")
+def _pdist(input: Tensor, p: float) -> Tensor:
     count = input.shape[0]
     rows, columns = (
         input.index_select(0, fixed(places.astype(np.int64)))
@@ -129,3 +126,28 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     )
     result: Any = (rows - columns).norm(p, -1)
     return result
+
+
+@replayed
+def _above_diagonal(matrix: Tensor) -> Tensor:
+    """As one row."""
+    places = np.flatnonzero(~np.tri(matrix.shape[0], dtype=bool))
+    result: Any = matrix.reshape(-1).index_select(0, fixed(places.astype(np.int64)))
+    return result
+
+
+@listed
+def pdist(input: Tensor, p: float = 2.0) -> Tensor:
+    """Distances of every pair of rows, as one row."""
+    if input.dim() != 2:
+        raise RuntimeError(f"pdist only supports 2D tensors, got: {input.dim()}D")
+    if p < 0:
+        raise RuntimeError("pdist only supports non-negative p values")
+    if p in (1, 2) and local.trace is None and not (local.grad and requires_grad(input)):
+        rows, columns = input.shape
+        if rows * (rows - 1) // 2 * columns >= MANY_DIFFERENCES:
+            # both triangles, without memory for the differences
+            return _above_diagonal(
+                norm_of_difference(input.unsqueeze(1), input.unsqueeze(0), p)
+            )
+    return _pdist(input, p)
