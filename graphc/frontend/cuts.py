@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from .errors import TraceError, located, unsupported_in_trace
-from .outside_history import goes_on
+from .outside_history import Passed, goes_on, passed
 
 if TYPE_CHECKING:
     from types import CodeType, FrameType
@@ -26,6 +26,7 @@ class OneGraph:
     whole = True  # False once it runs in segments
     passing = False  # what ended it is done once: a later call may be one graph
     refused: TraceError | None = None  # the demand that was an error
+    passed: tuple[Passed, ...] = ()  # backward passes that came to histories from before
     otherwise = ", or leave out fullgraph=True"  # what cures say besides
 
     def demand(self, tensor: Tensor, what: str, cure: str) -> np.ndarray:
@@ -73,6 +74,14 @@ class OneGraph:
         """Whether `what` (a hook, a custom Function) is to be run eagerly, in `eager()`."""
         return False
 
+    def hooks_at_once(self, node: Node, what: str) -> bool:
+        """Whether a hook on the results of `node` is to be registered while nothing is recorded,
+        as what was recorded so far has run: it stays there."""
+        if node.outside is None and not self.runs_eagerly(what):
+            return False
+        self.end_segment(what, "do it outside")
+        return True
+
     def crosses(self, roots: list[Node], wanted: set[Node]) -> bool:
         """Whether a backward pass from `roots` is to be run eagerly, in `eager()`. Raises
         TraceError where it is, and cannot be."""
@@ -82,7 +91,14 @@ class OneGraph:
                 "compute the loss from leaves inside the function, detach() what comes from "
                 "outside, or leave out fullgraph=True",
             )
+        self.note_pass(roots, wanted)
         return False
+
+    def note_pass(self, roots: list[Node], wanted: set[Node]) -> None:
+        """A pass stays inside; whether it does may hang on what is behind tensors from before."""
+        found = passed(roots, wanted)
+        if found is not None:
+            self.passed = (*self.passed, found)
 
     def writes_outside(self, target: Tensor) -> bool:
         """Whether an in-place write with a history is to be done eagerly, in `eager()`."""

@@ -115,7 +115,7 @@ def inplace(target: Tensor, value: Tensor, overwrite: bool = False) -> Tensor:
         raise RuntimeError(located(INFERENCE_WRITE))
     tracks = local.grad and (requires_grad(state) or requires_grad(current(value)))
     if tracks and local.trace is not None and local.trace.writes_outside(state):
-        with local.trace.eager("an in-place write to an earlier segment's tensor"):
+        with local.trace.eager("an in-place write with a history to a tensor from before"):
             return inplace(target, value, overwrite)
     if tracks:
         check_history(state)

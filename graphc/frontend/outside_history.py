@@ -7,8 +7,17 @@ recorded, so a gradient that has to go on from there cannot be part of the graph
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 from .nodes import AccumulateGrad, Node, OutsideHistory
+
+
+class Passed(NamedTuple):
+    """A backward pass that stayed inside a recording, by tensors from outside: those with histories
+    that it came to, and those whose gradients were asked for."""
+
+    met: list[Any]
+    wanted: list[Any]
 
 
 def reachable(roots: Iterable[Node]) -> list[Node]:
@@ -39,6 +48,16 @@ def goes_on(roots: list[Node], wanted: set[Node]) -> bool:
         node in targets and stand_in not in wanted
         for node, stand_in in zip(behind, met, strict=True)
     )
+
+
+def passed(roots: list[Node], wanted: set[Node]) -> Passed | None:
+    """What a pass that does not go on relies on; None where it came to no such history."""
+    met = [node.tensor for node in reachable(roots) if isinstance(node, OutsideHistory)]
+    asked = [
+        node.tensor if isinstance(node, OutsideHistory) else node.variable._graphc_concrete
+        for node in wanted if isinstance(node, (OutsideHistory, AccumulateGrad))
+    ]
+    return Passed(met, [each for each in asked if each is not None]) if met else None
 
 
 def _origin(node: OutsideHistory) -> Node:

@@ -367,12 +367,13 @@ class SegmentTrace(Trace):
                 self.end_segment(_EXPOSED)
 
     def writes_outside(self, target: Tensor) -> bool:
-        """Whether an in-place write with a history is to captured memory that others may see."""
+        """Whether an in-place write with a history is to captured memory that others may see, or
+        gives one to what captured memory is a view of."""
+        base = target._base
         concrete = target._graphc_concrete
-        if self.whole or concrete is None:
-            base = target._base
-            concrete = None if base is None or self.whole else base._graphc_concrete
-        return concrete is not None
+        if concrete is None and base is not None:
+            concrete = base._graphc_concrete
+        return concrete is not None and (not self.whole or concrete._base is not None)
 
     # --- backward ----------------------------------------------------------------------------
 
@@ -396,7 +397,10 @@ class SegmentTrace(Trace):
         """Whether a backward pass leaves what was recorded, or runs hooks."""
         if self._flushing:
             return False
-        return goes_on(roots, wanted) or (not self.whole and _has_hooks(roots))
+        if goes_on(roots, wanted) or (not self.whole and _has_hooks(roots)):
+            return True
+        self.note_pass(roots, wanted)
+        return False
 
 
 _EXPOSED = "a write to memory that NumPy sees"

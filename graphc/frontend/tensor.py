@@ -284,8 +284,8 @@ class Tensor:
         if node is None:
             return
         trace = local.trace
-        if trace is not None and trace.runs_eagerly("retain_grad()"):
-            with trace.eager("retain_grad()"):
+        if trace is not None and trace.hooks_at_once(node, "retain_grad()"):
+            with trace.suspended():
                 self.retain_grad()
             return
         node.retain(state._graphc_output, state)
@@ -311,8 +311,8 @@ class Tensor:
                 state._graphc_hooks = new_hooks()
             return add_hook(state._graphc_hooks, hook)
         trace = local.trace
-        if trace is not None and trace.runs_eagerly("a hook"):
-            with trace.eager("a hook on a tensor"):
+        if trace is not None and trace.hooks_at_once(node, "a hook on a tensor"):
+            with trace.suspended():
                 return self.register_hook(hook)
         return add_hook(node.hooks_of(state._graphc_output), hook)
 

@@ -201,3 +201,133 @@ def hooks_that_a_call_leaves(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
         of_weight(torch.ones(2), i == 3)
         out += [x.grad, w.grad.clone()]
     return out
+
+
+def _attempt(function: Any) -> Any:
+    """Detached, or that it raises."""
+    try:
+        found = function()
+        return None if found is None else found.detach()
+    except RuntimeError:
+        return "raises"
+
+
+@stale
+def views_that_are_written_to_with_a_history(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    """What they are views of gets the history, too; of leaves' views it is an error."""
+    out = []
+    for viewed in ((3, 4, 7), (0, 2, 3), ()):
+        @compile
+        def f(x):
+            x.mul_(2)
+            return x.sum()
+
+        for i in range(9):
+            w = _leaf(torch, 1.0, 2.0, 3.0)
+            b = w * 3
+            x = b[:2] if i in viewed else w[:] if i == 5 else b if i == 6 else w * 1
+            out += [_attempt(lambda: f(x)), x.detach(), b.detach()]  # noqa: B023
+            (b.sum() + x.sum()).backward()
+            out.append(w.grad)
+    return out
+
+
+@stale
+def views_of_what_is_written_to(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    out = []
+    for writes_base in (True, False):
+        for viewed in ((0, 3, 4, 6), (2, 3)):
+            @compile
+            def f(b, v, writes_base=writes_base):
+                (b if writes_base else v).mul_(3)
+                return (v * v).sum() + (b * b).sum()
+
+            for i in range(7):
+                w = _leaf(torch, 1.0, 2.0)
+                b = w * 2
+                v = b[:1] if i in viewed else _leaf(torch, 5.0) * 1
+                f(b, v).backward()
+                out += [w.grad, b.detach(), v.detach()]
+    return out
+
+
+@stale
+def values_with_a_history_in_a_buffer(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    """It may be a part of a larger one."""
+    w = _leaf(torch, 1.0, 2.0)
+
+    @compile
+    def f(buffer, x):
+        buffer.copy_(w * x)
+        return buffer.sum()
+
+    out = []
+    for i in range(7):
+        large = torch.zeros(4)
+        buffer = large[:2] if i in (2, 3, 5) else torch.zeros(2)
+        w.grad = None
+        f(buffer, torch.ones(2) * (i + 1))
+        (large.sum() + buffer.sum()).backward()
+        out += [large.requires_grad, buffer.requires_grad, w.grad, large.detach()]
+    return out
+
+
+@stale
+def hooks_on_histories_from_before(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    @compile
+    def retains(x):
+        x.retain_grad()
+        return (x * 2).sum()
+
+    @compile
+    def hooked(x, k):
+        x.register_hook(lambda grad: grad * k)
+        return (x * 2).sum()
+
+    out = []
+    for i in range(5):
+        w = _leaf(torch, 1.0, 2.0)
+        x, y = w * 2, w * 3
+        (retains(x) + hooked(y, 10.0 + i)).backward()
+        out += [x.grad, w.grad, x.retains_grad]
+    return out
+
+
+@stale
+def gradients_that_are_arguments(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    """A `.grad` may be an argument, what the function knows, or another one's."""
+    known = torch.ones(2) * 7
+
+    @compile
+    def accumulates(x, g):
+        (x * 2).sum().backward()
+        return g * 3
+
+    @compile
+    def writes(x, g):
+        g.mul_(2)
+        return x.grad + g
+
+    @compile
+    def reads(x, g):
+        known.add_(1)
+        return x.grad * g
+
+    out = []
+    for f in (accumulates, writes, reads):
+        for kind in (0, 1, 1, 0, 2, 0, 1, 2, 0):
+            x, g = _leaf(torch, 1.0, 2.0), torch.ones(2) * 5
+            x.grad = (torch.ones(2), g, known)[kind]
+            out += [f(x, g), x.grad.clone(), g, known.clone(), x.grad is g]
+
+    @compile
+    def both(x, y):
+        (x * y).sum().backward()
+
+    for same in (True, True, False, True, False):
+        x, y = _leaf(torch, 1.0, 2.0), _leaf(torch, 3.0, 4.0)
+        x.grad = torch.ones(2)
+        y.grad = x.grad if same else torch.ones(2)
+        both(x, y)
+        out += [x.grad, y.grad]
+    return out

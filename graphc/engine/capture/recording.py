@@ -20,6 +20,7 @@ from ...frontend.captured import TensorInput
 from ...frontend.context import local
 from ...frontend.errors import TraceError, located
 from ...frontend.grad_mode import grad_mode, set_grad_mode
+from ...frontend.history import requires_grad
 from ...frontend.pending import PendingItem, is_pending
 from ...frontend.segment_trace import SegmentTrace
 from ...frontend.tensor import Tensor
@@ -285,8 +286,24 @@ class Recording:
                         f"Cure: register it outside{self.trace.otherwise}"
                     ))
 
+    def _views_of_written(self) -> None:
+        """Refuse a tensor from before whose history is that of memory which was written to."""
+        outside, shadows = self.trace.outside, [each for _, each in self.trace.shadows.values()]
+        made = [each for each in shadows if requires_grad(each) and each._graphc_node is not None]
+        written = {
+            id(each._graphc_storage.root) for each in made if each._graphc_node not in outside
+        }
+        for each in made:
+            if id(each._graphc_storage.root) in written and each._graphc_node in outside:
+                self.observer.taint("a view of what is written to")  # from the start, in segments
+                raise TraceError(located(
+                    f"compiled {self.name}() writes to a tensor with a history, and reads a view "
+                    f"of it from before. Cure: make the view inside{self.trace.otherwise}"
+                ))
+
     def _effects(self) -> None:
         self._shared_memory()
+        self._views_of_written()
         self._left_hooks()
         observer = self.observer
         try:

@@ -7,7 +7,7 @@ memory NoOverlap tells.) Nor may one be computed from another, if the call diffe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ...frontend.captured import (
@@ -20,18 +20,20 @@ from ...frontend.captured import (
 )
 from ...frontend.history import gradient_kind
 from ...frontend.nodes import Node
-from ...frontend.outside_history import reachable
+from ...frontend.outside_history import Passed, reachable
 from ...frontend.tensor import Tensor
 from .call import Call
 from .guards import Asked, Guard
-from .guards_of_calls import HooksOf, Identity, hooks_of
+from .guards_of_calls import HooksOf, Identity, NoView, SameGrad, hooks_of
 from .sources import owner_of
 
 
 def different(
-    traced: TracedGraph, leaves: list[Any], differentiated: list[Tensor]
+    traced: TracedGraph, leaves: list[Any], differentiated: list[Tensor],
+    passed: Sequence[Passed],
 ) -> Iterator[Guard]:
-    """What to ask of arguments. `differentiated`: tensors at which gradients have arrived."""
+    """What to ask of arguments. `differentiated`: tensors at which gradients may have arrived;
+    `passed`: passes that came to histories from before the call."""
     arguments: dict[int, int] = {}
     for i, leaf in enumerate(leaves):
         if isinstance(leaf, Tensor):
@@ -39,8 +41,15 @@ def different(
     for tensor in differentiated:
         if id(tensor) in arguments:
             yield HooksOf(arguments[id(tensor)], hooks_of(tensor))
-    if any(tensor._graphc_node is not None for tensor in differentiated):
-        yield OwnHistories([(t, arguments.get(id(t), -1)) for t in differentiated])
+    for each in passed:
+        yield OwnHistories(*(
+            [(tensor, arguments.get(id(tensor), -1)) for tensor in tensors] for tensors in each
+        ))
+    yield from _grads(traced, arguments)
+    for mutation in traced.mutations:
+        source = traced.inputs[mutation.input]
+        if mutation.history and isinstance(source, TensorInput):
+            yield NoView(source)
     records: list[GradRead | GradWrite] = [*traced.grads, *traced.grad_reads]
     graded = _by_id([*differentiated, *(record.tensor for record in records)])
     left: list[FlagWrite | Rebind] = [*traced.flags, *traced.rebinds]
@@ -62,6 +71,21 @@ def different(
                 yield Identity(arguments[id(a)], b if second < 0 else second, same=False)
 
 
+def _grads(traced: TracedGraph, arguments: dict[int, int]) -> Iterator[SameGrad]:
+    """Gradients that are known by another name, too."""
+    known: dict[int, int | Tensor | GradRead] = {
+        id(source.tensor): source.tensor for source in traced.inputs
+        if type(source) is TensorInput and source.kind == "tensor"
+    }
+    known |= arguments
+    for read in traced.grad_reads:
+        found = read.tensor._grad
+        if read.present and found is not None:
+            if id(found) in known:
+                yield SameGrad(read, known[id(found)])
+            known.setdefault(id(found), read)
+
+
 def _by_id(tensors: list[Any]) -> dict[int, Tensor]:
     return {id(tensor): tensor for tensor in tensors if isinstance(tensor, Tensor)}
 
@@ -72,32 +96,39 @@ def _facts(tensor: Tensor) -> tuple[Any, ...]:
 
 
 class OwnHistories(Guard):
-    """No tensor that the call differentiates is behind another one, which has a history from before
-    the call, and no hook is on such a history."""
+    """A backward pass of the call came to histories from before it. No tensor whose gradient it
+    asks for is behind one of these, and no hook is there."""
 
-    __slots__ = ("differentiated",)
+    __slots__ = ("met", "wanted")
     asked = Asked.CALL
 
-    def __init__(self, differentiated: list[tuple[Any, int]]) -> None:
+    def __init__(self, met: list[tuple[Any, int]], wanted: list[tuple[Any, int]]) -> None:
         """Tensors, each with its argument's number, or -1."""
-        self.differentiated, self.path = differentiated, "histories from before the call"
+        self.met, self.wanted, self.path = met, wanted, "histories from before the call"
 
     @property
     def cost(self) -> int:
-        return 100 * len(self.differentiated)
+        return 100 * len(self.met)
 
     def holds_for(self, call: Call) -> bool:
-        found = [owner_of(tensor, index, call.arguments) for tensor, index in self.differentiated]
-        places = [_place(tensor) for tensor in found]
-        origins = [place for place in places if place is not None and place.edges]
-        if any(node.tensor_hooks or node.retained for node in origins):
+        met, wanted = (
+            [owner_of(tensor, index, call.arguments) for tensor, index in tensors]
+            for tensors in (self.met, self.wanted)
+        )
+        places = [(tensor, _place(tensor)) for tensor in met]
+        if any(node is None or node.tensor_hooks or node.retained for _, node in places):
             return False
-        first = [edge[0] for node in origins for edge in node.edges if edge is not None]
-        known = [place for place in places if place is not None]
-        return len(set(known)) == len(known) and set(known).isdisjoint(reachable(first))
+        first = [e[0] for _, node in places if node for e in node.edges if e is not None]
+        behind = {id(node) for node in reachable(first)}
+        asked = {id(tensor) for tensor in wanted}
+        targets = {id(_place(tensor)) for tensor in wanted}
+        return targets.isdisjoint(behind) and all(
+            id(node) not in targets or id(tensor) in asked for tensor, node in places
+        )
 
     def let_go(self, kept: Callable[[Any, int], Any]) -> None:
-        self.differentiated = [(kept(t, index), index) for t, index in self.differentiated]
+        self.met = [(kept(tensor, index), index) for tensor, index in self.met]
+        self.wanted = [(kept(tensor, index), index) for tensor, index in self.wanted]
 
     def reason(self, call: Call) -> str:
         return "a tensor was computed from another one that is differentiated, too, or has hooks"

@@ -141,6 +141,51 @@ class HooksOf(Guard):
         return f"{self.path} has {len(self.hooks) or 'no'} hooks"
 
 
+class NoView(Guard):
+    """A tensor that the call writes to, with a history, is no view: what it would be a view of gets
+    that history, too."""
+
+    __slots__ = ("source",)
+    asked, cost = Asked.CALL, 6
+
+    def __init__(self, source: TensorInput) -> None:
+        self.source, self.path = source, named(source)
+
+    def holds_for(self, call: Call) -> bool:
+        return tensor_of(self.source, call.arguments)._base is None
+
+    def reason(self, call: Call) -> str:
+        return f"{self.path} is a view"
+
+    def text(self) -> str:
+        return f"{self.path} is no view"
+
+
+class SameGrad(Guard):
+    """The `.grad` of a tensor is an argument, a tensor that the function knows, or another's."""
+
+    __slots__ = ("other", "read")
+    asked, cost = Asked.CALL, 8
+
+    def __init__(self, read: GradRead, other: int | Tensor | GradRead) -> None:
+        self.read, self.other, self.path = read, other, f".grad of argument {read.argument}"
+
+    def holds_for(self, call: Call) -> bool:
+        other = self.other
+        if isinstance(other, GradRead):
+            expected = written_to(other, call.arguments)._grad
+        else:
+            expected = _meant(other, call)
+        return written_to(self.read, call.arguments)._grad is expected
+
+    def let_go(self, kept: Callable[[Any, int], Any]) -> None:
+        if not isinstance(self.other, GradRead):
+            self.other = kept(self.other, -1)
+
+    def reason(self, call: Call) -> str:
+        return "a .grad was another tensor, too"
+
+
 class WholeMemory(Guard):
     """A tensor is all of its memory, in which the call has looked for elements by their offset."""
 

@@ -227,8 +227,8 @@ class Specialisation:
         # arguments that were one object with another argument or with something in the roots
         yield from (SameArgument(i, other) for i, other in _identities(leaves, observer))
         yield from (Identity(a, b, same) for a, b, same in observer.pairs)
-        yield from different(traced, leaves, observer.differentiated)
         trace = observer.trace
+        yield from different(traced, leaves, observer.differentiated, trace.passed)
         for whole in trace.whole_memory.values():
             yield WholeMemory(whole, trace.argument_index(whole))
         yield from (Sizes(decided) for decided in (*traced.graph.env.guards, *assumed))
