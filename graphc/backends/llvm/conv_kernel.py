@@ -4,8 +4,9 @@ from graphc.backends.llvm.conv import BY_PLANES, declare_conv
 from graphc.backends.llvm.conv_copy import pad_symbol
 from graphc.backends.llvm.conv_geometry import CONV_WORDS, Conv, Words
 from graphc.backends.llvm.conv_mend import TermsEmitter, emit_again, may_meet_nothing, mended
-from graphc.backends.llvm.conv_planes import may_go_by_planes
+from graphc.backends.llvm.conv_planes import asks_for_planes, may_go_by_planes
 from graphc.backends.llvm.conv_reach import conv_reach
+from graphc.backends.llvm.conv_sweep import emit_sweep, is_known, is_swept
 from graphc.backends.llvm.gemm_arguments import Arguments
 from graphc.backends.llvm.gemm_descriptor import ENTRY
 from graphc.backends.llvm.gemm_dot import dot_table
@@ -17,7 +18,7 @@ from graphc.backends.llvm.gemm_kernel import (
     own_tiles,
 )
 from graphc.backends.llvm.gemm_pack import LEFT_TYPES, RIGHT_TYPES, Source
-from graphc.backends.llvm.gemm_store import epilogue_pointers
+from graphc.backends.llvm.gemm_store import epilogue_pointers, plain_store
 from graphc.backends.llvm.microkernel import Tile, declare_table
 from graphc.backends.llvm.text import Module, Value
 from graphc.ir.dim import Size, product
@@ -43,6 +44,8 @@ def emit_conv_kernel(
     arguments = Arguments(f, kernel)
     request = Words(f, f.alloca("i64", CONV_WORDS))
     left, right = Source(c.left.dtype, tile), Source(c.right.dtype, tile)
+    swept = is_swept(c, tile)
+    alone = swept and is_known(c)  # what is asked in the call has one answer
     epilogue, epilogue_arguments = epilogue_pointers(f, kernel, tile, symbol, arguments)
     if may_meet_nothing(c):
         again = emit_again(module, kernel, c, tile, symbol, terms)
@@ -51,7 +54,7 @@ def emit_conv_kernel(
     pointers = {
         Conv.ARGUMENTS: epilogue_arguments,
         Conv.EPILOGUE: epilogue,
-        **_reached(module, c, tile, symbol),
+        **({} if alone else _reached(module, c, tile, symbol)),
         Conv.LEFT: arguments.buffer(c.left.buffer),
         Conv.RIGHT: arguments.buffer(c.right.buffer),
         Conv.MEMORY: f.load(f.gep("%status", SCRATCH, "ptr"), "ptr", 8),
@@ -83,7 +86,17 @@ def emit_conv_kernel(
         padded = (missing,) * (3 - len(sizes)) + sizes
         for dim, size in enumerate(padded):
             request.write(field, arguments.size(size), dim)
-    driver = BY_PLANES if may_go_by_planes(c, tile) else c.kind
+    driver = BY_PLANES if may_go_by_planes(c, tile) and not swept else c.kind
+    if swept:
+        sweep = emit_sweep(module, c, tile, symbol, plain_store(kernel, tile) is not None)
+        planes, product_ = f.label("planes"), f.label("product")
+        f.cond_br("true" if alone else asks_for_planes(f, request), planes, product_)
+        f.block(planes)
+        f.call("void", sweep, f"ptr {request.pointer}")
+        f.ret()
+        if alone:
+            return
+        f.block(product_)
     f.call("void", declare_conv(module, driver, tile), f"ptr {request.pointer}")
     f.ret()
 

@@ -72,7 +72,12 @@ def asks_for_planes(f: Function, r: Words) -> str:
 def emit_planes(module: Module, tile: Tile) -> None:
     """Defines both functions."""
     _Chunk(module, tile).emit()
-    f = module.function(f"void {planes_symbol(tile)}(ptr %request)", "internal", ENTRY)
+    emit_driver(module, tile, planes_symbol(tile), f"@graphc_conv_strips_{tile.name}")
+
+
+def emit_driver(module: Module, tile: Tile, symbol: str, strips_of: str) -> None:
+    """Defines the first function over one that does some strips."""
+    f = module.function(f"void {symbol}(ptr %request)", "internal", ENTRY)
     r = Words(f, "%request")
 
     def pair(field: Conv) -> tuple[Number, Number]:
@@ -100,7 +105,7 @@ def emit_planes(module: Module, tile: Tile) -> None:
     d[Word.SLOTS] = f.smin(w.read(Work.CHUNKS), MOST_SLOTS)
     f.store(0, "i64", d.place(Word.BUSY), 8)
     w.write_pointer(Work.SLOTS, d.pointer)
-    arguments = (f"ptr @graphc_conv_strips_{tile.name}", f"ptr {w.pointer}")
+    arguments = (f"ptr {strips_of}", f"ptr {w.pointer}")
     f.call("void", run_symbol(module), *arguments, f"i64 {w.read(Work.CHUNKS)}")
     f.ret()
 

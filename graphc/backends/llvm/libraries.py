@@ -25,6 +25,7 @@ from graphc.backends.llvm.conv_pack_pairs import emit_conv_pair_packs
 from graphc.backends.llvm.conv_phase import emit_input_grad
 from graphc.backends.llvm.conv_planes import may_go_by_planes
 from graphc.backends.llvm.conv_reach import conv_reach
+from graphc.backends.llvm.conv_sweep import is_known, is_swept
 from graphc.backends.llvm.gemm import emit_gemm, emit_tiles
 from graphc.backends.llvm.gemm_dot import emit_dot, emit_dots, emit_point_columns
 from graphc.backends.llvm.gemm_pack import Source, emit_gemm_pack, emit_transpose
@@ -80,7 +81,11 @@ def _of_convolution(c: Convolution, tile: Tile) -> list[str]:
     left, right = c.left.dtype.name, c.right.dtype.name
     columns = c.kind == "conv_weight_grad"
     kinds = ["gemm", "plan", c.kind, *(["conv_lines"] if columns else [])]
-    kinds += ["conv_planes"] if may_go_by_planes(c, tile) else []
+    if is_swept(c, tile):
+        if is_known(c):
+            return []
+    elif may_go_by_planes(c, tile):
+        kinds.append("conv_planes")
     kinds += ["mend"] if may_meet_nothing(c) else []
     if tile.group > 1:
         kinds += ["transpose", "dots", f"conv_packs.{left}", f"conv_packs.{right}"]

@@ -24,6 +24,7 @@ from .blocking import (
 STRIP_ELEMENTS = 4096  # of the sums of a strip: with the copy they stay in the first caches
 CHUNK_ELEMENTS = 1 << 15  # positions of a chunk
 VECTORS = 4  # registers of positions at a time
+ROWS = 4  # lines of positions at a time, where they are summed in registers
 MOST_OUTPUTS = 5  # of a group; more fill the rows of a tile
 
 
@@ -59,7 +60,7 @@ def strips(
     """How so many planes are cut; no size is 0."""
     spans = [(size - 1) * d // s for size, d, s in zip(window, dilation, step, strict=True)]
     pitch = out[1] + spans[1]
-    rows = clamp(STRIP_ELEMENTS // most(pitch, 1), 1, out[0])
+    rows = clamp(STRIP_ELEMENTS // most(pitch * ROWS, 1) * ROWS, ROWS, out[0])
     in_plane = quotient_up(out[0], most(rows, 1))
     lines = rows + spans[0]
     part = lines * pitch + lanes  # whole registers are written: the last line's excess

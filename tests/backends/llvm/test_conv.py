@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from graphc.backends.llvm.libraries import template_libraries
 from graphc.backends.llvm.target import Target, host_target
 from graphc.backends.numpy.elementwise import TABLE
 from graphc.ir import dtypes
@@ -63,6 +64,11 @@ PLANES = [  # groups of one channel: strips of planes
     Conv(3, 4, (33,), 4, (4,), (2,), (3,), groups=4),
     Conv(1, 2, (5000,), 2, (3,), groups=2),
     Conv(2, 1, (9, 5), 3, (3, 3), pad=(3, 3)),
+    Conv(1, 3, (29, 45), 3, (5, 5), pad=(2, 2), groups=3),  # lines that end within a register
+    Conv(1, 3, (23, 16), 3, (7, 7), (2, 2), (3, 3), groups=3),
+    Conv(2, 4, (14, 14), 8, (3, 3), (2, 2), (1, 1), groups=4),  # half a register of each line
+    Conv(1, 2, (40, 300), 2, (3, 4), (1, 2), (0, 6), (2, 3), groups=2),  # lines of no taps
+    Conv(1, 2, (50, 9), 2, (9, 3), (2, 1), (7, 1), groups=2),
 ]
 
 
@@ -149,6 +155,31 @@ def test_groups_of_one_channel(case: Conv) -> None:
     check(replaced(case, dtype=dtypes.f64), "conv")
 
 
+def test_windows_of_one_channel_are_in_the_kernels_own_code() -> None:
+    """Where registers are loaded under masks: nothing is linked but the plainest epilogue."""
+    cases = (PLANES[0], PLANES[1], PLANES[5])
+    for target in narrow_targets():
+        wide = target.vector_bytes >= 32
+        for case in cases:
+            linked = template_libraries(case.kernel("conv"), target)
+            assert (linked == ("store.f32",)) is wide
+            assert ("conv_planes.f32" in linked) is not wide
+        gathered = template_libraries(PLANES[3].kernel("conv"), target)
+        assert "conv_planes.f32" in gathered
+
+
+def test_an_infinite_pixel_of_a_plane_reaches_only_the_outputs_that_see_it() -> None:
+    case = Conv(2, 3, (14, 20), 3, (3, 3), pad=(1, 1), groups=3)
+    rng = np.random.default_rng(0)
+    w, x = (rng.standard_normal(case.shapes[name]).astype(np.float32) for name in "wx")
+    x[0, 1, 6, 19], x[1, 0, 13, 0] = np.inf, np.nan  # the next line, the next plane follow
+    y = np.zeros(case.shapes["y"], np.float32)
+    run(case.kernel("conv"), [w, x, y])
+    bad = np.zeros(y.shape, bool)
+    bad[0, 1, 5:8, 18:], bad[1, 0, 12:, :2] = True, True
+    np.testing.assert_array_equal(~np.isfinite(y), bad)
+
+
 @pytest.mark.parametrize("dtype", [dtypes.f64, dtypes.bf16, dtypes.f16], ids=str)
 def test_dtypes(dtype: dtypes.DType) -> None:
     acc = dtypes.f32 if dtype.bits == 16 else None
@@ -193,6 +224,7 @@ def test_epilogue_sees_image_channel_and_position() -> None:
         (Conv(2, 3, (14, 14), 8, (3, 3), pad=(1, 1)), "conv"),
         (Conv(2, 3, (31, 29), 8, (5, 5), (2, 2), (2, 2)), "conv"),
         (Conv(2, 6, (40, 150), 12, (3, 3), pad=(1, 1), groups=6), "conv"),
+        (Conv(2, 6, (9, 11), 6, (5, 5), (2, 2), (2, 2), groups=6), "conv"),
         (Conv(2, 6, (14, 14), 8, (3, 3), (2, 2), (1, 1)), "conv_input_grad"),
         (Conv(2, 6, (9, 9), 8, (3, 3), (1, 1), (1, 1), groups=2), "conv_input_grad"),
     ):
