@@ -321,7 +321,9 @@ class Statements(Scalars):
         fn = self.fn
         trip = fn.carry_loop(0, hi, self.lanes, list(zip(*carried, strict=True)))
         mask = self._tail_mask(fn.sub(trips, trip.index)) if masked else None
+        self.all_masked = masked
         new = self._lane_body(loop, hoisted, trip.index, trip.values, mask)
+        self.all_masked = False
         return trip.close(new)
 
     def _tail(

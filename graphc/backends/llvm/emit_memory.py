@@ -44,9 +44,12 @@ class Access:
 
 
 class Memory(Indices):
-    """Emits memory accesses. `ahead`: the loads that ask for memory further on."""
+    """Emits memory accesses. `ahead`: the loads that ask for memory further on, and how far; `along`:
+    the buffers of which all loads do, in a loop whose every vector has a mask."""
 
     ahead: Mapping[Key, int] = {}
+    along: Mapping[str, int] = {}
+    all_masked = False  # the vector loop around is such a one
 
     # Addresses
 
@@ -138,6 +141,8 @@ class Memory(Indices):
             text = self.compute(level, key, lambda: self._load_lanes(access, mask, other))
             lanes = self.lanes
             further = self.ahead.get((name, size))
+            if self.all_masked and self.depth == self.vector_level and where.general is None:
+                further = self.along.get(name)
             if further is not None and where.stride == 1:
                 self._ask_ahead(access, further)
         return Value(text, buffer.dtype, lanes, level, not buffer.mutable)
