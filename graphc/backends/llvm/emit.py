@@ -19,7 +19,7 @@ from graphc.backends.llvm.emit_index import UNKNOWN
 from graphc.backends.llvm.emit_loops import Statements
 from graphc.backends.llvm.gemm_descriptor import ENTRY
 from graphc.backends.llvm.microkernel import Tile
-from graphc.backends.llvm.prefetch import along, distances
+from graphc.backends.llvm.prefetch import along, distances, next_rows
 from graphc.backends.llvm.target import Target
 from graphc.backends.llvm.text import Function, Module
 from graphc.backends.llvm.values import Value
@@ -182,6 +182,7 @@ class _KernelEmitter:
         context = _context(fn, self.module, self.target, self.kernel, stage)
         context.check_numbers = self.check_numbers
         context.ahead, context.along = distances(self.kernel, stage), along(self.kernel)
+        context.again = next_rows(self.kernel, stage)
         return context
 
     def _parallel(

@@ -259,6 +259,7 @@ class Statements(Scalars):
         hoisted = Hoisted(fn.preheader())
         kinds = [register_type(c.dtype, lanes) for c in loop.carries]
         self.lanes, self.vector_var, self.vector_level = lanes, loop.var, self.depth + 1
+        self.vector_loop = id(loop)
         if plan.tail in ("none", "masked"):
             masked = plan.tail == "masked"
             values = self._lane_loop(loop, hoisted, trips, (kinds, values), masked, trips)
@@ -269,7 +270,7 @@ class Statements(Scalars):
             values = self._lane_loop(loop, hoisted, trips, (kinds, values), False, whole)
             if plan.tail == "after":
                 values = self._tail(loop, hoisted, trips, whole, (kinds, values))
-        self.lanes, self.vector_var = 1, ""
+        self.lanes, self.vector_var, self.vector_loop = 1, "", 0
         hoisted.before.close()
         return values
 

@@ -44,12 +44,15 @@ class Access:
 
 
 class Memory(Indices):
-    """Emits memory accesses. `ahead`: the loads that ask for memory further on, and how far; `along`:
-    the buffers of which all loads do, in a loop whose every vector has a mask."""
+    """Emits memory accesses. `ahead`: the loads that ask for memory further on, and how far;
+    `again`: by vector loop, loads that do so in it alone; `along`: the buffers of which all loads do, in a
+    loop whose every vector has a mask."""
 
     ahead: Mapping[Key, int] = {}
+    again: Mapping[int, Mapping[Key, int]] = {}
     along: Mapping[str, int] = {}
     all_masked = False  # the vector loop around is such a one
+    vector_loop = 0  # its identity
 
     # Addresses
 
@@ -140,7 +143,7 @@ class Memory(Indices):
         else:
             text = self.compute(level, key, lambda: self._load_lanes(access, mask, other))
             lanes = self.lanes
-            further = self.ahead.get((name, size))
+            further = (self.again.get(self.vector_loop) or self.ahead).get((name, size))
             if self.all_masked and self.depth == self.vector_level and where.general is None:
                 further = self.along.get(name)
             if further is not None and where.stride == 1:

@@ -1,11 +1,13 @@
 """Loads that ask memory ahead, where the core does not.
 
-A core that reads along one row asks memory by itself for what comes next. In blocks that are a piece
-of each of several rows of other pages it meets every row anew: the loads of a block ask for those of
-the next one. And Zen 5 learns nothing from loads under a mask: 50 MB took 7.4 ms with a mask of all
-lanes, 2.9 without one, and 3.7 when each load asks for what lies _ALONG bytes further on; from the
-caches all three take the same time. The second cache takes what is asked for: from the first, rows a
-page apart would drive each other out.
+A core that reads along one row asks memory by itself for what comes next. In blocks that are a
+piece of each of several rows of other pages it meets every row anew: the loads of a block ask for
+those of the next one. Where a row is gone through several times, all but the first time in the first
+cache, the core asks for nothing meanwhile: the second time, loads ask for the next row (the layer
+norm of 16 MB took 1.35 ms without it, and 1.06 with it). And Zen 5 learns nothing from loads under a
+mask: 50 MB took 7.4 ms under a mask of all lanes, 2.9 without one, and 3.7 where each load asks for
+what lies _ALONG bytes further on; what is in the caches takes the same time in all three. The second
+cache takes what is asked for: from the first, rows a page apart would drive each other out.
 """
 
 from __future__ import annotations
@@ -39,6 +41,36 @@ def distances(kernel: Kernel, body: Sequence[Stmt]) -> dict[Key, int]:
                     assert isinstance(rows.extent, int)
                     found[scalar.buffer, scalar.index] = row * rows.extent
     return found
+
+
+def next_rows(kernel: Kernel, body: Sequence[Stmt]) -> dict[int, dict[Key, int]]:
+    """By the identity of a vector loop: of its loads that read what the loop before has read, how
+    many elements further the next row lies."""
+    far = along(kernel)
+    found: dict[int, dict[Key, int]] = {}
+    for rows in walk.statements(body):
+        if not isinstance(rows, Loop) or rows.kind == "vector":
+            continue
+        seen: dict[Key, int] = {}
+        for lanes in rows.body:
+            if not isinstance(lanes, Loop) or lanes.kind != "vector":
+                continue
+            for key in _loads(lanes):
+                row = coefficient(key[1], rows.var)
+                if key[0] not in far or not isinstance(row, int) or row < far[key[0]] // 2:
+                    continue
+                seen[key] = seen.get(key, 0) + 1
+                if seen[key] == 2 and coefficient(key[1], lanes.var) == 1:
+                    found.setdefault(id(lanes), {})[key] = row
+    return found
+
+
+def _loads(loop: Loop) -> dict[Key, None]:
+    """What a loop reads at all of its iterations, once each."""
+    return {
+        (scalar.buffer, scalar.index): None for _, scalar in walk.evaluated((loop,))
+        if isinstance(scalar, Load) and scalar.mask is None
+    }
 
 
 def along(kernel: Kernel) -> dict[str, int]:

@@ -1,0 +1,115 @@
+"""Which loads ask memory ahead, and how far; what is asked for changes no value."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from graphc.backends.llvm.emit import emit
+from graphc.backends.llvm.prefetch import along, next_rows
+from graphc.backends.llvm.target import make_target
+from graphc.ir.kernel import Kernel, Loop
+
+from .native import compare, kernel_of
+
+WIDE = make_target(
+    "x86_64-unknown-linux-gnu", features="+avx512f,+avx512dq,+avx512bw,+avx512vl,+avx2,+fma"
+)
+ERF = """kernel k(a: f32[{size}] in, o: f32[{size}] out) dims ({dims}) {{
+  stage {{
+    vector v in [{size}] {{
+      t0 = a[v]
+      t1 = erf.f32(t0)
+      store o[v] = t1
+    }}
+  }}
+}}"""
+NORM = """kernel k(a: f32[{size}] in, w: f32[{columns}] in, o: f32[{size}] out) dims () {{
+  stage {{
+    parallel p in [{rows}] chunk [4] {{
+      vector v in [{columns}] carry c: f32 = 0.0:f32 {{
+        t0 = a[({columns}*p + v)]
+        next c add t0
+      }}
+      vector v in [{columns}] carry d: f32 = 0.0:f32 {{
+        t1 = a[({columns}*p + v)]
+        t2 = sub.f32(t1, c)
+        next d add t2
+      }}
+      vector v in [{columns}] {{
+        t3 = a[({columns}*p + v)]
+        t4 = w[v]
+        t5 = mul.f32(t3, t4)
+        t6 = sub.f32(t5, d)
+        store o[({columns}*p + v)] = t6
+      }}
+    }}
+  }}
+}}"""
+
+
+def asked(kernel: Kernel) -> list[str]:
+    """The getelementptrs of what a kernel asks for."""
+    text = emit(kernel, WIDE).splitlines()
+    return [
+        before for before, line in itertools.pairwise(text)
+        if "call void @llvm.prefetch" in line
+    ]
+
+
+def norm(rows: int, columns: int) -> Kernel:
+    return kernel_of(NORM.format(size=rows * columns, rows=rows, columns=columns))
+
+
+@pytest.mark.parametrize(("size", "dims"), [("n", "n"), ("1000001", "")])
+def test_loops_that_mask_every_vector_ask_a_kilobyte_ahead(size: str, dims: str) -> None:
+    (place,) = asked(kernel_of(ERF.format(size=size, dims=dims)))
+    assert place.endswith("i64 256")
+
+
+def test_what_the_caches_hold_or_no_mask_is_on_is_not_asked_for() -> None:
+    assert not asked(kernel_of(ERF.format(size=10001, dims="")))  # 40 kB
+    assert not asked(kernel_of(ERF.format(size=1 << 20, dims="")))  # whole vectors
+
+
+def test_the_second_time_through_a_row_asks_for_the_next_one() -> None:
+    kernel = norm(4096, 1024)
+    (rows,) = kernel.stages[0]
+    assert isinstance(rows, Loop)
+    second = rows.body[1]
+    ((name, index), further), = next_rows(kernel, kernel.stages[0])[id(second)].items()
+    assert (name, further) == ("a", 1024) and "1024*p" in str(index)
+    assert list(next_rows(kernel, kernel.stages[0])) == [id(second)]
+    places = asked(kernel)
+    assert places and all(int(place.rsplit(" ", 1)[1]) >= 1024 for place in places)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(64, 1024), (1 << 16, 64)])
+def test_of_rows_in_the_caches_or_short_ones_nothing_is_asked(rows: int, columns: int) -> None:
+    kernel = norm(rows, columns)
+    assert next_rows(kernel, kernel.stages[0]) == {} and not asked(kernel)
+
+
+def test_buffers_of_any_element_count_by_bytes() -> None:
+    text = """kernel k(a: f64[n] in, b: bf16[n] in, c: u8[1000] in, o: f64[n] out) dims (n) {
+      stage { vector v in [n] { store o[v] = a[v] } } }"""
+    assert along(kernel_of(text)) == {"a": 128, "b": 512, "o": 128}
+
+
+@pytest.mark.parametrize("count", [1, 15, 16, 17, 300, 1003])
+def test_values_are_the_same(count: int) -> None:
+    x = np.random.default_rng(count).standard_normal(count).astype(np.float32)
+    for size, dims, given in ((str(count), "", ()), ("n", "n", (count,))):
+        text = ERF.format(size=size, dims=dims)
+        compare(text, [x, np.zeros(count, np.float32)], given, tolerance=1e-6)
+
+
+def test_values_of_rows_are_the_same() -> None:
+    rows, columns = 300, 1030  # above a megabyte
+    rng = np.random.default_rng(0)
+    a = rng.integers(-4, 5, rows * columns).astype(np.float32)
+    w = rng.integers(-4, 5, columns).astype(np.float32)
+    text = NORM.format(size=rows * columns, rows=rows, columns=columns)
+    compare(text, [a, w, np.zeros(rows * columns, np.float32)])
