@@ -45,8 +45,8 @@ class Access:
 
 class Memory(Indices):
     """Emits memory accesses. `ahead`: the loads that ask for memory further on, and how far;
-    `again`: by vector loop, loads that do so in it alone; `along`: the buffers of which all loads do, in a
-    loop whose every vector has a mask."""
+    `again`: by vector loop, loads that do so in it alone; `along`: the buffers of which all loads
+    do, in a loop whose every vector has a mask."""
 
     ahead: Mapping[Key, int] = {}
     again: Mapping[int, Mapping[Key, int]] = {}

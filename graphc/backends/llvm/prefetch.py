@@ -2,12 +2,13 @@
 
 A core that reads along one row asks memory by itself for what comes next. In blocks that are a
 piece of each of several rows of other pages it meets every row anew: the loads of a block ask for
-those of the next one. Where a row is gone through several times, all but the first time in the first
-cache, the core asks for nothing meanwhile: the second time, loads ask for the next row (the layer
-norm of 16 MB took 1.35 ms without it, and 1.06 with it). And Zen 5 learns nothing from loads under a
-mask: 50 MB took 7.4 ms under a mask of all lanes, 2.9 without one, and 3.7 where each load asks for
-what lies _ALONG bytes further on; what is in the caches takes the same time in all three. The second
-cache takes what is asked for: from the first, rows a page apart would drive each other out.
+those of the next one. Where a row is gone through several times, all but the first time in the
+first cache, the core asks for nothing meanwhile: the second time, loads ask for the next row (the
+layer norm of 16 MB took 1.35 ms without it, and 1.06 with it). And Zen 5 learns nothing from loads
+under a mask: 50 MB took 7.4 ms under a mask of all lanes, 2.9 without one, and 3.7 where each load
+asks for what lies _ALONG bytes further on; what is in the caches takes the same time in all three.
+The second cache takes what is asked for: from the first, rows a page apart would drive each other
+out.
 """
 
 from __future__ import annotations
