@@ -178,9 +178,12 @@ def whole(
 
 
 def chain(
-    types: Types, constants: Sequence[np.ndarray], links: Sequence[Link], in_place: bool
+    types: Types, constants: Sequence[np.ndarray], links: Sequence[Link], in_place: bool,
+    recorded: bool,
 ) -> Any:
     """See Eager.chain."""
     if not any(is_many(link.result) for link in links) and layer_of_links(types, links) is None:
-        return None
+        if in_place or recorded or config.current().eager_kernels == "0":
+            return None
+        return eager_rows.chain(types, constants, links, prepare)
     return _chains().chain(types, constants, links, in_place)

@@ -9,15 +9,20 @@ they differ.
 
 from __future__ import annotations
 
-import functools
 import importlib
 import math
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from ..backends.numpy.common import plain
+from ..backends.numpy.ops import TABLE
+from ..frontend.values import Link
+from ..ir.dtypes import from_numpy
+from ..ir.graph import attrs_key
 from ..ir.op import Attrs, Op
 from ..ir.types import TensorType
 from .eager_form import LARGE
@@ -35,6 +40,10 @@ _STEPPED = {
 }
 # numbers up to which that is quicker, where NumPy does less on many: it ends series early
 _UP_TO = {**dict.fromkeys("i0 i0e i1 i1e".split(), 1024), "lgamma": 2048}
+
+
+# of each array that a function is given: its dtype's character, whether it is one number
+Kinds = tuple[tuple[str, bool], ...]
 
 
 class Native:
@@ -61,17 +70,19 @@ class Native:
                     self._code = found.Code(MOST)
         return cast("tuple[Ready, Any] | None", self._code.function(name, char, words))
 
-    def steps(self, name: str, attrs: Attrs, char: str, count: int) -> tuple[Ready, Any] | None:
-        """The same of an operator on so many numbers, each by itself."""
+    def steps(
+        self, key: Any, function: Ready, given: Kinds, count: int, calls: int
+    ) -> tuple[Ready, Any] | None:
+        """The same of a function of so many numbers, each by itself: see steps_code.Code."""
         if self._steps is None:
-            self._asked += _STEPPED[name]
+            self._asked += calls
             if self._asked < _ENOUGH:
                 return None
             with self._lock:
                 if self._steps is None:
                     found = importlib.import_module(".steps_code", __package__)
                     self._steps = found.Code()
-        return cast("tuple[Ready, Any] | None", self._steps.function(name, attrs, char, count))
+        return cast("tuple[Ready, Any] | None", self._steps.function(key, function, given, count))
 
 
 native = Native()
@@ -103,7 +114,11 @@ def prepare(op: Op, types: Types, attrs: Attrs, results: Types, ready: Ready) ->
         name, count = op.name, _count(types[0])
         if count > _UP_TO.get(name, MOST):
             return None
-        return _held(lambda: native.steps(name, attrs, char, count), _SIMPLE, made, ready, 1)
+        key, function = (name, attrs_key(attrs)), partial(plain(TABLE[name]), **attrs)
+        return _held(
+            lambda: native.steps(key, function, ((char, False),), count, _STEPPED[name]), _SIMPLE,
+            made, ready, 1,
+        )
     plan = make(types, **attrs)
     if plan is None:
         return None
@@ -112,6 +127,57 @@ def prepare(op: Op, types: Types, attrs: Attrs, results: Types, ready: Ready) ->
         lambda: native.function(plan.name, char, words, plan.calls), plan.given, made, ready,
         len(types),
     )
+
+
+Prepare = Callable[[Op, Types, Attrs, Types], Ready]
+
+
+def chain(
+    types: Types, constants: Sequence[np.ndarray], links: Sequence[Link], prepare: Prepare
+) -> Callable[[Sequence[np.ndarray]], Any] | None:
+    """See Eager.chain: of few numbers, without a history."""
+    result = links[-1].result
+    shape, count, every = result.shape, _count(result), [*types, *[link.result for link in links]]
+    if not 0 < count <= MOST or any(c.ndim for c in constants) or any(
+        t.shape not in (shape, ()) or t.dtype.numpy.char not in _CHARS for t in every
+    ) or not all(link.op.pointwise or link.op.name == "full" for link in links):
+        return None
+    inputs = len(types)
+    known = [*types, *[TensorType(from_numpy(c.dtype), ()) for c in constants]]
+    steps = []
+    for link in links:
+        given = [known[s] for s in link.sources]
+        steps.append((prepare(link.op, given, link.attrs, (link.result,)), link.sources))
+        known.append(link.result)
+
+    def ready(*arrays: np.ndarray) -> Any:
+        values = [*arrays, *constants]
+        for run, sources in steps:
+            values.append(run(*[values[s] for s in sources]))
+        return values[-1]
+
+    def function(*arrays: Any) -> Any:
+        values: list[Any] = [*arrays, *constants]
+        for link in links:
+            run, attrs = plain(TABLE[link.op.name]), link.attrs
+            if link.op.name == "full":
+                attrs = {**attrs, "shape": ()}  # one number stands for all
+            values.append(run(*[values[s] for s in link.sources], **attrs))
+        return values[-1]
+
+    key = (
+        tuple([(link.op.name, attrs_key(link.attrs), link.sources) for link in links]),
+        tuple([(c.dtype.char, c.tobytes()) for c in constants]),
+    )
+    kinds = tuple([(t.dtype.numpy.char, not t.shape and bool(shape)) for t in types])
+    held = _held(
+        lambda: native.steps(key, function, kinds, count, 1), _SIMPLE,
+        [(shape, result.dtype.numpy)], ready, inputs,
+    )
+    return lambda arrays: held(*arrays)
+
+
+_CHARS = frozenset("?fdl")
 
 
 def _is_small(types: Types, most: int) -> bool:
@@ -318,11 +384,11 @@ def _windows(
 
 _PLANS: dict[str, Callable[..., Plan | None]] = {
     **{
-        name: functools.partial(_rows, name)
+        name: partial(_rows, name)
         for name in ("softmax", "log_softmax", "cummax", "cummin")
     },
-    **{name: functools.partial(_folded, name) for name in ("sum", "amax", "amin")},
+    **{name: partial(_folded, name) for name in ("sum", "amax", "amin")},
     "sigmoid": _sigmoid, "cross_entropy": _cross_entropy, "layer_norm": _layer_norm,
     "batch_norm": _batch_norm,
-    **{name: functools.partial(_windows, name) for name in ("max_pool", "window_sum")},
+    **{name: partial(_windows, name) for name in ("max_pool", "window_sum")},
 }

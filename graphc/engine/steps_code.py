@@ -13,11 +13,7 @@ from .. import backends, config
 from ..backends.host.inner_loops import loop_for
 from ..backends.host.methods import address_of, bound, method
 from ..backends.host.steps_text import CHUNK, ENTRY, OWN, text
-from ..backends.numpy.common import plain
-from ..backends.numpy.ops import TABLE
 from ..backends.numpy.recorded import CAST, SELECT, Skip, Step, in_order, recorded
-from ..ir.graph import attrs_key
-from ..ir.op import Attrs
 from . import pipeline
 
 # see rows_code.py
@@ -27,6 +23,8 @@ _SIZES = {"?": 1, "f": 4, "d": 8, "l": 8}
 _OWN_LOOPS = {
     (SELECT, "?dd->d"): "select", (SELECT, "?ff->f"): "select_small",
     (CAST, "f->d"): "widen", (CAST, "d->f"): "narrow",
+    (CAST, "?->f"): "of_bool_small", (CAST, "?->d"): "of_bool",
+    (CAST, "l->f"): "of_integer_small", (CAST, "l->d"): "of_integer",
 }
 
 
@@ -47,30 +45,36 @@ class Code:
         self._own = {name: self._library.address(f"graphc_{name}") for name in OWN}
         self._method = method("steps", self._library.address("graphc_steps"))
 
-    def function(self, name: str, attrs: Attrs, char: str, count: int) -> Function | None:
-        """Of an array of so many numbers of a dtype, and one for the result."""
+    def function(
+        self, key: Any, function: Callable[..., Any], given: Sequence[tuple[str, bool]], count: int
+    ) -> Function | None:
+        """Of arrays, and one for the result. `given`: their dtypes' characters, and whether it is
+        one number; the others have so many. `key`: of what the function does."""
         if self._method is None:
             return None
-        key = name, attrs_key(attrs), char
+        key = key, given
         if key not in self._lists:
-            self._lists[key] = self._list(name, attrs, char)
+            self._lists[key] = self._list(function, given)
         words = self._lists[key]
         if words is None:
             return None
         record = (ctypes.c_int64 * 3)(id(None), ctypes.addressof(words[0]), count)
         return bound(self._method, ctypes.addressof(record)), (record, words, self)
 
-    def _list(self, name: str, attrs: Attrs, char: str) -> Any:
-        function = plain(TABLE[name])
-        found = recorded(lambda x: function(x, **attrs), np.dtype(char))
+    def _list(self, function: Callable[..., Any], given: Sequence[tuple[str, bool]]) -> Any:
+        found = recorded(function, *[np.dtype(char) for char, _ in given])
         if found is None:
             return None
         recording, result = found
-        return self._words(recording.values, result, char)
+        if result.dtype.char not in _SIZES:
+            return None
+        steps = [0 if alone else _SIZES[char] for char, alone in given]
+        return self._words(recording.values, result.number, [*steps, _SIZES[result.dtype.char]])
 
-    def _words(self, values: Sequence[Any], result: int, char: str) -> Any:
+    def _words(self, values: Sequence[Any], result: int, steps: Sequence[int]) -> Any:
         """The list (steps_text.py), and its constants; None: it has steps that there is no loop
-        for."""
+        for. `steps`: from one number of each array to the next, in bytes."""
+        inputs = len(steps) - 1
         entries = in_order(values, result)
         rooms = _rooms(values, entries, result)
         if rooms is None:
@@ -85,8 +89,8 @@ class Code:
 
         def put(at: int, number: int) -> None:
             """The address of a value into a word."""
-            if number in (0, result):
-                places.append((at, int(number != 0)))
+            if number < inputs or number == result:
+                places.append((at, min(number, inputs)))
             elif type(values[number]) is Step:
                 words[at] = start + 8 * CHUNK * rooms[number]
             else:
@@ -108,14 +112,17 @@ class Code:
             kinds = step.types.replace("->", "")
             for i, (number, kind) in enumerate(zip(operands, kinds, strict=True)):
                 put(at + 2 + i, number)
-                constant = type(values[number]) is np.ndarray
-                words[at + 6 + i] = 0 if constant else _SIZES[kind]
-        head = [2, len(places), len(entries)]
+                alone = type(values[number]) is np.ndarray or (
+                    number < inputs and steps[number] == 0
+                )
+                words[at + 6 + i] = 0 if alone else _SIZES[kind]
+        head = [len(steps), len(places), len(entries)]
         found = (ctypes.c_int64 * (len(head) + 3 * len(places) + len(words)))()
         first = ctypes.addressof(found) + 8 * (len(head) + 3 * len(places))
-        size = _SIZES[char]
         found[:] = [
-            *head, *[word for at, which in places for word in (first + 8 * at, which, size)], *words
+            *head,
+            *[word for at, which in places for word in (first + 8 * at, which, steps[which])],
+            *words,
         ]
         return found, constants
 

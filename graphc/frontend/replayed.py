@@ -257,7 +257,7 @@ class Watch:
         replay.in_rows = self.in_rows
         if make is None and not any(step.op.view for step in steps):
             given = self.values[:tensors]
-            whole = _whole(steps, numbers, given)
+            whole = _whole(steps, numbers, given, recorded)
             if not recorded:
                 replay.whole = whole
             elif whole is not None and not any(map(_leaves_dims, steps)):
@@ -272,7 +272,7 @@ class Watch:
             step.op.view for step in self.steps
         ) or result is not self.values[-1] or result._graphc_type != first._graphc_type:
             return None
-        return _whole(self.steps, [len(self.values) - 1], self.values[:given], True)
+        return _whole(self.steps, [len(self.values) - 1], self.values[:given], False, True)
 
 
 def _never_changes(array: Any) -> bool:
@@ -295,10 +295,11 @@ def _may_share(steps: list[Step], results: list[int], tensors: int) -> bool:
 
 
 def _whole(
-    steps: list[Step], results: list[int], tensors: list[Tensor], in_place: bool = False
+    steps: list[Step], results: list[int], tensors: list[Tensor], recorded: bool,
+    in_place: bool = False,
 ) -> Any:
     """The steps as one function of the tensors' arrays, the first of which it writes to, if
-    `in_place`; None: they are better done one by one."""
+    `in_place`; None: they are better done one by one. `recorded`: a gradient may come of it."""
     if Eager.chain is None or not 2 - in_place <= len(steps) <= _MOST_LINKS or (
         results != [len(tensors) + len(steps) - 1]
         or any(step.op is DETACH or len(step.signature.results) != 1 for step in steps)
@@ -306,7 +307,7 @@ def _whole(
         return None
     types = [TensorType(from_numpy(t._graphc_array.dtype), t._graphc_array.shape) for t in tensors]
     constants, links = _links(steps, len(tensors))
-    return Eager.chain(types, [c._graphc_array for c in constants], links, in_place)
+    return Eager.chain(types, [c._graphc_array for c in constants], links, in_place, recorded)
 
 
 def _leaves_dims(step: Step) -> bool:

@@ -35,11 +35,11 @@ class Link(NamedTuple):
     result: TensorType
 
 
-# (types of the inputs, constants without dims, links, whether in place) -> the last link's result,
-# as a function of row-major arrays (None of others), in place in the memory of the first; None: one
-# operator after the other is as good
+# (types of the inputs, constants without dims, links, whether in place, whether with a history) ->
+# the last link's result, as a function of row-major arrays (None of others), in place in the memory
+# of the first; None: one operator after the other is as good
 PrepareChain = Callable[
-    [Sequence[TensorType], Sequence[np.ndarray], Sequence[Link], bool],
+    [Sequence[TensorType], Sequence[np.ndarray], Sequence[Link], bool, bool],
     Callable[[Sequence[np.ndarray]], Any] | None,
 ]
 

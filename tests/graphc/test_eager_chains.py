@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import graphc as torch
-from graphc.engine import eager_chains, eager_form
+from graphc import config
+from graphc.engine import eager_chains, eager_form, eager_rows
 from graphc.frontend import eager, replayed, rewritten
 
 F = torch.nn.functional
@@ -90,6 +91,67 @@ def compare(name, dtype):
         np.testing.assert_array_equal(np.signbit(a), np.signbit(b))
 
 
+@pytest.fixture
+def at_hand(monkeypatch):
+    """Native code for few numbers is loaded at the first call that asks for it."""
+    monkeypatch.setattr(eager_rows, "_ENOUGH", 0)
+    monkeypatch.setattr(eager_rows, "native", eager_rows.Native())
+    for known in (eager._signatures, replayed._known):
+        known.clear()
+    yield
+    for known in (eager._signatures, replayed._known):
+        known.clear()
+
+
+FEW = {
+    **CASES, "relu6": lambda x, y: F.relu6(x), "isclose": lambda x, y: torch.isclose(x, y),
+    "clamp": lambda x, y: x.clamp(-1, 1), "of a mask": lambda x, y: F.softshrink(x) * (y > 0),
+    "of integers": lambda x, y: torch.lerp(x, y, 0.5).mul(y.nan_to_num().clamp(-9, 9).long()),
+    "of one number": lambda x, y: torch.addcmul(x, y, y[0, 0], value=2),
+    "without dims": lambda x, y: F.mish(x[0, 0]), "strided": lambda x, y: F.elu(x[:, ::2]),
+    "turned": lambda x, y: F.hardswish(x.t()), "none": lambda x, y: F.selu(x[:0]),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("name", FEW)
+def test_few_numbers_are_one_call_with_numpys_bits(name, dtype, at_hand, only_the_cpu):
+    x, y = inputs(dtype)
+    with config.override(eager_kernels="0"):
+        right = FEW[name](x, y)
+    for known in (eager._signatures, replayed._known):
+        known.clear()
+    for _ in range(5):  # watched; held against NumPy twice; and then alone
+        found = FEW[name](x, y)
+        assert found.dtype is right.dtype and found.stride() == right.stride()
+        assert found.numpy().tobytes() == right.numpy().tobytes()
+
+
+def test_most_functions_of_few_numbers_are_followed(at_hand, only_the_cpu, monkeypatch):
+    """Not left to NumPy, operator by operator."""
+    given: list[bool] = []
+    right = eager_rows.Native.steps
+
+    def steps(self, *args):
+        found = right(self, *args)
+        given.append(found is not None)
+        return found
+
+    monkeypatch.setattr(eager_rows.Native, "steps", steps)
+    x, y = inputs()
+    if right(eager_rows.native, "", np.sin, (("f", False),), 4, 1) is None:
+        pytest.skip("no compiler for this machine, or another NumPy")
+    for name in (
+        "hardswish", "hardsigmoid", "softshrink", "hardshrink", "logsigmoid", "elu", "selu", "mish",
+        "celu", "lerp", "addcmul", "addcdiv", "logaddexp", "nan_to_num", "sinc", "xlogy", "huber",
+        "smooth_l1", "leaky_relu", "tanhshrink", "softsign",
+    ):
+        given.clear()
+        for _ in range(3):
+            CASES[name](x, y)
+        assert given and all(given), name
+
+
 def test_turned_operands_keep_their_layout(low, only_the_cpu):
     x, _ = inputs()
     F.hardswish(x.t())
@@ -134,7 +196,7 @@ def test_few_numbers_and_none_stay_with_numpy():
     for shape in ((3, 4), (0, 700), ()):
         for _ in range(2):
             assert F.hardswish(torch.ones(shape)).shape == shape
-    assert not whole()
+    assert not any(isinstance(known.whole, eager_chains.Chain) for known in whole())
 
 
 def test_results_are_fresh_memory(low):

@@ -20,12 +20,17 @@ HEAD = 3
 OWN = {  # (the operands' types, the result)
     "select": (("i8", "i64", "i64"), "i64"), "select_small": (("i8", "i32", "i32"), "i32"),
     "widen": (("float",), "double"), "narrow": (("double",), "float"),
+    "of_bool_small": (("i8",), "float"), "of_bool": (("i8",), "double"),
+    "of_integer_small": (("i64",), "float"), "of_integer": (("i64",), "double"),
 }
 _MAKES = {
     "select": "%picked = icmp ne i8 %x0, 0\n  %y = select i1 %picked, i64 %x1, i64 %x2",
     "select_small": "%picked = icmp ne i8 %x0, 0\n  %y = select i1 %picked, i32 %x1, i32 %x2",
     "widen": "%y = fpext float %x0 to double",
     "narrow": "%y = fptrunc double %x0 to float",
+    "of_bool_small": "%y = uitofp i8 %x0 to float", "of_bool": "%y = uitofp i8 %x0 to double",
+    "of_integer_small": "%y = sitofp i64 %x0 to float",
+    "of_integer": "%y = sitofp i64 %x0 to double",
 }
 
 

@@ -1,4 +1,4 @@
-"""Functions of one array, number by number, as lists of NumPy's ufuncs that native code can run.
+"""Functions of arrays, number by number, as lists of NumPy's ufuncs that native code can run.
 
 A function is called on a Recorded, which stands for an array of any size: what it does to each
 number is noted, whichever numbers there are. `mask.any()` is true, `x[mask]` is all of x, and
@@ -34,11 +34,11 @@ class Step(NamedTuple):
 
 
 class Recording:
-    """Values by their numbers: 0 is what is given; the others are constants without dims, or come
-    of steps. What is computed twice is one value."""
+    """Values by their numbers: what is given; then constants without dims, and what comes of steps.
+    What is computed twice is one value."""
 
-    def __init__(self) -> None:
-        self.values: list[Array | Step | None] = [None]
+    def __init__(self, given: int = 1) -> None:
+        self.values: list[Array | Step | None] = [None] * given
         self._known: dict[Any, int] = {}
 
     def constant(self, value: Any, dtype: Any) -> int:
@@ -102,8 +102,7 @@ def _is_own_power(exponent: Any) -> bool:
 class Recorded(NDArrayOperatorsMixin, Followed):
     """An array of numbers of which nothing is known; its number changes as it is written to."""
 
-    shape = (2,)
-    ndim = 1
+    shape, strides, ndim = (2,), (8,), 1
 
     def __init__(self, recording: Recording, number: int, dtype: Any) -> None:
         self.recording, self.number, self.dtype = recording, number, np.dtype(dtype)
@@ -129,7 +128,7 @@ class Recorded(NDArrayOperatorsMixin, Followed):
     def any(self) -> bool:
         return True
 
-    def copy(self) -> Recorded:
+    def copy(self, order: str = "C") -> Recorded:
         return self._same()
 
     def reshape(self, *shape: Any) -> Recorded:
@@ -192,19 +191,19 @@ class Skip(NamedTuple):
     entries: int
 
 
-def recorded(function: Callable[..., Any], dtype: Any) -> tuple[Recording, int] | None:
-    """What a function does to an array of a dtype, and which value it gives, in that dtype; None:
-    it is not to be followed."""
-    recording = Recording()
+def recorded(
+    function: Callable[..., Any], *dtypes: Any
+) -> tuple[Recording, Recorded] | None:
+    """What a function does to arrays of these dtypes, and what it gives; None: it is not to be
+    followed, or does nothing."""
+    recording = Recording(len(dtypes))
     try:
-        result = function(Recorded(recording, 0, dtype))
+        result = function(*[Recorded(recording, i, dtype) for i, dtype in enumerate(dtypes)])
     except Exception:  # whatever comes of what a Recorded has not
         return None
-    if not isinstance(result, Recorded) or result.dtype != dtype:
+    if not isinstance(result, Recorded) or type(recording.values[result.number]) is not Step:
         return None
-    return (recording, result.number) if type(
-        recording.values[result.number]
-    ) is Step else None
+    return recording, result
 
 
 _WORTH = 4  # steps that take longer than to look at a mask
@@ -234,7 +233,9 @@ def in_order(values: Sequence[Any], result: int) -> list[int | Skip]:
         sides: dict[int, list[tuple[bool, list[int]]]] = {}
         later: set[int] = set()
         for number in sorted(numbers, reverse=True):
-            if number in later or values[number].function != SELECT:
+            if number in later or values[number].function != SELECT or (
+                type(values[values[number].operands[0]]) is not Step
+            ):
                 continue
             for side, skipped_if in ((1, False), (2, True)):
                 steps = alone(number, side)
