@@ -449,3 +449,25 @@ def partials_that_a_class_holds(torch: Any, nn: Any, F: Any, compile: Any) -> An
         out += [found for each in said for found in (str(each.message), each.lineno)]
     whole(c, 3)
     return out
+
+
+@stale
+def classes_of_modules_exchanged(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    """`module.__class__ = ...`, as packages do that put their layers in the place of others."""
+    class Doubled(nn.Linear):  # type: ignore[name-defined]
+        def forward(self, x):
+            return super().forward(x) * 2
+
+    torch.manual_seed(3)
+    m = nn.Sequential(nn.Linear(3, 3), nn.Tanh())
+    kinds = (Doubled, nn.Linear, Doubled)
+
+    def change(i: int) -> None:
+        if i:
+            m[0].__class__ = kinds[i - 1]
+
+    c = compile(m)
+    out = series(torch, c, change)
+    with torch.no_grad():
+        m[1].__class__ = nn.Sigmoid
+        return [*out, c(torch.arange(3.0)), c(torch.arange(3.0))]

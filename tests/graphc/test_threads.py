@@ -15,6 +15,7 @@ import pytest
 import graphc
 import graphc.nn as nn
 import graphc.nn.functional as F
+from graphc.frontend import state_version
 
 RNG = np.random.default_rng(4)
 COUNT = 4
@@ -381,3 +382,24 @@ def test_products_beside_numpys_own_threads() -> None:
                 assert run(a, b).numpy().tobytes() == want
 
     in_threads(work)
+
+
+def test_a_call_while_a_module_gets_another_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It finds the former one; calls after the write find the new one."""
+    module = nn.Dropout(1.0)
+    compiled = graphc.compile(lambda x: module(x) + 5)
+    x = graphc.ones(2)
+    for _ in range(3):
+        assert compiled(x).tolist() == [5, 5]
+    bump, waiting = state_version.bump, [True]
+
+    def another_thread_after_it() -> None:
+        bump()
+        if waiting:
+            waiting.pop()
+            assert compiled(x).tolist() == [5, 5]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(state_version, "bump", another_thread_after_it)
+        module.__class__ = nn.Identity  # type: ignore[assignment]
+    assert compiled(x).tolist() == [6, 6]

@@ -26,6 +26,7 @@ from ...frontend.tensor import Tensor
 from ...frontend.texts import is_traced_value
 from ...frontend.trace import Trace
 from ...frontend.watched import Watched, WatchedOrdered
+from ...nn.modules.module import Module
 from ..version.guard_list import Guards
 from ..version.guards import Cached, Code, Entry, Guard, Items, Referent, Result, Type
 from .class_members import ClassMembers
@@ -345,10 +346,11 @@ class Observer(ClassMembers, WholeReads):
             self._read.add(token)
             self._kept.append(value)
             # an object that a place holds is looked at through that place; of graphc's own
-            # classes nobody changes __class__
+            # classes Modules alone are given others
             kind = type(value)
-            if not is_ours(kind) and not is_standard_class(kind):
-                self.guards.add(Type(value, self.path(value)))
+            own = is_ours(kind)
+            if issubclass(kind, Module) if own else not is_standard_class(kind):
+                self.guards.add(Type(value, self.path(value)), counted=own)
 
     def code(self, function: FunctionType) -> None:
         """The code and the defaults of a function are relied on."""

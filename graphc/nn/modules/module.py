@@ -145,6 +145,7 @@ class Module(TraversalMixin, StateDictMixin):
             buffers[name] = value
         else:
             object.__setattr__(self, name, value)
+            state_version.bump()  # another thread may have looked since
 
     def _graphc_forget(self, name: str, keep: str) -> None:
         self.__dict__.pop(name, None)
