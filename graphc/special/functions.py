@@ -12,6 +12,7 @@ from graphc.frontend.dispatch import apply
 from graphc.frontend.errors import located
 from graphc.frontend.functions import pointwise as P
 from graphc.frontend.functions.arguments import with_out
+from graphc.frontend.replayed import replayed
 from graphc.frontend.tensor import Tensor
 from graphc.ir import ops
 
@@ -93,12 +94,14 @@ def spherical_bessel_j0(input: Tensor) -> Tensor:
 
 
 @with_out
+@replayed
 def ndtr(input: Tensor) -> Tensor:
     """The standard normal distribution function."""
     return graphc.erfc(_float(input) * -_SQRT_HALF) * 0.5
 
 
 @with_out
+@replayed
 def entr(input: Tensor) -> Tensor:
     """-x log(x); 0 at 0, -inf below."""
     x = _float(input)
@@ -108,6 +111,7 @@ def entr(input: Tensor) -> Tensor:
 
 
 @with_out
+@replayed
 def xlog1py(input: Any, other: Any) -> Tensor:
     """x log(1 + y), 0 where x is 0 (unless y is NaN)."""
     check_tensor("xlog1py", input, other)

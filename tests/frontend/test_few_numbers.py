@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import graphc as torch
+from graphc.backends.numpy.ops import TABLE
 from graphc.frontend import replayed
 from graphc.nn import functional as F
 
@@ -62,14 +63,45 @@ def test_a_call_is_few_functions() -> None:
 
 
 def test_functions_of_several_operators_are_few_functions() -> None:
-    """Distances, transforms, and steps of recurrent layers."""
+    """Distances, transforms, steps of recurrent layers, losses."""
     setup = "S = torch.rand(4, 1, 4); " + "; ".join(
         f"{name} = torch.nn.{name}(4, 4).requires_grad_(False)" for name in ("RNN", "LSTM", "GRU")
     )
     assert too_many({
         "torch.pdist(A)": 60, "torch.fft.fft(X)": 40, "torch.fft.rfft(X)": 32,
         "torch.fft.irfft(X)": 42, "RNN(S)": 250, "LSTM(S)": 480, "GRU(S)": 430,
-    }, setup) == {}
+        "torch.equal(X, X * 1)": 16, "torch.isclose(X, X)": 50, "torch.special.entr(X)": 60,
+        "F.nll_loss(A, C)": 16, "F.binary_cross_entropy(X, X)": 140,
+    }, setup + "; C = torch.arange(4)") == {}
+
+
+@pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_nll_loss_has_the_tables_bits(dtype: Any, reduction: str) -> None:
+    for rows, classes in ((1, 1), (4, 5), (37, 10), (300, 3)):
+        x, target = torch.randn(rows, classes, dtype=dtype), torch.randint(0, classes, (rows,))
+        x[0, 0] = 0.0
+        for turned in (x, x.t().contiguous().t()):
+            found = F.nll_loss(turned, target, reduction=reduction)
+            right = TABLE["nll_loss"](
+                x.numpy(), target.numpy(), ignore_index=-100, reduction=reduction
+            )
+            assert found._graphc_array.tobytes() == right.tobytes() and found.dtype is dtype
+        target[0] = -100
+        assert F.nll_loss(x, target, reduction="none")[0] == 0
+        target[0] = classes
+        with pytest.raises(IndexError, match=f"Target {classes} is out of bounds"):
+            F.nll_loss(x, target, reduction=reduction)
+
+
+def test_equal_of_tensors_of_each_kind() -> None:
+    x, nan = torch.tensor([1.0, 2.0]), torch.tensor([float("nan")])
+    assert torch.equal(x, x.clone()) and not torch.equal(x, x + 1) and not torch.equal(nan, nan)
+    assert not torch.equal(x, x[:1]) and torch.equal(x[:0], torch.rand(0))
+    assert torch.equal(x.bfloat16(), x.bfloat16()) and torch.equal(x > 1, x.int() == 2)
+    assert torch.equal(torch.rand(3, 2).t() * 0, torch.zeros(2, 3))
+    assert torch.equal(torch.complex(x, x), torch.complex(x, x + 0))
+    assert torch.compile(lambda a, b: torch.equal(a, b))(x, x.clone()) is True
 
 
 ONE = torch.tensor(1)

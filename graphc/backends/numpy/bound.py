@@ -305,7 +305,7 @@ TABLE: dict[str, Make] = {
     "concat": _concat, "relu": _relu, "sigmoid": _sigmoid, "full": _full, "iota": _iota,
     "softmax": _softmax, "log_softmax": _log_softmax, "layer_norm": _layer_norm,
     "index": _index, "gather": _gather, "dot_general": _dot_general,
-    "cross_entropy": bound_losses.cross_entropy,
+    "cross_entropy": bound_losses.cross_entropy, "nll_loss": bound_losses.nll_loss,
     "max_pool": bound_windows.max_pool, "conv": bound_windows.conv,
     "window_sum": bound_windows.window_sum,
 }

@@ -1,4 +1,4 @@
-"""cross_entropy of rows with known sizes, in the steps of its decomposition; see bound.py."""
+"""Losses of rows with known sizes, in the steps of their decompositions; see bound.py."""
 
 from __future__ import annotations
 
@@ -49,3 +49,30 @@ def cross_entropy(
 
     return run
 
+
+
+def nll_loss(
+    types: Sequence[TensorType], *, ignore_index: int, reduction: str
+) -> Function | None:
+    """The same of log-probabilities."""
+    shape: Any = types[0].shape
+    if len(types) != 2 or len(shape) != 2 or 0 in shape or shape[0] > _EXACT:
+        return None
+    rows, classes = np.arange(shape[0]), np.uint64(shape[1])
+    every = np.asarray(shape[0], types[0].dtype.numpy)
+    ignoring = 0 <= ignore_index < shape[1]
+    slow = COMPOSITE["nll_loss"]
+    peak: Any = np.maximum.reduce
+    total: Any = np.add.reduce
+
+    def run(x: Array, target: Array) -> Any:
+        if ignoring or not peak(target.view(np.uint64)) < classes:
+            return slow(x, target, ignore_index=ignore_index, reduction=reduction)
+        loss = x[rows, target]
+        np.negative(loss, loss)
+        if reduction == "none":
+            return loss
+        summed = total(loss, 0, None, np.empty((), loss.dtype))
+        return summed if reduction == "sum" else np.true_divide(summed, every, summed)
+
+    return run

@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from .. import promote
+from ..context import local
 from ..errors import located
-from ..tensor import Tensor
+from ..replayed import replayed
+from ..tensor import Parameter, Tensor
+from ..values import Eager
 from . import pointwise as P
 from .arguments import shape
 
 
+@replayed
 def isclose(
     input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08,
     equal_nan: bool = False,
@@ -55,7 +59,19 @@ def equal(input: Tensor, other: Tensor) -> bool:
         ))
     if shape(input) != shape(other):
         return False
+    if _are_arrays(input) and _are_arrays(other):
+        a, b = input._graphc_array, other._graphc_array
+        if a.dtype == b.dtype:
+            return bool((a == b).all())
     return bool(P.eq(input, other).all())
+
+
+def _are_arrays(x: Any) -> bool:
+    """Whether it is NumPy's, and nobody records, counts or watches operators."""
+    return (
+        type(x) in (Tensor, Parameter) and x._graphc_trace is None and local.trace is None
+        and local.counted is None and Eager.prepare is not None and Eager.elsewhere is None
+    )
 
 
 def can_cast(from_: Any, to: Any) -> bool:

@@ -302,7 +302,6 @@ def huber_loss(
 
 
 @listed
-@recorded_as("BinaryCrossEntropyBackward0")
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: Any = None,
     reduce: Any = None, reduction: str = "mean",
@@ -320,11 +319,24 @@ def binary_cross_entropy(
         ))
     _floats("binary_cross_entropy", input, target)
     if input.numel():
-        known = ((input >= 0) & (input <= 1)).all()
+        known = _are_probabilities(input)
         if local.trace is not None:
             require(known)  # where it cannot be checked in the graph, it is not checked
         elif not known:
             raise RuntimeError(located("all elements of input should be between 0 and 1"))
+    return _of_probabilities(input, target, weight, _legacy(size_average, reduce, reduction))
+
+
+@replayed
+def _are_probabilities(input: Tensor) -> Tensor:
+    return ((input >= 0) & (input <= 1)).all()
+
+
+@replayed
+@recorded_as("BinaryCrossEntropyBackward0")
+def _of_probabilities(
+    input: Tensor, target: Tensor, weight: Tensor | None, reduction: str
+) -> Tensor:
     # Next to 0 and 1 the logs' slopes overflow; there the gradient is (p - t) / 1e-12, as in torch.
     fixed = input.detach()
     inside = fixed * (1 - fixed) >= 1e-12
@@ -335,7 +347,7 @@ def binary_cross_entropy(
     loss = (target - 1) * second - target * first + slope * (input - fixed)
     if weight is not None:
         loss = loss * weight
-    return _reduce(loss, _legacy(size_average, reduce, reduction))
+    return _reduce(loss, reduction)
 
 
 @listed
