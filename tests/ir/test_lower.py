@@ -7,8 +7,9 @@ import pytest
 from graphc.backends.host.machine import CPU
 from graphc.ir import dtypes, ops
 from graphc.ir.dim import Dim, recombined
-from graphc.ir.kernel import Check, Kernel, Launch, Local, Loop, Stmt
+from graphc.ir.kernel import Check, Kernel, Launch, Load, Local, Loop, Stmt
 from graphc.ir.kernel.text import print_kernel
+from graphc.ir.kernel.walk import bodies, evaluated
 from graphc.ir.machine import Machine
 from graphc.ir.passes.lower.nest import cost
 
@@ -116,10 +117,17 @@ def test_movement(name: str) -> None:
 
 WINDOW = {"window": (3, 3), "stride": (2, 2), "pad_low": (1, 1), "pad_high": (1, 1),
           "dilation": (1, 1)}
+LAST = {"window": (4, 3, 1), "stride": (1, 2, 1), "pad_low": (2, 1, 0), "pad_high": (1, 1, 0),
+        "dilation": (1, 2, 1)}
+BETWEEN = {"window": (2, 2, 1), "stride": (1, 1, 1), "pad_low": (1, 1, 0), "pad_high": (1, 1, 0),
+           "dilation": (2, 1, 1)}
 CONV = {"stride": (2, 1), "pad_low": (1, 1), "pad_high": (1, 0), "dilation": (1, 2), "groups": 2}
 COLLECTIVE = {
     "max_pool": (lambda x: ops.max_pool(x, **WINDOW), [(2, 3, 9, 9)]),
     "window_sum": (lambda x: ops.window_sum(x, **WINDOW), [(2, 3, 9, 9)]),
+    "max_pool of channels last": (lambda x: ops.max_pool(x, **LAST), [(2, 9, 6, 5)]),
+    "window_sum of channels last": (lambda x: ops.window_sum(x, **LAST), [(2, 9, 6, 5)]),
+    "max_pool on both sides of": (lambda x: ops.max_pool(x, **BETWEEN)[0], [(2, 1, 5, 4)]),
     "max_pool_grad": (
         lambda g, i: ops.max_pool_grad(g, i, plane_shape=(6, 6)),
         [(2, 3, 3, 3), (i64, (2, 3, 3, 3))],
@@ -166,6 +174,24 @@ def test_planes_are_shared_and_where_they_are_few_their_rows(
     kernel = only_kernel(lambda x: ops.window_sum(x, window=window, **each, **none), shape)
     found = [s.extent for s in statements(kernel) if isinstance(s, Loop) and s.kind == "parallel"]
     assert found == shared
+
+
+@pytest.mark.parametrize(("shape", "window", "masked"), [
+    ((2, 9, 9, 8), (3, 3, 1), False), ((2, 3, 9, 9), (3, 3), True), ((4, 9, 8), (3, 1), False),
+])
+def test_windows_go_over_what_is_inside(
+    shape: tuple[int, ...], window: tuple[int, ...], masked: bool
+) -> None:
+    """Where all lanes have the same taps, no tap is asked whether it is."""
+    ones = (1,) * len(window)
+    pads = tuple(size // 2 for size in window)
+    kernel = only_kernel(
+        lambda x: ops.window_sum(
+            x, window=window, stride=ones, dilation=ones, pad_low=pads, pad_high=pads
+        ), shape,
+    )
+    loads = [s for body in bodies(kernel) for _, s in evaluated(body) if isinstance(s, Load)]
+    assert [load.mask is not None for load in loads] == [masked]
 
 
 @pytest.mark.parametrize("machine", [TINY, WIDE, CUTTING], ids=["tiny", "wide", "cutting"])

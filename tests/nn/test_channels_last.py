@@ -146,6 +146,30 @@ def test_volumes_lie_as_torchs(call: Any, dtype: str) -> None:
     close(ours.float(), wanted.float(), 1e-2)
 
 
+@pytest.mark.parametrize("layout", ["contiguous_format", "channels_last"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int32"])
+@pytest.mark.parametrize("call", [
+    lambda t, x: F(t).max_pool2d(x, 3, 2, 1),
+    lambda t, x: F(t).max_pool2d(x, 3, 2, 1, ceil_mode=True, return_indices=True),
+    lambda t, x: F(t).max_pool2d(x, (2, 4), (3, 1), (1, 2), (1, 2), return_indices=True),
+    lambda t, x: F(t).avg_pool2d(x * 1.0, 3, 1, 1, count_include_pad=False),
+])
+def test_windows_over_a_border(call: Any, dtype: str, layout: str) -> None:
+    """What is outside of an image is nothing: NaN goes on, and -inf wins where there is no more."""
+    def made(t: Any) -> Any:
+        x = (t.arange(2 * 20 * 7 * 6) % 37 - 18).reshape(2, 20, 7, 6).to(getattr(t, dtype))
+        if x.is_floating_point():
+            x = t.where(x == 3, float("nan"), t.where(x < -3, float("-inf"), x))
+        return x.contiguous(memory_format=getattr(t, layout))
+
+    wanted = call(torch, made(torch))
+    for ours in (call(graphc, made(graphc)),
+                 graphc.compile(lambda x: call(graphc, x))(made(graphc))):
+        pairs = zip(ours, wanted, strict=True) if isinstance(wanted, tuple) else [(ours, wanted)]
+        for one, other in pairs:
+            np.testing.assert_allclose(one.double().numpy(), other.double().numpy(), 1e-2)
+
+
 def test_a_gray_image_may_have_its_channel_last() -> None:
     """Its strides alone say so."""
     for t in (graphc, torch):

@@ -70,7 +70,7 @@ def survey(loop: Loop) -> Survey:
 
 def _survey_carry(carry: Carry, found: Survey) -> None:
     found.dtypes.add(carry.dtype)
-    found.cost += 1
+    found.cost += carry.combine != "set"
     found.extremes |= carry.combine in ("max", "min")
     found.masks |= carry.combine == "index"
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ... import dtypes
-from ...dim import Size, floordiv, maximum, product, unwrap
+from ...dim import Dim, Size, floordiv, maximum, minimum, product, unwrap
 from ...graph import Node
 from ...kernel import Carry, Kernel, Var
+from ...record import record
 from ...types import TupleType
 from . import index_maps
 from .body import Body, carrier
@@ -23,10 +23,11 @@ def lower_window(body: Body, node: Node) -> Kernel:
     shape = _result_shape(body, node)
     writer = Writer()
     values = Values(body, writer)
+    lanes = len(node.attrs["window"])
     place = _open_lanes(body, node, writer, shape)
     if place is None:
-        place = _open_rows(body, node, writer, shape)
-    results = _taps(values, node, place)
+        place, lanes = _open_rows(body, node, writer, shape), 1
+    results = _taps(values, node, place, lanes)
     flat = index_maps.linear_index(place, shape)
     for i, output in enumerate(body.graph.outputs):
         index = output.attrs["index"] if output.op.name == "get" else 0
@@ -86,36 +87,113 @@ def _result_shape(body: Body, node: Node) -> tuple[Size, ...]:
     return body.sizes(node.type.elements[0].shape)
 
 
-def _taps(values: Values, node: Node, place: Coordinates) -> list[Value]:
-    """Loop over the window at one result; the maximum, its flat index if it is read, or the sum."""
+def _taps(values: Values, node: Node, place: Coordinates, lanes: int) -> list[Value]:
+    """Loops over the window at one result; the maximum, its flat index if it is read, or the sum.
+    Along all axes of the window but the last `lanes`, all lanes are at one place."""
     writer, body = values.writer, values.body
     (x,) = node.inputs
     shape = body.shape(x)
-    window = node.attrs["window"]
-    lead = len(shape) - len(window)
-    first = None
-    if node.op.name == "max_pool" and _finds_places(body):
-        first = _first_tap(values, node, place[lead:], shape[lead:])
-    tap = writer.open("serial", "k", int(product(window)))  # type: ignore[arg-type]
-    positions, conditions = _positions(node, tap, place[lead:], shape[lead:])
-    at = values.at((*place[:lead], *positions), conditions)
+    lead = len(shape) - len(node.attrs["window"])
+    dtype = carrier(x.dtype)
+    places = node.op.name == "max_pool" and _finds_places(body)
+    combine = "add" if node.op.name == "window_sum" else "argmax_last" if places else "max"
+    start = identity(combine, dtype)
+    starts: dict[str, Value] = {combine: start}
+    if places:
+        starts["index"] = _first_tap(values, node, place[lead:], shape[lead:])
+    axes = _axes(node, place[lead:], shape[lead:], lanes)
+    around, positions = _open_window(writer, axes, lanes, starts)
+    conditions = tuple(
+        Condition(position, 0, axis.size)
+        for axis, position in zip(axes, positions, strict=True) if axis.leaves
+    )
+    inner = tuple(exact(at, axis.size) for axis, at in zip(axes, positions, strict=True))
+    at = values.at((*place[:lead], *inner), conditions)
     inside = values.mask(conditions)
     value = values.value(x, at)
-    dtype = carrier(x.dtype)
-    combine = "add"
-    if node.op.name == "max_pool":
-        combine = "max" if first is None else "argmax_last"
-    start = identity(combine, dtype)
     if inside is not None:
         value = writer.apply("where", dtype, inside, value, start)
-    carries = [_carry(writer, dtype, start, combine, value)]
-    if first is not None:
-        where = index_maps.linear_index(positions, shape[lead:])
-        carries.append(_carry(writer, dtypes.i64, first, "index", writer.index_value(where)))
-    writer.close(carries)
-    results: list[Value] = [Var(c.name, c.dtype) for c in carries]
-    results[0] = values.rounded(results[0], x.dtype)
-    return results
+    found = [value]
+    if places:
+        found.append(writer.index_value(index_maps.linear_index(inner, shape[lead:])))
+    results = _close_window(writer, starts, around, found)
+    return [values.rounded(results[0], x.dtype), *results[1:]]
+
+
+@record
+class _Along:
+    """An axis of a window at one result: its `count` taps read at `start`, `start + step`, ... in
+    a plane of `size`, and may be outside of it where it `leaves` that."""
+
+    start: Size
+    step: int
+    count: Size
+    size: Size
+    leaves: bool
+
+
+def _axes(node: Node, place: Coordinates, plane: tuple[Size, ...], lanes: int) -> list[_Along]:
+    """The axes of the window at a place. Where all lanes have the same taps inside of the plane,
+    which are neighbours, there are no others."""
+    found = []
+    alone = len(plane) - lanes
+    for i, (at, size) in enumerate(zip(place, plane, strict=True)):
+        window, stride, low, high, step = (
+            node.attrs[k][i] for k in ("window", "stride", "pad_low", "pad_high", "dilation")
+        )
+        start = unwrap(coordinate_value(at) * stride - low)
+        leaves = bool(low or high)
+        if leaves and i < alone and step == 1:
+            end = minimum(unwrap(start + window), size)
+            start = maximum(start, 0) if low else start
+            found.append(_Along(start, step, unwrap(end - start), size, False))
+        else:
+            found.append(_Along(start, step, window, size, leaves))
+    return found
+
+
+def _open_window(
+    writer: Writer, axes: list[_Along], lanes: int, starts: dict[str, Value]
+) -> tuple[list[list[Var]], list[Size]]:
+    """Opens a loop along each axis but the last `lanes`, and one over all of these. Returns what
+    each loop carries, which starts from what the one around it does, and where a tap reads."""
+    alone = len(axes) - lanes
+    loops = [(f"k{i}", axis.count) for i, axis in enumerate(axes[:alone]) if axis.count != 1]
+    over = tuple(axis.count for axis in axes[alone:])
+    count = unwrap(product(over))
+    if count != 1 or not loops:
+        loops.append(("k", count))
+    carried: list[list[Var]] = []
+    for name, extent in loops:
+        carried.append([])
+        for start in starts.values():
+            variable = Var(writer.fresh("c"), start.dtype)
+            writer.levels[variable.name] = len(writer.scopes)
+            carried[-1].append(variable)
+        writer.open("serial", name, extent)
+    taps = [0 if axis.count == 1 else Dim.var(f"k{i}") for i, axis in enumerate(axes[:alone])]
+    last: Size = Dim.var("k") if count != 1 else 0
+    taps += [coordinate_value(tap) for tap in index_maps.unravel(last, over)]
+    return carried, [
+        unwrap(axis.start + tap * axis.step) for axis, tap in zip(axes, taps, strict=True)
+    ]
+
+
+def _close_window(
+    writer: Writer, starts: dict[str, Value], loops: list[list[Var]], values: list[Value]
+) -> list[Value]:
+    """Closes the loops over a window, the innermost of which combines values."""
+    for depth in range(len(loops) - 1, -1, -1):
+        inits = loops[depth - 1] if depth else list(starts.values())
+        inner = depth == len(loops) - 1
+        writer.close([
+            Carry(name.name, name.dtype, init, combine if inner else "set", value)
+            for name, init, combine, value in zip(
+                loops[depth], inits, starts, values, strict=True
+            )
+        ])
+        values = list(loops[depth])
+    return values
 
 
 def _finds_places(body: Body) -> bool:
@@ -134,28 +212,3 @@ def _first_tap(values: Values, node: Node, place: Coordinates, plane: tuple[Size
             start = unwrap(start + floordiv(before + (step - 1), step) * step)
         positions.append(exact(start, size))
     return values.writer.index_value(index_maps.linear_index(tuple(positions), plane))
-
-
-def _carry(writer: Writer, dtype: dtypes.DType, init: Value, combine: str, value: Value) -> Carry:
-    name = writer.fresh("c")
-    writer.levels[name] = len(writer.scopes) - 1
-    return Carry(name, dtype, init, combine, value)
-
-
-def _positions(
-    node: Node, tap: Size, place: Coordinates, plane: tuple[Size, ...]
-) -> tuple[Coordinates, tuple[Condition, ...]]:
-    """Where a tap reads in the plane, and when that is inside."""
-    window = node.attrs["window"]
-    positions: list[index_maps.Coordinate] = []
-    conditions: list[Condition] = []
-    taps = index_maps.unravel(tap, window)
-    for i, (at, size) in enumerate(zip(place, plane, strict=True)):
-        stride, low = node.attrs["stride"][i], node.attrs["pad_low"][i]
-        dilation, high = node.attrs["dilation"][i], node.attrs["pad_high"][i]
-        index = coordinate_value(at) * stride + coordinate_value(taps[i]) * dilation
-        index = unwrap(index - low)
-        if low or high:
-            conditions.append(Condition(index, 0, size))
-        positions.append(exact(index, size))
-    return tuple(positions), tuple(conditions)
