@@ -5,6 +5,8 @@ make memory for the results, to run the code, and to make tensors of that memory
 numbers. It gives the result's tensor, a list or a tuple of them; or a number: of the first
 condition that does not hold, or -2 where the call is to be made in another way.
 What holds for all calls in the process is asked first (`world`: an Entry of conditions alone).
+Where its memory is others' between calls, Python is asked for it before the code runs, and told
+when it has run (`Turns`).
 A `Whole` has one block of words for itself, which one call has at a time: what finds it taken
 (a second thread, a call inside the call) goes another way, with a block of its own.
 """
@@ -23,7 +25,7 @@ _NEW = 65  # Py_tp_new
 _TABLE = (
     "entry", "ready", "threads", "laid", "status", "made", "made_count", "results",
     "results_count", "new", "tensor", "empty", "gives", "calls", "world", "numbers",
-    "numbers_count",
+    "numbers_count", "begin", "end",
 )
 
 
@@ -41,6 +43,13 @@ class Places(NamedTuple):
     threads: int
     laid: int
     status: int
+
+
+class Turns(NamedTuple):
+    """What a call begins and ends with, where the program's memory is others' between calls."""
+
+    begin: Callable[[], None]
+    end: Callable[[], None]
 
 
 class Whole:
@@ -80,17 +89,26 @@ class Whole:
             "new": _new(), "tensor": id(code.classes[0]), "empty": id(()), "gives": gives,
             "calls": ctypes.addressof(calls), "world": world.table,
             "numbers": ctypes.addressof(parts[2]), "numbers_count": len(numbers),
+            "begin": 0, "end": 0,
         }
-        table = _words([values[name] for name in _TABLE])
+        self._table = table = _words([values[name] for name in _TABLE])
+        self._turns: Turns | None = None
         held = [value for each in results for value in map(each.storage.__getattribute__, slots)]
         self._kept = entry, world, code, parts, rows, table, list(arrays), held, calls
         address = ctypes.addressof(table)
         self.call: Callable[..., Any] = bound(code.whole, address)
         self.take: Callable[[], bool] = bound(code.take, address)
 
+    def take_turns(self, turns: Turns | None) -> None:
+        """What calls begin and end with from now on; the caller has the block, or nobody calls."""
+        begin, end = (0, 0) if turns is None else map(id, turns)
+        self._table[_TABLE.index("begin")], self._table[_TABLE.index("end")] = begin, end
+        self._turns = turns
+
     def give_back(self) -> None:
         """The block, which the caller has, is anybody's again."""
         self._ready[0] = self._block
+
 
 def _new() -> int:
     """Where the code of object.__new__ lies."""
@@ -238,6 +256,24 @@ drop:
 nothing:
   ret ptr null
 }
+; the first or last of a call, 17 or 18, if there is something to do; whether nothing was raised
+define internal i1 @turn(ptr %whole, i64 %which) {
+  %does = call ptr @pointer(ptr %whole, i64 %which)
+  %nothing = icmp eq ptr %does, null
+  br i1 %nothing, label %well, label %ask
+ask:
+  %empty = call ptr @pointer(ptr %whole, i64 11)
+  %none = call ptr @PyObject_CallObject(ptr %does, ptr %empty)
+  %raised = icmp eq ptr %none, null
+  br i1 %raised, label %no, label %did
+did:
+  call void @Py_DecRef(ptr %none)
+  br label %well
+well:
+  ret i1 true
+no:
+  ret i1 false
+}
 define internal void @give_back(ptr %whole, ptr %block) {
   %ready = call ptr @pointer(ptr %whole, i64 1)
   store ptr %block, ptr %ready
@@ -335,6 +371,9 @@ point:
   %record.next = getelementptr i64, ptr %record, i64 3
   br label %next
 run:
+  %begun = call i1 @turn(ptr %whole, i64 17)
+  br i1 %begun, label %runs, label %raises
+runs:
   %status = call i64 @start(ptr %table, ptr %block)
   %well = icmp eq i64 %status, 0
   br i1 %well, label %ran, label %failed
@@ -344,15 +383,24 @@ ran:
   %calls.now = add i64 %calls.before, 1
   store i64 %calls.now, ptr %calls
   call void @finish(ptr %table, ptr %block, i1 true)
+  %ended = call i1 @turn(ptr %whole, i64 18)
   call void @give_back(ptr %whole, ptr %block)
+  br i1 %ended, label %give, label %interrupted
+give:
   %result = call ptr @tensors(ptr %whole, ptr %arrays)
   call void @drop_all(ptr %arrays, i64 %count)
   ret ptr %result
 failed:
   call void @finish(ptr %table, ptr %block, i1 false)
+  %ended.too = call i1 @turn(ptr %whole, i64 18)
   call void @give_back(ptr %whole, ptr %block)
+  br i1 %ended.too, label %again, label %interrupted
+again:
   call void @drop_all(ptr %arrays, i64 %count)
   br label %say
+interrupted:
+  call void @drop_all(ptr %arrays, i64 %count)
+  ret ptr null
 raises:
   call void @finish(ptr %table, ptr %block, i1 false)
   call void @give_back(ptr %whole, ptr %block)
@@ -368,7 +416,7 @@ missed:
 busy:
   br label %say
 say:
-  %code = phi i64 [ -2, %busy ], [ -2, %unspared ], [ -2, %failed ], [ %where, %missed ]
+  %code = phi i64 [ -2, %busy ], [ -2, %unspared ], [ -2, %again ], [ %where, %missed ]
   %number = call ptr @PyLong_FromLong(i64 %code)
   ret ptr %number
 }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphc.backends.host.entry_whole import Places
+from graphc.backends.host.entry_whole import Places, Turns
 from graphc.backends.host.watched import Steps, Watch
 from graphc.backends.llvm import words
 from graphc.backends.llvm.arenas import SHARED, Share
@@ -93,11 +93,13 @@ class _Lease:
         self.arena = np.empty(0, np.uint8)
         self.shared = False
         self.workers = 0  # chunks that have scratch at a time; 0: there is no arena
+        self.sizes = 0, 0, 0  # what lay_out was last given
 
     def lay_out(self, arena: int, scratch: int, workers: int) -> None:
         """Makes room for the arena and for scratch behind it, plus what unmasked reads may
         overrun."""
         size = arena + scratch + 3 * ARENA_ALIGNMENT
+        self.sizes = arena, scratch, workers
         if size >= SHARED:
             self.arena, self.shared = self.share.take(size), True
         elif self.arena.size < size:
@@ -111,6 +113,12 @@ class _Lease:
         """The call is over, and the arena, which is shared, others' again."""
         self.share.give_back(self.arena)
         self.arena, self.shared, self.workers = _NO_ARENA, False, 0
+
+    def begin(self) -> None:
+        """A call begins, of somebody who has the lease for good: it has an arena until `end`."""
+        if self.shared:  # something was raised at the end of the last call
+            self.end()
+        self.lay_out(*self.sizes)
 
 
 _NO_ARENA = np.empty(0, np.uint8)
@@ -288,21 +296,24 @@ class Executable:
             lease.end()
         self._leases.append(lease)
 
-    def own_lease(self, dims: Sequence[int]) -> _Lease | None:
-        """A lease for whoever asks, laid out for these dims; None: its arena is to be others', too,
-        between calls."""
-        lease = self._new_lease()
-        self.lay_out(lease, dims)
-        if lease.shared:
-            lease.end()
-            return None
-        return lease
+    def own_lease(self) -> _Lease:
+        """A lease for whoever asks, to be laid out."""
+        return self._new_lease()
 
-    def lay_out(self, lease: _Lease, dims: Sequence[int]) -> None:
-        """Make room for a call with these dims, and as many threads as there are."""
+    def lay_out(self, lease: _Lease, dims: Sequence[int]) -> Turns | None:
+        """Make room for calls with these dims, and as many threads as there are. What each of them
+        is to begin and to end with, where the arena is others' between calls; else None."""
         first = self._layout.dims
         lease.block[first : first + len(dims)] = list(dims)
         lease.lay_out(*self._bytes(tuple(dims), self.pool.threads))
+        if not lease.shared:
+            return None
+        lease.end()
+        return Turns(lease.begin, lease.end)
+
+    def is_laid_out(self, lease: _Lease) -> bool:
+        """Whether it is for as many threads as there are."""
+        return bool(lease.block[words.WORKERS] == self.pool.threads)
 
     def places(self, lease: _Lease) -> Places:
         """What native code asks of a lease before it takes it."""

@@ -68,9 +68,9 @@ class WholeCall:
     def _follow_threads(self) -> None:
         """The number of threads may be another one."""
         executable = self._executable
-        if self._lease.workers != executable.pool.threads and self._whole.take():
+        if not executable.is_laid_out(self._lease) and self._whole.take():
             try:
-                executable.lay_out(self._lease, self._sizes)
+                self._whole.take_turns(executable.lay_out(self._lease, self._sizes))
             finally:
                 self._whole.give_back()
 
@@ -86,9 +86,8 @@ def whole_of(shortcut: Shortcut) -> WholeCall | None:
     ):
         return None
     executable = shortcut.executable
-    lease = executable.own_lease(shortcut.sizes)
-    if lease is None:
-        return None
+    lease = executable.own_lease()
+    turns = executable.lay_out(lease, shortcut.sizes)
     first = executable.first_input + len(version.inputs)
     arrays: list[tuple[Callable[..., Any], tuple[Any, ...], int]] = [
         (np.empty if small else shortcut.allocate, (shape, dtype), first + output)
@@ -102,6 +101,7 @@ def whole_of(shortcut: Shortcut) -> WholeCall | None:
         results, gives, version.native_calls,
         [executable.first_input + source.number for source in version.computed],
     )
+    whole.take_turns(turns)
     return WholeCall(shortcut, lease, whole, gives)
 
 
