@@ -33,7 +33,7 @@ from .nodes import (
     Edge,
     OpNode,
     Stamped,
-    class_of,
+    named_class,
 )
 from .nodes import Node as GradNode
 from .programs import GradientPlan
@@ -68,6 +68,7 @@ class Operation(NamedTuple):
     """An operator that was recorded."""
 
     op: Op
+    name: str  # of its node
     attrs: Attrs
     edges: tuple[Place | None, ...]
     in_types: tuple[TensorType, ...]
@@ -129,7 +130,7 @@ def _step(
         if used_up(node, trace.env):
             raise NotLaidOut
         return Operation(
-            node.op, node.attrs, edges, node.in_types, node.out_types,
+            node.op, node.name(), node.attrs, edges, node.in_types, node.out_types,
             tuple([_saved(trace, s, holds) for s in node.saved_in or (None,) * len(node.in_types)]),
             tuple([
                 _saved(trace, s, holds) for s in node.saved_out or (None,) * len(node.out_types)
@@ -253,7 +254,8 @@ class Layout:
         values: Sequence[np.ndarray], stamps: Mapping[int, Stamp],
     ) -> GradNode:
         out_types = self._types(step.out_types)
-        node = class_of(step.op)(step.op, plan.attrs, edges, plan.in_types, out_types)
+        kind: type[OpNode] = named_class(step.name, OpNode)
+        node = kind(step.op, plan.attrs, edges, plan.in_types, out_types)
         node.plan, node.loc = plan, step.loc
         saved_in, saved_out = list(plan.no_inputs), list(plan.no_outputs)
         found: list[Any] = []

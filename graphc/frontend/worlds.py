@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphc.ir import ops
+from graphc.ir import dtypes, ops
 from graphc.ir.dim import DimEnv
 from graphc.ir.graph import Expr
 from graphc.ir.op import Attrs, Op
@@ -156,11 +156,42 @@ class NodeWorld(_ExprWorld):
         return Expr(self.trace.builder, self.trace.read(current(tensor)))
 
 
+# the slope of these is piecewise constant: torch's gradient of it is 0, so that what only slopes
+# depend on (a bias before a ReLU, in a gradient penalty) has a gradient, and is not "unused"
+_FLAT = frozenset({
+    "ReluBackward0", "LeakyReluBackward0", "HardtanhBackward0", "ThresholdBackward0",
+    "PreluKernelBackward0", "RreluWithNoiseBackward0", "HardshrinkBackward0",
+    "SoftshrinkBackward0", "AvgPool2DBackward0", "AvgPool3DBackward0",
+    "AdaptiveAvgPool2DBackward0", "AdaptiveAvgPool3DBackward0", "AdaptiveMaxPool2DBackward0",
+    "AdaptiveMaxPool3DBackward0",
+    "NllLossBackward0", "NllLoss2DBackward0", "ReflectionPad1DBackward0",
+    "ReflectionPad2DBackward0", "ReflectionPad3DBackward0", "ReplicationPad1DBackward0",
+    "ReplicationPad2DBackward0", "ReplicationPad3DBackward0",
+})
+
+
 class TensorWorld(_ExprWorld):
     """create_graph: values are TensorValues, with the history that their edges tell."""
 
     def __init__(self, trace: Trace | None) -> None:
         self.env = DimEnv() if trace is None else trace.builder.env
+
+    def rule(self, node: OpNode, grads: list[Any], needs: Sequence[bool]) -> Sequence[Any]:
+        found = super().rule(node, grads, needs)
+        if type(node).__name__ not in _FLAT and node.op is not ops.max_pool:
+            return found
+        for i, (place, value) in enumerate(zip(node.edges, found, strict=True)):
+            if place is not None and value is not None and needs[i]:
+                return (*found[:i], self._depending(value, place), *found[i + 1:])
+        return found
+
+    def _depending(self, value: TensorValue, edge: Edge) -> TensorValue:
+        """The same, and its gradient with respect to the tensor at `edge` is 0, not none."""
+        trace: Any = local.trace
+        state = current(value.tensor)
+        other = from_array(state._graphc_array) if trace is None else trace.wrap(trace.read(state))
+        other._graphc_node, other._graphc_output = edge
+        return TensorValue(apply(ops.where, constant(True, dtypes.bool_), value.tensor, other))
 
     def saved(self, value: Any, owner: Trace | None, edge: Edge | None) -> TensorValue:
         trace: Any = local.trace
