@@ -331,3 +331,37 @@ def gradients_that_are_arguments(torch: Any, nn: Any, F: Any, compile: Any) -> A
         both(x, y)
         out += [x.grad, y.grad]
     return out
+
+
+@stale
+def tensors_that_are_asked_to_be_one(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    """`is` between gradients, arguments, and tensors that each call puts in their places anew."""
+    w, p, q = torch.ones(2), _leaf(torch, 1.0, 2.0), _leaf(torch, 3.0, 4.0)
+    state = {"a": torch.ones(2), "b": torch.ones(2)}
+
+    @compile
+    def of_argument(x, g):
+        return x.grad is g, x.grad is not None
+
+    @compile
+    def of_known(x):
+        return x * (2 if p.grad is w else 3) * (5 if p.grad is q.grad else 7)
+
+    @compile
+    def of_renewed(x):
+        factor = 2 if state["a"] is state["b"] else 3
+        state["a"] = state["a"] + x
+        state["b"] = state["b"] + x
+        return x * factor
+
+    out = []
+    for kind in (0, 0, 1, 1, 0, 2, 0, 1, 2):
+        x = _leaf(torch, 1.0, 2.0)
+        x.grad = torch.ones(2)
+        p.grad, q.grad = (torch.ones(2), w, torch.ones(2))[kind], torch.ones(2)
+        if kind == 2:
+            q.grad = p.grad
+            state["a"] = state["b"]
+        out += [of_argument(x, x.grad if kind == 1 else torch.ones(2)), of_known(torch.ones(2))]
+        out += [of_renewed(torch.ones(2)), state["a"], state["b"]]
+    return out

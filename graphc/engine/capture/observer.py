@@ -56,7 +56,7 @@ class Observer(ClassMembers, WholeReads):
         self.trace, self.name, self._calls = trace, name, calls
         self.guards = Guards()
         self.known: dict[int, tuple[Any, str]] = {}  # what existed before, by id; with its path
-        self.pairs: list[tuple[Any, Any, bool]] = []  # `is` between tensors among the arguments
+        self.pairs: list[tuple[Any, Any, bool]] = []  # `is` between tensors from before
         self.handled = sys.exc_info()[1]  # an exception from before the call
         self.looked_at_grad = False  # the user's own code has read a .grad
         self.copies: dict[int, Any] = {}  # containers among the arguments, by id of their copies
@@ -255,17 +255,11 @@ class Observer(ClassMembers, WholeReads):
             self.save_place(place)
 
     def identity(self, a: Any, b: Any, same: bool) -> None:
-        """`a is b` was asked: of tensors that are arguments, each call answers anew."""
+        """`a is b` was asked: of tensors from before, each call answers anew (different.py)."""
         if not same and type(a) is type(b) and (id(a) in self.copies or id(b) in self.copies):
             self.open(f"comparing a {type(a).__name__} among the arguments by identity")
-        pair = []
-        for value in (a, b):
-            if not issubclass(type(value), Tensor):
-                return
-            index = self.trace.argument_index(value) if value._graphc_trace is None else -1
-            pair.append(index if index >= 0 else value)
-        if any(type(item) is int for item in pair):
-            self.pairs.append((pair[0], pair[1], same))
+        if all(issubclass(type(v), Tensor) and v._graphc_trace is None for v in (a, b)):
+            self.pairs.append((a, b, same))
 
     def hashed(self, tensor: Tensor) -> None:
         """A tensor is a key, or in a set: which one an argument is, each call says anew."""
@@ -424,7 +418,7 @@ class Observer(ClassMembers, WholeReads):
     def settle(self) -> None:
         """Nothing more is asked: what was met need not be kept."""
         self.known = {}
-        self._kept = []
+        self._kept, self.pairs, self.differentiated = [], [], []
 
     def _made_for_good(self, guard: Guard) -> bool:
         if isinstance(guard, Entry):

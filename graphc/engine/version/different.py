@@ -7,7 +7,7 @@ memory NoOverlap tells.) Nor may one be computed from another, if the call diffe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...frontend.captured import (
@@ -20,20 +20,21 @@ from ...frontend.captured import (
 )
 from ...frontend.history import gradient_kind
 from ...frontend.nodes import Node
-from ...frontend.outside_history import Passed, reachable
+from ...frontend.outside_history import reachable
 from ...frontend.tensor import Tensor
+from ..capture.observer import Observer
 from .call import Call
 from .guards import Asked, Guard
-from .guards_of_calls import HooksOf, Identity, NoView, SameGrad, hooks_of
+from .guards_of_calls import HooksOf, Identity, Known, NoView, hooks_of
 from .sources import owner_of
 
 
 def different(
-    traced: TracedGraph, leaves: list[Any], differentiated: list[Tensor],
-    passed: Sequence[Passed],
+    traced: TracedGraph, leaves: list[Any], observer: Observer, renewed: set[int]
 ) -> Iterator[Guard]:
-    """What to ask of arguments. `differentiated`: tensors at which gradients may have arrived;
-    `passed`: passes that came to histories from before the call."""
+    """What to ask of arguments, and of gradients. `renewed`: ids of tensors that each call puts
+    into their places anew."""
+    differentiated = observer.differentiated
     arguments: dict[int, int] = {}
     for i, leaf in enumerate(leaves):
         if isinstance(leaf, Tensor):
@@ -41,11 +42,22 @@ def different(
     for tensor in differentiated:
         if id(tensor) in arguments:
             yield HooksOf(arguments[id(tensor)], hooks_of(tensor))
-    for each in passed:
+    for each in observer.trace.passed:
         yield OwnHistories(*(
             [(tensor, arguments.get(id(tensor), -1)) for tensor in tensors] for tensors in each
         ))
+    grads = {
+        id(read.tensor._grad): read for read in traced.grad_reads
+        if read.present and read.tensor._grad is not None
+    }
     yield from _grads(traced, arguments)
+    for a, b, same in observer.pairs:
+        if same and id(a) in grads and observer.is_known(a):
+            yield Identity(grads[id(a)], a, same=True)
+        elif not same:
+            names = [arguments.get(id(x), grads.get(id(x), x)) for x in (a, b)]
+            if not all(isinstance(x, Tensor) for x in names) or {id(a), id(b)} & renewed:
+                yield Identity(names[0], names[1], same=False)
     for mutation in traced.mutations:
         source = traced.inputs[mutation.input]
         if mutation.history and isinstance(source, TensorInput):
@@ -71,9 +83,9 @@ def different(
                 yield Identity(arguments[id(a)], b if second < 0 else second, same=False)
 
 
-def _grads(traced: TracedGraph, arguments: dict[int, int]) -> Iterator[SameGrad]:
+def _grads(traced: TracedGraph, arguments: dict[int, int]) -> Iterator[Identity]:
     """Gradients that are known by another name, too."""
-    known: dict[int, int | Tensor | GradRead] = {
+    known: dict[int, Known] = {
         id(source.tensor): source.tensor for source in traced.inputs
         if type(source) is TensorInput and source.kind == "tensor"
     }
@@ -82,7 +94,7 @@ def _grads(traced: TracedGraph, arguments: dict[int, int]) -> Iterator[SameGrad]
         found = read.tensor._grad
         if read.present and found is not None:
             if id(found) in known:
-                yield SameGrad(read, known[id(found)])
+                yield Identity(read, known[id(found)], same=True)
             known.setdefault(id(found), read)
 
 

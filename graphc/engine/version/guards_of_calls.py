@@ -161,31 +161,6 @@ class NoView(Guard):
         return f"{self.path} is no view"
 
 
-class SameGrad(Guard):
-    """The `.grad` of a tensor is an argument, a tensor that the function knows, or another's."""
-
-    __slots__ = ("other", "read")
-    asked, cost = Asked.CALL, 8
-
-    def __init__(self, read: GradRead, other: int | Tensor | GradRead) -> None:
-        self.read, self.other, self.path = read, other, f".grad of argument {read.argument}"
-
-    def holds_for(self, call: Call) -> bool:
-        other = self.other
-        if isinstance(other, GradRead):
-            expected = written_to(other, call.arguments)._grad
-        else:
-            expected = _meant(other, call)
-        return written_to(self.read, call.arguments)._grad is expected
-
-    def let_go(self, kept: Callable[[Any, int], Any]) -> None:
-        if not isinstance(self.other, GradRead):
-            self.other = kept(self.other, -1)
-
-    def reason(self, call: Call) -> str:
-        return "a .grad was another tensor, too"
-
-
 class WholeMemory(Guard):
     """A tensor is all of its memory, in which the call has looked for elements by their offset."""
 
@@ -259,22 +234,30 @@ class SameArgument(Guard):
         )
 
 
+Known = int | Tensor | Place | GradRead  # an argument's number, a tensor, or where one is
+
+
 class Identity(Guard):
-    """Whether two tensors are one, of which an argument is one."""
+    """Whether two tensors are one, of which an argument is one, or the `.grad` of a tensor."""
 
     __slots__ = ("a", "b", "same")
     asked, cost = Asked.CALL, 4
 
-    def __init__(self, a: int | Tensor | Place, b: int | Tensor | Place, same: bool) -> None:
+    def __init__(self, a: Known, b: Known, same: bool) -> None:
         self.a, self.b, self.same = a, b, same
-        names = [f"argument {x}" if type(x) is int else "a tensor" for x in (a, b)]
+        names = [
+            f"argument {x}" if type(x) is int else "a .grad" if isinstance(x, GradRead)
+            else "a tensor" for x in (a, b)
+        ]
         self.path = f"{names[0]} is {names[1]}"
 
     def holds_for(self, call: Call) -> bool:
         return (_meant(self.a, call) is _meant(self.b, call)) == self.same
 
     def let_go(self, kept: Callable[[Any, int], Any]) -> None:
-        self.a, self.b = kept(self.a, -1), kept(self.b, -1)
+        self.a, self.b = (
+            x if isinstance(x, GradRead) else kept(x, -1) for x in (self.a, self.b)
+        )
 
     def reason(self, call: Call) -> str:
         return "tensors are one now that were two, or the other way round"
@@ -283,10 +266,12 @@ class Identity(Guard):
         return f"{self.path}: {self.same}"
 
 
-def _meant(known: int | Tensor | Place, call: Call) -> Any:
-    """An argument by its number, what is in a place now, or a tensor itself."""
+def _meant(known: Known, call: Call) -> Any:
+    """The tensor of this call."""
     if type(known) is int:
         return call.arguments[known]
+    if isinstance(known, GradRead):
+        return written_to(known, call.arguments)._grad
     return known.get() if isinstance(known, Place) else known
 
 

@@ -350,7 +350,9 @@ def shortcut_of(
                 return None
         elif isinstance(guard, SameArgument):
             conditions.same(guard.index, guard.other, True)
-        elif isinstance(guard, Identity) and type(guard.a) is int:
+        elif isinstance(guard, Identity) and type(guard.a) is int and (
+            isinstance(guard.b, (int, Tensor))
+        ):
             conditions.same(guard.a, guard.b, guard.same)
         elif not isinstance(guard, Differentiable) and not (
             isinstance(guard, HooksOf) and not guard.hooks

@@ -40,7 +40,6 @@ from .guards_of_calls import (
     Decided,
     Differentiable,
     GradIsThere,
-    Identity,
     MemoryOf,
     NoOverlap,
     Renewed,
@@ -226,9 +225,8 @@ class Specialisation:
                 yield Differentiable(tensor, source.requires_grad, source.leaf, named(source))
         # arguments that were one object with another argument or with something in the roots
         yield from (SameArgument(i, other) for i, other in _identities(leaves, observer))
-        yield from (Identity(a, b, same) for a, b, same in observer.pairs)
+        yield from different(traced, leaves, observer, kept)
         trace = observer.trace
-        yield from different(traced, leaves, observer.differentiated, trace.passed)
         for whole in trace.whole_memory.values():
             yield WholeMemory(whole, trace.argument_index(whole))
         yield from (Sizes(decided) for decided in (*traced.graph.env.guards, *assumed))
