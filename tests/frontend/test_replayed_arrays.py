@@ -19,6 +19,8 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "norm": lambda x: x.norm(), "softmax": lambda x: F.softmax(x, 0), "flip": lambda x: x.flip(0),
     "argmin": lambda x: x.argmin(0, keepdim=True), "argmax": lambda x: x.argmax(),
     "gelu": lambda x: F.gelu(x), "linear": lambda x: F.linear(x, x), "roll": lambda x: x.roll(1, 0),
+    "median": lambda x: x.median(1), "median of all": lambda x: x.median(),
+    "nanmedian": lambda x: x.nanmedian(0, keepdim=True),
     "pdist": lambda x: torch.pdist(torch.cat([x, x])),
     "pdist 1": lambda x: torch.pdist(torch.cat([x, x]), 1.0),
     "fft": lambda x: torch.fft.fft(x), "rfft": lambda x: torch.fft.rfft(x, dim=0),

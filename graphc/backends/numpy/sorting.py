@@ -68,14 +68,15 @@ def _back(rows: Array, dim: int) -> Array:
 
 def _order(x: Array, dim: int, descending: bool) -> Array:
     """Stable argsort along dim."""
-    keys = _keys(_rows(x, dim), descending)
+    keys = None if x.size < _MANY else _keys(_rows(x, dim), descending)
     if keys is not None:
         keys.sort(-1)
         return _back(_places(keys), dim)
     wide = widen(x)
     if not descending:
-        return np.argsort(wide, axis=dim, kind="stable")
-    backwards = np.flip(np.argsort(np.flip(wide, dim), axis=dim, kind="stable"), dim)
+        return wide.argsort(dim, "stable")
+    around = (*[slice(None)] * (dim % x.ndim), slice(None, None, -1))
+    backwards = wide[around].argsort(dim, "stable")[around]
     return as_array(x.shape[dim] - 1 - backwards)
 
 
@@ -88,7 +89,7 @@ def _first(x: Array, k: int, dim: int, largest: bool) -> Array:
         found = _selected(widen(x), k, dim, largest)
         if found is not None:
             return found
-    keys = _keys(_rows(x, dim), largest) if 0 < 2 * k <= size else None
+    keys = _keys(_rows(x, dim), largest) if 0 < 2 * k <= size and x.size >= _MANY else None
     if keys is None:
         head: list[slice] = [slice(None)] * x.ndim
         head[dim] = slice(0, k)

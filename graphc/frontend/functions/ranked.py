@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,9 @@ import numpy as np
 from ..context import local
 from ..dispatch import constant
 from ..near import is_near
+from ..replayed import replayed
 from ..tensor import Tensor
+from ..wrapped import wraps
 
 _MANY = 1 << 10  # elements that are worth it
 _FLOATS = {"e": np.float32, "E": np.float32, "f": None, "d": None}  # what they are compared as
@@ -35,6 +38,19 @@ def ranked(x: Tensor, dim: int, rank: int) -> Tensor | None:
         return None
     places = _places(rows, rank)
     return constant(np.ascontiguousarray(np.moveaxis(places, -1, dim)))
+
+
+def again_of_few(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that is replayed where it does not look for a number of some rank, but sorts."""
+    again = replayed(function)
+
+    @wraps(function)
+    def wrapper(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+        if local.trace is None and isinstance(input, Tensor) and input.numel() < _MANY:
+            return again(input, *args, **kwargs)
+        return function(input, *args, **kwargs)
+
+    return wrapper
 
 
 def _places(rows: np.ndarray, rank: int) -> np.ndarray:

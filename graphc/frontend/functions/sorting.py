@@ -33,7 +33,7 @@ from .arguments import (
 )
 from .creation import as_tensor
 from .parts import slice_dim
-from .ranked import distinct, ranked
+from .ranked import again_of_few, distinct, ranked
 from .reduction import pick
 
 _CURE = "its result's size depends on values: call it outside the compiled function"
@@ -110,6 +110,7 @@ def _some(name: str, x: Tensor, dim: int) -> Any:
 
 
 @with_out
+@again_of_few
 @owns_result
 @recorded_as("KthvalueBackward0")
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
@@ -175,7 +176,7 @@ def _median(name: str, ignore_nan: bool) -> Any:
 
     function.__name__ = name
     function.__doc__ = "The middle value (the lower of two), or with its index along a dim."
-    return with_out(numpy_names(owns_result(function)))
+    return with_out(numpy_names(again_of_few(owns_result(function))))
 
 
 def _shared(x: Tensor, value: Tensor) -> Tensor:
