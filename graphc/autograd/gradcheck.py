@@ -30,27 +30,44 @@ def _outputs(func: Function, inputs: Sequence[Any]) -> list[Tensor]:
     found = func(*inputs)
     return [
         t for t in _tensors(found)
-        if isinstance(t, Tensor) and t.dtype.is_floating_point
+        if isinstance(t, Tensor) and (t.dtype.is_floating_point or t.dtype.is_complex)
     ]
+
+
+def _reals(array: np.ndarray) -> np.ndarray:
+    """An array's numbers in a row, a complex one being two real ones; row-major: its memory."""
+    flat = array.reshape(-1)
+    return flat.view(flat.real.dtype) if np.iscomplexobj(flat) else flat
+
+
+def _units(like: Tensor) -> list[Tensor]:
+    """For each of a tensor's real numbers, zeros like it with 1 there (1j: an imaginary part)."""
+    found = []
+    values = np.zeros(tuple(like.shape), like.detach().numpy().dtype)
+    for i in range(_reals(values).size):
+        one = values.copy()
+        _reals(one)[i] = 1
+        found.append(from_array(one))
+    return found
 
 
 def _numerical(
     func: Function, inputs: Sequence[Any], which: int, eps: float
 ) -> list[np.ndarray]:
-    """Jacobians of all outputs with regard to one input: [elements of input, of output]."""
+    """Jacobians of all outputs with regard to one input: [real numbers of input, of output]."""
     x = inputs[which]
     base = np.array(x.detach().numpy(), order="C")
     columns: list[list[np.ndarray]] = []
-    for i in range(base.size):
+    for i in range(_reals(base).size):
         values: list[list[np.ndarray]] = []
         for sign in (1, -1):
             moved = base.copy()
-            moved.reshape(-1)[i] += sign * eps
+            _reals(moved)[i] += sign * eps
             given = list(inputs)
             given[which] = from_array(moved).requires_grad_(x.requires_grad)
             with enable_grad():
                 found = _outputs(func, given)
-            values.append([np.array(o.detach().numpy()).reshape(-1) for o in found])
+            values.append([_reals(np.array(o.detach().numpy())) for o in found])
         columns.append([(a - b) / (2 * eps) for a, b in zip(*values, strict=True)])
     if not columns:
         return []
@@ -62,23 +79,20 @@ def _analytical(
 ) -> tuple[np.ndarray, bool]:
     """The Jacobian of one output by backward(), and whether a second run agrees."""
     output = outputs[o]
-    size = output.numel()
+    units = _units(output)
+    rows = _reals(x.detach().numpy())
     runs: list[np.ndarray] = []
     for _ in range(2):
-        found = np.zeros((x.numel(), size), x.detach().numpy().dtype)
-        for j in range(size if output.requires_grad else 0):
-            unit = NAMES["zeros"](size, dtype=output.dtype)
-            unit[j] = 1
-            (g,) = grad(
-                output, x, unit.reshape(output.shape), retain_graph=True, allow_unused=True
-            )
+        found = np.zeros((rows.size, len(units)), rows.dtype)
+        for j, unit in enumerate(units if output.requires_grad else []):
+            (g,) = grad(output, x, unit, retain_graph=True, allow_unused=True)
             if g is not None:
                 if g.dtype is not x.dtype or tuple(g.shape) != tuple(x.shape):
                     raise GradcheckError(
                         f"grad is of type {g.dtype} and shape {list(g.shape)}, its input is "
                         f"{x.dtype} and {list(x.shape)}"
                     )
-                found[:, j] = g.detach().numpy().reshape(-1)
+                found[:, j] = _reals(np.array(g.detach().resolve_conj().numpy()))
         runs.append(found)
     same = bool(np.all(np.abs(runs[0] - runs[1]) <= nondet_tol)) if runs[0].size else True
     return runs[0], same
@@ -187,17 +201,15 @@ def _check_forward(
     numerical = {i: _numerical(func, inputs, i, eps) for i in wanted}
     for i in wanted:
         x = inputs[i]
-        for k in range(x.numel()):
-            unit = NAMES["zeros"](x.numel(), dtype=x.dtype)
-            unit[k] = 1
+        for k, unit in enumerate(_units(x)):
 
             def alone(value: Tensor, i: int = i) -> Any:
                 return tuple(_outputs(func, [*inputs[:i], value, *inputs[i + 1 :]]))
 
-            _, tangents = jvp(alone, (x.detach(),), (unit.reshape(x.shape),))
+            _, tangents = jvp(alone, (x.detach(),), (unit,))
             for o, tangent in enumerate(tangents):
-                if not np.allclose(tangent.detach().numpy().reshape(-1), numerical[i][o][k],
-                                   rtol=rtol, atol=atol):
+                row = _reals(np.array(tangent.detach().numpy()))
+                if not np.allclose(row, numerical[i][o][k], rtol=rtol, atol=atol):
                     raise GradcheckError(
                         f"Jacobian computed with forward mode mismatch for output {o} with "
                         f"respect to input {i}"

@@ -22,7 +22,7 @@ def fftfreq(
     """The frequencies of fft's results, in cycles per unit of the sample spacing `d`."""
     places = graphc.arange(n, dtype=dtype or graphc.get_default_dtype(), device=device)
     places = graphc.where(places > (n - 1) // 2, places - n, places)
-    return _made(places * (1.0 / (n * d)), dtype, requires_grad, out)
+    return _made(places * (1.0 / (max(n, 1) * d)), dtype, requires_grad, out)
 
 
 def rfftfreq(

@@ -75,10 +75,18 @@ def _swapped(
     wanted = dict(given)
     if tie_weights:
         owners: dict[int, Any] = {}
+        first: dict[int, str] = {}
         for key, value in given.items():
             table, name = places[key]
-            if table.get(name) is not None:
-                owners[id(table[name])] = value
+            if table.get(name) is None:
+                continue
+            tensor = id(table[name])
+            if owners.setdefault(tensor, value) is not value:
+                raise ValueError(
+                    f"functional_call got multiple values for keys {[first[tensor], key]}, which "
+                    "are tied. Consider using tie_weights=False"
+                )
+            first.setdefault(tensor, key)
         for key, (table, name) in places.items():
             if key not in wanted and id(table[name]) in owners:
                 wanted[key] = owners[id(table[name])]

@@ -42,6 +42,6 @@ class Adadelta(PerParameter):
             param, grad, state["square_avg"], state["acc_delta"]
         )
         square.mul_(rho).addcmul_(grad, grad, value=1 - rho)
-        delta = moved.add(eps).sqrt_().div_(square.add(eps).sqrt_()).mul_(grad)
+        delta = moved.add(eps).sqrt().div(square.add(eps).sqrt()).mul(grad)
         moved.mul_(rho).addcmul_(delta, delta, value=1 - rho)
         param.add_(delta, alpha=-group["lr"])

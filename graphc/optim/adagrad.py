@@ -61,7 +61,7 @@ class Adagrad(PerParameter):
         rate = group["lr"] / (1 + (step_number(state["step"]) - 1) * group["lr_decay"])
         param, grad, total = real_parts(param, grad, state["sum"])
         total.addcmul_(grad, grad, value=1)
-        param.addcdiv_(grad, total.sqrt().add_(group["eps"]), value=-rate)
+        param.addcdiv_(grad, total.sqrt().add(group["eps"]), value=-rate)
 
     def _graphc_update_sparse(self, group: Any, param: Tensor, grad: Tensor) -> None:
         if group["weight_decay"] != 0:

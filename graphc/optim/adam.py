@@ -92,7 +92,8 @@ class Adam(PerParameter):
         root = (1 - beta2**steps) ** 0.5
         if group["amsgrad"]:
             (largest,) = real_parts(state["max_exp_avg_sq"])
-            largest.copy_(T.maximum(largest, square))
+            before = largest.clone() if group["differentiable"] else largest  # what the tape keeps
+            largest.copy_(T.maximum(before, square))
             square = largest
         denominator = (square.sqrt() / root).add_(eps)
         param.addcdiv_(average, denominator, value=-step_size)

@@ -56,7 +56,7 @@ class NAdam(PerParameter):
         product.mul_(scalar_like(now, product))
         average.lerp_(grad, 1 - beta1)
         square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-        root = square.div(scalar_like(1 - beta2**steps, square)).sqrt().add_(group["eps"])
+        root = square.div(scalar_like(1 - beta2**steps, square)).sqrt().add(group["eps"])
         so_far = step_number(product)
         here = -lr * (1.0 - now) / (1.0 - so_far)
         ahead = -lr * following / (1.0 - so_far * following)

@@ -62,7 +62,7 @@ def _scales(steps: Any, beta2: Any, square: Tensor, eps: Any) -> tuple[Any, ...]
     if not isinstance(few, Tensor) and few:
         return ()
     ratio = (terms - 4) * (terms - 2) * most / ((most - 4) * (most - 2) * terms)
-    root = scalar_like(correction**0.5, square) / square.sqrt().add_(eps)
+    root = scalar_like(correction**0.5, square) / square.sqrt().add(eps)
     if not isinstance(few, Tensor):
         return root, ratio**0.5
     rectified = scalar_like(ratio.clamp_min(0.0) ** 0.5, square)

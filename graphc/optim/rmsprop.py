@@ -51,10 +51,10 @@ class RMSprop(PerParameter):
         if group["centered"]:
             (mean,) = real_parts(state["grad_avg"])
             mean.lerp_(grad, 1 - alpha)
-            average = square.addcmul(mean, mean, value=-1).sqrt_()
+            average = square.addcmul(mean, mean, value=-1).sqrt()
         else:
             average = square.sqrt()
-        average = average.add_(group["eps"])
+        average = average.add(group["eps"])
         if momentum:
             (buffer,) = real_parts(state["momentum_buffer"])
             buffer.mul_(group["momentum"]).addcdiv_(grad, average)

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from ..frontend.context import local
-from ..frontend.grad_mode import no_grad
+from ..frontend.grad_mode import set_grad_enabled
 from ..frontend.hooks import RemovableHandle, add_hook
 from ..frontend.stepped import stepped
 from ..frontend.watched import WatchedOrdered
@@ -19,7 +19,7 @@ global_pre_hooks, global_post_hooks = WatchedOrdered(), WatchedOrdered()
 def as_update(step: Callable[..., Any]) -> Callable[..., Any]:
     """A class's step as what changes parameters."""
     # a step written elsewhere decides for itself: its closure may need gradients
-    quiet = no_grad if step.__module__.startswith(f"{__package__}.") else nullcontext
+    ours = step.__module__.startswith(f"{__package__}.")
 
     @functools.wraps(step)
     def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -27,7 +27,10 @@ def as_update(step: Callable[..., Any]) -> Callable[..., Any]:
             return step(self, *args, **kwargs)
         stepped.add(self)
         trace = local.trace
-        with quiet(), nullcontext() if trace is None else trace.optimizer_step(self):
+        # a differentiable update goes on the tape: a later loss reaches what came before it
+        graded = bool(self.defaults.get("differentiable"))
+        mode = set_grad_enabled(graded) if ours else nullcontext()
+        with mode, nullcontext() if trace is None else trace.optimizer_step(self):
             return step(self, *args, **kwargs)
 
     wrapped._is_wrapped = True  # type: ignore[attr-defined]

@@ -106,7 +106,8 @@ def entr(input: Tensor) -> Tensor:
     """-x log(x); 0 at 0, -inf below."""
     x = _float(input)
     inside = graphc.where(x > 0, x, 1.0)
-    found = graphc.where(x > 0, -x * inside.log(), graphc.where(x == 0, x, -math.inf))
+    # the root is 0 at 0 and infinitely steep there, as -x log(x) is; below, both have no gradient
+    found = graphc.where(x > 0, -x * inside.log(), graphc.where(x == 0, x.sqrt(), -math.inf))
     return graphc.where(x.isnan(), x, found)
 
 

@@ -133,3 +133,33 @@ def test_forward_ad() -> None:
     agree(results[1], results[0])
     with pytest.raises(RuntimeError, match="no level exists"):
         graphc.autograd.forward_ad.make_dual(graphc.ones(1), graphc.ones(1))
+
+
+@pytest.mark.parametrize("function", [
+    lambda m, a: a.abs(), lambda m, a: a.real * 2, lambda m, a: a * a.conj(),
+    lambda m, a: (a * a).sum(), lambda m, a: m.view_as_real(a), lambda m, a: m.fft.fft(a).exp(),
+], ids=["abs", "real", "conj", "sum", "view_as_real", "fft"])
+def test_gradcheck_of_complex_numbers(function: Any) -> None:
+    """Real and imaginary parts are checked each, of inputs and of results."""
+    for m in (torch, graphc):
+        z = m.tensor(np.array([0.3 + 1j, -0.5 + 0.2j]), requires_grad=True)
+        ways = {} if m is torch else {"check_forward_ad": True, "check_batched_grad": True}
+        assert m.autograd.gradcheck(lambda a, m=m: function(m, a), (z,), **ways)
+        assert m.autograd.gradgradcheck(lambda a, m=m: function(m, a), (z,))
+
+
+def test_gradcheck_sees_wrong_imaginary_parts() -> None:
+    for m in (torch, graphc):
+        class Turned(m.autograd.Function):  # type: ignore[name-defined, misc]
+            @staticmethod
+            def forward(ctx: Any, a: Any) -> Any:
+                return a * 1j
+
+            @staticmethod
+            def backward(ctx: Any, g: Any) -> Any:
+                return g * 1j  # its conjugate is right
+
+        z = m.tensor(np.array([0.3 + 1j]), requires_grad=True)
+        assert not m.autograd.gradcheck(Turned.apply, (z,), raise_exception=False)
+        x = m.tensor(np.array([0.3, 2.0]), requires_grad=True)
+        assert m.autograd.gradcheck(lambda a, m=m: m.complex(a, a * a), (x,))

@@ -67,6 +67,10 @@ def test_frequencies_and_shifts() -> None:
         lambda t, a: (t.fft.fftfreq(7), t.fft.fftfreq(8, d=0.1), t.fft.rfftfreq(7, 0.5)),
         np.zeros(1), grad=False, tolerance=1e-6,
     )
+    compare(
+        lambda t, a: (t.fft.fftfreq(0), t.fft.fftfreq(1), t.fft.rfftfreq(1)),
+        np.zeros(1), grad=False, tolerance=1e-6,
+    )
 
 
 def _round_trip(t: Any, a: Any, b: Any, **options: Any) -> Any:

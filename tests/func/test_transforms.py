@@ -214,3 +214,17 @@ def test_functional_call_and_ensembles() -> None:
 def test_errors(call: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+def test_functional_call_of_tied_weights() -> None:
+    for m in (torch, graphc):
+        model = m.nn.Sequential(m.nn.Linear(2, 2), m.nn.Linear(2, 2))
+        model[1].weight = model[0].weight
+        x, one = m.ones(1, 2), m.ones(2, 2)
+        both = {"0.weight": one, "1.weight": one}
+        m.func.functional_call(model, both, x)
+        other = {"0.weight": one, "1.weight": m.zeros(2, 2)}
+        with pytest.raises(ValueError, match="multiple values for keys"):
+            m.func.functional_call(model, other, x)
+        found = m.func.functional_call(model, other, x, tie_weights=False)
+        assert found.tolist() == [model[1].bias.tolist()]

@@ -11,6 +11,9 @@ import pytest
 
 pytest.importorskip("torch")
 
+import torch
+
+import graphc
 from graphc import optim as our_optim
 from graphc.frontend import state_version
 from tests.nn.both import SPACES, array, close
@@ -300,3 +303,29 @@ def test_parameters_added_later(name: str) -> None:
             step(s, params, optimizer, number, "float32")
     close(made[1], made[0], 1e-5, "those from the start")
     close(added[1], added[0], 1e-5, "those added")
+
+
+@pytest.mark.parametrize(("name", "options", "steps"), [
+    ("SGD", {"lr": 0.1, "weight_decay": 0.1}, 2), ("Adam", {"lr": 0.1, "weight_decay": 0.1}, 2),
+    ("Adam", {"lr": 0.1, "amsgrad": True}, 1), ("AdamW", {"lr": 0.1}, 2),
+    ("RMSprop", {"lr": 0.1, "centered": True, "momentum": 0.5}, 1), ("RMSprop", {"lr": 0.1}, 2),
+    ("Adagrad", {"lr": 0.1, "weight_decay": 0.1}, 2), ("Adadelta", {"weight_decay": 0.1}, 2),
+    ("ASGD", {"lr": 0.1, "weight_decay": 0.1}, 2), ("Rprop", {"lr": 0.1}, 1),
+    ("NAdam", {"decoupled_weight_decay": True, "weight_decay": 0.1}, 2),
+    ("RAdam", {"lr": 0.1, "weight_decay": 0.1}, 2), ("Adamax", {"lr": 0.1}, 1),
+])
+def test_differentiable_steps(name: str, options: dict[str, Any], steps: int) -> None:
+    """The update is on the tape: a loss of updated parameters reaches what they were made of."""
+    found = []
+    for m in (torch, graphc):
+        x = m.tensor([1.0, 2.0], requires_grad=True)
+        w = x.clone()
+        optimizer = getattr(m.optim, name)([w], differentiable=True, **options)
+        for k in range(steps):
+            w.grad = (x * (k + 1)).sin()
+            optimizer.step()
+        assert w.grad_fn is not None
+        w.square().sum().backward()
+        found.append((w, x.grad))
+    for want, have in zip(*found, strict=True):
+        close(have, want, 1e-4)

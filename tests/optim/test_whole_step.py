@@ -269,7 +269,9 @@ def test_other_options(native: list[int]) -> None:
         return seen(params, optimizer)
 
     both(lambda: run(lr=graphc.tensor(0.1)))
-    both(lambda: run(differentiable=True))
+    assert native == []
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):  # as in torch
+        run(differentiable=True)
     assert native == []
     both(lambda: run(lr=1, weight_decay=0, betas=(0, 0.5)))
     assert native == [1, 1, 1]

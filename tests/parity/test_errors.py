@@ -46,6 +46,8 @@ SAME: dict[str, Callable[[Any], Any]] = {
     "inf to ints": lambda t: t.tensor([1.0, float("inf")], dtype=t.int64),
     "float to int8": lambda t: t.tensor([[300.0]], dtype=t.int8),
     "float to uint8": lambda t: t.tensor(-1.5, dtype=t.uint8),
+    "searched on two sides": lambda t: t.searchsorted(t.arange(3), 1, right=True, side="left"),
+    "searched on no side": lambda t: t.searchsorted(t.arange(3), 1, side="up"),
     "quantile below": lambda t: t.ones(5).quantile(-0.1),
     "quantile above": lambda t: t.ones(5).nanquantile(1.01),
     "quantile tensor": lambda t: t.ones(5).quantile(t.tensor([0.5, -0.1])),

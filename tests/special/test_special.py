@@ -122,3 +122,16 @@ def test_polygamma_and_zeta_far_out() -> None:
         wanted = torch.polygamma(order, torch.from_numpy(values)).numpy()
         np.testing.assert_allclose(found, wanted, rtol=1e-6)
     assert np.isnan(graphc.special.zeta(graphc.tensor(2.0), graphc.tensor(float("inf"))).item())
+
+
+def test_entr_is_steep_at_zero() -> None:
+    for compiled in (False, True):
+        found = []
+        for m in (torch, graphc):
+            x = m.tensor([-0.5, 0.0, 0.3, 1.0, 2.0], requires_grad=True)
+            entr = m.special.entr
+            y = (graphc.compile(entr) if compiled and m is graphc else entr)(x)
+            y.sum().backward()
+            found.append((y.detach().numpy(), x.grad.numpy()))
+        np.testing.assert_allclose(found[0][0], found[1][0], rtol=1e-6)
+        np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-6)

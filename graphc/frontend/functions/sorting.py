@@ -368,8 +368,16 @@ def searchsorted(
     side: str | None = None, sorter: Tensor | None = None,
 ) -> Tensor:
     """Where each value of `input` belongs in the (last dim of the) sorted sequence."""
-    if side is not None:
-        right = side == "right"
+    if side not in (None, "left", "right"):
+        raise RuntimeError(
+            f"torch.searchsorted(): side can only be 'left' or 'right' but got {side}"
+        )
+    if right and side == "left":
+        raise RuntimeError(
+            "torch.searchsorted(): side and right can't be set to opposites, got side of left "
+            "while right was True"
+        )
+    right = right or side == "right"
     edges = sorted_sequence if sorter is None else sorted_sequence.gather(-1, sorter)
     values = input if isinstance(input, Tensor) else promote.operand(input, edges.dtype)
     edges, values = promote.operands(edges.detach(), values.detach())
