@@ -8,13 +8,17 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 import graphc as torch
+import graphc.nn.functional as F
 from graphc import config as configuration
+from graphc import nn
+from graphc.backends.host.allocator import address_of
 from graphc.backends.llvm import words
 from graphc.backends.llvm.arenas import ARENAS, SHARED, Share
-from graphc.engine.version import shortcut
+from graphc.engine.version import gradients_left, shortcut
 from graphc.frontend.storage import readers
 
 pytestmark = [
@@ -183,3 +187,139 @@ def test_more_threads_may_need_memory_of_others() -> None:
             assert (sum(lease.sizes[:2]) > SHARED) is (lease.arena.size == 0) is (count == 64)
     finally:
         torch.set_num_threads(threads)
+
+
+# --- gradients that are written where those before them lie ---------------------------------------
+
+
+def _stepped(monkeypatch: pytest.MonkeyPatch, empty: Any = None) -> tuple[Any, Any, Any, Any]:
+    """A step whose calls native code makes, its model, the same in eager mode; `empty`: what makes
+    memory in the former's native calls."""
+    monkeypatch.setattr(gradients_left, "OVERWRITTEN", 1)
+    made = []
+    for compiled in (True, False):
+        torch.manual_seed(3)
+        model = nn.Sequential(nn.Linear(16, 24), nn.Tanh(), nn.Linear(24, 5))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+        def step(x: Any, y: Any, model: Any = model, optimizer: Any = optimizer) -> Any:
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        made += [torch.compile(step) if compiled else step, model]
+    step, model, eager, plain = made
+    with monkeypatch.context() as patch:
+        if empty is not None:
+            patch.setattr(np, "empty", empty)
+        for _ in range(4):
+            step(*_batch())
+            eager(*_batch())
+    assert step._versions.shortcuts[0].native is not None
+    return step, model, eager, plain
+
+
+def _batch() -> tuple[Any, Any]:
+    return torch.arange(128.0).reshape(8, 16).sin(), torch.arange(8) % 5
+
+
+def _same(model: Any, plain: Any) -> None:
+    for mine, wanted in zip(model.parameters(), plain.parameters(), strict=True):
+        assert torch.allclose(mine, wanted, atol=1e-6)
+        assert torch.allclose(mine.grad, wanted.grad, atol=1e-6)
+
+
+def _references(gradients: Any) -> list[int]:
+    return [
+        sys.getrefcount(part) for each in gradients
+        for part in (each.tensor.grad, each.tensor.grad._graphc_array)
+    ]
+
+
+def test_gradients_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    step, model, eager, plain = _stepped(monkeypatch)
+    weight = model[0].weight
+    late = [each for each in step._versions.shortcuts[0].gradients if each.in_place]
+    assert len(late) >= 3 and any(each.tensor is weight for each in late)
+    before, place = _references(late), address_of(weight.grad._graphc_array)
+    for _ in range(5):
+        count = _by_native_code(step)
+        assert torch.allclose(step(*_batch()), eager(*_batch()), atol=1e-6)
+        assert _by_native_code(step) == count + 1
+        assert address_of(weight.grad._graphc_array) == place
+        _same(model, plain)
+    assert _references(late) == before
+    seen = weight.grad
+    was = seen.clone()
+    step(*_batch())  # somebody sees where it would be written to
+    eager(*_batch())
+    assert torch.equal(seen, was) and weight.grad is not seen
+    _same(model, plain)
+    count = _by_native_code(step)
+    step(*_batch())
+    eager(*_batch())
+    assert _by_native_code(step) == count + 1 and torch.equal(seen, was)
+    _same(model, plain)
+
+
+@pytest.mark.parametrize("put", [
+    lambda shape: None,
+    lambda shape: torch.zeros(shape),
+    lambda shape: torch.from_numpy(np.zeros(shape, np.float32)),
+    lambda shape: torch.frombuffer(bytearray(4 * 24 * 16), dtype=torch.float32).reshape(shape),
+    lambda shape: torch.from_numpy(np.frombuffer(
+        bytearray(4 * 24 * 16 + 1), np.float32, 24 * 16, 1).reshape(shape)),
+    lambda shape: torch.zeros(1).expand(shape),
+    lambda shape: torch.zeros(shape[::-1]).t(),
+], ids=["none", "own", "array", "buffer", "unaligned", "expanded", "columns"])
+def test_gradients_that_a_user_has_put_there(put: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    step, model, eager, plain = _stepped(monkeypatch)
+    for _ in range(2):
+        for each in (model, plain):
+            each[0].weight.grad = put((24, 16))
+        step(*_batch())
+        eager(*_batch())
+        _same(model, plain)
+
+
+def test_a_gradient_that_goes_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its memory is the call's until it ends, and it is left all the same."""
+    right, goes, weight = np.empty, False, None
+
+    def empty(*args: Any, **named: Any) -> Any:
+        nonlocal goes
+        if goes:
+            goes = False
+            weight.grad = None
+            gc.collect()
+        return right(*args, **named)
+
+    step, model, eager, plain = _stepped(monkeypatch, empty)
+    weight = model[0].weight
+    for _ in range(2):
+        count, goes = _by_native_code(step), True
+        step(*_batch())
+        eager(*_batch())
+        assert not goes and _by_native_code(step) == count + 1
+        _same(model, plain)
+
+
+def test_a_step_that_fails_leaves_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    step, model, eager, plain = _stepped(monkeypatch)
+    x, y = _batch()
+    for _ in range(2):
+        with pytest.raises(IndexError):
+            step(x, y + 3)
+        with pytest.raises(IndexError):
+            eager(x, y + 3)
+        assert [p.grad is None for p in model.parameters()] == [
+            p.grad is None for p in plain.parameters()]
+        for _ in range(2):
+            step(x, y)
+            eager(x, y)
+        _same(model, plain)
+    count = _by_native_code(step)
+    step(x, y)
+    assert _by_native_code(step) == count + 1

@@ -49,6 +49,9 @@ class _Block(np.ndarray[Any, Any]):
             allocator._give_back(self.memory)
 
 
+BLOCK: type[Array] = _Block  # the class of what memory of an Allocator is the base of
+
+
 class Allocator:
     """Hands out arrays; keeps at most `limit` bytes of unused small blocks, and as much of regions
     (regions.py) of which nothing is used."""

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from . import entry_words as kinds
+from .allocator import BLOCK
 from .layouts import (
     COUNT,
     REFERENT,
@@ -67,7 +68,8 @@ class Code:
         self.version = slot_offset(vars(storage)["version"])
         self.storage = storage
         self.weak = [kind.__weakrefoffset__ for kind in (classes[0], np.ndarray, storage)]
-        self.slots = _words([slot_offset(vars(storage)[name]) for name in kinds.SLOTS])
+        offsets = [slot_offset(vars(storage)[name]) for name in kinds.SLOTS]
+        self.slots = _words([*offsets, id(0)])
         symbols = {name: address_of(name) for name in kinds.FUNCTIONS}
         self._library = link(f"entry {found.version}", lambda: _text(found.version), symbols)
         self.check = self._method("graphc_check")
@@ -114,6 +116,7 @@ class Gradient(NamedTuple):
     shape: tuple[int, ...]
     writes: int  # how many its storage has seen
     inference: bool
+    in_place: bool = False  # it is written where the former one lies
 
 
 class Conditions:
@@ -277,7 +280,7 @@ class Entry:
             "weak_tensor": code.weak[0], "weak_array": code.weak[1], "weak_storage": code.weak[2],
             "slots": ctypes.addressof(code.slots), "false": id(False),
             "spares": ctypes.addressof(self._spares), "run": run, "releases": int(releases),
-            "made_count": len(made),
+            "made_count": len(made), "block": id(BLOCK),
         }
         if not apart:
             values["places"] = 0
@@ -300,7 +303,8 @@ class Entry:
             conditions.keep.append(header)
             words += [
                 id(each.tensor), id(type(each.tensor)), ctypes.addressof(header),
-                first + each.output, id(each.writes), id(each.inference), 0, 0,
+                first + each.output, id(each.writes), id(each.inference),
+                int(each.in_place), 0,
             ]
         return words
 

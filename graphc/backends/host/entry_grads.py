@@ -2,11 +2,12 @@
 
 What a step leaves in `.grad` takes the place of what the last step has left there. If nobody else
 refers to that one, neither to the Tensor nor to its memory, it is kept as a *spare*, and is what
-the step after this one writes to and leaves. A call takes its spares out of the table.
+the step after this one writes to and leaves. A call takes its spares out of the table. A gradient
+that is written *in place* is its own spare: the call has a reference to it, and nothing is kept.
 
 A record of one gradient: the tensor that has it, its class, header (dtype, dims, sizes), the word
 of the block for its address, the spare's number of writes and whether it is an inference tensor
-(as objects).
+(as objects), and whether it is written in place.
 """
 
 from __future__ import annotations
@@ -71,12 +72,27 @@ memory:
   %array.own = call i1 @alone(ptr %array, i32 2, i64 %weak.array)
   %header = call ptr @pointer(ptr %record, i64 2)
   %laid.out = call i1 @laid_out(ptr %array, ptr %header)
+  %flags.at = getelementptr i8, ptr %array, i64 64
+  %flags = load i32, ptr %flags.at
+  ; aligned, and to be written to
+  %flags.both = and i32 %flags, 1280
+  %writable = icmp eq i32 %flags.both, 1280
+  %own.bit = and i32 %flags, 4
+  %owns = icmp ne i32 %own.bit, 0
   %ok.2 = and i1 %array.own, %laid.out
-  br i1 %ok.2, label %base, label %no
+  %ok.3 = and i1 %ok.2, %writable
+  br i1 %ok.3, label %base, label %no
 base:
   %block = call ptr @pointer(ptr %array, i64 6)
   %whole = icmp eq ptr %block, null
-  br i1 %whole, label %storage.is, label %block.is
+  br i1 %whole, label %memory.own, label %memory.of
+memory.own:
+  br i1 %owns, label %storage.is, label %no
+memory.of:
+  %block.class = call ptr @pointer(ptr %block, i64 1)
+  %block.wanted = call ptr @pointer(ptr %table, i64 33)
+  %is.block = icmp eq ptr %block.class, %block.wanted
+  br i1 %is.block, label %block.is, label %no
 block.is:
   %block.own = call i1 @alone(ptr %block, i32 1, i64 %weak.array)
   br i1 %block.own, label %storage.is, label %no
@@ -88,12 +104,15 @@ storage.is:
   %slot.2 = call i64 @word(ptr %slots, i64 1)
   %slot.3 = call i64 @word(ptr %slots, i64 2)
   %slot.4 = call i64 @word(ptr %slots, i64 3)
+  %slot.5 = call i64 @word(ptr %slots, i64 4)
+  %zero = call ptr @pointer(ptr %slots, i64 5)
   %version.offset = call i64 @word(ptr %table, i64 13)
   %inference.offset = call i64 @word(ptr %table, i64 12)
   %its.array = call ptr @pointer.at(ptr %storage, i64 %slot.1)
   %its.root = call ptr @pointer.at(ptr %storage, i64 %slot.2)
   %its.exposed = call ptr @pointer.at(ptr %storage, i64 %slot.3)
   %its.segment = call ptr @pointer.at(ptr %storage, i64 %slot.4)
+  %its.away = call ptr @pointer.at(ptr %storage, i64 %slot.5)
   %its.version = call ptr @pointer.at(ptr %storage, i64 %version.offset)
   %its.inference = call ptr @pointer.at(ptr %storage, i64 %inference.offset)
   %false = call ptr @pointer(ptr %table, i64 26)
@@ -110,13 +129,28 @@ storage.is:
   %are.3 = and i1 %is.5, %is.6
   %are.4 = and i1 %are.1, %are.2
   %are.5 = and i1 %are.3, %storage.own
-  %are = and i1 %are.4, %are.5
+  %is.7 = icmp eq ptr %its.away, %zero
+  %are.6 = and i1 %are.5, %is.7
+  %are = and i1 %are.4, %are.6
   br i1 %are, label %yes, label %no
 yes:
   %data = call i64 @word(ptr %array, i64 2)
   ret i64 %data
 no:
   ret i64 0
+}
+; the gradient before, or null (borrowed)
+define internal ptr @former(ptr %table, ptr %record) {
+  %owner = load ptr, ptr %record
+  %class = call ptr @pointer(ptr %owner, i64 1)
+  %indices = call ptr @indices(ptr %table, ptr %class)
+  %strange = icmp eq ptr %indices, null
+  br i1 %strange, label %no, label %known
+known:
+  %grad = call ptr @fact(ptr %table, ptr %owner, ptr %indices, i64 8)
+  ret ptr %grad
+no:
+  ret ptr null
 }
 ; takes all spares for a call; false: none
 define internal i1 @take(ptr %table, ptr %block) {
@@ -128,7 +162,17 @@ define internal i1 @take(ptr %table, ptr %block) {
 look:
   %i = phi i64 [ 0, %0 ], [ %i.next, %on ]
   %record = phi ptr [ %records, %0 ], [ %record.next, %on ]
-  %tensor = call ptr @pointer(ptr %spares, i64 %i)
+  %in.place = call i64 @word(ptr %record, i64 6)
+  %itself = icmp ne i64 %in.place, 0
+  br i1 %itself, label %former, label %kept.one
+kept.one:
+  %kept.tensor = call ptr @pointer(ptr %spares, i64 %i)
+  br label %ask
+former:
+  %former.tensor = call ptr @former(ptr %table, ptr %record)
+  br label %ask
+ask:
+  %tensor = phi ptr [ %kept.tensor, %kept.one ], [ %former.tensor, %former ]
   %data = call i64 @spare(ptr %table, ptr %record, ptr %tensor)
   %good = icmp ne i64 %data, 0
   br i1 %good, label %on, label %no
@@ -144,13 +188,26 @@ all:
   %kept = call ptr @kept_grads(ptr %table, ptr %block)
   br label %move
 move:
-  %k = phi i64 [ 0, %all ], [ %k.next, %move ]
+  %k = phi i64 [ 0, %all ], [ %k.next, %moved ]
+  %k.record = phi ptr [ %records, %all ], [ %k.record.next, %moved ]
   %from = getelementptr ptr, ptr %spares, i64 %k
-  %taken = load ptr, ptr %from
+  %k.in.place = call i64 @word(ptr %k.record, i64 6)
+  %k.itself = icmp ne i64 %k.in.place, 0
+  br i1 %k.itself, label %refer, label %take.out
+refer:
+  %k.former = call ptr @former(ptr %table, ptr %k.record)
+  call void @Py_IncRef(ptr %k.former)
+  br label %moved
+take.out:
+  %k.spare = load ptr, ptr %from
   store ptr null, ptr %from
+  br label %moved
+moved:
+  %taken = phi ptr [ %k.former, %refer ], [ %k.spare, %take.out ]
   %to = getelementptr ptr, ptr %kept, i64 %k
   store ptr %taken, ptr %to
   %k.next = add i64 %k, 1
+  %k.record.next = getelementptr i64, ptr %k.record, i64 8
   %k.more = icmp slt i64 %k.next, %count
   br i1 %k.more, label %move, label %yes
 yes:
@@ -226,7 +283,10 @@ keep:
   %place = getelementptr ptr, ptr %spares, i64 %i
   %there = load ptr, ptr %place
   %free = icmp eq ptr %there, null
-  br i1 %free, label %put, label %drop
+  %in.place.is = call i64 @word(ptr %record, i64 6)
+  %as.spare = icmp eq i64 %in.place.is, 0
+  %keeps = and i1 %free, %as.spare
+  br i1 %keeps, label %put, label %drop
 put:
   store ptr %rest, ptr %place
   br label %on

@@ -9,7 +9,8 @@ of the first entry that is not as expected, and holds nothing.
 new memory (where gradients have some: of the others). It gives what the program gives, 0 being
 success; the GIL is released meanwhile where that is worth it.
 `graphc_done(table, args)` counts the writes, if its second argument is true, and lets go.
-`graphc_keep(table, args)` is given the gradients from before a call, one of each, as spares.
+`graphc_keep(table, args)` is given the gradients from before a call, one of each, as spares where
+they are not written in place.
 
 Nothing here runs Python code, but for a dictionary whose keys have an `__eq__` of their own.
 """
@@ -447,13 +448,19 @@ define ptr @graphc_keep(ptr %self, ptr %args, i64 %n) {
   %table = call ptr @PyLong_AsVoidPtr(ptr %self)
   %count = call i64 @word(ptr %table, i64 21)
   %spares = call ptr @pointer(ptr %table, i64 27)
+  %records = call ptr @pointer(ptr %table, i64 20)
   br label %next
 next:
-  %i = phi i64 [ 0, %0 ], [ %i.next, %keep ]
+  %i = phi i64 [ 0, %0 ], [ %i.next, %on ]
+  %record = phi ptr [ %records, %0 ], [ %record.next, %on ]
   %more = icmp slt i64 %i, %count
   %given = icmp slt i64 %i, %n
   %both = and i1 %more, %given
-  br i1 %both, label %keep, label %end
+  br i1 %both, label %look, label %end
+look:
+  %in.place = call i64 @word(ptr %record, i64 6)
+  %as.spare = icmp eq i64 %in.place, 0
+  br i1 %as.spare, label %keep, label %on
 keep:
   %new = call ptr @pointer(ptr %args, i64 %i)
   %at = getelementptr ptr, ptr %spares, i64 %i
@@ -461,7 +468,10 @@ keep:
   call void @Py_IncRef(ptr %new)
   store ptr %new, ptr %at
   call void @Py_DecRef(ptr %old)
+  br label %on
+on:
   %i.next = add i64 %i, 1
+  %record.next = getelementptr i64, ptr %record, i64 8
   br label %next
 end:
   %none = call ptr @pointer(ptr %table, i64 14)

@@ -9,8 +9,9 @@ TABLE = (
     "written", "array", "storage", "inference", "version", "none", "true", "counts", "arguments",
     "copies", "copied", "grads", "graded", "weak_tensor", "weak_array", "weak_storage", "slots",
     "false", "spares", "run", "releases", "made", "others", "made_count",
+    "block",
 )
-SLOTS = ("array", "_root", "exposed", "segment")  # of a storage
+SLOTS = ("array", "_root", "exposed", "segment", "away")  # of a storage
 WORDS = 8  # of an entry: its kind, then its operands
 ITEM, WORD, LOCAL, TENSOR, ARGUMENT, CLASS, SAME, GRADIENT, LIST, DICT, HELD, PRESENT, CURRENT = (
     range(13)

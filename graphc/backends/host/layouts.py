@@ -21,7 +21,7 @@ _WORD = 8
 _HEADER = 2 * _WORD  # of an object: its count of references, and its class
 # an array's data, number of dims (4 bytes), sizes, base, dtype, flags (4 bytes)
 DATA, NDIM, SIZES, BASE, DTYPE, FLAGS = 16, 24, 32, 48, 56, 64
-C_CONTIGUOUS = 1
+C_CONTIGUOUS, OWNS_DATA, ALIGNED, WRITEABLE = 1, 4, 0x100, 0x400
 REFERENT, CONTENTS = 16, 16  # of a weak reference; of a cell
 COUNT, ITEMS = 16, 24  # of a list; a dict's count is there, too
 _KEYS_OF_DICT, _VALUES_OF_DICT = 32, 40  # before 3.13; a dict by itself has no values
@@ -161,7 +161,8 @@ def _values(found: Layout, value: Any) -> int | None:
 
 def _arrays() -> bool:
     probe = np.arange(24, dtype=np.int16).reshape(2, 3, 4)
-    for array in (probe, probe[1], probe[:, ::2], probe[..., 1], np.empty((0, 5)), np.zeros(())):
+    own, other = np.empty((0, 5)), np.frombuffer(bytes(9), np.int16, 4, 1)
+    for array in (probe, probe[1], probe[:, ::2], probe[..., 1], own, np.zeros(()), other):
         place = id(array)
         sizes = word(place + SIZES)
         if not (
@@ -170,7 +171,10 @@ def _arrays() -> bool:
             and tuple(word(sizes + _WORD * i) for i in range(array.ndim)) == array.shape
             and word(place + BASE) == (0 if array.base is None else id(array.base))
             and word(place + DTYPE) == id(array.dtype)
-            and bool(word(place + FLAGS) & C_CONTIGUOUS) == array.flags.c_contiguous
+            and all(bool(word(place + FLAGS) & bit) == is_set for bit, is_set in (
+                (C_CONTIGUOUS, array.flags.c_contiguous), (OWNS_DATA, array.flags.owndata),
+                (ALIGNED, array.flags.aligned), (WRITEABLE, array.flags.writeable),
+            ))
         ):
             return False
     return True

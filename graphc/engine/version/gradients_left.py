@@ -3,7 +3,8 @@
 Each takes the place of one that the call before has left. Small ones take turns: what was replaced
 is kept as a spare, which native code finds (backends/host/entry_grads.py). Large ones are written
 where the one before lies, if nobody else can see it, and if the code can no longer fail by then: a
-call that fails has left everything as it was.
+call that fails has left everything as it was. Where few bytes are written sooner, native code finds
+all: those are spares, the others are written in place.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 SPARED = 1 << 27  # bytes of a call's gradients: where there are more, making them costs little
 OVERWRITTEN = 1 << 25  # from here on the time that it takes to look at each is little, too
+_SOONER = OVERWRITTEN >> 4  # bytes of spares beside those that are written in place
 
 
 def gradients_of(version: Specialisation, dims: Mapping[str, int]) -> list[Gradient]:
@@ -73,6 +75,18 @@ def overwriting(version: Specialisation, dims: Mapping[str, int]) -> list[Gradie
     if size_of(found) < OVERWRITTEN:
         return []
     return [each for each in found if executable.writes_late(each.output)]
+
+
+def found_natively(
+    version: Specialisation, dims: Mapping[str, int], overwritten: Iterable[Gradient]
+) -> list[Gradient]:
+    """Those whose memory native code finds: all, or none."""
+    late = {each.output for each in overwritten}
+    found = [
+        each._replace(in_place=each.output in late) for each in gradients_of(version, dims)
+    ]
+    spares = size_of(each for each in found if not each.in_place)
+    return found if spares <= (_SOONER if late else SPARED) else []
 
 
 def former_memory(gradients: Iterable[Gradient]) -> dict[int, np.ndarray]:

@@ -33,7 +33,7 @@ from ..capture.streams import Draw
 from ..marks import Compilers
 from ..native_run import SMALL, can_be_borrowed, native_code
 from .call import Call
-from .gradients_left import SPARED, former_memory, gradients_of, overwriting, size_of
+from .gradients_left import former_memory, found_natively, overwriting
 from .guard_list import ask
 from .guards import Guard
 from .guards_of_calls import Differentiable, GradIsThere, HooksOf, Identity, SameArgument
@@ -75,8 +75,8 @@ class Shortcut:
         overwritten: list[Gradient],
     ) -> None:
         """`call`: like the one that was run; `asked`: guards that Python asks; `owners`: the guard
-        of each condition; `gradients`: all that it leaves, where they may be spares, or
-        `overwritten`, where they are written in the place of those before."""
+        of each condition; `gradients`: all that it leaves, where native code may find memory for
+        them; `overwritten`: those that are written in the place of those before."""
         self.version, self.structure = version, structure
         positional, named = structure.children
         self.flat = all(type(leaf) in LEAVES for leaf in leaves) and all(
@@ -262,7 +262,8 @@ class Shortcut:
             for i, target in mutated.items():
                 results[i] = call.arrays[target]
         made: list[Any] = []
-        former = former_memory(self.overwritten) if self.overwritten else {}
+        overwritten = self.overwritten if not call.graded else []
+        former = former_memory(overwritten) if overwritten else {}
         for i, small, shape, dtype in self.other_outputs if call.graded else self.outputs:
             if i in former:
                 array = former[i]
@@ -369,8 +370,7 @@ def shortcut_of(
         if facts.argument < 0:
             conditions.tensor(facts)
     overwritten = overwriting(version, call.dims)
-    gradients = [] if overwritten else gradients_of(version, call.dims)
-    conditions.gradients += gradients if size_of(gradients) <= SPARED else []
+    conditions.gradients += found_natively(version, call.dims, overwritten)
     executable = version.engine.built.executable
     entry = Entry(
         code, conditions, len(version.inputs), len(leaves), executable.first_input,

@@ -80,7 +80,7 @@ def whole_of(shortcut: Shortcut) -> WholeCall | None:
     version, code = shortcut.version, native_code()
     if (
         code is None or shortcut.results is None or shortcut.history is not None
-        or shortcut.asked or shortcut.states or shortcut.overwritten
+        or shortcut.asked or shortcut.states
         or version.plan is not None or version.guards.asks_last or local.place is not None
         or not shortcut.executable.can_run_twice
     ):
