@@ -86,11 +86,11 @@ def _float(x: Any) -> Tensor:
 
 @with_out
 def spherical_bessel_j0(input: Tensor) -> Tensor:
-    """sin(x) / x, 1 at 0."""
+    """sin(x) / x, 1 at 0 and 0 at the infinities."""
     x = _float(input)
-    zero = x == 0
-    safe = graphc.where(zero, 1.0, x)
-    return graphc.where(zero, 1.0, safe.sin() / safe)
+    zero, far = x == 0, x.isinf()
+    safe = graphc.where(zero | far, 1.0, x)
+    return graphc.where(zero, 1.0, graphc.where(far, 0.0, safe.sin() / safe))
 
 
 @with_out

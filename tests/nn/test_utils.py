@@ -220,3 +220,19 @@ def test_module_compile() -> None:
     assert copy.deepcopy(net)._compiled_call_impl is None
     net.set_submodule("1", nn.Tanh())
     assert isinstance(net.get_submodule("1"), nn.Tanh)
+
+
+def test_lazy_linear_knows_its_size_after_loading() -> None:
+    for s in SPACES:
+        layer = s.nn.LazyLinear(3)
+        layer.load_state_dict(s.nn.Linear(4, 3).state_dict())
+        layer(s.torch.ones(2, 4))
+        assert (type(layer).__name__, layer.in_features) == ("Linear", 4)
+
+
+def test_embeddings_tell_their_options() -> None:
+    told = [
+        repr(s.nn.Embedding(3, 2, 0, 1.0, 1.0, scale_grad_by_freq=True, sparse=True))
+        for s in SPACES
+    ]
+    assert told[0] == told[1]

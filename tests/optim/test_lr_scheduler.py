@@ -219,3 +219,10 @@ def test_resumed_and_asked_by_others(name: str, last_epoch: int) -> None:
 
     have, want = told(graphc), told(pytest.importorskip("torch"))
     assert have == pytest.approx(want, rel=1e-12)
+
+
+def test_plateau_asks_for_one_least_rate_per_group() -> None:
+    for s in SPACES:
+        one = s.torch.optim.SGD([s.nn.Parameter(s.torch.ones(2))], lr=0.1)
+        with pytest.raises(ValueError, match="expected 1 min_lrs, got 2"):
+            s.torch.optim.lr_scheduler.ReduceLROnPlateau(one, min_lr=[1, 2])

@@ -135,3 +135,12 @@ def test_entr_is_steep_at_zero() -> None:
             found.append((y.detach().numpy(), x.grad.numpy()))
         np.testing.assert_allclose(found[0][0], found[1][0], rtol=1e-6)
         np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-6)
+
+
+def test_spherical_bessel_of_infinities() -> None:
+    for compiled in (False, True):
+        far = np.array([-np.inf, -0.0, 2.0, np.inf, np.nan])
+        function = graphc.special.spherical_bessel_j0
+        have = (graphc.compile(function) if compiled else function)(graphc.tensor(far))
+        want = torch.special.spherical_bessel_j0(torch.tensor(far))
+        np.testing.assert_allclose(have.numpy(), want.numpy())

@@ -40,6 +40,7 @@ class LazyLinear(LazyLayer, Linear):
     def initialize_parameters(self, input: Tensor) -> None:
         """Take in_features from the input."""
         if not self.has_uninitialized_params():
+            self.in_features = self.in_features or int(self.weight.shape[-1])  # of what was loaded
             return
         with no_grad():
             self.in_features = int(input.shape[-1])

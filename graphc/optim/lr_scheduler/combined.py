@@ -150,6 +150,8 @@ class ReduceLROnPlateau(LRScheduler):
         self.threshold, self.threshold_mode = threshold, threshold_mode
         self.cooldown, self.eps, self.last_epoch = cooldown, eps, 0
         count = len(optimizer.param_groups)
+        if isinstance(min_lr, (list, tuple)) and len(min_lr) != count:
+            raise ValueError(f"expected {count} min_lrs, got {len(min_lr)}")
         self.min_lrs = list(min_lr) if isinstance(min_lr, (list, tuple)) else [min_lr] * count
         self.default_min_lr = None if isinstance(min_lr, (list, tuple)) else min_lr
         self.mode_worse = math.inf if mode == "min" else -math.inf
