@@ -54,6 +54,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
         if not _has_hooks(self):
             return step(self, *args, **kwargs)
+        args = (self, *args)  # hooks see, and give, the optimizer among the arguments
         for hook in [*global_pre_hooks.values(), *self._optimizer_step_pre_hooks.values()]:
             changed = hook(self, args, kwargs)
             if changed is None:
@@ -64,7 +65,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
                     f"(new_args, new_kwargs), but got {changed}."
                 )
             args, kwargs = changed
-        result = step(self, *args, **kwargs)
+        result = step(*args, **kwargs)
         for hook in [*self._optimizer_step_post_hooks.values(), *global_post_hooks.values()]:
             hook(self, args, kwargs)
         return result

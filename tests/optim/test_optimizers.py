@@ -329,3 +329,23 @@ def test_differentiable_steps(name: str, options: dict[str, Any], steps: int) ->
         found.append((w, x.grad))
     for want, have in zip(*found, strict=True):
         close(have, want, 1e-4)
+
+
+def test_hooks_of_steps_see_and_change_their_arguments() -> None:
+    """The optimizer is the first of them."""
+    told = []
+    for m in (torch, graphc):
+        w = m.nn.Parameter(m.ones(2))
+        w.grad = m.ones(2)
+        optimizer = m.optim.SGD([w], lr=0.1)
+        seen: list[Any] = []
+
+        def before(o: Any, args: Any, kwargs: Any, seen: list[Any] = seen) -> Any:
+            seen.append([len(args), args[0] is o, sorted(kwargs)])
+            return (o, lambda: 5), {}
+
+        optimizer.register_step_pre_hook(before)
+        optimizer.register_step_post_hook(
+            lambda o, args, kwargs, seen=seen: seen.append([len(args), args[0] is o, kwargs]))
+        told.append([seen, optimizer.step(closure=lambda: 3), w.tolist()])
+    assert told[0] == told[1]
