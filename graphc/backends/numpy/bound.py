@@ -201,20 +201,31 @@ def _dot_general(
     types: Types, *, batch_a: Sequence[int], batch_b: Sequence[int], contract_a: Sequence[int],
     contract_b: Sequence[int], tf32: bool = False,
 ) -> Function | None:
-    """Of matrices, one dim of each summed over; the second may be turned, as a layer's weight. The
-    first may be one row."""
-    ranks = [len(t.shape) for t in types]
-    if batch_a or batch_b or tf32 or ranks not in ([2, 2], [1, 2]) or (
-        tuple(contract_a) != (ranks[0] - 1,) or not types[0].dtype.is_float
-    ):
+    """Over one dim of each, the first's last: of vectors, of matrices (the second may be turned, as
+    a layer's weight is), of rows in several dims with a matrix, of pairs of matrices."""
+    ranks, batch = [len(t.shape) for t in types], tuple(range(len(batch_a)))
+    summed: Any = tuple(contract_b)
+    if tf32 or tuple(contract_a) != (ranks[0] - 1,) or not types[0].dtype.is_float:
         return None
     product = np.matmul
-    if ranks[0] == 1:
-        turned = tuple(contract_b) == (1,)
-        return lambda a, b: product(a.reshape(1, -1), b.T if turned else b).reshape(-1)
-    if tuple(contract_b) == (1,):
-        return lambda a, b: product(a, b.T)
-    return product if tuple(contract_b) == (0,) else None
+    if batch:
+        if (tuple(batch_a), tuple(batch_b)) != (batch, batch) or ranks != [len(batch) + 2] * 2:
+            return None
+        if summed == (ranks[1] - 1,):
+            return lambda a, b: product(a, b.swapaxes(-1, -2))
+        return product if summed == (ranks[1] - 2,) else None
+    if batch_b or ranks[0] == 0 or ranks[1] not in (1, 2) or len(summed) != 1:
+        return None
+    *lead, inner = types[0].shape
+    turned = summed == (1,)
+    if ranks == [2, 2]:
+        return (lambda a, b: product(a, b.T)) if turned else product
+    rows: Any = (math.prod(lead), inner)
+    if ranks[1] == 1:
+        column, sizes = (inner, 1), tuple(lead)
+        return lambda a, b: product(a.reshape(rows), b.reshape(column)).reshape(sizes)
+    every: Any = (*lead, types[1].shape[1 - summed[0]])
+    return lambda a, b: product(a.reshape(rows), b.T if turned else b).reshape(every)
 
 
 # --- lookups -------------------------------------------------------------------------------------

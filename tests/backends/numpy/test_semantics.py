@@ -6,9 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphc.backends.numpy import TABLE, run
+from graphc.backends.numpy import TABLE, prepare, run
 from graphc.ir import dtypes
+from graphc.ir.dim import DimEnv
 from graphc.ir.op import REGISTRY, get
+from graphc.ir.types import TensorType
 
 INT_MIN = np.iinfo(np.int32).min
 
@@ -215,3 +217,33 @@ def test_a_copy_of_what_is_repeated_is_row_major() -> None:
     found = run(get("cast"), [x], {"dtype": dtypes.f64})
     assert found.flags.c_contiguous and not np.shares_memory(found, x)
     np.testing.assert_array_equal(found, x)
+
+
+@pytest.mark.parametrize(("a", "b", "batch", "last", "summed"), [
+    ((5,), (5,), 0, 0, 0), ((4, 5), (5,), 0, 1, 0), ((2, 3, 5), (5,), 0, 2, 0),
+    ((4, 5), (5, 3), 0, 1, 0), ((4, 5), (3, 5), 0, 1, 1), ((5,), (5, 3), 0, 0, 0),
+    ((5,), (3, 5), 0, 0, 1), ((2, 4, 5), (5, 3), 0, 2, 0), ((2, 3, 4, 5), (6, 5), 0, 3, 1),
+    ((2, 4, 5), (2, 5, 3), 1, 2, 1), ((2, 3, 4, 5), (2, 3, 6, 5), 2, 3, 3),
+    ((2, 0, 5), (5, 3), 0, 2, 0), ((4, 0), (0, 3), 0, 1, 0), ((0,), (0,), 0, 0, 0),
+    ((5, 4), (5, 3), 0, 0, 0), ((2, 4, 5), (3, 5, 2), 0, 2, 1),
+])
+@pytest.mark.parametrize("dtype", ["f", "d"])
+def test_products_of_known_types_have_the_tables_bits(
+    a: tuple[int, ...], b: tuple[int, ...], batch: int, last: int, summed: int, dtype: str
+) -> None:
+    rng = np.random.default_rng(1)
+    x, y = rng.standard_normal(a).astype(dtype), rng.standard_normal(b).astype(dtype)
+    attrs = {
+        "batch_a": tuple(range(batch)), "batch_b": tuple(range(batch)), "contract_a": (last,),
+        "contract_b": (summed,),
+    }
+    op = get("dot_general")
+    types = [TensorType(dtypes.from_numpy(v.dtype), v.shape) for v in (x, y)]
+    result = op.infer(types, attrs, DimEnv())
+    assert isinstance(result, TensorType)
+    ready = prepare(op, types, attrs, [result])
+    for left in (x, np.asfortranarray(x), np.repeat(x, 2, 0)[::2]):
+        for right in (y, np.asfortranarray(y)):
+            found, wanted = ready(left, right), TABLE["dot_general"](left, right, **attrs)
+            assert type(found) is np.ndarray and found.shape == wanted.shape == result.shape
+            assert found.dtype == wanted.dtype and found.tobytes() == wanted.tobytes()
