@@ -23,6 +23,8 @@ Results (`result` is a structure from tree.py whose leaves are Output records)
     Output "alias"     `chain` of views of the tensor of input number `index`, detached first if
                        `detached`: replay it eagerly to get the autograd link (attrs may hold Dims),
                        in no_grad mode if `unrecorded`
+    "alias", "view" with a `row`: `chain` of views of the row of another Output, whose places are
+                       graph outputs (x[i] where only the call knows i)
     Output "number"    a Python number: `number.evaluate(sources, dims)`
     Output "object"    anything else, as it is: `tensor` is that object
     One traced Tensor is one Output object: `a is b` in the result is `a is b` here.
@@ -168,6 +170,7 @@ class Output:
     inference: bool = False  # its memory was made in inference mode
     versions: int = 0  # in-place writes that its memory has seen
     base: tuple[Output, Chain] | None = None
+    row: tuple[Output, int, tuple[int, ...]] | None = None  # of what, from which dim, the places
     requires_grad: bool = False
     made_by: str = ""  # what its grad_fn is called
     # which argument (-1: none) and tensor each leaf is that waits for it: it is used up
@@ -301,7 +304,11 @@ class TracedGraph:
         found += flatten(list(self.stored.values()), _is_output)[0]
         found += [write.value for write in self.grads if write.value is not None]
         found += [rebind.value for rebind in self.rebinds]
-        return found + [output.owner for output in found if output.owner is not None]
+        found += [output.owner for output in found if output.owner is not None]
+        for output in found:  # which grows: rows of rows
+            if output.row is not None:
+                found.append(output.row[0])
+        return found
 
     def let_go(self, kept: Callable[[Any, int], Any]) -> None:
         """Refer to no tensor that was of the recorded call alone. `kept`: what a record says in

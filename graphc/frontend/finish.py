@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,12 +26,14 @@ from .captured import (
     TensorInput,
     TracedGraph,
 )
+from .context import local
 from .functionalize import TracedStorage, dense_order
 from .held import behind_prefix
 from .history import edge, is_outdated, requires_grad
 from .nodes import Edge, OpNode
 from .nodes import Node as GradNode
 from .pending import PendingItem
+from .picks import Pick
 from .recorded_tape import recorded_tape
 from .segment_tape import tape_of
 from .storage import address, strides_of
@@ -56,6 +59,22 @@ def _of_array(value: Any) -> Any:
     return value.tensor if type(value) is PendingItem and value.method == "numpy" else value
 
 
+def _memory(value: Any, trace: Trace, picks: dict[int, Pick]) -> Iterator[TracedStorage]:
+    """The memory that a value lies in, and, of x[i], that of x."""
+    while isinstance(value, Tensor):
+        if value._graphc_trace is not trace:
+            known = trace.shadows.get(id(value))
+            if known is None:
+                return
+            value = known[1]
+        root: Any = value._graphc_storage.root
+        yield root
+        pick = picks.get(id(root))
+        if pick is None:
+            return
+        value = pick.x
+
+
 class _Finish:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
@@ -68,6 +87,7 @@ class _Finish:
         # by id of a storage of which one tensor leaves: its output, and the views that lead there
         self.whole: dict[int, tuple[int, Chain]] = {}
         self.spent: set[GradNode] = set()  # what made values that can be differentiated no more
+        self.rows: dict[int, Pick] = {}  # by id of a copy's storage: x[i] that is to be a view
 
     def run(self, result: Any, stored: dict[Any, Any], backward: bool) -> TracedGraph:
         trace, which = self.trace, self.trace.argument_index
@@ -83,6 +103,7 @@ class _Finish:
         rebound = [value for _, value in trace.rebound.values()]
         leaving = [_of_array(v) for v in (*leaves, *stored_leaves)]
         leaving += [*(g for _, g in grads), *rebound]
+        self._find_rows(leaving)
         self._count(leaving)
         self._find_spent(leaving)
         if backward:
@@ -118,6 +139,25 @@ class _Finish:
                 self.leaving.add(id(value))
                 root = value._graphc_storage.root
                 self.sharing[id(root)] = self.sharing.get(id(root), 0) + 1
+
+    def _find_rows(self, leaving: list[Any]) -> None:
+        """Find each x[i] that leaves while the memory of x is seen; that x leaves, too, then."""
+        if not self.trace.picks or local.exporting:
+            return
+        picks = {id(pick.storage): pick for pick in self.trace.picks}
+        whole: dict[int, int] = {}  # by id of a storage: how many leave that lie in it
+        for value in leaving:
+            for root in _memory(value, self.trace, picks):
+                whole[id(root)] = whole.get(id(root), 0) + 1
+        for value in leaving:  # which grows: rows of rows
+            own = id(next(_memory(value, self.trace, {}), None))
+            pick = picks.get(own)
+            if pick is None or own in self.rows:
+                continue
+            *_, last = _memory(pick.x, self.trace, picks)
+            if last.source is not None or whole.get(id(last), 0) > 1:
+                self.rows[own] = pick
+                leaving.append(pick.x)
 
     def _find_spent(self, leaving: list[Any]) -> None:
         trace = self.trace
@@ -232,6 +272,8 @@ class _Finish:
         requires = requires_grad(value)
         state = value._graphc_traced
         root, path = value._graphc_storage.resolve(state.path)
+        if id(root) in self.rows:
+            return self._row(self.rows[id(root)], value, path, requires)
         if root.source is not None:
             return Output(
                 "alias", index=root.source.number, type=state.type, chain=path,
@@ -253,6 +295,18 @@ class _Finish:
         found = self._value(trace.read(value), state, requires, root.inference)
         self.whole[id(root)] = found.index, path
         return replaced(found, versions=root.version, unrecorded=value._graphc_no_grad_view)
+
+    def _row(self, pick: Pick, value: Tensor, path: Chain, requires: bool) -> Output:
+        """A view of x[i]."""
+        self._own(pick.storage.node)  # so that the places are checked by the graph
+        of = self.output(pick.x)
+        return Output(
+            "alias" if of.kind in ("input", "alias") else "view", index=of.index,
+            type=value._graphc_traced.type, chain=path, requires_grad=requires,
+            detached=value._base is None and value is not pick.given(),
+            unrecorded=not requires and of.requires_grad,
+            row=(of, pick.dim, tuple([self._own(place) for place in pick.places])),
+        )
 
     def _value(self, node: Node, state: Any, requires: bool, inference: bool) -> Output:
         order = None

@@ -1,8 +1,8 @@
 """x[i] under a trace, where i is a tensor without dimensions: torch gives a view of x.
 
 Which row it is only the call knows, so it cannot be a view of a graph's; it is a copy that follows.
-What is written to x is read again for it, and what is written to it is put into x. What a compiled
-function gives back follows no more.
+What is written to x is read again for it, and what is written to it is put into x. Where it leaves
+the graph, and somebody else sees the memory of x, it is made a view of that, by what the index was.
 """
 
 from __future__ import annotations
@@ -12,10 +12,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from graphc.ir import ops
+from graphc.ir.graph import Node
+from graphc.ir.op import get as get_op
 
 from .context import local
 from .dispatch import apply, inplace
 from .tensor import Tensor, current
+from .views import Chain
 
 if TYPE_CHECKING:
     from .trace import Trace
@@ -27,6 +30,13 @@ class Pick:
     def __init__(self, x: Tensor, tensors: Sequence[Tensor], dim: int, given: Tensor) -> None:
         self.x, self.tensors, self.dim = x, tensors, dim
         self.given = weakref.ref(given)
+        self.storage = given._graphc_storage  # the copy's memory, whatever becomes of `given`
+        trace = given._graphc_trace
+        assert trace is not None
+        # the places, which may be written to later
+        self.places: tuple[Node, ...] = tuple([
+            trace.read(t if t._graphc_trace is trace else trace.shadow(t)) for t in tensors
+        ])
 
     def follow(self, trace: Trace, target: Tensor) -> None:
         """Let what was given be as torch's view is after a write to `target`."""
@@ -62,7 +72,7 @@ class Pick:
 def picked(x: Tensor, tensors: Sequence[Tensor], dim: int, given: Tensor) -> Tensor:
     """`given`, which is x at `tensors`, and follows x if torch's is a view."""
     trace = local.trace
-    if trace is not None and all(tensor.ndim == 0 for tensor in tensors):
+    if trace is not None and given._graphc_trace is trace and all(t.ndim == 0 for t in tensors):
         trace.picks.append(Pick(x, tensors, dim, given))
     return given
 
@@ -75,3 +85,14 @@ def is_there(x: Tensor, tensors: Sequence[Tensor], source: Tensor) -> bool:
         and current(pick.x)._graphc_storage.root is current(x)._graphc_storage.root
         for pick in local.trace.picks
     )
+
+
+def row_of(shape: Sequence[int], dim: int, places: Sequence[int]) -> Chain:
+    """The views that lead from an array of this shape to what lies at `places`, from `dim` on."""
+    starts, stops = [0] * len(shape), list(shape)
+    for d, place in enumerate(places, dim):
+        starts[d] = place + shape[d] if place < 0 else place
+        stops[d] = starts[d] + 1
+    kept = (*shape[:dim], *shape[dim + len(places):])
+    bounds = {"starts": tuple(starts), "stops": tuple(stops), "steps": (1,) * len(shape)}
+    return (get_op("slice"), bounds), (get_op("reshape"), {"shape": kept})

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from graphc.ir.graph import Node
-from graphc.ir.memory import copied
+from graphc.ir.memory import copied, on_host
 
 from . import views
 from .autograd import Pass
@@ -28,6 +28,7 @@ from .held import Holds, Place
 from .history import edge, is_outdated, requires_grad
 from .nodes import BrokenNode, Edge, SpentNode
 from .nodes import Node as GradNode
+from .picks import Pick, row_of
 from .segment_tape import broken_nodes, script_key, tape_of
 from .segment_trace import SegmentTrace
 from .storage import Storage
@@ -57,6 +58,7 @@ class Segment:
             root, _ = tensor._graphc_storage.resolve(tensor._graphc_traced.path)
             if root.source is None and root not in self.made:
                 self.made[root] = self._output(root)
+        self.rows = self._rows()
         for source, root in trace.sources:
             if root.parent is None and root.node is not source.node:
                 self.mutations.append((len(self.outputs), source, root.version))
@@ -89,6 +91,17 @@ class Segment:
     def tape(self) -> list[GradNode]:
         """Every node of the tape under the roots."""
         return tape_of([t._graphc_node for t in self.roots if t._graphc_node is not None])
+
+    def _rows(self) -> dict[TracedStorage, tuple[Pick, list[int]]]:
+        """What each living x[i] is of, by its memory, and the outputs that are the places."""
+        picks = {pick.storage: pick for pick in self.trace.picks}
+        found: dict[TracedStorage, tuple[Pick, list[int]]] = {}
+        for root in self.made if picks else ():
+            pick = picks.get(root)
+            if pick is not None:
+                found[root] = pick, [len(self.outputs) + i for i in range(len(pick.places))]
+                self.outputs += pick.places
+        return found
 
     def _changed(self, tensor: Tensor, shadow: Tensor) -> bool:
         """Whether writes gave a captured tensor another history."""
@@ -186,6 +199,8 @@ class Segment:
                 self._history(tensor, shadow, node, numbers)
         for tensor in sorted(self.living, key=lambda t: t._base is not None):
             self._history(tensor, tensor, node, numbers)
+        for tensor, of, chain in filler.of_rows:
+            _join(tensor, of, chain)
         for tensor, shadow in self.trace.shadows.values():
             _take_over_hooks(tensor, shadow)
             if shadow._grad is not UNREAD and shadow._grad is not tensor._grad:
@@ -237,6 +252,18 @@ def _follows(tensor: Tensor) -> bool:
     return tensor._base is not None and requires_grad(tensor._base)
 
 
+def _join(tensor: Tensor, of: Tensor, chain: Chain) -> None:
+    """A tensor that was a copy is the view of `of` that `chain` makes."""
+    learns = requires_grad(of)
+    base = views.base_of(of)
+    if base is None:
+        tensor._base, tensor._graphc_chain = of, chain
+    else:
+        tensor._base, tensor._graphc_chain = base, (*of._graphc_chain, *chain)
+    tensor._graphc_seen = tensor._graphc_storage.version
+    tensor._graphc_no_grad_view = learns and tensor._graphc_node is None
+
+
 def _take_over_hooks(tensor: Tensor, shadow: Tensor) -> None:
     """What was registered on, or removed from, a captured leaf."""
     for name in ("_graphc_hooks", "_graphc_post_hooks"):
@@ -258,7 +285,12 @@ class _Fill:
     def __init__(self, segment: Segment, results: Sequence[np.ndarray]) -> None:
         self.trace = segment.trace
         self.bases: dict[TracedStorage, tuple[np.ndarray, Storage]] = {}
+        self.rows = segment.rows
+        self.results = results
+        self.of_rows: list[tuple[Tensor, Tensor, Chain]] = []  # their views, of what, by what
         for root, index in segment.made.items():
+            if root in self.rows:
+                continue
             array, order = results[index], segment.orders[index]
             if order is not None:
                 array = array.transpose(order)
@@ -271,7 +303,10 @@ class _Fill:
         """The array and the storage of a traced tensor."""
         own: TracedStorage = traced._graphc_storage
         root, path = own.resolve(traced._graphc_traced.path)
-        if root.source is None:
+        if root in self.rows:
+            array, storage = self.of(self.rows[root][0].x)
+            path = (*self.row(root, array), *path)
+        elif root.source is None:
             array, storage = self.bases[root]
         else:
             array = root.source.array
@@ -282,10 +317,24 @@ class _Fill:
             array = copied(array).reshape(attrs["shape"]) if view is None else view
         return array, storage if traced._graphc_traced.tracked else storage.sibling()
 
+    def of(self, x: Tensor) -> tuple[np.ndarray, Storage]:
+        """The array and the storage of what x[i] is of."""
+        if x._graphc_trace is None:  # captured, or made concrete already
+            return x._graphc_array, x._graphc_storage
+        return self.place(x)
+
+    def row(self, root: TracedStorage, array: np.ndarray) -> Chain:
+        """The views that lead from an array to x[i]."""
+        pick, places = self.rows[root]
+        numbers = [int(on_host(self.results[place]).item()) for place in places]
+        return row_of(array.shape, pick.dim, numbers)
+
     def tensor(self, tensor: Tensor) -> None:
         """Make a traced tensor concrete."""
         array, storage = self.place(tensor)
         outdated = is_outdated(tensor)
+        if self.rows:
+            self._note_row(tensor)
         # attribute by attribute: an object whose __dict__ was asked for is slower from then on;
         # _node stays readable for _history
         tensor._graphc_trace = None
@@ -293,8 +342,19 @@ class _Fill:
         tensor._graphc_array, tensor._graphc_storage = array, storage
         base = tensor._base
         if base is not None:
-            tensor._base = self.trace.concrete_of(base)
+            of = tensor._base = self.trace.concrete_of(base)
+            if of is not base and of._base is not None:  # a view of a captured view
+                tensor._base = views.base_of(of)
+                tensor._graphc_chain = (*of._graphc_chain, *tensor._graphc_chain)
             tensor._graphc_seen = storage.version - outdated
+
+    def _note_row(self, tensor: Tensor) -> None:
+        root, path = tensor._graphc_storage.resolve(tensor._graphc_traced.path)
+        known = self.rows.get(root)
+        if known is None or (tensor._base is None and tensor is not known[0].given()):
+            return  # detach() of one is a view that no history follows
+        x = known[0].x
+        self.of_rows.append((tensor, x, (*self.row(root, self.of(x)[0]), *path)))
 
     def rebind(self, tensor: Tensor, shadow: Tensor) -> None:
         """`tensor.data` was set."""

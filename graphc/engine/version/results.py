@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, Protocol
 
@@ -89,6 +90,9 @@ class Results:
         if output.kind == "input":
             return owner_of(output.tensor, output.argument, self.call.arguments)
         if output.kind == "alias":
+            if output.row is not None:
+                with no_grad() if output.unrecorded else nullcontext():
+                    return self._row(output, output.row)
             source = self.version.inputs[output.index]
             assert isinstance(source, TensorInput)
             base = tensor_of(source, self.call.arguments)
@@ -122,7 +126,10 @@ class Results:
 
     def _view(self, output: Output) -> Tensor:
         """One of several results on the same memory."""
-        if output.base is not None:
+        if output.row is not None:
+            with no_grad():
+                result = self._row(output, output.row)
+        elif output.base is not None:
             base, chain = output.base
             with no_grad():
                 result = self._views(self.tensor(base), chain)
@@ -142,6 +149,14 @@ class Results:
                 result._graphc_storage = memory._graphc_storage.sibling()
         result._graphc_no_grad_view = output.unrecorded
         return result
+
+    def _row(self, output: Output, row: tuple[Output, int, tuple[int, ...]]) -> Tensor:
+        """A view of x[i], from what x is and the places that the call has computed."""
+        of, dim, places = row
+        index: list[Any] = [slice(None)] * dim
+        index += [from_array(self.call.results[place]) for place in places]
+        result = self._views(self.tensor(of)[tuple(index)], output.chain)
+        return result.detach() if output.detached else result
 
     def _views(self, base: Tensor, chain: Chain) -> Tensor:
         result = base
