@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
+from graphc.backends.llvm import turned
 from graphc.backends.llvm.attention import emit_attention
 from graphc.backends.llvm.contraction import emit_contraction
 from graphc.backends.llvm.emit_context import Buffer
@@ -217,7 +218,11 @@ class _KernelEmitter:
         context.statements(lets)
         chunk, extent = loop.chunk, loop.extent
         context.upper[loop.var] = extent - 1 if isinstance(extent, int) else UNKNOWN
-        if chunk == 1:
+        squares = turned.plan(loop, self.target, mutable_buffers(stage))
+        if squares is not None:
+            start = fn.mul("%chunk", context.index(chunk))
+            turned.emit(context, loop, squares, start, fn.add(start, context.index(chunk)))
+        elif chunk == 1:
             context.iteration(loop, "%chunk")
         else:
             size, total = context.index(chunk), context.index(extent)

@@ -264,7 +264,7 @@ class Statements(Scalars):
             masked = plan.tail == "masked"
             values = self._lane_loop(loop, hoisted, trips, (kinds, values), masked, trips)
         elif plan.tail == "once":
-            values = self._lane_body(loop, hoisted, 0, values, self._tail_mask(trips))
+            values = self._lane_body(loop, hoisted, 0, values, self.tail_mask(trips))
         else:
             whole = fn.mul(fn.floordiv(trips, lanes), lanes)
             values = self._lane_loop(loop, hoisted, trips, (kinds, values), False, whole)
@@ -321,7 +321,7 @@ class Statements(Scalars):
         """Vectors from 0 up to `hi`; `masked` where the last may pass `trips`."""
         fn = self.fn
         trip = fn.carry_loop(0, hi, self.lanes, list(zip(*carried, strict=True)))
-        mask = self._tail_mask(fn.sub(trips, trip.index)) if masked else None
+        mask = self.tail_mask(fn.sub(trips, trip.index)) if masked else None
         self.all_masked = masked
         new = self._lane_body(loop, hoisted, trip.index, trip.values, mask)
         self.all_masked = False
@@ -339,12 +339,12 @@ class Statements(Scalars):
         fn, values = self.fn, carried[1]
         rest = fn.sub(trips, whole)
         if loop.carries or isinstance(rest, int):
-            return self._lane_body(loop, hoisted, whole, values, self._tail_mask(rest))
+            return self._lane_body(loop, hoisted, whole, values, self.tail_mask(rest))
         with fn.when(fn.cmp("sgt", rest, 0)):
-            self._lane_body(loop, hoisted, whole, values, self._tail_mask(rest))
+            self._lane_body(loop, hoisted, whole, values, self.tail_mask(rest))
         return []
 
-    def _tail_mask(self, rest: Index) -> str:
+    def tail_mask(self, rest: Index) -> str:
         """The first `rest` lanes; all where there are more."""
         lanes = self.lanes
         if isinstance(rest, int):

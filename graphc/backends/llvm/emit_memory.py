@@ -46,9 +46,10 @@ class Access:
 class Memory(Indices):
     """Emits memory accesses. `ahead`: the loads that ask for memory further on, and how far;
     `again`: by vector loop, loads that do so in it alone; `along`: the buffers of which all loads
-    do, in a loop whose every vector has a mask."""
+    do, in a loop whose every vector has a mask. `turned`: what the iteration has loaded already."""
 
     ahead: Mapping[Key, int] = {}
+    turned: Mapping[Key, str] = {}
     again: Mapping[int, Mapping[Key, int]] = {}
     along: Mapping[str, int] = {}
     all_masked = False  # the vector loop around is such a one
@@ -124,6 +125,8 @@ class Memory(Indices):
     def load(self, name: str, size: Size, mask: Value | None, other: Value | None) -> Value:
         """buffer[index], or `other` where the mask is false."""
         buffer = self.buffers[name]
+        if mask is None and (name, size) in self.turned:
+            return Value(self.turned[name, size], buffer.dtype, self.lanes, self.depth)
         where = self.affine(size)
         level = max(
             [self.check_level(), where.general_level, *(p.level for p in where.parts)]
