@@ -11,6 +11,7 @@ fields are children of a dataclass, too, and other containers with attributes ar
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from typing import Any
@@ -36,7 +37,10 @@ class Structure:
             return NotImplemented
         return (self.kind, self.keys, self.children, self.extra) == (
             other.kind, other.keys, other.children, other.extra
-        ) and all(map(_alike, self.keys, other.keys))
+        ) and (
+            not self.keys or all(map(operator.is_, self.keys, other.keys))
+            or all(map(_alike, self.keys, other.keys))
+        )
 
     def __hash__(self) -> int:
         if not self._hash:
