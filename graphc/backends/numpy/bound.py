@@ -14,7 +14,7 @@ import numpy as np
 from graphc.ir.dtypes import DType
 from graphc.ir.types import TensorType
 
-from . import bound_losses, bound_windows
+from . import bound_attention, bound_losses, bound_windows
 from .common import I64, Array, Function
 from .elementwise import TABLE as ELEMENTWISE
 from .indexing import TABLE as INDEXING
@@ -317,6 +317,7 @@ TABLE: dict[str, Make] = {
     "softmax": _softmax, "log_softmax": _log_softmax, "layer_norm": _layer_norm,
     "index": _index, "gather": _gather, "dot_general": _dot_general,
     "cross_entropy": bound_losses.cross_entropy, "nll_loss": bound_losses.nll_loss,
+    "attention": bound_attention.attention,
     "max_pool": bound_windows.max_pool, "conv": bound_windows.conv,
     "window_sum": bound_windows.window_sum,
 }

@@ -10,7 +10,7 @@ from graphc.backends.numpy import TABLE, prepare, run
 from graphc.ir import dtypes
 from graphc.ir.dim import DimEnv
 from graphc.ir.op import REGISTRY, get
-from graphc.ir.types import TensorType
+from graphc.ir.types import TensorType, TupleType
 
 INT_MIN = np.iinfo(np.int32).min
 
@@ -247,3 +247,45 @@ def test_products_of_known_types_have_the_tables_bits(
             found, wanted = ready(left, right), TABLE["dot_general"](left, right, **attrs)
             assert type(found) is np.ndarray and found.shape == wanted.shape == result.shape
             assert found.dtype == wanted.dtype and found.tobytes() == wanted.tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["f", "d"])
+@pytest.mark.parametrize("masked", ["", "bool", "every bool", "float", "rows"])
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_of_known_types_has_the_tables_bits(
+    dtype: str, masked: str, causal: bool
+) -> None:
+    rng = np.random.default_rng(2)
+    for lead, rows, keys, width in (
+        ((2, 3), 4, 4, 8), ((1,), 5, 70, 3), ((), 7, 2, 1), ((2,), 1, 1, 4)
+    ):
+        q, k, v = (
+            rng.standard_normal((*lead, n, m)).astype(dtype)
+            for n, m in ((rows, width), (keys, width), (keys, width + 1))
+        )
+        q.reshape(-1)[0] = 1e30  # infinite scores among them
+        inputs = [q, k, v]
+        if masked == "bool":
+            inputs.append(rng.random((rows, keys)) > 0.6)  # rows of nothing, too
+        elif masked == "every bool":
+            inputs.append(rng.random((*lead, rows, keys)) > 0.6)
+        elif masked:
+            shape = (*lead, rows, keys) if masked == "float" else (rows, keys)
+            mask = rng.standard_normal(shape).astype(dtype)
+            mask[..., 0, :] = -np.inf
+            inputs.append(mask)
+        attrs = {"causal": causal, "scale": 0.35}
+        op, types = get("attention"), [
+            TensorType(dtypes.from_numpy(v.dtype), v.shape) for v in inputs
+        ]
+        result = op.infer(types, attrs, DimEnv())
+        results = result.elements if isinstance(result, TupleType) else (result,)
+        ready = prepare(op, types, attrs, results)
+        turned = [np.asfortranarray(v) for v in inputs]
+        with np.errstate(all="ignore"):
+            for given in (inputs, turned):
+                for ours, right in zip(
+                    ready(*given), TABLE["attention"](*given, **attrs), strict=True
+                ):
+                    assert ours.shape == right.shape and ours.dtype == right.dtype
+                    assert ours.tobytes() == np.ascontiguousarray(right).tobytes()
