@@ -104,9 +104,11 @@ class FunctionNode(Node):
         ctx: FunctionCtx,
         edges: tuple[Edge | None, ...],
         out_types: tuple[TensorType, ...],
+        is_tensor: tuple[bool, ...],
     ) -> None:
         super().__init__(edges, out_types)
         self.function = function
+        self.is_tensor = is_tensor  # of what forward returned: backward gets None for the rest
         self.ctx = ctx
 
     @property
@@ -134,7 +136,10 @@ class FunctionNode(Node):
         rule = self.function.backward
         if rule is Function.backward:
             rule = self.function.vjp
-        found = callout(rule)(self.ctx, *given)
+        of_tensors = iter(given)
+        found = callout(rule)(
+            self.ctx, *(next(of_tensors) if there else None for there in self.is_tensor)
+        )
         found = tuple(found) if isinstance(found, (tuple, list)) else (found,)
         count = len(self.edges)
         if len(found) < count or any(f is not None for f in found[count:]):
@@ -267,8 +272,9 @@ def _attach(
     outputs: list[Any],
     returned: Sequence[Any],
 ) -> None:
-    tensors = [t for t in outputs if isinstance(t, Tensor)]
-    node = _node_class(cls)(cls, ctx, edges, tuple([t._graphc_type for t in tensors]))
+    is_tensor = tuple([isinstance(t, Tensor) for t in outputs])
+    types = tuple([t._graphc_type for t in outputs if isinstance(t, Tensor)])
+    node = _node_class(cls)(cls, ctx, edges, types, is_tensor)
     if Anomaly.enabled:
         node.loc = user_location()
     ctx._graphc_node = node

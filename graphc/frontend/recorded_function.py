@@ -70,6 +70,7 @@ class Call(NamedTuple):
 
     kind: type[FunctionNode]
     function: Any
+    is_tensor: tuple[bool, ...]  # of what forward returned
     needs: tuple[bool, ...]
     materialize: bool
     fields: dict[str, Any]  # the attributes of its context, tensors as Values
@@ -106,8 +107,8 @@ def recorded_call(
         if name not in _OWN
     }
     return Call(
-        type(node), node.function, ctx.needs_input_grad, ctx.materialize_grads, fields, saved,
-        edges, node.out_types,
+        type(node), node.function, node.is_tensor, ctx.needs_input_grad, ctx.materialize_grads,
+        fields, saved, edges, node.out_types,
     )
 
 
@@ -242,7 +243,7 @@ class CallValues:
         """The node of a Function with a context of its own."""
         ctx = FunctionCtx(call.needs)
         ctx.materialize_grads = call.materialize
-        node = call.kind(call.function, ctx, edges, types)
+        node = call.kind(call.function, ctx, edges, types, call.is_tensor)
         for name, field in call.fields.items():
             setattr(ctx, name, map_leaves(functools.partial(self._leaf, node), field))
         ctx._graphc_node = node

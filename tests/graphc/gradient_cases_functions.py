@@ -114,6 +114,38 @@ def a_result_that_is_saved_and_one_that_is_not_asked_for(torch: Any, compile: An
 
 
 @case
+def results_that_are_no_tensors(torch: Any, compile: Any) -> Any:
+    """backward gets None in their places."""
+    seen = []
+
+    class Several(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return None, x * x, "name", [x * 3], x.sum()
+
+        @staticmethod
+        def backward(ctx, none, square, name, inner, total):
+            seen.append((none, name, inner))
+            return square * 2 * ctx.saved_tensors[0] + total
+
+    x = leaf(torch, 0.5, 2.0)
+    _, square, name, (inner,), total = Several.apply(x)
+    (square.sum() + 2 * total).backward()
+    found = [name == "name", inner.requires_grad, x.grad.clone()]
+
+    def f(x):
+        return Several.apply(x)[1].sum() * x
+
+    run = compile(f)
+    for _ in range(2):
+        x.grad = None
+        run(x).sum().backward()
+        found.append(x.grad.clone())
+    return [*found, all(each == (None, None, None) for each in seen)]
+
+
+@case
 def a_function_with_a_weight(torch: Any, compile: Any) -> Any:
     class Product(torch.autograd.Function):
         @staticmethod
