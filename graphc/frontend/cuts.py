@@ -59,6 +59,11 @@ class OneGraph:
     def exposed(self, tensor: Tensor) -> None:
         """NumPy's code has got an array on the tensor's memory."""
 
+    def is_mixed(self, tensor: Tensor, write: bool = False) -> bool:
+        """Whether a tensor's memory is captured as another dtype, and written to, which ends a
+        segment."""
+        return False
+
     def refuse(self, what: str, cure: str) -> NoReturn:
         """Raise TraceError; the trace remembers it, should the user's code catch it."""
         self.refused = unsupported_in_trace(what, cure)

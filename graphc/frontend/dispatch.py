@@ -42,7 +42,7 @@ from .eager import apply as apply
 from .errors import INFERENCE_WRITE, located
 from .history import edge, requires_grad
 from .nodes import OpNode
-from .placement import TWO_DEVICES, beside, place_at
+from .placement import TWO_DEVICES, TWO_DTYPES, beside, place_at
 from .storage import LOOSE, readers
 from .tensor import Tensor, current, from_array
 from .transfer import moved
@@ -108,6 +108,9 @@ def inplace(target: Tensor, value: Tensor, overwrite: bool = False) -> Tensor:
     requires a gradient (unless gradients are off), on a value that does not fit, and on a target
     whose elements share memory.
     """
+    if local.trace is not None and local.trace.is_mixed(target, write=True):
+        with local.trace.eager(TWO_DTYPES):
+            return inplace(target, value, overwrite)
     state = current(target)
     if local.counted is not None:
         local.counted.wrote()

@@ -292,6 +292,16 @@ class Memory:
         self.input_aliases.append((tensor, whole.storage))
         return whole.storage, self._path(whole, array, (low - whole.low) // array.itemsize)
 
+    def is_mixed(self, tensor: Tensor, write: bool) -> bool:
+        """Whether a concrete tensor shares memory with captured ones of another dtype, to which
+        the trace has written, or writes now."""
+        array = tensor._graphc_array
+        low = address(array)
+        return any(
+            region.array.dtype != array.dtype and (write or _written(region.storage))
+            for region in self._over(low, low + span(array))
+        )
+
     def _add(self, region: Region) -> None:
         bisect.insort(self._sorted, (region.low, len(self.regions)))
         self._longest = max(self._longest, region.high - region.low)

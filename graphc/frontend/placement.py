@@ -428,6 +428,7 @@ def _recorded(place: Place | None, loose: bool) -> AbstractContextManager[None]:
     return trace.eager(TWO_DEVICES)
 
 
+TWO_DTYPES = "a write to memory that is read as two dtypes"
 TWO_DEVICES = "tensors on two devices"
 _AROUND = frozenset({"graphc.frontend.tensors_only", "graphc.frontend.ownership"})  # decorators
 

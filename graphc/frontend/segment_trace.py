@@ -36,7 +36,7 @@ from .nodes import Node as GradNode
 from .outside_history import goes_on, reachable
 from .pending import PendingItem, number_is_kept, only_kept, only_returned
 from .pending_numbers import combined
-from .placement import TWO_DEVICES
+from .placement import TWO_DEVICES, TWO_DTYPES
 from .scoped import InsideModule
 from .segment_again import operation_again
 from .segment_nodes import KnownNodes
@@ -292,6 +292,8 @@ class SegmentTrace(Trace):
     def apply(self, op: Op, inputs: tuple[Tensor, ...], attrs: Attrs) -> Any:
         if self.snapshots and not self._flushing and any(self.is_stale(t) for t in inputs):
             self.end_segment("a write by NumPy to a tensor's memory")
+        if self.written and any(self.is_mixed(t) for t in inputs):
+            self.end_segment(TWO_DTYPES)
         if Eager.elsewhere is not None and not self._flushing and self.apart(inputs):
             with self.eager(TWO_DEVICES):
                 return apply(op, *inputs, **attrs)
@@ -322,6 +324,18 @@ class SegmentTrace(Trace):
         snapshot = None if source is None else self.snapshots.get(source.number)
         return snapshot is not None and snapshot.tobytes() != source.array.tobytes()
 
+    def is_mixed(self, tensor: Tensor, write: bool = False) -> bool:
+        """Whether a tensor's memory is captured as another dtype, and written to: no graph's
+        value is both."""
+        if self._flushing or self.walking or self.stepping:
+            return False
+        if tensor._graphc_trace is not None:
+            source = tensor._graphc_storage.root.source if write else None
+            return source is not None and self.memory.is_mixed(source.owner, write)
+        if not write and id(tensor) in self.shadows:
+            return False
+        return self.memory.is_mixed(tensor, write)
+
     def new_input(self, tensor: Tensor) -> TracedStorage:
         storage = Trace.new_input(self, tensor)
         source = storage.source
@@ -345,6 +359,8 @@ class SegmentTrace(Trace):
             return found[1]
         if tensor._graphc_trace is None and not self._flushing and self.is_foreign(tensor):
             self.end_segment(TWO_DEVICES)
+        if self.written and self.is_mixed(tensor):
+            self.end_segment(TWO_DTYPES)
         shadow = Trace.shadow(self, tensor)
         if not self.whole:  # a hook is registered at once
             if tensor._graphc_hooks is not None:

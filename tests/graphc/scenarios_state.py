@@ -427,3 +427,40 @@ def tying(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
     o.zero_grad()
     c2(i).square().sum().backward()
     return out + list(m.parameters()) + [m.e.weight.grad, m.h.weight is m.e.weight]
+
+
+@scenario
+def memory_read_as_two_dtypes_and_written(
+    torch: Any, nn: Any, F: Any, compile: Any
+) -> Any:
+    def through_integers(x, w):
+        y = x * 2
+        v = x.view(torch.int32)
+        v.add_(1)
+        x.mul_(2)
+        return x * w + y, v
+
+    def captured_later(x, w):
+        x.view(torch.int32).bitwise_and_(-256)
+        return x * w
+
+    def through_floats(x, w):
+        v = x.view(torch.int32)
+        x.zero_()
+        x += w
+        return v + 1, v
+
+    def a_part(x, w):
+        v = x.view(torch.int32)
+        s = v.sum()
+        x[1] = 5.0
+        return s, v.sum(), x
+
+    results = []
+    for function in (through_integers, captured_later, through_floats, a_part):
+        for size in (4, 40000):
+            run = compile(function)
+            for k in range(4):
+                x = torch.arange(float(size)) + k
+                results.append((run(x, torch.ones(size)), x))
+    return results
