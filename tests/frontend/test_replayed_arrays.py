@@ -21,6 +21,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "gelu": lambda x: F.gelu(x), "linear": lambda x: F.linear(x, x), "roll": lambda x: x.roll(1, 0),
     "median": lambda x: x.median(1), "median of all": lambda x: x.median(),
     "nanmedian": lambda x: x.nanmedian(0, keepdim=True),
+    "pad": lambda x: F.pad(x, (1, 2)), "crop": lambda x: F.pad(x, [1, -1, 0, 1], value=2.0),
     "pdist": lambda x: torch.pdist(torch.cat([x, x])),
     "pdist 1": lambda x: torch.pdist(torch.cat([x, x]), 1.0),
     "fft": lambda x: torch.fft.fft(x), "rfft": lambda x: torch.fft.rfft(x, dim=0),

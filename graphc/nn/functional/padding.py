@@ -25,9 +25,14 @@ from ...frontend.tensor import Tensor, from_array
 from ...ir import ops
 
 
-@owns_result
 def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = None) -> Tensor:
     """Pad the trailing dims, last first: (left, right, top, bottom, ...); negative crops."""
+    if mode == "constant":
+        return _with_number(input, pad, value)
+    return _with_numbers_inside(input, pad, mode)
+
+
+def _pairs(input: Tensor, pad: Any) -> list[tuple[int, int]]:
     amounts = [int(p) for p in pad]
     if len(amounts) % 2:
         raise RuntimeError("Padding length must be divisible by 2")
@@ -36,14 +41,23 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
             "Padding length should be less than or equal to two times the input dimension but "
             f"got padding length {len(amounts)} and input of dimension {input.dim()}"
         )
-    pairs = list(zip(amounts[::2], amounts[1::2], strict=True))
-    if mode == "constant":
-        return _constant(input, pairs, 0.0 if value is None else value)
+    return list(zip(amounts[::2], amounts[1::2], strict=True))
+
+
+@replayed
+@owns_result
+def _with_number(input: Tensor, pad: Any, value: float | None) -> Tensor:
+    return _constant(input, _pairs(input, pad), 0.0 if value is None else value)
+
+
+@owns_result
+def _with_numbers_inside(input: Tensor, pad: Any, mode: str) -> Tensor:
+    pairs = _pairs(input, pad)
     if mode not in ("reflect", "replicate", "circular"):
         raise NotImplementedError(f"Unrecognised padding mode {mode}")
     if not 0 <= input.dim() - len(pairs) - 1 < 2 or not 0 < len(pairs) < 4:
         raise NotImplementedError(located(
-            f"Padding size {len(amounts)} is not supported for {input.dim()}D input tensor.\n"
+            f"Padding size {2 * len(pairs)} is not supported for {input.dim()}D input tensor.\n"
             "Supported combinations for non-constant padding:\n"
             "  - 2D or 3D input: padding size = 2 (pads last dimension)\n"
             "  - 3D or 4D input: padding size = 4 (pads last 2 dimensions)\n"
