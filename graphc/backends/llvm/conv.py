@@ -19,7 +19,7 @@ from graphc.backends.llvm.conv_geometry import (
 from graphc.backends.llvm.conv_planes import asks_for_planes, emit_planes, planes_symbol
 from graphc.backends.llvm.conv_tables import table_bytes
 from graphc.backends.llvm.gemm import declare_contract
-from graphc.backends.llvm.gemm_descriptor import ENTRY, Word, begin_request
+from graphc.backends.llvm.gemm_descriptor import ENTRY, Descriptor, Word, begin_request
 from graphc.backends.llvm.gemm_plan import ceil_div, declare_plan
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Function, Module, Value
@@ -116,6 +116,21 @@ class Request:
             }
         )
 
+    def forward_words(self) -> dict[Word, Value]:
+        """What a `conv` asks of its contraction."""
+        return {
+            Word.M: self.outputs,
+            Word.N: self.f.mul(self.batch, self.positions),
+            Word.VALUES: self.filter,
+            Word.LEFT_DIRECT: self.reads_left(self.filter),
+            Word.LEFT_M: self.filter,
+            Word.LEFT_K: 1,
+            Word.SEGMENT: self.filter,
+            Word.K_QUANTUM: 1,
+            Word.POSITIONS: self.positions,
+            Word.EPILOGUE_M: self.outputs,
+        }
+
     def contract(
         self,
         kind: str,
@@ -127,6 +142,18 @@ class Request:
 
         By default with the kernel's own epilogue.
         """
+        f, d = self.f, self.describe(words, epilogue, arguments)
+        if kind == "window" and self.tile.group > 1:
+            f.call("void", declare_plan(f.module, self.tile), f"ptr {d.pointer}")
+            f.call("void", declare_contract(f.module, self.tile), f"ptr {d.pointer}")
+            return
+        places = ("ptr %request", f"ptr {self.geometry.pointer}", f"ptr {d.pointer}")
+        f.call("void", declare_direct(f.module, kind, self.tile), *places)
+
+    def describe(
+        self, words: dict[Word, Value], epilogue: str | None = None, arguments: str | None = None
+    ) -> Descriptor:
+        """The request of a contraction of the window."""
         f, r = self.f, self.words
         pointers = {
             Word.ARGUMENTS: arguments or r.read_pointer(Conv.ARGUMENTS),
@@ -148,13 +175,7 @@ class Request:
             Word.MOST_STEPS: self.tile.tiling.block_k,
             Word.WORKERS: r.read(Conv.WORKERS),
         }
-        d = begin_request(f, {**common, **words}, pointers)
-        if kind == "window" and self.tile.group > 1:
-            f.call("void", declare_plan(f.module, self.tile), f"ptr {d.pointer}")
-            f.call("void", declare_contract(f.module, self.tile), f"ptr {d.pointer}")
-            return
-        places = ("ptr %request", f"ptr {self.geometry.pointer}", f"ptr {d.pointer}")
-        f.call("void", declare_direct(f.module, kind, self.tile), *places)
+        return begin_request(f, {**common, **words}, pointers)
 
 
 def emit_forward(module: Module, tile: Tile) -> None:
@@ -164,22 +185,8 @@ def emit_forward(module: Module, tile: Tile) -> None:
     r = Request(f, tile)
     r.set_groups(f.mul(r.outputs, r.filter), f.mul(r.channels, r.pixels))
     r.write_input_window()
-    r.contract(
-        "window",
-        {
-            Word.M: r.outputs,
-            Word.N: f.mul(r.batch, r.positions),
-            Word.VALUES: r.filter,
-            Word.LEFT_DIRECT: r.reads_left(r.filter),
-            Word.LEFT_M: r.filter,
-            Word.LEFT_K: 1,
-            Word.SEGMENT: r.filter,
-            Word.K_QUANTUM: 1,
-            Word.PACK_SCRATCH: r.table(tile.tiling.block_k * tile.group),
-            Word.POSITIONS: r.positions,
-            Word.EPILOGUE_M: r.outputs,
-        },
-    )
+    scratch = r.table(tile.tiling.block_k * tile.group)
+    r.contract("window", r.forward_words() | {Word.PACK_SCRATCH: scratch})
     f.ret()
 
 

@@ -164,6 +164,7 @@ class _Direct:
             Word.PACK_SCRATCH: 0,
             Word.MOST_STEPS: 2 * tile.tiling.block_k,
             Word.POINTER_COLUMNS: tile.lanes,
+            Word.MOST_COLUMNS: tile.tiling.pointed_columns,
             Word.B_STEP_K: 8,
         }
         pointers = {
@@ -242,6 +243,7 @@ class _Direct:
             Word.PACK_SCRATCH: 0,
             Word.PACK_SCRATCH_COLUMN: 0,
             Word.POINTER_COLUMNS: 1,
+            Word.MOST_COLUMNS: tile.tiling.pointed_columns,
             Word.B_STEP_K: jump,
         }
         pointers = {

@@ -4,6 +4,7 @@ from graphc.backends.llvm.conv import BY_PLANES, declare_conv
 from graphc.backends.llvm.conv_copy import pad_symbol
 from graphc.backends.llvm.conv_geometry import CONV_WORDS, Conv, Words
 from graphc.backends.llvm.conv_mend import TermsEmitter, emit_again, may_meet_nothing, mended
+from graphc.backends.llvm.conv_places import PLACES
 from graphc.backends.llvm.conv_planes import asks_for_planes, may_go_by_planes
 from graphc.backends.llvm.conv_reach import conv_reach
 from graphc.backends.llvm.conv_sweep import emit_sweep, is_known, is_swept
@@ -87,6 +88,8 @@ def emit_conv_kernel(
         for dim, size in enumerate(padded):
             request.write(field, arguments.size(size), dim)
     driver = BY_PLANES if may_go_by_planes(c, tile) and not swept else c.kind
+    if tile.group == 1 and conv_reach(c, tile).places:
+        driver = PLACES
     if swept:
         sweep = emit_sweep(module, c, tile, symbol, plain_store(kernel, tile) is not None)
         planes, product_ = f.label("planes"), f.label("product")
@@ -113,6 +116,7 @@ def _reached(module: Module, c: Convolution, tile: Tile, symbol: str) -> dict[Co
     else:
         for field, kind, kernels in (
             (Conv.TILES, "tile", found.tiles), (Conv.WINDOWS, "window", found.windows),
+            (Conv.WINDOWS, "place", found.places),
         ):
             if kernels:
                 pointers[field] = own_tiles(module, tile, f"@{symbol}.{kind}s", kernels, kind)
@@ -120,7 +124,7 @@ def _reached(module: Module, c: Convolution, tile: Tile, symbol: str) -> dict[Co
             pointers[Conv.DOTS] = own_dots(module, tile, f"@{symbol}.dots", found.dots)
     if found is None or found.copies:
         module.declare(f"declare void {pad_symbol(right)}(ptr, i64)")
-    copies, packs, packs_left = (True,) * 3 if found is None else found[3:]
+    copies, packs, packs_left = (True,) * 3 if found is None else found[4:]
     return pointers | {
         Conv.PACK_LEFT:
             declare_packer(module, left_packer, left, LEFT_TYPES) if packs_left else "null",

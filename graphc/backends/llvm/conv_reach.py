@@ -16,11 +16,12 @@ Kernels = tuple[tuple[int, int], ...]  # by rows, and width in registers
 
 
 class ConvReach(NamedTuple):
-    """The kernels, and whether the input is copied with its padding, packed as it is (`packs`), and
-    the left operand packed."""
+    """The kernels (`places` read the input under masks), and whether the input is copied with its
+    padding, packed as it is (`packs`), and the left operand packed."""
 
     tiles: Kernels
     windows: Kernels
+    places: Kernels
     dots: tuple[int, ...]
     copies: bool
     packs: bool
@@ -36,10 +37,11 @@ def conv_reach(c: Convolution, tile: Tile) -> ConvReach:
     return ConvReach(
         _kernels(tile, (each for each in found if each.kind == "tiles")),
         _kernels(tile, (each for each in found if each.kind == "windows")),
+        _kernels(tile, (each for each in found if each.kind == "places")),
         _distinct(
             rows for each in found if each.kind == "dots" for rows in row_classes(tile, each.m)
         ),
-        copies=bool(kinds - {"tiles"}), packs="tiles" in kinds,
+        copies=bool(kinds & {"windows", "dots"}), packs="tiles" in kinds,
         left=any(bool(each.plan.left_packed) for each in found),
     )
 
@@ -50,7 +52,7 @@ def _of_any_size(c: Convolution, tile: Tile) -> ConvReach:
     rows = row_classes(tile, m)
     every = tuple((each, width) for each in rows for width in tile.widths)
     dots = c.kind == "conv_weight_grad"
-    return ConvReach(every, () if dots else every, rows if dots else (), True, True, True)
+    return ConvReach(every, () if dots else every, (), rows if dots else (), True, True, True)
 
 
 def _kernels(tile: Tile, found: Iterable[Contraction]) -> Kernels:

@@ -247,7 +247,7 @@ class _ProductContext:
         self.waits = f.cmp("sgt", d[Word.AREA], 0)
         self.result = Result(d, tile, "%b")
         alone = f.let(f"xor i1 {self.waits}, true")
-        dense = f.cmp("eq", d[Word.POINTER_COLUMNS], 0)
+        dense = f.cmp("eq", d[Word.A_STEP], 0)  # else the left operand is not in rows either
         self.stores = f.let(f"and i1 {self.result.offered}, {f.let(f'and i1 {alone}, {dense}')}")
         self.tiles = d.pointer_at(Word.TILES)
         if tile.group > 1:

@@ -43,6 +43,7 @@ class Word(enum.IntEnum):
     VALUES = enum.auto()  # of k in all: K, or what its pairs are made of
     TERMS = enum.auto()  # multiplications per sum (K, unless a step of k is more than one)
     MOST_STEPS = enum.auto()  # of k in a block
+    MOST_COLUMNS = enum.auto()  # of the right operand that are pointed to at a time
     TILES = enum.auto()  # a table of tile kernels; of words of several values, 0 for all there are
     RUNS = enum.auto()  # a table of kernels "run", where a step of k is one value
     # 0: panels of B are dense. Else PACK_RIGHT stores pointers, one for so many columns, and tile

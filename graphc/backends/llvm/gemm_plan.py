@@ -148,6 +148,7 @@ def emit_plan(module: Module, tile: Tile) -> None:
         Condition(f, f.cmp("eq", d[Word.POINTER_COLUMNS], 0)), given(Word.PANEL),
         given(Word.GEOMETRY),
         number(Word.PACK_SCRATCH), number(Word.PACK_SCRATCH_COLUMN), tile.step.heads,
+        number(Word.MOST_COLUMNS),
     )
     set_plan(d, tiled(request, tile.machine, tile.bytes))
     f.ret()

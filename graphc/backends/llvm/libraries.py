@@ -23,6 +23,7 @@ from graphc.backends.llvm.conv_pack import (
 )
 from graphc.backends.llvm.conv_pack_pairs import emit_conv_pair_packs
 from graphc.backends.llvm.conv_phase import emit_input_grad
+from graphc.backends.llvm.conv_places import PLACES, emit_forward_in_place
 from graphc.backends.llvm.conv_planes import may_go_by_planes
 from graphc.backends.llvm.conv_reach import conv_reach
 from graphc.backends.llvm.conv_sweep import is_known, is_swept
@@ -34,6 +35,7 @@ from graphc.backends.llvm.gemm_plan import emit_plan
 from graphc.backends.llvm.gemm_reach import reach
 from graphc.backends.llvm.gemm_store import emit_store, plain_store
 from graphc.backends.llvm.microkernel import Tile, emit_kernel, emit_run
+from graphc.backends.llvm.place_kernel import emit_place_kernel
 from graphc.backends.llvm.target import Target
 from graphc.backends.llvm.text import Module
 from graphc.ir import dtypes
@@ -90,9 +92,13 @@ def _of_convolution(c: Convolution, tile: Tile) -> list[str]:
     if tile.group > 1:
         kinds += ["transpose", "dots", f"conv_packs.{left}", f"conv_packs.{right}"]
         return [*kinds, f"packs.{left}"]
-    kinds += [] if columns else ["conv_windows"]
     reached = conv_reach(c, tile)
-    for each, kernels in (("tile", reached.tiles), ("window", reached.windows)):
+    if reached.places:
+        kinds[kinds.index(c.kind)] = PLACES
+    elif not columns:
+        kinds.append("conv_windows")
+    tables = (("tile", reached.tiles), ("window", reached.windows), ("place", reached.places))
+    for each, kernels in tables:
         kinds += [f"{each}.{rows}.{width}" for rows, width in kernels]
     kinds += [f"dot.{rows}" for rows in reached.dots]
     kinds += [f"conv_pad.{right}"] if reached.copies else []
@@ -125,6 +131,7 @@ _EMITTERS: dict[str, Callable[..., None]] = {
     "conv_lines": emit_lines,
     "conv_packs": lambda m, tile, dtype: emit_conv_pair_packs(m, _source(dtype, tile)),
     "conv_pad": lambda m, tile, dtype: emit_pad(m, _source(dtype, tile)),
+    "conv_places": emit_forward_in_place,
     "conv_planes": emit_forward_by_planes,
     "conv_rows": lambda m, tile, dtype: emit_pack_rows(m, _source(dtype, tile)),
     "conv_weight_grad": emit_weight_grad,
@@ -136,6 +143,7 @@ _EMITTERS: dict[str, Callable[..., None]] = {
     "mend": emit_mend,
     "pack": lambda m, tile, kind, dtype: emit_gemm_pack(m, _source(dtype, tile), kind),
     "packs": lambda module, tile, dtype: emit_word_packs(module, _source(dtype, tile)),
+    "place": lambda module, tile, *sizes: emit_place_kernel(module, tile, *map(int, sizes)),
     "plan": emit_plan,
     "point": emit_point_columns,
     "run": lambda module, tile, rows: emit_run(module, tile, int(rows)),

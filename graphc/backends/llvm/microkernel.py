@@ -277,7 +277,7 @@ def emit_kernel(
     f = module.function(f"void {symbol}({kernel_parameters()})", linkage)
     places = row_addresses(f, rows)
     with f.when(f.cmp("ne", "%pitch", width * tile.lanes)):  # a block of its own is in the cache
-        _ask_for(f, _result_rows(f, tile, rows, "%c"), width)
+        ask_for(f, result_rows(f, tile, rows, "%c"), width)
     b, starts = "%b", [tile.zero()] * width
     if tile.step.heads and not by_pointers:
         places_ = [f.gep("%b", index * tile.lanes, tile.element) for index in range(width)]
@@ -297,13 +297,13 @@ def emit_kernel(
     else:
         at = [f.gep(b, index * tile.lanes, tile.element) for index in range(width)]
     columns = [f.load(place, tile.vector, tile.bytes) for place in at]
-    sums = _multiply(f, tile, (places, offset), columns, sums)
+    sums = multiply_step(f, tile, (places, offset), columns, sums)
     offset = f.let(f"add i64 {offset}, %a_step")
     b = b if by_pointers else f.let(f"getelementptr i8, ptr {b}, i64 %b_step")
     sums = loop.close([offset, b, *sums])[2:]
     # opaque, or the rows' addresses take registers from the loop
     c = f.let('call ptr asm "", "=r,0"(ptr %c)')
-    _emit_result(f, tile, _result_rows(f, tile, rows, c), sums)
+    emit_result(f, tile, result_rows(f, tile, rows, c), sums)
 
 
 def run_parameters() -> str:
@@ -332,7 +332,7 @@ def emit_run(module: Module, tile: Tile, rows: int, linkage: str = "") -> None:
     offset, b, *sums = loop.values
     at = [f.gep(b, index * tile.lanes, tile.element) for index in range(width)]
     columns = [f.load(place, tile.vector, tile.bytes) for place in at]
-    sums = _multiply(f, tile, (places, offset), columns, sums)
+    sums = multiply_step(f, tile, (places, offset), columns, sums)
     offset = f.let(f"add i64 {offset}, %a_step")
     b = f.let(f"getelementptr i8, ptr {b}, i64 %b_step")
     for index, total in enumerate(loop.close([offset, b, *sums])[2:]):
@@ -351,7 +351,7 @@ def row_addresses(f: Function, rows: int) -> list[str]:
     return _rows_from(f, rows, "%a", "%a_row")
 
 
-def _result_rows(f: Function, tile: Tile, rows: int, c: str) -> list[str]:
+def result_rows(f: Function, tile: Tile, rows: int, c: str) -> list[str]:
     """Where rows of c begin: the row that stands in is stored twice, not beside the result."""
     return _rows_from(f, rows, c, f.mul("%pitch", tile.bytes))
 
@@ -367,7 +367,7 @@ def _rows_from(f: Function, rows: int, first: str, apart: Value) -> list[str]:
     return places
 
 
-def _ask_for(f: Function, rows: list[str], width: int) -> None:
+def ask_for(f: Function, rows: list[str], width: int) -> None:
     """Has the lines of a tile come while it is computed: stores that miss wait for memory."""
     f.module.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
     for row in rows:
@@ -376,7 +376,7 @@ def _ask_for(f: Function, rows: list[str], width: int) -> None:
             f.call("void", "@llvm.prefetch.p0", f"ptr {place}", "i32 1", "i32 3", "i32 1")
 
 
-def _multiply(
+def multiply_step(
     f: Function, tile: Tile, a: tuple[list[str], str], columns: list[str], sums: list[str]
 ) -> list[str]:
     """One step of k: an element of every row (at a byte offset) times the columns' registers."""
@@ -393,7 +393,7 @@ def _multiply(
     return result
 
 
-def _emit_result(f: Function, tile: Tile, rows: list[str], sums: list[str]) -> None:
+def emit_result(f: Function, tile: Tile, rows: list[str], sums: list[str]) -> None:
     """Stores the accumulators, added to what is there if the caller wants it."""
     width = len(sums) // len(rows)
     steps = [index * tile.lanes for index in range(width)]

@@ -43,6 +43,7 @@ class Request:
     pack_scratch: Number  # bytes that packing the right operand works in,
     pack_scratch_column: Number  # and bytes per column on top
     heads: int = 0  # rows of a packed panel before its steps
+    most_columns: Number = 0  # of the right operand that are pointed to at a time
 
 
 @record
@@ -177,7 +178,7 @@ def tiled(r: Request, machine: Machine, itemsize: int) -> Blocking:
     block_k = most(multiple(quotient_up(segment, parts), r.quantum), 1)
     per_segment = most(quotient_up(segment, block_k), 1)
     blocks = most(r.k // most(segment, 1), 1) * per_segment
-    packed = choose(r.dense, t.pack_bytes // itemsize // block_k, t.pointed_columns)
+    packed = choose(r.dense, t.pack_bytes // itemsize // block_k, r.most_columns)
     block_n = choose(in_place, most(r.n, 1), most(packed // columns, 1) * columns)
 
     # chunks: first batches, then columns; then rows and parts of k, the cheaper of the two first:

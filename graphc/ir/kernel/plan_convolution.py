@@ -2,7 +2,8 @@
 
 The right operand is a window: its rows are (channel, tap), its columns positions (for a weight's
 gradient the other way round). It is packed on the fly; or, where that costs less, the input is
-copied once with its padding, and tiles read the copy through pointers.
+copied once with its padding, and tiles read the copy through pointers; or they read the input where
+it lies, under masks, if lines of the output are as long as its own.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from ..dim import Size, evaluate, is_static
-from ..machine import Machine
+from ..machine import Machine, Tiling
 from ..record import record, replaced
 from .blocking import (
     ALIGN,
@@ -24,6 +25,7 @@ from .blocking import (
     Request,
     choose,
     equal,
+    most,
     multiple,
     quotient_up,
     tiled,
@@ -41,6 +43,9 @@ PACK_APART = 16, 45  # by the step along a line: of every second element, of fur
 COPY_APART = 40, 100  # the same of a copy, per element; one of neighbours is as dear as packing
 TRANSPOSE_COST = 14
 LINES_COST = 6
+MASK_COST, MASK_TAP_COST = 24, 8  # per register of positions: cycles of making a tap's mask
+MASKED_BYTES = 64  # of registers whose lanes have masks of their own
+PLACE_BYTES = 2 * POINTER_BYTES  # of a row: where it begins, and its mask
 IMAGE_COST = 15  # of positions packed over all images, against an image read where it lies
 DOT_TERMS = 768  # of a block: below that the sums over lanes weigh too much
 
@@ -144,11 +149,25 @@ def by_images(images: Size, rows: Size, positions: Size, lanes: int) -> bool:
     return images == 1 or rows * padded <= (rows + IMAGE_COST) * positions
 
 
+def masks_bytes(lanes: int) -> int:
+    """Of the mask of a register."""
+    return lanes // 8
+
+
+def place_columns(k: Number, tiling: Tiling, itemsize: int) -> Number:
+    """How many positions all rows of the left operand meet before the next ones: as many as stay
+    in the first cache with their pixels, which several taps read. Fewer pieces of each line of the
+    result would be stored at a time."""
+    columns = tiling.columns(itemsize)
+    return most(tiling.pack_bytes // 4 // most(k * (columns * itemsize), 1), 1) * columns
+
+
 class Contraction(NamedTuple):
     """One of those that a convolution is done by: `kind` says what reads the right operand: packed
-    "tiles", "windows" of a copy, or "dots" along its lines; sums of m rows, n columns."""
+    "tiles", "windows" of a copy, "places" in the input under masks, or "dots" along lines of a
+    copy; sums of m rows, n columns."""
 
-    kind: Literal["tiles", "windows", "dots"]
+    kind: Literal["tiles", "windows", "places", "dots"]
     m: int
     n: int
     plan: Blocking
@@ -166,6 +185,7 @@ class _Planner:
         step = step_of(c, machine.tiling)
         self.value_bytes, self.group = step.left.itemsize, step.group
         self.images = evaluate(g.batch, dims)
+        self.known = is_static((g.batch, *g.input, *g.output))
         self.groups = g.groups
         self.channels, self.outputs = g.in_channels // g.groups, g.out_channels // g.groups
         self.contractions: list[Contraction] = []
@@ -218,7 +238,32 @@ class _Planner:
         n = self.images * self.window.positions
         work = self._table(self.tiling.block_k * self.group)
         request = self._request(self.outputs, n, k, self.left_same, k, 1, work, 0)
-        yield self._positions(request, self.window, self.channels)
+        places = self._places(request)
+        yield places or self._positions(request, self.window, self.channels)
+
+    def _places(self, r: Request) -> Blocking | None:
+        """Columns are positions, read in the input: the same tap of a line's positions is a line of
+        it, but for what a mask leaves out. None where a copy or packing costs less."""
+        w, steps = self.window, self.tiling.block_k
+        if not (
+            self.known and self.group == 1 and self.right_same and w.is_plain and w.taps > 1
+            and self.tiling.vector_bytes >= MASKED_BYTES and _count(w.step) == 1
+            and w.out[2] == w.input[2] and r.n > 0 and r.k > 0 and _count(w.input) > 0
+            and POINTER_BYTES + w.taps * masks_bytes(self.lanes) <= self.lanes * POINTER_BYTES
+        ):
+            return None
+        padded = multiple(w.positions, self.lanes)
+        cost = padded * (r.m * (r.k + LINES_COST) + MASK_COST + MASK_TAP_COST * w.taps)
+        height, width = w.plane
+        copied = multiple((w.out[1] - 1) * width + w.out[2], self.lanes)
+        copy = r.m * copied * (r.k + LINES_COST) + height * width * PACK_COST * self.channels
+        if cost >= min(copy, (r.m + PACK_COST) * w.positions * r.k):
+            return None
+        read = replaced(
+            r, n=self.images * padded, pack_scratch=0, dense=False, most_steps=2 * steps,
+            most_columns=place_columns(r.k, self.tiling, self.itemsize),
+        )
+        return self._tiled(read, multiple(r.k * PLACE_BYTES, ALIGN), "places")
 
     def _is_by_planes(self) -> bool:
         w = self.window
@@ -283,7 +328,7 @@ class _Planner:
             return self._tiled(r)
         copied = replaced(
             r, n=self.images * padded, pack_scratch=0, dense=False,
-            most_steps=2 * self.tiling.block_k,
+            most_steps=2 * self.tiling.block_k, most_columns=self.tiling.pointed_columns,
         )
         offsets = multiple(r.k * POINTER_BYTES, ALIGN)
         return self._tiled(copied, self._copy(channels, plane, w.shared) + offsets, "windows")
@@ -305,6 +350,7 @@ class _Planner:
         copied = replaced(
             r, k=self.images, segment=self.images, most_steps=max(DOT_TERMS // w.positions, 1),
             quantum=1, left_direct=True, pack_scratch=0, pack_scratch_column=0, dense=False,
+            most_columns=self.tiling.pointed_columns,
         )
         as_it_is = self.right_same and w.lows[1:] == [0, 0] and w.plane == w.input[1:]
         as_it_is = as_it_is and w.phases == 1
@@ -318,7 +364,7 @@ class _Planner:
 
     def _tiled(
         self, request: Request, before: int = 0,
-        kind: Literal["tiles", "windows", "dots"] = "tiles",
+        kind: Literal["tiles", "windows", "places", "dots"] = "tiles",
     ) -> Blocking:
         plan = tiled(request, self.machine, self.itemsize)
         self.contractions.append(Contraction(kind, int(request.m), int(request.n), plan))

@@ -1,5 +1,8 @@
 """Convolutions and their gradients against the interpreter of the kernel IR, in float64."""
 
+import ctypes
+import mmap
+
 import numpy as np
 import pytest
 
@@ -54,6 +57,16 @@ STRIDED = [  # few rows: read from the phases of a copy
     Conv(1, 4, (24, 60), 10, (3, 41), (2, 2), (1, 40), groups=2),  # more padding than a register
     Conv(2, 2, (3, 9), 2, (5, 9), (2, 3), (5, 9)),  # lines of padding alone
     Conv(1, 2, (15, 90), 2, (9, 6), (1, 9), (4, 0)),  # phases that no tap reads
+]
+PLACES = [  # lines of the output as long as the input's: read in the input, under masks
+    Conv(2, 17, (28, 28), 40, (3, 3), pad=(1, 1)),  # whole registers: stored by tiles
+    Conv(3, 16, (15, 15), 41, (5, 5), pad=(2, 2)),  # registers that end behind an image
+    Conv(2, 12, (16, 3), 64, (3, 3), pad=(1, 1)),  # several lines in a register
+    Conv(1, 30, (40, 64), 30, (3, 3), pad=(0, 1)),  # fewer lines than the input has,
+    Conv(1, 30, (13, 48), 30, (3, 3), pad=(3, 2), dilation=(1, 2)),  # and more
+    Conv(2, 40, (12, 16), 48, (3, 3), pad=(1, 1), groups=2),
+    Conv(2, 130, (8, 32), 33, (3, 3), pad=(1, 1)),  # two blocks of k
+    Conv(2, 24, (100,), 40, (5,), pad=(2,)),
 ]
 PLANES = [  # groups of one channel: strips of planes
     Conv(2, 3, (70, 90), 3, (3, 3), pad=(1, 1), groups=3),  # several strips of a plane
@@ -123,6 +136,40 @@ def test_strides_over_phases_of_a_copy(case: Conv) -> None:
         check(case, kind)
     check(replaced(case, dtype=dtypes.bf16, acc=dtypes.f32), "conv")
     check(replaced(case, dtype=dtypes.f64), "conv")
+
+
+@pytest.mark.parametrize("case", PLACES, ids=lambda c: f"{c.input}-{c.window}-g{c.groups}")
+def test_images_read_where_they_lie(case: Conv) -> None:
+    for target in (None, *narrow_targets()):
+        template = case.kernel("conv").template
+        assert isinstance(template, Convolution)
+        target = target or host_target()
+        (found,) = contractions(template, target.machine) or ()
+        assert (found.kind == "places") is (target.vector_bytes == 64)
+        results = [check(case, "conv", target, threads) for threads in (1, 4)]
+        assert results[0].tobytes() == results[1].tobytes()
+    check(replaced(case, dtype=dtypes.f64), "conv")
+
+
+def test_nothing_beside_an_image_is_read() -> None:
+    """It lies between memory that is not the process's."""
+    case = Conv(1, 16, (8, 128), 40, (3, 3), pad=(1, 1))  # four pages
+    page, size = mmap.PAGESIZE, int(np.prod(case.shapes["x"])) * 4
+    assert size % page == 0
+    memory = mmap.mmap(-1, size + 2 * page)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    protect = ctypes.CDLL(None).mprotect
+    protect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    for place in (start, start + page + size):
+        assert protect(place, page, 0) == 0
+    rng = np.random.default_rng(0)
+    x = np.frombuffer(memory, np.float32, size // 4, page)
+    x[:] = rng.standard_normal(x.size)
+    w = rng.standard_normal(case.shapes["w"]).astype(np.float32)
+    y = np.zeros(case.shapes["y"], np.float32)
+    run(case.kernel("conv"), [w, x, y])
+    want = reference(case, "conv", [w, x.copy()]).reshape(y.shape)
+    np.testing.assert_allclose(y, want, atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -223,6 +270,8 @@ def test_epilogue_sees_image_channel_and_position() -> None:
         (Conv(5, 8, (4, 4), 70, (3, 3), pad=(1, 1)), "conv"),
         (Conv(2, 3, (14, 14), 8, (3, 3), pad=(1, 1)), "conv"),
         (Conv(2, 3, (31, 29), 8, (5, 5), (2, 2), (2, 2)), "conv"),
+        (Conv(2, 16, (16, 16), 70, (3, 3), pad=(1, 1)), "conv"),
+        (Conv(3, 16, (15, 15), 70, (3, 3), pad=(1, 1)), "conv"),
         (Conv(2, 6, (40, 150), 12, (3, 3), pad=(1, 1), groups=6), "conv"),
         (Conv(2, 6, (9, 11), 6, (5, 5), (2, 2), (2, 2), groups=6), "conv"),
         (Conv(2, 6, (14, 14), 8, (3, 3), (2, 2), (1, 1)), "conv_input_grad"),

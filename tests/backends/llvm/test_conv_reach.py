@@ -50,7 +50,7 @@ def test_nothing_is_called_that_is_not_linked(target: Target) -> None:
             tile, names = tile_of(c, target), template_libraries(case.kernel(kind), target)
             found, reached = contractions(c, tile.machine), conv_reach(c, tile)
             assert found is not None
-            called: dict[str, set[tuple[int, int]]] = {"tiles": set(), "windows": set()}
+            called = {each: set[tuple[int, int]]() for each in ("tiles", "windows", "places")}
             dots: set[int] = set()
             for each in found:
                 kernels, runs, _ = walked(each.m, each.n, tile, each.plan)
@@ -62,15 +62,18 @@ def test_nothing_is_called_that_is_not_linked(target: Target) -> None:
                 assert reached.left or not each.plan.left_packed
             assert called["tiles"] <= set(reached.tiles), (case, kind, called, reached)
             assert called["windows"] <= set(reached.windows), (case, kind, called, reached)
+            assert called["places"] <= set(reached.places), (case, kind, called, reached)
             assert dots <= set(reached.dots), (case, kind, dots, reached)
             if case.batch:  # and nothing is linked that is not called
                 assert called["tiles"] >= set(reached.tiles), (case, kind, called, reached)
                 assert called["windows"] >= set(reached.windows), (case, kind, called, reached)
+                assert called["places"] >= set(reached.places), (case, kind, called, reached)
             assert reached.packs == any(name.startswith(("conv_rows", "conv_columns"))
                                         for name in names)
             assert reached.copies == any(name.startswith("conv_pad") for name in names)
+            assert bool(reached.places) == any(name.startswith("conv_places") for name in names)
             seen |= {(kind, each.kind) for each in found}
-    assert seen == {
+    assert seen - {("conv", "places")} == {
         ("conv", "tiles"), ("conv", "windows"), ("conv_input_grad", "tiles"),
         ("conv_input_grad", "windows"), ("conv_weight_grad", "tiles"), ("conv_weight_grad", "dots"),
     }
