@@ -14,8 +14,10 @@ from ..compiler import set_stance as set_stance
 from ..compiler import substitute_in_graph as substitute_in_graph
 from . import config as config
 from . import eval_frame as eval_frame
+from . import exc as exc
 from . import utils as utils
 from .eval_frame import OptimizedModule as OptimizedModule
+from .explained import explain as explain
 
 
 def is_compiling() -> bool:

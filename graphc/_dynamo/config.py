@@ -1,5 +1,7 @@
 """torch._dynamo.config: flags that scripts set; nothing reads them."""
 
+from .._utils_config import patching
+
 suppress_errors = False
 cache_size_limit = 8
 recompile_limit = 8
@@ -15,3 +17,5 @@ guard_nn_modules = True
 inline_inbuilt_nn_modules = True
 error_on_recompile = False
 compiled_autograd = False
+
+patch = patching(__name__)

@@ -3,6 +3,8 @@ a function is compiled (engine/mode.py), the others by nothing."""
 
 from types import SimpleNamespace
 
+from .._utils_config import patching
+
 max_autotune = False
 max_autotune_gemm = False
 coordinate_descent_tuning = False
@@ -26,3 +28,5 @@ triton = SimpleNamespace(
 )
 cpp = SimpleNamespace(threads=-1, simdlen=None, enable_kernel_profile=False)
 trace = SimpleNamespace(enabled=False)
+
+patch = patching(__name__)

@@ -6,17 +6,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from .. import config as configuration
+from .._inductor import MODES
 from .._inductor import config as inductor
 from ..config import Config, allowed_error
-
-# torch._inductor.list_mode_options
-MODES: dict[str, dict[str, Any]] = {
-    "default": {},
-    "lite": {},
-    "reduce-overhead": {"triton.cudagraphs": True},
-    "max-autotune-no-cudagraphs": {"max_autotune": True, "triton.cudagraphs": False},
-    "max-autotune": {"max_autotune": True, "triton.cudagraphs": True},
-}
 
 
 class Mode(NamedTuple):

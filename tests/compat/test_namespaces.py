@@ -229,6 +229,55 @@ def test_a_compiled_module_is_known_by_its_class():
         kind(model)
 
 
+def test_why_a_function_is_several_graphs():
+    """As many as torch says, at the same lines."""
+    importlib.import_module("torch._dynamo")
+
+    def several(x):
+        y = x * 2
+        if y.sum() > 3:
+            y = y + 1
+        print(y)
+        return y.sin()
+
+    def one(x):
+        return x.sin() + 1
+
+    for function in (several, one):
+        found, expected = (
+            t._dynamo.explain(function)(t.ones(2)) for t in (graphc, torch)
+        )
+        assert found.graph_count == expected.graph_count
+        assert found.graph_break_count == expected.graph_break_count
+        lines, expected_lines = (
+            [each.user_stack[-1].lineno for each in e.break_reasons] for e in (found, expected)
+        )
+        assert lines == expected_lines
+        assert f"Graph Count: {found.graph_count}\n" in str(found)
+
+
+def test_flags_for_a_while():
+    dynamo, inductor = graphc._dynamo.config, graphc._inductor.config
+    graphs = inductor.patch("triton.cudagraphs", True)
+    with dynamo.patch(suppress_errors=True, verbose=True), graphs:
+        assert dynamo.suppress_errors and dynamo.verbose and inductor.triton.cudagraphs
+    assert not (dynamo.suppress_errors or dynamo.verbose or inductor.triton.cudagraphs)
+
+    @dynamo.patch({"recompile_limit": 3})
+    def limit():
+        return dynamo.recompile_limit
+
+    assert (limit(), dynamo.recompile_limit) == (3, 8)
+    with pytest.raises(AttributeError, match="no_such_flag"), dynamo.patch(no_such_flag=1):
+        pass
+    assert graphc._inductor.list_mode_options("reduce-overhead") == {"triton.cudagraphs": True}
+
+
+def test_what_fullgraph_refuses_is_caught_by_its_name():
+    with pytest.raises(graphc._dynamo.exc.Unsupported):
+        graphc.compile(lambda x: x * 2 if x.sum() > 0 else x, fullgraph=True)(graphc.ones(1))
+
+
 def test_custom_operators():
     library = graphc.library
 
