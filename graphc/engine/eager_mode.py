@@ -182,6 +182,8 @@ def chain(
     recorded: bool,
 ) -> Any:
     """See Eager.chain."""
+    if any(c.ndim for c in constants):
+        return None
     if not any(is_many(link.result) for link in links) and layer_of_links(types, links) is None:
         if in_place or recorded or config.current().eager_kernels == "0":
             return None

@@ -29,7 +29,15 @@ from .near import is_near
 from .nodes import OpNode, class_of
 from .placement import ON_CPU
 from .promote import Defaults
-from .replayed_steps import DETACH, Arrays, Detached, Step, prepared, without_detached
+from .replayed_steps import (
+    DETACH,
+    Arrays,
+    Detached,
+    Step,
+    prepared,
+    without_detached,
+    without_known,
+)
 from .result_layouts import lies_in_rows
 from .storage import LOOSE, THERE
 from .tensor import Parameter, Tensor
@@ -255,6 +263,11 @@ class Watch:
                 return None
         replay = Replay(steps, numbers, make, owned, tensors, recorded, loose)
         replay.in_rows = self.in_rows
+        if replay.arrays is not None and len(steps) == len(self.steps):
+            known = without_known(steps, numbers, tensors, self.values)
+            replay.arrays = Arrays.of(*known, tensors, owned)
+            plain = replay.arrays is not None and make is None and not replay.loose
+            replay.single = replay.arrays.single if plain else None  # type: ignore[union-attr]
         if make is None and not any(step.op.view for step in steps):
             given = self.values[:tensors]
             whole = _whole(steps, numbers, given, recorded)

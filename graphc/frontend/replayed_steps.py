@@ -15,7 +15,7 @@ from .eager import Signature
 from .nodes import OpNode
 from .recalled import VIEW_OF
 from .storage import Storage
-from .tensor import Tensor
+from .tensor import Tensor, from_array
 from .values import Eager
 
 View = Callable[[Any], Any]  # of an array; None: it cannot be one
@@ -67,6 +67,44 @@ def without_detached(
     return kept, [new[i] for i in numbers]
 
 
+_FEW = 1024  # numbers of what is computed once, and stays for later calls
+
+
+def without_known(
+    steps: list[Step], numbers: list[int], tensors: int, values: list[Tensor]
+) -> tuple[list[Step], list[int]]:
+    """The same without the steps on nothing that is given (positions, a mask of a triangle), whose
+    results stay; `values`: all of the first call."""
+    new: list[Any] = list(range(tensors))  # of each value: its number now, or a tensor
+    count, kept, at = tensors, [], tensors
+    viewed = [step.sources[0] for step in steps if step.op.view]
+    fixed = {*numbers, *[s for s in viewed if type(s) is int]}
+    for step in steps:
+        sources = tuple([new[s] if type(s) is int else s for s in step.sources])
+        results = range(at, at + len(step.signature.results))
+        at = results.stop
+        if not (
+            step.op.impure or step.op.view or any(type(s) is int for s in sources)
+            or any(r in fixed or values[r]._graphc_array.size > _FEW for r in results)
+        ):
+            new += [_staying(values[r]) for r in results]
+            continue
+        moved = Step(step.op, step.attrs, step.signature, sources)
+        moved.kind = step.kind
+        kept.append(moved)
+        new += range(count, count + len(results))
+        count += len(results)
+    return kept, [new[i] for i in numbers]
+
+
+def _staying(value: Tensor) -> Tensor:
+    array = value._graphc_array.copy("K")
+    array.flags.writeable = False
+    found = from_array(array)
+    found._graphc_storage.away = value._graphc_storage.away
+    return found
+
+
 class Arrays:
     """Steps on arrays, and the results as tensors."""
 
@@ -84,7 +122,8 @@ class Arrays:
         step, view = codes[0]
         # one operator on all that is given, in order, which has one result
         simple = len(codes) == 1 and view is None and len(results) == 1 and (
-            len(step.signature.results) == 1 and step.sources == tuple(range(results[0]))
+            len(step.signature.results) == 1 and all(type(s) is int for s in step.sources)
+            and step.sources == tuple(range(results[0]))
         )
         self.single = step if simple else None
 

@@ -21,6 +21,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "gelu": lambda x: F.gelu(x), "linear": lambda x: F.linear(x, x), "roll": lambda x: x.roll(1, 0),
     "median": lambda x: x.median(1), "median of all": lambda x: x.median(),
     "nanmedian": lambda x: x.nanmedian(0, keepdim=True),
+    "tril": lambda x: x.tril(), "triu": lambda x: x.triu(1), "diag": lambda x: x.diag(),
     "pad": lambda x: F.pad(x, (1, 2)), "crop": lambda x: F.pad(x, [1, -1, 0, 1], value=2.0),
     "pdist": lambda x: torch.pdist(torch.cat([x, x])),
     "pdist 1": lambda x: torch.pdist(torch.cat([x, x]), 1.0),
@@ -130,3 +131,22 @@ def test_statistics_of_batches_are_written_as_before() -> None:
             assert other.running_mean.dtype == kind and other.running_mean.abs().sum() > 0
     with pytest.raises(RuntimeError, match="should contain 2 elements not 3"):
         F.batch_norm(x, torch.zeros(3), torch.ones(2), training=True)
+
+
+def test_what_hangs_on_nothing_given_stays_and_is_nobody_elses(only_the_cpu: None) -> None:
+    @replayed.replayed
+    def triangle(x: Any) -> Any:
+        return torch.where(torch.arange(3).unsqueeze(0) > torch.arange(3).unsqueeze(1), x, -1.0)
+
+    @replayed.replayed
+    def spread(count: int) -> Any:
+        return torch.arange(count).float() * 2 + 1
+
+    replayed._known.clear()
+    x = torch.rand(3, 3)
+    for _ in range(3):
+        found, line = triangle(x), spread(4)
+        assert torch.equal(found, torch.where(torch.ones(3, 3).triu(1) > 0, x, -1.0))
+        assert line.tolist() == [1, 3, 5, 7]
+        found.zero_()
+        line.zero_()
