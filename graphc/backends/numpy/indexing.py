@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from graphc.ir.failure import check_error
 from graphc.ir.op import OutOfRange
 from graphc.ir.types import TensorType
 
@@ -73,6 +74,8 @@ def subscript(
         size = x.shape[d]
         if index.size and (index.min() < -size or index.max() >= size):
             bad = index[(index < -size) | (index >= size)].flat[0]
+            if ": " in subject:
+                raise check_error(subject, ())
             if subject:
                 raise IndexError(f"{subject} {bad} is out of bounds.")
             raise IndexError(f"index {bad} is out of bounds for dimension {d} with size {size}")

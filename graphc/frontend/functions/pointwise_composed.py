@@ -276,6 +276,8 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
         raise RuntimeError(located(
             f"renorm: input needs at least 2 dimensions, got {input.ndim} dimensions"
         ))
+    if maxnorm < 0:
+        raise RuntimeError(located(f"renorm: expected maxnorm to be >= 0 but got {maxnorm}"))
     along = wrap_dim(dim, input.ndim)
     others = tuple(d for d in range(input.ndim) if d != along)
     norms = vector_norm(input, p, others, True)

@@ -14,6 +14,7 @@ from graphc.ir.dtypes import DType
 from .. import promote
 from ..context import local
 from ..dispatch import apply
+from ..ensured import ensured
 from ..errors import located
 from ..history import requires_grad
 from ..overlap import check_apart
@@ -38,8 +39,8 @@ from .parts import slice_dim
 from .random_inplace import (
     bernoulli_,
     cauchy_,
-    check_probabilities,
     check_probability,
+    checked_probabilities,
     exponential_,
     float_dtype,
     geometric_,
@@ -250,10 +251,17 @@ def _normal_around(mean: Any, std: Any, generator: Generator | None) -> Tensor:
     if isinstance(std, Tensor):
         if not kind.is_float:
             raise RuntimeError(located(f"normal expects a float std, but found {std.dtype}"))
-        if local.trace is None and not bool(P.ge(std, 0).all()):  # NaN is none either
+        fits = P.ge(std, 0)  # NaN is none either
+        if local.trace is not None:
+            spread = ensured(
+                std.detach(), fits, "RuntimeError: normal expects all elements of std >= 0.0"
+            )
+        elif not bool(fits.all()):
             raise RuntimeError(located("normal expects all elements of std >= 0.0"))
+        else:
+            spread = std
         return _without_gradient(
-            P.add(P.mul(normals(sizes, kind, 0.0, 1.0, generator), std), mean), tensors
+            P.add(P.mul(normals(sizes, kind, 0.0, 1.0, generator), spread), mean), tensors
         )
     if std < 0:
         raise RuntimeError(located(f"normal expects std >= 0.0, but found std {std}"))
@@ -285,11 +293,10 @@ def bernoulli(
         raise RuntimeError(located(
             f"\"bernoulli_tensor_cpu_self_\" not implemented for '{promote._name(input.dtype)}'"
         ))
-    if local.trace is None:
-        check_probabilities(input)
+    chances = checked_probabilities(input)
     kind = dtypes.f64 if input.dtype is dtypes.f64 else dtypes.f32
     u = draw("uniform", generator, shape=shape(input), dtype=kind)
-    found = promote.cast(P.lt(u, promote.cast(input.detach(), kind)), input.dtype)
+    found = promote.cast(P.lt(u, promote.cast(chances, kind)), input.dtype)
     return _done(flat_in(input, found), False, out)
 
 
@@ -322,6 +329,8 @@ def multinomial(
     weights = input.detach()
     if local.trace is None:
         _check_weights(weights, num_samples, replacement)
+    else:
+        weights = _ensured_weights(weights, num_samples == 1 or not replacement)
     if not replacement or num_samples == 1:
         # the race of exponential clocks: the fastest win
         clocks = draw("exponential", generator, shape=shape(input), dtype=input.dtype)
@@ -336,6 +345,11 @@ def multinomial(
 
 
 _MOST_CATEGORIES = 2**24
+_NOT_WEIGHTS = "probability tensor contains either `inf`, `nan` or element < 0"
+_NOT_WEIGHT = (
+    "invalid multinomial distribution (encountering probability entry < 0, infinite or nan)"
+)
+_NO_WEIGHT = "invalid multinomial distribution (sum of probabilities <= 0)"
 
 
 def _check_weights(weights: Tensor, count: int, replacement: bool) -> None:
@@ -348,15 +362,18 @@ def _check_weights(weights: Tensor, count: int, replacement: bool) -> None:
             return
     if count == 1 or not replacement:
         if not bool(P.logical_and(P.ge(weights, 0), P.isfinite(weights)).all()):
-            raise RuntimeError(located(
-                "probability tensor contains either `inf`, `nan` or element < 0"
-            ))
+            raise RuntimeError(located(_NOT_WEIGHTS))
     elif not bool(P.logical_and(P.ge(weights, 0), P.isfinite(weights)).all()):
-        raise RuntimeError(located(
-            "invalid multinomial distribution (encountering probability entry < 0, infinite or nan)"
-        ))
+        raise RuntimeError(located(_NOT_WEIGHT))
     if bool(P.eq(weights.sum(-1), 0).any()):
-        raise RuntimeError(located("invalid multinomial distribution (sum of probabilities <= 0)"))
+        raise RuntimeError(located(_NO_WEIGHT))
+
+
+def _ensured_weights(weights: Tensor, at_once: bool) -> Tensor:
+    """_check_weights() by the graph."""
+    fit = P.logical_and(P.ge(weights, 0), P.isfinite(weights))
+    weights = ensured(weights, fit, "RuntimeError: " + (_NOT_WEIGHTS if at_once else _NOT_WEIGHT))
+    return ensured(weights, P.ne(weights.sum(-1), 0), f"RuntimeError: {_NO_WEIGHT}")
 
 
 def _with_replacement(

@@ -18,6 +18,7 @@ from graphc.ir.dtypes import DType
 from .. import plain, promote
 from ..context import local
 from ..dispatch import apply, inplace
+from ..ensured import ensured
 from ..errors import located
 from ..placement import beside
 from ..promote import get_default_dtype
@@ -295,17 +296,25 @@ def check_probability(p: float) -> None:
         raise RuntimeError(located(f"bernoulli_ expects p to be in [0, 1], but got p={p}"))
 
 
-def check_probabilities(p: Tensor) -> None:
-    """Raises RuntimeError for a probability outside [0, 1] or NaN, if the host has it."""
+def checked_probabilities(p: Tensor) -> Tensor:
+    """The same without a history; raises RuntimeError for a probability outside [0, 1] or NaN, if
+    the host has it, and so does a graph."""
+    p = p.detach()
+    if local.trace is not None:
+        inside = P.logical_and(P.ge(p, 0), P.le(p, 1))
+        return ensured(
+            p, inside, "RuntimeError: Expected p_in >= 0 && p_in <= 1 to be true, but got false."
+        )
     array = p._graphc_array
     if type(array) is not np.ndarray:
-        return
-    inside = (array >= 0) & (array <= 1)
-    if not inside.all():
-        worst = float(array[~inside].reshape(-1)[0])
+        return p
+    fit = (array >= 0) & (array <= 1)
+    if not fit.all():
+        worst = float(array[~fit].reshape(-1)[0])
         raise RuntimeError(located(
             f"Expected p_in >= 0 && p_in <= 1 to be true, but got p={worst}"
         ))
+    return p
 
 
 @beside
@@ -318,11 +327,10 @@ def bernoulli_(
             raise RuntimeError(located(
                 f"expected probabilities tensor to have floating type, got {p.dtype}"
             ))
-        if local.trace is None:
-            check_probabilities(p)
+        p = checked_probabilities(p)
         kind = dtypes.f64 if p.dtype is dtypes.f64 else dtypes.f32
         u = draw("uniform", generator, shape=shape(self), dtype=kind)
-        drawn = P.lt(u, promote.cast(p.detach(), kind))
+        drawn = P.lt(u, promote.cast(p, kind))
         return inplace(self, promote.cast(drawn, self.dtype), overwrite=True)
     check_probability(p)
     return _in_memory_order(

@@ -195,7 +195,8 @@ def _index_put_vjp(
 
 # --- records ---------------------------------------------------------------------------------
 
-# what the positions are to the user ("Target"): an error then names that, not an index and a dim
+# what the positions are to the user ("Target"): an error then names that, not an index and a dim;
+# with a class before a colon ("RuntimeError: ...") it is all that the error says
 _SUBJECT = frozenset({"subject"})
 
 

@@ -6,7 +6,9 @@ from typing import Any
 
 from ...frontend import functions as T
 from ...frontend.context import local
+from ...frontend.ensured import ensured
 from ...frontend.errors import located
+from ...frontend.functions import pointwise as P
 from ...frontend.functions.arguments import recorded_as
 from ...frontend.tensor import Tensor
 from .sparse import check_indices, embedding
@@ -33,8 +35,8 @@ def embedding_bag(
         if per_sample_weights is not None:
             per_sample_weights = per_sample_weights.reshape(-1)
     assert offsets is not None
-    if not length and local.trace is None:
-        _check_offsets(offsets, count)
+    if not length:
+        offsets = _checked_offsets(offsets, count)
     if include_last_offset:
         offsets = offsets[:-1]
     bags = int(offsets.shape[0])
@@ -100,9 +102,15 @@ def _check(
                          f"{input.dim()}")
 
 
-def _check_offsets(offsets: Tensor, count: int) -> None:
+def _checked_offsets(offsets: Tensor, count: int) -> Tensor:
     if offsets.shape[0] == 0:
-        return
+        return offsets
+    if local.trace is not None:
+        fit: Any = P.logical_and(P.eq(offsets[0], 0), P.le(offsets[-1], count))
+        return ensured(
+            offsets, fit, "RuntimeError: offsets[0] has to be 0, and offsets[-1] can not be "
+            "greater than input's length"
+        )
     first, last = int(offsets[0]), int(offsets[-1])
     if first != 0:
         raise RuntimeError(located(
@@ -114,6 +122,7 @@ def _check_offsets(offsets: Tensor, count: int) -> None:
             f"offsets[-1] can not be greater than input's length {count} but got offsets[-1] of "
             f"{last}"
         ))
+    return offsets
 
 
 def _largest_of_equal(rows: Tensor, kept: Tensor, padding_idx: int | None) -> Tensor:

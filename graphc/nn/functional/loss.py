@@ -11,6 +11,7 @@ from ...frontend import promote
 from ...frontend.autocast import listed
 from ...frontend.context import local
 from ...frontend.dispatch import apply
+from ...frontend.ensured import ensured
 from ...frontend.errors import located, warn_user
 from ...frontend.functions.arguments import named, recorded_as
 from ...frontend.ownership import owns_result
@@ -318,12 +319,12 @@ def binary_cross_entropy(
             "Cure: target.to(input.dtype)"
         ))
     _floats("binary_cross_entropy", input, target)
-    if input.numel():
-        known = _are_probabilities(input)
+    for what, values in (("input", input), ("target", target)) if input.numel() else ():
+        known = _are_probabilities(values)
         if local.trace is not None:
             require(known)  # where it cannot be checked in the graph, it is not checked
         elif not known:
-            raise RuntimeError(located("all elements of input should be between 0 and 1"))
+            raise RuntimeError(located(f"all elements of {what} should be between 0 and 1"))
     return _of_probabilities(input, target, weight, _legacy(size_average, reduce, reduction))
 
 
@@ -437,9 +438,12 @@ def gaussian_nll_loss(
         or [g for g, s in zip(given, sizes, strict=True) if g != s] != [1]
     ):
         raise ValueError("var is of incorrect size")
-    if local.trace is None and bool((variance < 0).any()):
+    known = variance.detach()
+    if local.trace is not None:
+        known = ensured(known, ~(known < 0), "ValueError: var has negative entry/entries")
+    elif bool((known < 0).any()):
         raise ValueError("var has negative entry/entries")
-    bounded = variance + (variance.detach().clamp_min(eps) - variance.detach())
+    bounded = variance + (known.clamp_min(eps) - known)
     loss = 0.5 * (T.log(bounded) + (input - target).square() / bounded)
     if full:
         loss = loss + 0.5 * math.log(2 * math.pi)

@@ -344,7 +344,7 @@ class Values:
         self, index: Value, size: Size, dim: int, at: At, wrap: bool, subject: str = ""
     ) -> Value:
         """The index, made non-negative if `wrap`, after a Check that it is in [0, size).
-        `subject`: what the index is to the user, if not an index."""
+        `subject`: what the index is to the user, if not an index; or the error, class and all."""
         writer = self.writer
         key = ("checked", index, size, dim, at.mask, wrap)
         found: Value | None = writer.find(key)
@@ -356,7 +356,9 @@ class Values:
         kind = "IndexError" if wrap else "OutOfRange"
         size_text = f" with size {size}" if isinstance(size, int) else ""
         message = f"{kind}: index {{value}} is out of bounds for dimension {dim}{size_text}"
-        if subject:
+        if ": " in subject:  # all there is to say
+            message = subject
+        elif subject:
             message = f"IndexError: {subject} {{value}} is out of bounds."
         writer.check(self.unless_masked(ok, at), message, index)
         writer.remember(key, result)
