@@ -34,7 +34,7 @@ MOST_TERMS = 200  # if their terms are so many at most
 LOAD_COST = 2  # of a register across two lines of the caches, with its mask, against a term
 MOST_WIDTH = 16  # of a window; the masks of a line lie where the others' copy does
 AHEAD = 4096  # bytes: what is summed until memory answers
-MASKING_BYTES = 32  # registers of so many bytes or more can be loaded under a mask
+MASKED_BYTES = 64  # of registers that there are masks for; others' would take registers themselves
 
 
 def is_swept(c: Convolution, tile: Tile) -> bool:
@@ -46,7 +46,7 @@ def is_swept(c: Convolution, tile: Tile) -> bool:
     for size in g.window:
         taps *= size
     return (
-        tile.target.vector_bytes >= MASKING_BYTES
+        tile.target.vector_bytes >= MASKED_BYTES
         and Source(c.left.dtype, tile).same and Source(c.right.dtype, tile).same
         and taps <= MOST_TAPS and g.window[-1] <= MOST_WIDTH and g.stride[-1] in (1, 2)
     )
