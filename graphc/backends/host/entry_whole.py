@@ -2,8 +2,9 @@
 make memory for the results, to run the code, and to make tensors of that memory.
 
 `graphc_whole(table, args)` is given the tuple of a call's arguments, and the arrays of run-time
-numbers. It gives the result's tensor, a list or a tuple of them; or a number: of the first
-condition that does not hold, or -2 where the call is to be made in another way.
+numbers. It gives the result's tensor, a list or a tuple of them, or a tuple of the arrays alone; or
+a number: of the first condition that does not hold, or -2 where the call is to be made in another
+way.
 What holds for all calls in the process is asked first (`world`: an Entry of conditions alone).
 Where its memory is others' between calls, Python is asked for it before the code runs, and told
 when it has run (`Turns`).
@@ -20,7 +21,7 @@ from typing import Any, NamedTuple
 from .layouts import slot_offset
 from .methods import bound
 
-LIST, ONE, TUPLE = range(3)
+LIST, ONE, TUPLE, ARRAYS = range(4)
 _NEW = 65  # Py_tp_new
 _TABLE = (
     "entry", "ready", "threads", "laid", "status", "made", "made_count", "results",
@@ -61,8 +62,8 @@ class Whole:
         results: Sequence[Result], gives: int, calls: Any, numbers: Sequence[int] = (),
     ) -> None:
         """`arrays`: what makes each, of which arguments, and the output's word in the block;
-        `gives`: ONE tensor, a LIST of them or a TUPLE; `numbers`: words for the arrays that
-        a call gives behind its arguments; `calls`: a word that counts them."""
+        `gives`: ONE tensor, a LIST of them or a TUPLE, or the ARRAYS; `numbers`: words for the
+        arrays that a call gives behind its arguments; `calls`: a word that counts them."""
         self._block = block
         self._ready = _words([block])
         made = [word for make, args, at in arrays for word in (id(make), id(args), at)]
@@ -196,14 +197,35 @@ drop:
 end:
   ret void
 }
-; the tensors, or null; the references to the arrays are taken out of their row
+; the tensors or the arrays, or null; the references to the arrays are taken out of their row
 define internal ptr @tensors(ptr %whole, ptr %arrays) {
   %records = call ptr @pointer(ptr %whole, i64 7)
   %count = call i64 @word(ptr %whole, i64 8)
   %gives = call i64 @word(ptr %whole, i64 12)
   %is.single = icmp eq i64 %gives, 1
   %is.tuple = icmp eq i64 %gives, 2
-  br i1 %is.single, label %one, label %several
+  %is.row = icmp eq i64 %gives, 3
+  br i1 %is.single, label %one, label %row.or.several
+row.or.several:
+  br i1 %is.row, label %row, label %several
+row:
+  %row.count = call i64 @word(ptr %whole, i64 6)
+  %row.tuple = call ptr @PyTuple_New(i64 %row.count)
+  %row.failed = icmp eq ptr %row.tuple, null
+  br i1 %row.failed, label %nothing, label %row.next
+row.next:
+  %r = phi i64 [ 0, %row ], [ %r.next, %row.put ]
+  %r.more = icmp slt i64 %r, %row.count
+  br i1 %r.more, label %row.put, label %row.end
+row.put:
+  %r.at = getelementptr ptr, ptr %arrays, i64 %r
+  %r.array = load ptr, ptr %r.at
+  store ptr null, ptr %r.at
+  %r.set = call i32 @PyTuple_SetItem(ptr %row.tuple, i64 %r, ptr %r.array)
+  %r.next = add i64 %r, 1
+  br label %row.next
+row.end:
+  ret ptr %row.tuple
 one:
   %first = call i64 @word(ptr %records, i64 0)
   %first.at = getelementptr ptr, ptr %arrays, i64 %first

@@ -1,5 +1,6 @@
 """Calls of a shortcut that native code makes as a whole (backends/host/entry_whole.py): where all
-that Python would do besides is to make memory for the results, and tensors of it."""
+that Python would do besides is to make memory for the results, and tensors of it. Tensors with a
+history are made in Python, of the arrays that native code gives."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from ... import config as configuration
 from ...backends.host.entry import Code, Conditions, Entry
-from ...backends.host.entry_whole import LIST, ONE, TUPLE, Result, Whole
+from ...backends.host.entry_whole import ARRAYS, LIST, ONE, TUPLE, Result, Whole
 from ...backends.host.watched import Steps
 from ...frontend import promote, state_version
 from ...frontend.context import local
@@ -35,35 +36,50 @@ class WholeCall:
         self._executable, self._sizes = shortcut.executable, shortcut.sizes
         self._lease, self._whole = lease, whole
         self.call = whole.call
-        results: Any = shortcut.results
+        self._history = shortcut.history
+        assert self._history is None or not shortcut.version.engine.mutated
+        results: Any = () if shortcut.history is not None else shortcut.results
         self._spent = [each.spent for each in results]
         self._is_spent = any(spent is not None for spent in self._spent)
-        self._make = None if gives in (ONE, TUPLE) else shortcut.makes
+        self._make = None if gives in (ONE, TUPLE, ARRAYS) else shortcut.makes
         self._is_one = gives == ONE
         # whether nothing is left to Python
-        self.alone = not (self._is_spent or self._make or shortcut.has_numbers)
+        self.alone = not (
+            self._is_spent or self._make or shortcut.has_numbers or shortcut.history is not None
+        )
 
     def run(self, shortcut: Shortcut, leaves: Any) -> Any:
         """The result of a call, with what native code leaves to Python; or a number, as `call`."""
+        call = None
         if shortcut.has_numbers:
             call = Call(leaves, None)
             call.dims = shortcut.dims
             try:
-                numbers = [array for _, array in shortcut.number_arrays(call)]
+                call.numbers = shortcut.number_arrays(call)
             except Exception:  # nobody has asked yet whether they are there
                 return -2
-            made = self.call(leaves, *numbers)
+            made = self.call(leaves, *[array for _, array in call.numbers])
         else:
             made = self.call(leaves)
         if type(made) is int:
             if made < -1:
                 self._follow_threads()
             return made
+        if self._history is not None:
+            return self._recorded(shortcut, call or Call(leaves, None), made)
         if self._is_spent:
             for tensor, spent in zip((made,) if self._is_one else made, self._spent, strict=True):
                 if spent is not None:
                     tensor._graphc_node = SpentNode(*spent)
         return made if self._make is None else self._make(made)[0]
+
+    def _recorded(self, shortcut: Shortcut, call: Call, arrays: tuple[np.ndarray, ...]) -> Any:
+        """The results of a call that has run, with their history; `arrays`: of all outputs, as
+        none goes into the memory of an input where there is a plain history."""
+        call.results, call.dims = list(arrays), shortcut.dims
+        history: Any = self._history
+        made = history.of(call)
+        return made[0] if shortcut.makes is None else shortcut.makes(made)[0]
 
     def _follow_threads(self) -> None:
         """The number of threads may be another one."""
@@ -79,9 +95,9 @@ def whole_of(shortcut: Shortcut) -> WholeCall | None:
     """None where Python has more to do in a call."""
     version, code = shortcut.version, native_code()
     if (
-        code is None or shortcut.results is None or shortcut.history is not None
+        code is None or (shortcut.results is None and shortcut.history is None)
         or shortcut.asked or shortcut.states
-        or version.plan is not None or version.guards.asks_last or local.place is not None
+        or version.guards.asks_last or local.place is not None
         or not shortcut.executable.can_run_twice
     ):
         return None
@@ -94,8 +110,11 @@ def whole_of(shortcut: Shortcut) -> WholeCall | None:
         for output, small, shape, dtype in shortcut.other_outputs
     ]
     at = {output: i for i, (output, *_) in enumerate(shortcut.other_outputs)}
-    results = [Result(at[each.output], _storage(each)) for each in shortcut.results]
+    plain = (shortcut.results or ()) if shortcut.history is None else ()
+    results = [Result(at[each.output], _storage(each)) for each in plain]
     gives = ONE if shortcut.makes is None else TUPLE if version.rebuild.gives_a_tuple else LIST
+    if shortcut.history is not None:
+        gives = ARRAYS
     whole = Whole(
         shortcut.entry, _world(code, shortcut), lease.address, executable.places(lease), arrays,
         results, gives, version.native_calls,
@@ -108,10 +127,9 @@ def whole_of(shortcut: Shortcut) -> WholeCall | None:
 def _world(code: Code, shortcut: Shortcut) -> Entry:
     """What holds for all calls of the process, and now."""
     conditions, guards = Conditions(), shortcut.guards
-    for owner, name in (
-        (Compilers, "stance"), (promote.Defaults, "dtype"), (Steps, "watch"),
-    ):
+    for owner, name in ((Compilers, "stance"), (promote.Defaults, "dtype")):
         conditions.item(_fields(owner), name, getattr(owner, name))
+    conditions.item(_fields(Steps), "watch", None)  # though somebody may watch just now
     conditions.item(vars(configuration), "_process", shortcut.config)
     conditions.item(vars(configuration), "overridden", 0)
     conditions.current(
