@@ -225,10 +225,17 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     try:
         places = _not_negative(places, shape(input)[along] if input.ndim else 1, along)
         if input.ndim == 0:
+            count = shape(places)[0]
+            if not environment().equal(count, 1):
+                raise RuntimeError(located(
+                    "index_select(): Index to scalar can have only 1 value, got "
+                    f"{count} value(s)"
+                ))
             return take(input.reshape(1), [places], 0).reshape(())  # type: ignore[no-any-return]
         return take(input, [places], along)
     except IndexError as error:
-        raise IndexError(located(f"index out of range in self: {error}")) from None
+        # torch's class hangs on the dtype and on how many dims there are
+        raise OutOfRange(located(f"index out of range in self: {error}")) from None
 
 
 def _index_write(name: str, x: Tensor, dim: int, index: Tensor, source: Any, add: bool) -> Tensor:

@@ -119,7 +119,7 @@ def _values_at(input: Tensor, grid: Tensor, mode: str, padding_mode: str, align:
     if mode == "bicubic":
         return _bicubic(input, places, sizes, padding_mode, align)
     places = [
-        _padded(place, size, padding_mode, align)
+        _padded(place, size, padding_mode, align, len(sizes) == 3)
         for place, size in zip(places, sizes, strict=True)
     ]
     if mode == "nearest":
@@ -189,15 +189,18 @@ def _unnormalized(place: Tensor, size: int, align: bool) -> Tensor:
     return (place + 1) / 2 * (size - 1) if align else ((place + 1) * size - 1) / 2
 
 
-def _padded(place: Tensor, size: int, mode: str, align: bool) -> Tensor:
-    """The position, moved inside where the padding says so."""
+def _padded(place: Tensor, size: int, mode: str, align: bool, solid: bool) -> Tensor:
+    """The position, moved inside where the padding says so. What is none (NaN) is at the low end
+    of a plane and at the high end of a solid then, as in torch, and else, of a solid, outside."""
     if mode == "zeros":
-        return place
+        return T.where(T.isfinite(place), place, -2.0) if solid else place
     if mode == "reflection":
         low, high = (0, 2 * (size - 1)) if align else (-1, 2 * size - 1)
         place = _reflected(place, low, high)
     # the outermost elements count as outside: no slope there, as in torch
-    return T.where((place > 0) & (place < size - 1), place, place.detach().clamp(0, size - 1))
+    held = place.detach().clamp(0, size - 1)
+    held = T.where(T.isnan(held), float(size - 1 if solid else 0), held)
+    return T.where((place > 0) & (place < size - 1), place, held)
 
 
 def _reflected(place: Tensor, twice_low: int, twice_high: int) -> Tensor:
@@ -247,7 +250,10 @@ def _bicubic(
         cubic_weights(place - floor) for place, floor in zip(places, floors, strict=True)
     )
     below, beside = (
-        [_chosen(_padded(floor + (step - 1), size, mode, align), size) for step in range(4)]
+        [
+            _chosen(_padded(floor + (step - 1), size, mode, align, False), size)
+            for step in range(4)
+        ]
         for floor, size in zip(floors, sizes, strict=True)
     )
     result: Any = None
