@@ -24,6 +24,8 @@ NAMES = (
     "rng_exponential",
 )
 
+_FIRST = ("uniforms_between",)  # what a backend links before the operators (llvm/stream.py)
+
 Functions = Mapping[str, Callable[..., Any]]
 
 
@@ -68,8 +70,21 @@ class Native:
             make = table.get("drawer")
         if len(self._drawers) >= _MOST_DRAWERS:
             self._drawers.clear()
-        found = self._drawers[key] = None if make is None else make(name, attrs)
+        try:
+            found = None if make is None else make(name, attrs)
+        except (OSError, RuntimeError, ImportError) as error:
+            self.fails(error)
+            return None
+        self._drawers[key] = found
         return found
+
+    def fails(self, error: Exception) -> None:
+        """What is linked by itself at its first use cannot be, on this machine: NumPy's functions
+        from now on. Raises the error if it is another one."""
+        if isinstance(error, ImportError) and (error.name or "").partition(".")[0] != "llvmlite":
+            raise error
+        known = self._table or {}
+        self._table = {**TABLE, **{name: known[name] for name in _FIRST if name in known}}
 
     def _loaded(self) -> Functions:
         try:
@@ -95,7 +110,14 @@ class Drawn:
         table = self._native.wanted(count, _LEAST_NORMAL if in_blocks else _LEAST)
         if not 0 <= int(state[_WORDS]) <= _WORDS or (name == "rng_normal" and not in_blocks):
             table = TABLE
-        return table[name](state, **attrs)
+        if table[name] is TABLE[name]:
+            return TABLE[name](state, **attrs)
+        try:
+            return table[name](state, **attrs)
+        except (OSError, RuntimeError, ImportError) as error:
+            found = TABLE[name](state, **attrs)  # raises what is wrong with the attributes
+            self._native.fails(error)
+            return found
 
 
 def functions(native: Native) -> dict[str, Callable[..., Any]]:
