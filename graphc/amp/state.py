@@ -31,7 +31,7 @@ def device_type_of(name: Any) -> str:
         raise ValueError(
             f"Expected `device_type` of type `str`, got: `{type(name)}`"
         )
-    if name not in _DEVICE_TYPES and name not in registered:
+    if name not in _DEVICE_TYPES and name not in registered and name != "meta":
         raise RuntimeError(
             f"Expected one of {', '.join(_DEVICE_TYPES)} device type at start of device string: "
             f"{name}"

@@ -33,6 +33,7 @@ NOTICES = {
     "Apart": "scenario a_container_that_is_elsewhere",
     "Renewed": "scenario hidden_state_with_history",
     "NoOverlap": "arguments_that_come_to_overlap",
+    "WholeMemory": "scenario places_in_the_memory_of_an_argument",
 }
 
 
