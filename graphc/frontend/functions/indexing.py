@@ -18,6 +18,7 @@ from ..context import local
 from ..dispatch import apply, constant, inplace
 from ..eager import is_plain
 from ..errors import located
+from ..indexed_layout import as_indexed
 from ..known import values
 from ..near import are_near, is_near
 from ..numbers import is_traced_number, plain_size
@@ -364,7 +365,7 @@ def getitem(self: Tensor, index: Any) -> Tensor:
             and self._graphc_array.ndim
         )
     ):
-        return take(self, [index], 0)  # rows at positions, as the rest comes to
+        return as_indexed(take(self, [index], 0), self, 0, 1)  # as the rest comes to
     selection = read_index(self, index)
     if not selection.tensors:
         result = selection.view
@@ -377,7 +378,7 @@ def getitem(self: Tensor, index: Any) -> Tensor:
             note(key, self, result)
         return result
     x, tensors, dim = selection.arranged()
-    return picked(x, tensors, dim, take(x, tensors, dim))
+    return picked(x, tensors, dim, as_indexed(take(x, tensors, dim), x, dim, len(tensors)))
 
 
 def take(x: Tensor, tensors: list[Tensor], dim: int) -> Tensor:
