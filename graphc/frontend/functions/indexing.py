@@ -383,8 +383,7 @@ def getitem(self: Tensor, index: Any) -> Tensor:
 
 def take(x: Tensor, tensors: list[Tensor], dim: int) -> Tensor:
     """Advanced indexing of the dims from `dim`; the operator raises on an index out of range."""
-    result: Tensor = apply(ops.index, x, *tensors, dim=dim)
-    return result
+    return apply(ops.index, x, *tensors, dim=dim)  # type: ignore[no-any-return]
 
 
 # --- set ---------------------------------------------------------------------------------------
