@@ -28,7 +28,7 @@ from graphc.engine.capture import c_functions, c_tables, kinds, net
 from graphc.engine.capture.observer import Observer
 from graphc.engine.capture.places import MISSING, Place
 from graphc.engine.capture.writes import Contents, Repeat, Tail, Variable
-from graphc.engine.version import guards, guards_of_calls
+from graphc.engine.version import different, guards, guards_of_calls
 from graphc.engine.version.version import Specialisation
 
 TABLES: dict[str, Any] = {
@@ -127,7 +127,8 @@ def put(table: Any, other: Any) -> None:
 # --- guards ------------------------------------------------------------------------------------
 
 KINDS = {
-    name: kind for module in (guards, guards_of_calls) for name, kind in vars(module).items()
+    name: kind for module in (guards, guards_of_calls, different)
+    for name, kind in vars(module).items()
     if isinstance(kind, type) and issubclass(kind, guards.Guard) and kind is not guards.Guard
 }
 # not asked of any call; and what native code reads past the end of memory without

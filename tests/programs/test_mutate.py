@@ -34,6 +34,9 @@ NOTICES = {
     "Renewed": "scenario hidden_state_with_history",
     "NoOverlap": "arguments_that_come_to_overlap",
     "WholeMemory": "scenario places_in_the_memory_of_an_argument",
+    "HooksOf": "scenario hooks_of_arguments",
+    "NoView": "scenario values_with_a_history_in_a_buffer",
+    "OwnHistories": "scenario arguments_that_are_computed_from_each_other",
 }
 
 
