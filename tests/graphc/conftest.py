@@ -4,16 +4,26 @@ twice see them, too."""
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from graphc import config
 from graphc.engine.version import shortcut, versions, whole_call
 
 
 @pytest.fixture(autouse=True)
 def shortcuts_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(versions, "is_time", lambda calls: True)
+
+
+@pytest.fixture
+def nothing_before(unread: None) -> Iterator[None]:
+    """As in a process that has used no config.override() and no graph that waits for a backward."""
+    used, config.overridden = config.overridden, 0
+    yield
+    config.overridden = used
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import gc
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,26 +17,14 @@ import graphc as torch
 from graphc import config as configuration
 from graphc import nn
 from graphc.engine.version import shortcut
-from graphc.frontend.storage import readers
 from graphc.nn import functional as F
 
 pytestmark = [
-    pytest.mark.usefixtures("only_the_cpu"),
+    pytest.mark.usefixtures("only_the_cpu", "nothing_before"),
     pytest.mark.skipif(
         shortcut.native_code() is None, reason="objects of this Python are not laid out as expected"
     ),
 ]
-
-
-@pytest.fixture(autouse=True)
-def nothing_before() -> Iterator[None]:
-    """As in a process that has used no config.override() and no graph that waits for a backward."""
-    used, waiting = configuration.overridden, dict(readers)
-    configuration.overridden = 0
-    readers.clear()
-    yield
-    configuration.overridden = used
-    readers.update({key: one for key, one in waiting.items() if one[1]() is not None})
 
 
 def whole(function: Callable[..., Any], *args: Any, **options: Any) -> Any:

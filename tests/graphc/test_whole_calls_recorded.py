@@ -6,31 +6,22 @@ import gc
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import graphc as torch
-from graphc import config as configuration
 from graphc import nn
 from graphc.engine.version import shortcut
 from graphc.frontend.storage import readers
 
 pytestmark = [
-    pytest.mark.usefixtures("only_the_cpu"),
+    pytest.mark.usefixtures("only_the_cpu", "nothing_before"),
     pytest.mark.skipif(
         shortcut.native_code() is None, reason="objects of this Python are not laid out as expected"
     ),
 ]
-
-
-@pytest.fixture(autouse=True)
-def nothing_before() -> Iterator[None]:
-    """As in a process that has used no config.override()."""
-    used, configuration.overridden = configuration.overridden, 0
-    yield
-    configuration.overridden = used
 
 
 def _made(function: Callable[..., Any], *args: Any) -> Any:
