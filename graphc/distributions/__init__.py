@@ -1,6 +1,7 @@
 """torch.distributions: probability distributions with torch's samplers."""
 
 from . import constraints as constraints
+from . import kl_pairs as kl_pairs
 from . import transforms as transforms
 from .bernoulli import Bernoulli as Bernoulli
 from .beta import Beta as Beta

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import weakref
 from typing import Any
 
@@ -51,7 +52,9 @@ class Transform:
         """The transform with a cache of the last value."""
         if self._cache_size == cache_size:
             return self
-        raise NotImplementedError(f"{type(self)}.with_cache is not implemented")
+        other = copy.copy(self)
+        Transform.__init__(other, cache_size=cache_size)
+        return other
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -127,6 +130,9 @@ class _InverseTransform(Transform):
     def inv(self) -> Transform:
         return self.base
 
+    def with_cache(self, cache_size: int = 1) -> Transform:
+        return self.base.with_cache(cache_size).inv
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _InverseTransform) and self.base == other.base
 
@@ -200,7 +206,16 @@ class ComposeTransform(Transform):
 
     @property
     def inv(self) -> Transform:
-        return ComposeTransform([part.inv for part in reversed(self.parts)])
+        inverse = None if self._inv is None else self._inv()
+        if inverse is None:
+            inverse = ComposeTransform([part.inv for part in reversed(self.parts)])
+            self._inv, inverse._inv = weakref.ref(inverse), weakref.ref(self)
+        return inverse
+
+    def with_cache(self, cache_size: int = 1) -> Transform:
+        if self._cache_size == cache_size:
+            return self
+        return ComposeTransform(self.parts, cache_size)
 
     def __call__(self, x: Tensor) -> Tensor:
         for part in self.parts:

@@ -127,8 +127,9 @@ class Wishart(ExponentialFamily):
         that a seed gives its numbers, that is done here as well.
         """
         lead, event = tuple(sample_shape), (*self._batch_shape, *self._event_shape)
-        drawn = self._graphc_bartlett(lead).reshape(-1, *event)
-        again = self.support.check(drawn).reshape(drawn.shape[0], -1).any(-1)
+        apart = math.prod(self._batch_shape)  # no -1: there may be no draws
+        drawn = self._graphc_bartlett(lead).reshape(math.prod(lead), *event)
+        again = self.support.check(drawn).reshape(drawn.shape[0], apart).any(-1)
         wrong = ~again
         for _ in range(10 if max_try_correction is None else max_try_correction):
             if not bool(again.any()):
@@ -138,7 +139,7 @@ class Wishart(ExponentialFamily):
             places = again.nonzero().squeeze(-1)
             fresh = self._graphc_bartlett((places.shape[0],))
             drawn = drawn.index_copy(0, places, fresh)
-            good = self.support.check(fresh).reshape(fresh.shape[0], -1).all(-1)
+            good = self.support.check(fresh).reshape(fresh.shape[0], apart).all(-1)
             again = again.index_copy(0, places, ~good)
         return drawn.reshape(*lead, *event)
 

@@ -12,6 +12,7 @@ from graphc.frontend.dispatch import apply
 from graphc.frontend.errors import located
 from graphc.frontend.functions import pointwise as P
 from graphc.frontend.functions.arguments import with_out
+from graphc.frontend.functions.pointwise_composed import times_log
 from graphc.frontend.replayed import replayed
 from graphc.frontend.tensor import Tensor
 from graphc.ir import ops
@@ -114,13 +115,11 @@ def entr(input: Tensor) -> Tensor:
 @with_out
 @replayed
 def xlog1py(input: Any, other: Any) -> Tensor:
-    """x log(1 + y), 0 where x is 0 (unless y is NaN)."""
+    """x log(1 + y), 0 where x is 0 (unless y is NaN); its slope there is log(1 + y)."""
     check_tensor("xlog1py", input, other)
     x, y = promote.operands(input, other)
     x, y = _float(x), _float(y)
-    zero = (x == 0) & ~y.isnan()
-    found: Tensor = graphc.where(zero, 0.0, x * graphc.where(zero, 1.0, y).log1p())
-    return found
+    return times_log(x, y, (y <= -1) | (y == math.inf), 0.0, graphc.log1p)
 
 
 @with_out

@@ -95,6 +95,10 @@ case("logical_not", lambda t, x: t.logical_not(x), real(6), dtypes=ALL, grad=Fal
 case("xlogy", lambda t, x, y: t.xlogy(x, y), real(5), positive(5))
 case("xlogy zero", lambda t, x, y: t.xlogy(x, y), fixed([0.0, 0.0, 2.0]), fixed([0.0, 1.0, 3.0]),
      grad=False)
+case("xlogy's slope at zero", lambda t, x, y: (
+    t.xlogy(x, y), t.special.xlog1py(x, y), t.xlogy(x[:2], -1.0).signbit(),
+    t.xlogy(x, 0.5).signbit(), t.special.xlog1py(x[:2], -y[:2]),
+), fixed([0.0, -0.0, 2.0, 0.0, -1.0]), fixed([1.5, 3.0, 3.0, 1.0, 1.0]))
 case("logaddexp", lambda t, x, y: t.logaddexp(x, y), real(5), real(5), dtypes=FLOATS)
 case("heaviside", lambda t, x, y: t.heaviside(x, y), fixed([-1.0, 0.0, 2.0]), real(3), grad=False)
 case("deg2rad", lambda t, x: (t.deg2rad(x), t.rad2deg(x)), real(5))

@@ -94,13 +94,20 @@ def complex_logaddexp(input: Tensor, other: Tensor) -> Tensor:
 @with_out
 @replayed
 def xlogy(input: Any, other: Any) -> Tensor:
-    """x * log(y), 0 where x is 0 (unless y is NaN)."""
+    """x * log(y), 0 where x is 0 (unless y is NaN); its slope there is log(y) for positive y."""
     P.require_one_tensor("xlogy", input, other)
     x, y = promote.operands(input, other)
     if not x.dtype.is_float:
         x, y = promote.operands(x, y, dtype=promote.get_default_dtype())
-    zero = P.logical_and(P.eq(x, 0), P.logical_not(P.isnan(y)))
-    result: Tensor = P.where(zero, 0.0, P.mul(x, P.log(P.where(zero, 1.0, y))))
+    return times_log(x, y, P.logical_or(P.le(y, 0), P.eq(y, math.inf)), 1.0, P.log)
+
+
+def times_log(x: Tensor, y: Tensor, outside: Tensor, root: float, log: Any) -> Tensor:
+    """x * log(y), and 0 where x is 0 and y `outside` of what has a finite logarithm; log(root) is
+    0."""
+    zero = P.eq(x, 0)
+    found = P.mul(x, log(P.where(P.logical_and(zero, outside), root, y)))
+    result: Tensor = P.where(zero, P.add(found, 0.0), found)  # 0, never -0
     return result
 
 
