@@ -106,6 +106,7 @@ _LAZY = {
         "sparse_compressed_tensor".split(), ".sparse",
     ),
     "_assert_async": "._C", "OutOfMemoryError": ".ir.memory",
+    "AcceleratorError": ".ir.memory",
     "SymInt": ".frontend.numbers", "SymFloat": "._C", "SymBool": "._C",
     "ScriptModule": ".jit", "ScriptFunction": ".jit", "Future": ".futures",
     "DeviceObjType": "._C", "TensorType": "._C",

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from . import accelerator
 from .frontend import functions as T
+from .frontend.device import device as _Device
 from .frontend.tensor import Tensor
 from .serialization import _rebuild_parameter as _rebuild_parameter
 from .serialization import _rebuild_tensor as _rebuild_tensor
@@ -25,7 +27,20 @@ def _unflatten_dense_tensors(flat: Tensor, tensors: Sequence[Tensor]) -> tuple[T
 
 
 def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = False) -> int:
-    """-1: the CPU, where `allow_cpu`. Raises ValueError."""
-    if not allow_cpu:
-        raise ValueError(f"Expected a torch.device with a specified index, got {device}")
-    return -1
+    """The number of an accelerator; -1: the CPU, where `allow_cpu`. Without a number it is the
+    current one's, where `optional` (-1: there is none). Raises ValueError."""
+    if isinstance(device, str):
+        device = _Device(device)
+    if isinstance(device, _Device):
+        if device.type == "cpu":
+            if not allow_cpu:
+                raise ValueError(f"Expected a non cpu device, but got: {device}")
+            return -1
+        device = device.index
+    if isinstance(device, int):
+        return device
+    if optional:
+        return accelerator.current_device_index() if accelerator.is_available() else -1
+    raise ValueError(
+        f"Expected a torch.device with a specified index or an integer, but got:{device}"
+    )

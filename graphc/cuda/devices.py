@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any, NamedTuple
 
+from .. import unsupported
 from .available import device_count, end_recording, gpu, gpus, index_of, is_available, needs_gpu
 from .places import raise_failed
 
@@ -28,6 +29,11 @@ class _CudaDeviceProperties(NamedTuple):
     clock_rate: int  # kHz
     memory_clock_rate: int  # kHz
     memory_bus_width: int  # bits
+    pci_domain_id: int
+    pci_bus_id: int
+    pci_device_id: int
+    is_integrated: int
+    is_multi_gpu_board: int
 
     def __repr__(self) -> str:
         return (
@@ -125,6 +131,25 @@ def get_gencode_flags() -> str:
     """Those architectures, as nvcc is told."""
     numbers = [name.removeprefix("sm_") for name in get_arch_list()]
     return " ".join(f"-gencode compute=compute_{n},code=sm_{n}" for n in numbers)
+
+
+def get_sync_debug_mode() -> int:
+    """0: nobody is told of what waits for a GPU."""
+    return 0
+
+
+def set_sync_debug_mode(debug_mode: int | str) -> None:
+    """Only 0, "default". Raises NotImplementedError for those that warn and fail, ValueError for
+    others."""
+    if debug_mode in (1, 2, "warn", "error"):
+        unsupported.refuse(
+            f"torch.cuda.set_sync_debug_mode({debug_mode!r})",
+            "torch.profiler, which shows where the host waits",
+        )
+    if debug_mode not in (0, "default"):
+        raise ValueError(
+            "invalid value of debug_mode, expected 0, 1, 2 or `default`, `warn`, `error`"
+        )
 
 
 def can_device_access_peer(device: Any, peer_device: Any) -> bool:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
+from . import absent
 from .available import gpu, is_available, needs_gpu
 from .available import gpus as _gpus
 
@@ -63,6 +64,23 @@ def memory_stats(device: Any = None) -> OrderedDict[str, Any]:
     """All counters, by torch's names; empty where there is no GPU."""
     found = _statistics(device)
     return OrderedDict() if found is None else found.named()
+
+
+def memory_stats_as_nested_dict(device: Any = None) -> dict[str, Any]:
+    """All counters, a dict for each part of their names."""
+    nested: dict[str, Any] = {}
+    for name, value in memory_stats(device).items():
+        *parts, last = name.split(".")
+        inner = nested
+        for part in parts:
+            inner = inner.setdefault(part, {})
+        inner[last] = value
+    return nested
+
+
+def get_allocator_backend() -> str:
+    """"native": memory is cut from the driver's pieces here."""
+    return "native"
 
 
 def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
@@ -130,3 +148,9 @@ def get_per_process_memory_fraction(device: Any = None) -> float:
     found = gpu(device)
     limit = found.allocator.limit
     return 1.0 if limit is None else float(limit / found.total_memory)
+
+
+def __getattr__(name: str) -> Any:
+    if name in absent.MEMORY:
+        return absent.MEMORY[name]
+    raise AttributeError(f"module 'graphc.cuda.memory' has no attribute {name!r}")

@@ -19,6 +19,11 @@ def _generators() -> list[random_state.Generator]:
     return [_generator(index) for index in range(device_count())]
 
 
+def generators() -> tuple[random_state.Generator, ...]:
+    """torch.cuda.default_generators: of all GPUs, in their order."""
+    return tuple(_generators())
+
+
 def manual_seed(seed: int) -> None:
     """Seed the current GPU's generator; nothing where there is none."""
     if is_available():

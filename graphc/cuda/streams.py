@@ -228,6 +228,11 @@ def default_stream(device: Any = None) -> Stream:
     return Stream._of(gpu(device), 0)
 
 
+def get_stream_from_external(data_ptr: int, device: Any = None) -> Stream:
+    """Another library's stream, by its handle."""
+    return ExternalStream(data_ptr, device)
+
+
 def set_stream(stream: Stream | None) -> None:
     """This thread's work goes there from now on, and "cuda" means its GPU. Nothing for None."""
     if stream is not None:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .device_array import DeviceArray as DeviceArray
+from .memory_protocol import AcceleratorError as AcceleratorError
 from .memory_protocol import Array as Array
 from .memory_protocol import Buffer as Buffer
 from .memory_protocol import Memory as Memory

@@ -11,6 +11,10 @@ Array: TypeAlias = np.ndarray[Any, Any]
 Buffer: TypeAlias = Any  # an Array, or a DeviceArray
 
 
+class AcceleratorError(RuntimeError):
+    """torch.AcceleratorError: a device refuses, or has failed at, what it was asked for."""
+
+
 class OutOfMemoryError(RuntimeError):
     """torch.OutOfMemoryError: a device has no such piece of memory. What there is stays as it is,
     and the process goes on."""

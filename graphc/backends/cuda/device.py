@@ -40,6 +40,11 @@ FACTS = {
     "clock_rate": Attribute.CLOCK_RATE,
     "memory_clock_rate": Attribute.MEMORY_CLOCK_RATE,
     "memory_bus_width": Attribute.GLOBAL_MEMORY_BUS_WIDTH,
+    "pci_domain_id": Attribute.PCI_DOMAIN_ID,
+    "pci_bus_id": Attribute.PCI_BUS_ID,
+    "pci_device_id": Attribute.PCI_DEVICE_ID,
+    "is_integrated": Attribute.INTEGRATED,
+    "is_multi_gpu_board": Attribute.MULTI_GPU_BOARD,
 }
 
 

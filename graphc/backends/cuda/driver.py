@@ -35,14 +35,19 @@ class Attribute(IntEnum):
     MAX_REGISTERS_PER_BLOCK = 12
     CLOCK_RATE = 13  # kHz
     MULTIPROCESSOR_COUNT = 16
+    INTEGRATED = 18
+    PCI_BUS_ID = 33
+    PCI_DEVICE_ID = 34
     MEMORY_CLOCK_RATE = 36  # kHz
     GLOBAL_MEMORY_BUS_WIDTH = 37  # bits
     L2_CACHE_SIZE = 38
     MAX_THREADS_PER_MULTIPROCESSOR = 39
+    PCI_DOMAIN_ID = 50
     COMPUTE_CAPABILITY_MAJOR = 75
     COMPUTE_CAPABILITY_MINOR = 76
     MAX_SHARED_MEMORY_PER_MULTIPROCESSOR = 81
     MAX_REGISTERS_PER_MULTIPROCESSOR = 82
+    MULTI_GPU_BOARD = 84
     MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97
     MAX_BLOCKS_PER_MULTIPROCESSOR = 106
     RESERVED_SHARED_MEMORY_PER_BLOCK = 111
@@ -107,6 +112,10 @@ class Driver(Protocol):
 
     def synchronise(self) -> None:
         """Waits for all that was begun in the current context."""
+
+    def profile(self, on: bool) -> None:
+        """A profiler that watches this process (Nsight's, with --capture-range=cudaProfilerApi)
+        records from now on, or no more. Without one nothing happens."""
 
     def memory(self) -> Memory:
         """Of the current context's device."""

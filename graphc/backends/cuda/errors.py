@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from graphc.ir.memory import OutOfMemoryError
+from graphc.ir.memory import AcceleratorError, OutOfMemoryError
 
 
-class CudaError(RuntimeError):
+class CudaError(AcceleratorError):
     """`call` was refused, with CUDA's `name` for the reason: "CUDA_ERROR_INVALID_VALUE"."""
 
     def __init__(self, call: str, name: str, meaning: str, detail: str = "") -> None:

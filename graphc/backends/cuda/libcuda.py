@@ -22,13 +22,12 @@ from graphc.backends.cuda.driver import (
     Node,
     Stream,
     Usage,
-    check_grid,
 )
 from graphc.backends.cuda.errors import CudaError, CudaOutOfMemory, error_of
+from graphc.backends.cuda.prepared import Prepared
 from graphc.backends.cuda.prototypes import bind, parse
 from graphc.backends.cuda.structures import (
     CONSTANTS,
-    CUDA_KERNEL_NODE_PARAMS_v2,
     CUDA_MEMCPY3D_v2,
     CUDA_MEMSET_NODE_PARAMS_v1,
 )
@@ -102,6 +101,9 @@ const CUDA_MEMSET_NODE_PARAMS *, CUcontext)
 const CUDA_KERNEL_NODE_PARAMS *)
     CUresult cuGraphLaunch(CUgraphExec, CUstream)
     CUresult cuCtxGetCurrent(CUcontext *)
+
+    CUresult cuProfilerStart(void)
+    CUresult cuProfilerStop(void)
 """.replace("\\\n", ""))
 
 TYPES = {
@@ -123,45 +125,6 @@ TYPES = {
 }
 _NOT_READY = CONSTANTS["CUDA_ERROR_NOT_READY"]
 _NAME_BYTES = 256
-
-
-class Prepared:
-    """See Launch. One C buffer holds the packed arguments, as cuLaunchKernel's `extra` wants them,
-    and every other argument is an object of ctypes: sending it makes nothing anew."""
-
-    def __init__(
-        self, function: Function, grid: Dim3, block: Dim3, arguments: bytes, shared: int
-    ) -> None:
-        check_grid(grid, block)
-        packed = bytearray(arguments)
-        self.arguments = memoryview(packed)
-        self._size = ctypes.c_size_t(len(packed))
-        self.extra = None if not packed else (ctypes.c_void_p * 5)(
-            CONSTANTS["CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT"], _address(packed),
-            CONSTANTS["CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT"], ctypes.addressof(self._size),
-            CONSTANTS["CU_LAUNCH_PARAM_END_AS_INT"],
-        )
-        self._function, self._block, self._shared = function, block, shared
-        self.words = self._words(grid)
-
-    def resize(self, grid: Dim3) -> None:
-        """See Launch."""
-        check_grid(grid, self._block)
-        self.words = self._words(grid)
-
-    def _words(self, grid: Dim3) -> tuple[Any, ...]:
-        numbers = map(ctypes.c_uint, (*grid, *self._block, self._shared))
-        return (ctypes.c_void_p(self._function), *numbers)
-
-    def node(self) -> CUDA_KERNEL_NODE_PARAMS_v2:
-        """As a graph is told."""
-        extra = None if self.extra is None else ctypes.addressof(self.extra)
-        return CUDA_KERNEL_NODE_PARAMS_v2(*self.words, None, extra)
-
-
-def _address(packed: bytearray) -> int:
-    """Where its bytes are; a memoryview of it keeps them there."""
-    return ctypes.addressof(ctypes.c_char.from_buffer(packed))
 
 
 class LibCuda:
@@ -253,6 +216,10 @@ class LibCuda:
     def synchronise(self) -> None:
         """See Driver."""
         self._do("cuCtxSynchronize")
+
+    def profile(self, on: bool) -> None:
+        """See Driver."""
+        self._do("cuProfilerStart" if on else "cuProfilerStop")
 
     def memory(self) -> Memory:
         """See Driver."""

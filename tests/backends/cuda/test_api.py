@@ -188,6 +188,26 @@ def test_seeds() -> None:
 # --- memory -----------------------------------------------------------------------------------
 
 
+def test_default_generators() -> None:
+    torch.cuda.default_generators[1].manual_seed(5)
+    with torch.cuda.device(1):
+        assert torch.cuda.initial_seed() == 5
+    assert len(torch.cuda.default_generators) == 2
+
+
+def test_numbers_of_devices() -> None:
+    of_any, of_cuda = torch._utils._get_device_index, torch.cuda._utils._get_device_index
+    with torch.cuda.device(1):
+        assert of_cuda(torch.cuda.device(0)) == 0 and of_cuda("cuda:1") == 1
+        assert of_cuda("cpu", allow_cpu=True) == -1 == of_any("cpu", allow_cpu=True)
+        assert of_any(torch.device("cuda", 1)) == 1 == of_any(1)
+        assert of_any(None, optional=True) == torch.accelerator.current_device_index()
+    for ask in (of_any, of_cuda):
+        for wrong in ("cpu", None, "cuda"):
+            with pytest.raises(ValueError, match="Expected a"):
+                ask(wrong)
+
+
 def test_memory_is_counted_and_comes_back() -> None:
     gc.collect()
     before = torch.cuda.memory_allocated()

@@ -107,6 +107,9 @@ def test_facts(driver: EmulatedDriver) -> None:
         0, Attribute.MULTIPROCESSOR_COUNT
     )
     assert "name='emulated', major=9, minor=0, total_memory=256MB" in repr(found)
+    assert found.is_integrated == 0 and found.pci_bus_id == driver.attribute(
+        0, Attribute.PCI_BUS_ID
+    )
     assert torch.cuda.is_bf16_supported() and torch.cuda.get_arch_list() == ["sm_90"]
     assert torch.cuda.mem_get_info() == (256 * MB, 256 * MB)
     with pytest.raises(RuntimeError, match="invalid device ordinal 2: there are 2"):
@@ -241,6 +244,50 @@ def test_names_that_only_mark() -> None:
         return x + 1
 
     assert step(1) == 2 and step(2) == 3
+
+
+def test_a_profiler_from_outside_is_told(
+    driver: EmulatedDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[bool] = []
+    monkeypatch.setattr(driver, "profile", told.append)
+    torch.cuda.cudart().cudaProfilerStart()
+    torch.cuda.check_error(torch.cuda.cudart().cudaProfilerStop())
+    with pytest.raises(KeyError), torch.cuda.profiler.profile():
+        assert told == [True, False, True]
+        raise KeyError
+    assert told == [True, False, True, False]
+    with pytest.raises(torch.cuda.CudaError, match="CUDA error 2"):
+        torch.cuda.check_error(2)
+    assert torch.cuda.cudart().cudaMemGetInfo(1) == torch.cuda.mem_get_info(1)
+    with pytest.raises(NotImplementedError, match="cudaHostRegister. Cure: .*cuda-bindings"):
+        torch.cuda.cudart().cudaHostRegister(0, 8, 0)
+
+
+def test_counters_and_modes(driver: EmulatedDriver) -> None:
+    nested, flat = torch.cuda.memory_stats_as_nested_dict(), torch.cuda.memory_stats()
+    assert nested["allocated_bytes"]["all"]["current"] == flat["allocated_bytes.all.current"]
+    assert nested["num_ooms"] == flat["num_ooms"]
+    torch.cuda.set_sync_debug_mode("default")
+    assert torch.cuda.get_sync_debug_mode() == 0
+    with pytest.raises(NotImplementedError, match="set_sync_debug_mode.*Cure: torch.profiler"):
+        torch.cuda.set_sync_debug_mode("warn")
+    with pytest.raises(ValueError, match="debug_mode"):
+        torch.cuda.set_sync_debug_mode(7)
+    stream = torch.cuda.Stream()
+    assert torch.cuda.get_stream_from_external(stream.cuda_stream) == stream
+
+
+@pytest.mark.parametrize("name", [
+    "utilization", "list_gpu_processes", "memory_snapshot", "memory.memory_snapshot",
+    "memory._record_memory_history", "current_blas_handle", "CUDAPluggableAllocator", "nccl.version",
+])
+def test_what_there_is_not_says_what_there_is(driver: EmulatedDriver, name: str) -> None:
+    found = torch.cuda
+    for part in name.split("."):
+        found = getattr(found, part)
+    with pytest.raises(NotImplementedError, match=r"graphc does not have torch\.cuda\..*Cure: "):
+        found()
 
 
 def test_captured_graphs_are_refused_with_the_cure(driver: EmulatedDriver) -> None:

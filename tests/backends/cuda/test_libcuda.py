@@ -64,10 +64,13 @@ def test_devices(driver: Driver, log: Callable[[], list[str]]) -> None:
     context = driver.retain(1)
     driver.make_current(context)
     driver.synchronise()
+    driver.profile(True)
+    driver.profile(False)
     driver.release(1)
     assert context > 1 << 32  # more than an int of C
     assert log() == [
-        "retain 71 -> <retain>", "current <retain>", "synchronise", "release 71",
+        "retain 71 -> <retain>", "current <retain>", "synchronise", "profile",
+        "profile no more", "release 71",
     ]
 
 
