@@ -43,7 +43,8 @@ class _Runtime:
         if name.startswith("__"):
             raise AttributeError(name)
         unsupported.refuse(
-            f"torch.cuda.cudart().{name}", "the functions of torch.cuda, or the package cuda-bindings"
+            f"torch.cuda.cudart().{name}",
+            "the functions of torch.cuda, or the package cuda-bindings",
         )
 
 

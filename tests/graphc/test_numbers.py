@@ -162,6 +162,34 @@ def test_ints_and_floats_of_a_position_are_apart_and_bools_are_no_numbers() -> N
     assert _compiles(lambda x, n: x * n, numbers) == [1, 1, 1, 1, 0, 0, 1, 1, 0]
 
 
+@pytest.mark.parametrize("function", [
+    lambda x, n: graphc.arange(n, n + 4) + x,
+    lambda x, n: graphc.arange(n + 8, n, -2) + x,
+    lambda x, n: graphc.arange(n - 4, n, dtype=graphc.float16) * x,
+    lambda x, n: graphc.arange(n, n + 7, 2.0).reshape(2, 2) + 0.5,
+])
+def test_a_range_starts_anywhere(function: Callable[..., Any]) -> None:
+    assert _compiles(function, [2, 3, 5, 2, 17]) == [1, 1, 0, 0, 0]
+    assert _compiles(lambda x, n: function(x, n.shape[0]), [
+        graphc.ones(size) for size in (2, 3, 5, 2, 17)
+    ]) == [1, 1, 0, 0, 0]
+
+
+def test_a_range_is_differentiable_where_it_is_asked_to_be() -> None:
+    def step(x: Any) -> Any:
+        n = x.shape[0]
+        for dtype, bounds in ((graphc.float32, (n,)), (graphc.float64, (n, n + 3))):
+            at = graphc.arange(*bounds, dtype=dtype, requires_grad=True)
+            (at * at).sum().backward()
+            yield at.grad
+
+    compiled = graphc.compile(lambda x: list(step(x)))
+    for size in (3, 4, 6):
+        first, second = compiled(graphc.ones(size))
+        assert first.tolist() == [2.0 * i for i in range(size)]
+        assert second.tolist() == [2.0 * i for i in range(size, size + 3)]
+
+
 def test_a_comparison_is_decided_and_not_the_number() -> None:
     assert _compiles(lambda x, n: x * n if n > 3 else x, [2, 3, 5, 7, 1, 9]) == [1, 1, 1, 0, 0, 0]
 

@@ -49,6 +49,10 @@ FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "split": lambda t, x: t.cat([p * 2 for p in x.split(3)]),
     "index": lambda t, x: x[t.tensor([0, 6])] + 1,
     "index by a range": lambda t, x: x[t.arange(x.shape[0]) * 2 - 1],
+    "a range from the size": lambda t, x: t.arange(x.shape[0] - 4, 17) + x.sum(),
+    "a range to the size": lambda t, x: t.arange(5, x.shape[0], 3) * x.sum(),
+    "a range down": lambda t, x: t.arange(x.shape[0] - 3, 2, -2, dtype=x.dtype) * x.sum(),
+    "a range of floats": lambda t, x: t.arange(x.shape[0] - 1, -1, -1.0) + x.sum(),
     "gather": lambda t, x: x.gather(0, t.tensor([0, 6])) + 1,
     "index_put": lambda t, x: x.index_put(
         (t.tensor([0, 6]),), t.ones(2, dtype=x.dtype), accumulate=True

@@ -44,7 +44,10 @@ def arange(
         dtype = get_default_dtype() if floats else dtypes.i64
     if out is None and is_traced_number(end) and type(start) is int and start == 0 and step == 1:
         result: Tensor = apply(ops.iota, shape=(plain_size(end),), dim=0, dtype=dtype)
-        return result
+        return result.requires_grad_() if requires_grad else result
+    if out is None and _is_traced_range(start, end, step):
+        result = _traced_range(start, end, int(step), dtype)
+        return result.requires_grad_() if requires_grad else result
     start, end, step = (v.item() if isinstance(v, Tensor) else v for v in values)
     if step == 0:
         raise RuntimeError(located("step must be nonzero"))
@@ -86,6 +89,27 @@ def _incomplete() -> Any:
         "arange() received an invalid combination of arguments. Cure: arange(end), "
         "arange(start, end) or arange(start, end, step)"
     ))
+
+
+def _is_traced_range(start: Any, end: Any, step: Any) -> bool:
+    """Whether a bound is a traced number, and all are integers."""
+    return (is_traced_number(start) or is_traced_number(end)) and (
+        isinstance(start, int) and isinstance(end, int)
+        and type(step) in (int, float) and step != 0 and step == step // 1
+    )
+
+
+def _traced_range(start: Any, end: Any, step: int, dtype: DType) -> Tensor:
+    """One version for every start: a model that goes on where its cache ends has such positions."""
+    distance, width = (end - start, step) if step > 0 else (start - end, -step)
+    if distance < 0:
+        raise RuntimeError(located(
+            "upper bound and lower bound inconsistent with step sign"
+        ))
+    count = plain_size((distance + (width - 1)) // width)
+    steps: Tensor = apply(ops.iota, shape=(count,), dim=0, dtype=dtypes.i64)
+    result: Tensor = (steps * step + start).to(dtype)
+    return result
 
 
 def _ranged(count: int, start: Any, step: Any, dtype: DType) -> Tensor:

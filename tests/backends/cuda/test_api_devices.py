@@ -260,7 +260,7 @@ def test_a_profiler_from_outside_is_told(
     with pytest.raises(torch.cuda.CudaError, match="CUDA error 2"):
         torch.cuda.check_error(2)
     assert torch.cuda.cudart().cudaMemGetInfo(1) == torch.cuda.mem_get_info(1)
-    with pytest.raises(NotImplementedError, match="cudaHostRegister. Cure: .*cuda-bindings"):
+    with pytest.raises(NotImplementedError, match=r"cudaHostRegister\. Cure: .*cuda-bindings"):
         torch.cuda.cudart().cudaHostRegister(0, 8, 0)
 
 
@@ -270,7 +270,7 @@ def test_counters_and_modes(driver: EmulatedDriver) -> None:
     assert nested["num_ooms"] == flat["num_ooms"]
     torch.cuda.set_sync_debug_mode("default")
     assert torch.cuda.get_sync_debug_mode() == 0
-    with pytest.raises(NotImplementedError, match="set_sync_debug_mode.*Cure: torch.profiler"):
+    with pytest.raises(NotImplementedError, match=r"set_sync_debug_mode.*Cure: torch\.profiler"):
         torch.cuda.set_sync_debug_mode("warn")
     with pytest.raises(ValueError, match="debug_mode"):
         torch.cuda.set_sync_debug_mode(7)
@@ -280,7 +280,8 @@ def test_counters_and_modes(driver: EmulatedDriver) -> None:
 
 @pytest.mark.parametrize("name", [
     "utilization", "list_gpu_processes", "memory_snapshot", "memory.memory_snapshot",
-    "memory._record_memory_history", "current_blas_handle", "CUDAPluggableAllocator", "nccl.version",
+    "memory._record_memory_history", "current_blas_handle", "CUDAPluggableAllocator",
+    "nccl.version",
 ])
 def test_what_there_is_not_says_what_there_is(driver: EmulatedDriver, name: str) -> None:
     found = torch.cuda
