@@ -83,6 +83,11 @@ def get_allocator_backend() -> str:
     return "native"
 
 
+def _set_allocator_settings(env: str) -> None:
+    """Nothing: torch's settings ("expandable_segments:True") are not of this allocator, as those
+    of PYTORCH_CUDA_ALLOC_CONF."""
+
+
 def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
     """The counters as a table."""
     if not is_available():

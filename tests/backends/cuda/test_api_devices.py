@@ -268,6 +268,8 @@ def test_counters_and_modes(driver: EmulatedDriver) -> None:
     nested, flat = torch.cuda.memory_stats_as_nested_dict(), torch.cuda.memory_stats()
     assert nested["allocated_bytes"]["all"]["current"] == flat["allocated_bytes.all.current"]
     assert nested["num_ooms"] == flat["num_ooms"]
+    torch.cuda.memory._set_allocator_settings("expandable_segments:True")
+    assert torch.cuda.get_allocator_backend() == "native"
     torch.cuda.set_sync_debug_mode("default")
     assert torch.cuda.get_sync_debug_mode() == 0
     with pytest.raises(NotImplementedError, match=r"set_sync_debug_mode.*Cure: torch\.profiler"):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ import pytest
 import graphc as torch
 from graphc.backends.cuda.backend import CudaBackend
 from graphc.backends.cuda.emulator import Toolchain
-from graphc.backends.cuda.routines import Routines, table
+from graphc.backends.cuda.routines import Routines, library, table
 from graphc.frontend import placement
 
 from .emulated_device import CountingDriver, there
@@ -251,6 +253,21 @@ def test_a_library_that_cupy_lacks(fake: Fake) -> None:
         compared((got[0].abs(), got[1].abs()), (want[0].abs(), want[1].abs()))
     finally:
         fake.missing = ""
+
+
+@pytest.mark.parametrize("text", [
+    "raise AttributeError('`np.product` was removed')", "import lacking_library", "",
+])
+def test_a_cupy_that_does_not_import(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [each for each in sys.modules if each.partition(".")[0] in ("cupy", "cupyx")]:
+        monkeypatch.delitem(sys.modules, name)
+    (tmp_path / "cupy.py").write_text(text)
+    (tmp_path / "cupyx.py").touch()  # no package
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.warns(RuntimeWarning, match=r"CuPy does not import.*Cure: pip install"):
+        assert library.found() is None
 
 
 def test_without_cupy(toolchain: Toolchain) -> None:

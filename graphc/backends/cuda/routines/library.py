@@ -4,6 +4,7 @@ needs meanwhile comes from our allocator, so that there is one count and one cac
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
@@ -23,12 +24,18 @@ class CuPy(NamedTuple):
 
 
 def found() -> CuPy | None:
-    """None: it is not installed, or does not import."""
+    """None: it is not installed, or does not import. The latter is said."""
     try:
         import cupy
         import cupyx
         import cupyx.scipy.linalg
-    except ImportError:
+    except Exception as broken:  # one made for another NumPy raises all kinds
+        if not (isinstance(broken, ModuleNotFoundError) and broken.name == "cupy"):
+            warnings.warn(
+                f"CuPy does not import, NumPy computes on the host instead: {broken}. Cure: pip "
+                "install --upgrade cupy-cuda12x, or 13x, as the driver is; not both",
+                RuntimeWarning, stacklevel=2,
+            )
         return None
     return CuPy(cupy, cupyx, cupyx.scipy.linalg)
 
