@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 from graphc.ir.graph import Graph, Node
 from graphc.ir.memory import may_share
@@ -50,7 +50,7 @@ class SubTrace(Trace):
         self.tapes: list[Edge] = []  # keeps accumulators alive
         self._recalled: dict[Any, tuple[Any, Tensor]] = {}
 
-    def __enter__(self) -> SubTrace:
+    def __enter__(self) -> Self:
         super().__enter__()
         return self
 

@@ -76,7 +76,7 @@ class _Call:
     ) -> Any:
         """Trace one sample, then run the graph on the batch."""
         batched = [leaf for leaf, dim in zip(leaves, dims, strict=True) if dim is not None]
-        with SubTrace(f"vmap({self.name})", batched) as trace:
+        with _Samples(f"vmap({self.name})", batched) as trace:
             mapped: list[tuple[Tensor, int, Tensor]] = []
             given: list[Any] = list(leaves)
             for i, (leaf, dim) in enumerate(zip(leaves, dims, strict=True)):
@@ -107,8 +107,10 @@ class _Call:
         for (leaf, dim, _), value in zip(changed, values[count + len(written) :], strict=True):
             full = TensorValue(value.batch.full(value).tensor)
             inplace(leaf, move_dim(full, 0, dim).tensor)
+        own = trace.own(outputs, heads)
         found = [
-            self._place(value, dim) for value, dim in zip(values[:count], out_dims, strict=True)
+            self._place(value, dim, each)
+            for value, dim, each in zip(values[:count], out_dims, own, strict=True)
         ]
         return unflatten(found, out_structure)
 
@@ -139,7 +141,7 @@ class _Call:
             ))
         inplace(tensor, value.value.tensor)
 
-    def _place(self, value: BatchValue, dim: int | None) -> Tensor:
+    def _place(self, value: BatchValue, dim: int | None, own: bool) -> Tensor:
         if dim is None:
             if value.batched:
                 raise ValueError(
@@ -154,7 +156,10 @@ class _Call:
                 f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], "
                 f"but got {dim})"
             )
-        placed: Tensor = move_dim(value.batch.full(value), 0, dim % rank).tensor
+        full = value.batch.full(value)
+        if own and not value.batched:
+            full = TensorValue(full.tensor.contiguous())
+        placed: Tensor = move_dim(full, 0, dim % rank).tensor
         return placed
 
     def _output_dims(self, results: list[Any], structure: Structure) -> list[int | None]:
@@ -172,6 +177,44 @@ class _Call:
                 f"compatible with the structure of the outputs (type {type(result).__name__})."
             )
         return found
+
+
+class _Samples(SubTrace):
+    """A trace of one sample."""
+
+    def __init__(self, name: str, given: Sequence[Tensor]) -> None:
+        super().__init__(name, given)
+        self._beside: list[tuple[Node, Node]] = []
+
+    def made_like_sample(self, input: Tensor, made: Tensor) -> None:
+        """`made` does not depend on the values of `input`, but is like it: of each sample if
+        `input` is."""
+        if input._graphc_trace is self and made._graphc_trace is self:
+            self._beside.append((self.read(input), self.read(made)))
+
+    def own(self, outputs: Sequence[Node], mapped: Sequence[Node]) -> list[bool]:
+        """Which outputs have memory of each sample, even if all samples are equal."""
+        if not self._beside:
+            return [False] * len(outputs)
+        of_samples: set[Node] = set(mapped)
+        # what is like a sample's may itself be what something else is like
+        for input, made in self._beside:
+            if _reaches(input, of_samples):
+                of_samples.add(made)
+        return [_reaches(output, of_samples) for output in outputs]
+
+
+def _reaches(node: Node, found: set[Node]) -> bool:
+    """Whether it is computed from any of these."""
+    seen, ahead = {node}, [node]
+    while ahead:
+        each = ahead.pop()
+        if each in found:
+            return True
+        more = [operand for operand in each.inputs if operand not in seen]
+        seen.update(more)
+        ahead += more
+    return False
 
 
 def _traced(trace: SubTrace, name: str, value: Any) -> Tensor:

@@ -168,6 +168,7 @@ _FLAT = frozenset({
     "ReflectionPad2DBackward0", "ReflectionPad3DBackward0", "ReplicationPad1DBackward0",
     "ReplicationPad2DBackward0", "ReplicationPad3DBackward0",
 })
+_FLAT_OPS = frozenset({ops.max_pool, ops.window_sum})
 
 
 class TensorWorld(_ExprWorld):
@@ -178,7 +179,7 @@ class TensorWorld(_ExprWorld):
 
     def rule(self, node: OpNode, grads: list[Any], needs: Sequence[bool]) -> Sequence[Any]:
         found = super().rule(node, grads, needs)
-        if type(node).__name__ not in _FLAT and node.op is not ops.max_pool:
+        if type(node).__name__ not in _FLAT and node.op not in _FLAT_OPS:
             return found
         for i, (place, value) in enumerate(zip(node.edges, found, strict=True)):
             if place is not None and value is not None and needs[i]:

@@ -21,6 +21,7 @@ _FUNCTIONS: dict[str, Any] = {
     "softshrink": lambda t, x: t.nn.functional.softshrink(x),
     "max_pool1d": lambda t, x: t.nn.functional.max_pool1d(x, 2),
     "max_pool2d": lambda t, x: t.nn.functional.max_pool2d(x, 2, 1),
+    "avg_pool1d": lambda t, x: t.nn.functional.avg_pool1d(x[0], 2),
     "avg_pool2d": lambda t, x: t.nn.functional.avg_pool2d(x, 2, 1),
     "adaptive_max_pool2d": lambda t, x: t.nn.functional.adaptive_max_pool2d(x, 2),
     "reflection": lambda t, x: t.nn.functional.pad(x, (1, 1), mode="reflect"),

@@ -57,3 +57,19 @@ def test_what_stands_for_a_number_that_is_not_there() -> None:
     for at, found in ((1, 4.0), (9, 7.0)):
         (result,) = Evaluator({}, excuse=7).outputs(graph, [np.array([3.0, 4.0]), np.array(at)])
         assert result == found
+
+
+def test_a_softmax_of_a_long_row() -> None:
+    """Its total is a sum in eight lanes, one after another, where NumPy adds up in pairs."""
+    builder = Builder()
+    x = Expr(builder, builder.input(TensorType(dtypes.f32, (200_000,))))
+    graph = builder.build((ops.softmax(x, dim=0).node,), "softmax")
+    row = (np.random.default_rng(3).random(200_000) * 13 - 4).astype(np.float32)
+    powers = np.exp(row - row.max()).reshape(-1, 8)
+    total = np.zeros(8, np.float32)
+    for each in powers:
+        total += each
+    oracle = Oracle(graph, [row], {})
+    found = powers.reshape(-1) / total.sum()
+    assert oracle.compare([found]) == ""
+    assert oracle.compare([found * np.float32(1.001)]) != ""

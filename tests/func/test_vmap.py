@@ -130,3 +130,28 @@ def test_dynamic_batch_sizes_compile_once() -> None:
 def test_errors(call: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+LIKES: dict[str, Any] = {
+    "zeros_like": lambda m, x: m.zeros_like(x),
+    "ones_like": lambda m, x: m.ones_like(x),
+    "full_like": lambda m, x: m.full_like(x, 3),
+    "new_zeros": lambda m, x: x.new_zeros(5),
+    "new_full": lambda m, x: x.new_full((5,), 2),
+    "computed": lambda m, x: m.ones_like(x[0]).cumsum(0),
+    "like one that is like it": lambda m, x: m.full_like(m.zeros_like(x), 3),
+}
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize("name", LIKES)
+def test_what_is_like_a_sample_has_memory_of_its_own(name: str, compiled: bool) -> None:
+    def made(m: Any) -> Any:
+        return lambda x: m.vmap(lambda each: LIKES[name](m, each))(x)
+
+    want = made(torch)(torch.ones(3, 2, 4))
+    call = graphc.compile(made(graphc)) if compiled else made(graphc)
+    got = call(graphc.ones(3, 2, 4))
+    assert got.stride() == want.stride()
+    want[0], got[0] = 5, 5
+    assert got.tolist() == want.tolist()

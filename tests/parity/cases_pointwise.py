@@ -25,6 +25,8 @@ for _name in "asin acos atanh erfinv".split():
          dtypes=FLOATS)
 case("acosh", lambda t, x: t.acosh(x + 1), positive(3, 4), dtypes=FLOATS)
 case("logit", lambda t, x: t.logit(x), real(5, low=0.1, high=0.9))
+case("logit edges", lambda t, x: (t.logit(x), t.logit(x, 0.0), t.logit(x, 0.6)),
+     fixed([0.0, 1.0, -0.1, 1.1, 0.5, 0.75]))
 case("logit eps", lambda t, x: t.logit(x, eps=0.2), real(9, low=0.0, high=1.0))
 for _name in "abs sign neg square relu floor ceil trunc round".split():
     _kinds = tuple(d for d in (*ALL, *HALVES) if d != "bool" or _name in ("sign", "square"))

@@ -351,6 +351,14 @@ def _again(shape: tuple[Any, ...], value: Any, dtype: DType) -> Tensor:
     return _filled(shape, value, dtype)
 
 
+def _beside(input: Tensor, made: Tensor) -> Tensor:
+    """What was made to be like `input`: each sample of vmap has one of its own."""
+    notice = getattr(local.trace, "made_like_sample", None)
+    if notice is not None:
+        notice(input, made)
+    return made
+
+
 def _like(value: Any, name: str) -> Any:
     @makes_like
     def function(
@@ -359,7 +367,7 @@ def _like(value: Any, name: str) -> Any:
     ) -> Tensor:
         kind = check_dtype(dtype) or input.dtype
         made = laid_out_as(input, lambda size: _again(size, value, kind), memory_format)
-        return made.requires_grad_() if requires_grad else made
+        return _beside(input, made.requires_grad_() if requires_grad else made)
 
     function.__name__ = name
     function.__doc__ = f"{name}: the shape and dtype of `input`."
@@ -380,31 +388,31 @@ def full_like(
     """One value, with the shape and dtype of `input`."""
     kind = check_dtype(dtype) or input.dtype
     made = laid_out_as(input, lambda size: _filled(size, fill_value, kind), memory_format)
-    return made.requires_grad_() if requires_grad else made
+    return _beside(input, made.requires_grad_() if requires_grad else made)
 
 
 @makes_like
 def new_zeros(self: Tensor, *size: Any, dtype: Any = None, **kwargs: Any) -> Tensor:
     """Zeros of this tensor's dtype."""
-    return zeros(*size, dtype=dtype or self.dtype, **kwargs)  # type: ignore[no-any-return]
+    return _beside(self, zeros(*size, dtype=dtype or self.dtype, **kwargs))
 
 
 @makes_like
 def new_ones(self: Tensor, *size: Any, dtype: Any = None, **kwargs: Any) -> Tensor:
     """Ones of this tensor's dtype."""
-    return ones(*size, dtype=dtype or self.dtype, **kwargs)  # type: ignore[no-any-return]
+    return _beside(self, ones(*size, dtype=dtype or self.dtype, **kwargs))
 
 
 @makes_like
 def new_empty(self: Tensor, *size: Any, dtype: Any = None, **kwargs: Any) -> Tensor:
     """A tensor of this one's dtype whose values do not matter."""
-    return empty(*size, dtype=dtype or self.dtype, **kwargs)  # type: ignore[no-any-return]
+    return _beside(self, empty(*size, dtype=dtype or self.dtype, **kwargs))
 
 
 @makes_like
 def new_full(self: Tensor, size: Any, fill_value: Any, *, dtype: Any = None, **kw: Any) -> Tensor:
     """One value of this tensor's dtype."""
-    return full(size, fill_value, dtype=dtype or self.dtype, **kw)
+    return _beside(self, full(size, fill_value, dtype=dtype or self.dtype, **kw))
 
 
 @makes_like

@@ -130,9 +130,26 @@ def logit(input: Tensor, eps: float | None = None) -> Tensor:
     x = input
     if not (x.dtype.is_float or x.dtype.is_complex):
         x = promote.cast(x, promote.get_default_dtype())
-    if eps is not None:
-        x = P.clamp(x, eps, 1 - eps)
-    return P.log(P.div(x, P.sub(1, x)))
+    if x.dtype.is_complex:
+        return P.log(P.div(x, P.sub(1, x)))
+    if eps is None or eps < 0:
+        return _log_of_odds(x)
+    low, high = eps, 1 - eps
+    if low > high:  # the lower bound comes first
+        return _log_of_odds(P.where(P.lt(x, low), low, P.where(P.gt(x, high), high, x)))
+    return _log_of_odds(P.clamp(x, low, high))
+
+
+def _log_of_odds(x: Tensor) -> Tensor:
+    """log(x / (1 - x)): infinitely steep at 0 and 1, where a quotient's two gradients would be inf
+    and NaN, and NaN outside, like its gradient."""
+    upper, rest = P.gt(x, 0.5), P.sub(1, x)
+    outside = P.logical_or(P.lt(x, 0), P.gt(x, 1))
+    top = P.where(upper, rest, x)
+    bottom = P.where(outside, math.nan, P.where(upper, x, rest))
+    found = P.log(P.where(P.eq(top, 0), top, P.div(top, bottom)))
+    result: Tensor = P.where(upper, P.neg(found), found)
+    return result
 
 
 @with_out
