@@ -7,13 +7,14 @@ result lies as it does.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..ir.memory import contiguous
-from ..ir.op import Op
+from ..ir.op import Attrs, Op
 
 
 def in_row_major(
@@ -75,6 +76,25 @@ def unexpanded(shape: tuple[int, ...], arrays: Sequence[np.ndarray]) -> list[np.
     if np.broadcast_shapes(*[part.shape for part in found]) != shape:
         return None
     return found
+
+
+def reduced_once(
+    op: Op, x: np.ndarray, attrs: Attrs, shape: Any, run: Callable[[np.ndarray], np.ndarray]
+) -> np.ndarray | None:
+    """A reduction to `shape` of what is repeated, by `run` on it without its repeats: n times x is
+    a product, and an extremum is the same. None: others see to it."""
+    repeated = [d for d, stride in enumerate(x.strides) if stride == 0 and x.shape[d] > 1]
+    times = math.prod([x.shape[d] for d in repeated if d in attrs["dims"]])
+    if not repeated or op.name not in _OF_REPEATS or x.dtype.char not in "fd" or times > _EXACT:
+        return None
+    found = run(x[tuple([slice(0, 1) if d in repeated else slice(None) for d in range(x.ndim)])])
+    if op.name == "sum" and times > 1:
+        found = np.asarray(found * x.dtype.type(times))
+    return found if found.shape == shape else np.array(np.broadcast_to(found, shape), order="C")
+
+
+_OF_REPEATS = frozenset({"sum", "amax", "amin"})
+_EXACT = 1 << 24  # up to which each count is a number of float32
 
 
 def along_memory(

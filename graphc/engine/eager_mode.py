@@ -25,7 +25,7 @@ from ..ir.types import TensorType
 from . import eager_last, eager_rows
 from .eager_form import Types, is_large, is_many
 from .eager_forms import FORMS
-from .eager_layouts import along_memory, in_row_major, unexpanded
+from .eager_layouts import along_memory, in_row_major, reduced_once, unexpanded
 from .eager_products import anyhow, layer_of_links
 
 # whose gradients are more than one pass of NumPy's over the numbers
@@ -98,6 +98,12 @@ def _prepare(op: Op, types: Types, attrs: Attrs, results: Types) -> Callable[...
                 break
         else:
             return call(arrays)
+        if op.family == "reduce" and 0 in arrays[0].strides:
+            found = reduced_once(
+                op, arrays[0], attrs, results[0].shape, lambda part: run(op, [part], attrs)
+            )
+            if found is not None:
+                return found
         if len(arrays) > 1 and op.pointwise:
             parts = unexpanded(shape, arrays)
             if parts is not None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import graphc as torch
-from graphc.engine import eager_form, eager_kernels, eager_mode
+from graphc.engine import eager_form, eager_kernels, eager_layouts, eager_mode
 from graphc.frontend import eager, replayed
 
 F = torch.nn.functional
@@ -427,3 +427,40 @@ def test_bytes_to_floats(low):
     for x in (every, every.view(16, 16).t(), every.to(torch.int8), every[::2]):
         for dtype in (torch.float32, torch.float64, torch.bfloat16):
             np.testing.assert_array_equal(x.to(dtype).double().numpy(), x.long().double().numpy())
+
+
+REPEATED = {
+    "row": (lambda x: x[:1].expand(21, 30), (0, 1, (0, 1))),
+    "column": (lambda x: x[:, :1].expand(20, 33), (0, 1, (0, 1))),
+    "number": (lambda x: x[0, 0].expand(20, 33), (0, 1, (0, 1))),
+    "between": (lambda x: x[:, None].expand(20, 7, 30), (0, 1, (1, 2), (0, 1, 2))),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", REPEATED)
+def test_reductions_of_what_is_repeated_make_no_copy(name, dtype, low, monkeypatch):
+    expand, dims = REPEATED[name]
+    x = expand(torch.linspace(-3, 5, 600, dtype=dtype).view(20, 30))
+    copy = x.numpy().copy()
+    with monkeypatch.context() as patch:
+        patch.setattr(eager_layouts, "contiguous", None)
+        for dim in dims:
+            for keepdim in (False, True):
+                for ours, theirs in (("sum", np.sum), ("amax", np.max), ("amin", np.min)):
+                    found = getattr(x, ours)(dim, keepdim=keepdim)
+                    wanted = theirs(copy, axis=dim, keepdims=keepdim)
+                    assert found.is_contiguous() and found.dtype is dtype
+                    assert found.shape == wanted.shape
+                    np.testing.assert_allclose(found.numpy(), wanted, rtol=2e-5, atol=2e-5)
+
+
+def test_reductions_of_repeated_numbers_keep_infinities_and_gradients(low):
+    x = torch.tensor([np.inf, -np.inf, np.nan, 2.0], requires_grad=True)
+    y = x.expand(99, 4)
+    np.testing.assert_array_equal(y.detach().sum(0), [np.inf, -np.inf, np.nan, 198])
+    np.testing.assert_array_equal(y.detach().amax(1), [np.nan] * 99)
+    y.sum().backward()
+    np.testing.assert_array_equal(x.grad, [99] * 4)
+    halves = torch.tensor([1.0039], dtype=torch.bfloat16).expand(333)  # rounded once
+    assert float(halves.sum()) == float(halves.float().sum().bfloat16())

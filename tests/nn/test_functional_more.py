@@ -15,6 +15,7 @@ import torch
 import graphc
 from graphc import nn
 from graphc.inspect.explain import explain
+from graphc.nn.functional import grid as sampling
 from tests.nn.both import close
 
 RNG = np.random.default_rng(0)
@@ -105,6 +106,15 @@ def test_grid_sample(mode: str, padding: str, align: bool) -> None:
             lambda x, g: torch.nn.functional.grid_sample(x, g, mode, padding, align),
             [x, positions], False, 1e-9,
         )
+
+
+def test_grid_sample_of_images_is_one_graph_and_of_few_numbers_none() -> None:
+    def gains(count: int, size: int) -> bool:
+        image, places = graphc.ones(count, 1, size, size), graphc.ones(count, size, size, 2)
+        return sampling._gains(image, places)
+
+    assert gains(64, 28) and gains(1, 64) and not gains(2, 8)
+    assert not sampling._gains(graphc.ones(64, 1, 28, 28).half(), graphc.ones(64, 28, 28, 2).half())
 
 
 def test_grid_sample_compiled() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -102,10 +103,18 @@ def _index_put(
     return result.astype(x.dtype, copy=False)
 
 
+_FEW = 1024  # numbers that NumPy adds one by one before it has sorted where they go
+
+
 def _add_rows(result: Array, source: Array, indices: tuple[Array, ...], dim: int) -> None:
-    """result[..., indices, ...] += source, repeated indices in order, by sorted segments."""
+    """result[..., indices, ...] += source, repeated indices in order: few numbers one by one, many
+    by sorted segments."""
     k = len(indices)
     shape = np.broadcast_shapes(*(i.shape for i in indices))
+    if prod(shape) * prod(result.shape[:dim]) * prod(result.shape[dim + k :]) <= _FEW:
+        where: Any = (slice(None),) * dim + indices
+        np.add.at(result, where, source)
+        return
     sizes = result.shape[dim : dim + k]
     flat = np.zeros(shape, np.int64)
     for index, size in zip(indices, sizes, strict=True):

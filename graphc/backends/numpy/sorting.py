@@ -83,7 +83,7 @@ def _order(x: Array, dim: int, descending: bool) -> Array:
 def _first(x: Array, k: int, dim: int, largest: bool) -> Array:
     """The first k of _order."""
     size = x.shape[dim]
-    if x.size and 0 < 8 * k <= size and (
+    if x.size >= _MANY and 0 < 8 * k <= size and (
         k <= _FEW or 64 * k <= size or widen(x).dtype.itemsize == 8
     ):
         found = _selected(widen(x), k, dim, largest)

@@ -80,7 +80,7 @@ def grid_sample(
     return _sampled(input, grid, mode, padding_mode, align)
 
 
-_LEAST = 1 << 16  # numbers of a result that are worth a graph
+_LEAST = 1 << 12  # numbers of a result that are worth a graph
 _KEPT = 64  # graphs
 
 

@@ -289,3 +289,24 @@ def test_attention_of_known_types_has_the_tables_bits(
                 ):
                     assert ours.shape == right.shape and ours.dtype == right.dtype
                     assert ours.tobytes() == np.ascontiguousarray(right).tobytes()
+
+
+def test_few_numbers_are_added_one_by_one_as_torch_does() -> None:
+    one = np.array([1e8], np.float32)  # whose neighbours are 8 apart
+    source, places = np.full(3, 4, np.float32), np.array([0, -1, 0])
+    put = TABLE["index_put"]
+    np.testing.assert_array_equal(put(one, source, places, dim=0, accumulate=True), one)
+    np.testing.assert_array_equal(one, np.float32([1e8]))
+    rng = np.random.default_rng(3)
+    for dtype in (np.float32, np.int64, np.complex64):
+        x, rows = rng.integers(-9, 9, (3, 5, 4, 6)).astype(dtype), np.array([[1, -1, 1]])
+        columns, source = np.array([[0], [3]]), rng.integers(-9, 9, (3, 2, 3, 6)).astype(dtype)
+        wanted = x.copy()
+        for i, j in np.ndindex(2, 3):
+            wanted[:, rows[0, j], columns[i, 0]] += source[:, i, j]
+        found = put(x, source, rows, columns, dim=1, accumulate=True)
+        np.testing.assert_array_equal(found, wanted)
+        many = np.tile(source, 20)  # added up before
+        wide = np.concatenate([x] * 20, -1)
+        found = put(wide, many, rows, columns, dim=1, accumulate=True)
+        np.testing.assert_array_equal(found, np.concatenate([wanted] * 20, -1))
