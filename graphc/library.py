@@ -8,9 +8,22 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from .frontend.function import Function
+from .frontend.tensor import Tensor
 from .ops_registry import REGISTERED
 
 Decorator = Callable[[Callable[..., Any]], Any]
+_FAKES: dict[str, Callable[..., Any]] = {}  # "namespace::name" -> what runs on the device meta
+
+
+def _for_meta(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The fake kernel of an operator, where a tensor among the arguments has no data."""
+    fake = _FAKES.get(name)
+    if fake is not None:
+        for value in (*args, *kwargs.values()):
+            parts = value if isinstance(value, list | tuple) else (value,)
+            if any(isinstance(part, Tensor) and part.device.type == "meta" for part in parts):
+                return fake
+    return None
 
 
 class CustomOpDef:
@@ -27,6 +40,9 @@ class CustomOpDef:
         REGISTERED[name] = self
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        fake = _for_meta(self._qualname, args, kwargs)
+        if fake is not None:
+            return fake(*args, **kwargs)
         if self._differentiable is None:
             return self._function(*args, **kwargs)
         bound = self._signature.bind(*args, **kwargs)
@@ -37,10 +53,14 @@ class CustomOpDef:
         return f"<CustomOpDef({self._qualname})>"
 
     def register_fake(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
-        """A decorator. Nothing is kept: shapes follow from the function itself."""
+        """A decorator: what runs on tensors of the device meta. Traces need none: shapes follow
+        from the function itself."""
+        _FAKES[self._qualname] = fn
         return fn
 
-    register_vmap = register_fake
+    def register_vmap(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
+        """A decorator. Nothing is kept: vmap goes through the function itself."""
+        return fn
 
     def register_kernel(
         self, device_types: Any, fn: Callable[..., Any] | None = None, /
@@ -100,11 +120,25 @@ def _find(op: Any) -> CustomOpDef:
 
 
 def register_fake(op: Any, func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """A decorator. Nothing is kept: shapes follow from the function itself."""
+    """A decorator: what an operator does with tensors of the device meta."""
+    name = op if isinstance(op, str) else getattr(op, "_qualname", None) or op.__name__
+
+    def keep(function: Callable[..., Any]) -> Callable[..., Any]:
+        _FAKES[name] = function
+        return function
+
+    return keep if func is None else keep(func)
+
+
+impl_abstract = register_fake
+
+
+def register_vmap(op: Any, func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """A decorator. Nothing is kept: vmap and autocast go through the function itself."""
     return func if func is not None else lambda function: function
 
 
-impl_abstract = register_vmap = register_autocast = register_fake
+register_autocast = register_vmap
 
 
 def register_autograd(
@@ -131,16 +165,26 @@ def define(qualname: str, schema: str, *, lib: Any = None, tags: Any = ()) -> No
 def impl(
     qualname: str, types: Any, func: Callable[..., Any] | None = None, *, lib: Any = None
 ) -> Any:
-    """The code of an operator on the CPU ("cpu" or "default"); others are not kept."""
+    """The code of an operator on the CPU ("cpu" or "default") or on meta; others are not kept."""
     kinds = [types] if isinstance(types, str) else list(types)
 
     def keep(function: Callable[..., Any]) -> Callable[..., Any]:
+        if {"meta", "Meta"} & set(kinds):
+            _FAKES[qualname] = function
         if {"cpu", "CPU", "default", "CompositeImplicitAutograd",
             "CompositeExplicitAutograd"} & set(kinds):
-            REGISTERED[qualname] = function
+            REGISTERED[qualname] = _with_fakes(qualname, function)
         return function
 
     return keep if func is None else keep(func)
+
+
+def _with_fakes(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return (_for_meta(name, args, kwargs) or function)(*args, **kwargs)
+
+    return call
 
 
 class Library:

@@ -34,6 +34,7 @@ from .frontend.tensor import Parameter, Tensor, alias, held, rebuild
 from .ir import dtypes
 from .ir.dtypes import DType
 from .ir.memory import on_host
+from .serialization_bits import refusing_bits, resolved
 from .serialization_legacy import Legacy, is_legacy
 from .serialization_legacy import write as write_legacy
 from .serialization_safe import add_safe_globals as add_safe_globals
@@ -422,7 +423,8 @@ def _rebuild_tensor(
         isinstance(n, int) and n >= 0 for n in (*sizes, *strides, offset)
     ):
         raise UnpicklingError(f"a tensor of size {size}, stride {stride} and offset {offset}")
-    return rebuild(Tensor, storage.storage, offset, sizes, strides, bool(requires_grad))
+    made = rebuild(Tensor, storage.storage, offset, sizes, strides, bool(requires_grad))
+    return resolved(made, metadata) if metadata else made
 
 
 def _rebuild_parameter(
@@ -463,7 +465,10 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "torch.Size": _rebuild_size,
     "torch.device": _rebuild_device,
 }
-_LEGACY_CALLS = {**_CALLS, "torch._utils._rebuild_sparse_tensor": refuse_sparse_tensor}
+_LEGACY_CALLS = {
+    **_CALLS, "torch._utils._rebuild_sparse_tensor": refuse_sparse_tensor,
+    "torch._utils._rebuild_tensor_v2": refusing_bits(_rebuild_tensor),
+}
 _VALUES: dict[str, Any] = {
     **{f"torch.{dtype.torch_name}": dtype for dtype in (*dtypes.ALL, *dtypes.COMPLEX)},
     **{f"torch.{name}": dtype for dtype, name in _STORAGE_TYPES.items()},
