@@ -25,6 +25,7 @@ from ..ir.memory import contiguous, write
 from ..ir.types import TensorType
 from .native_run import Calls, Runner, memory_for
 from .on_host import OnHost
+from .orders import NO_ORDERS, Orders, turned
 
 if TYPE_CHECKING:
     from ..ir.kernel import Program
@@ -100,16 +101,16 @@ class Engine:
     def __init__(
         self, built: Any, output_types: Sequence[TensorType], dims: tuple[str, ...],
         allocate: Allocate, place: Place | None = None,
-        mutated: Mapping[int, int] | None = None,
+        mutated: Mapping[int, int] | None = None, orders: Orders = NO_ORDERS,
     ) -> None:
         """`place`: where the code runs; None: on the CPU. `mutated`: which output goes into which
-        input's memory."""
+        input's memory; `orders`: of inputs that the code has in another order (orders.py)."""
         self.built = built
         self.output_types = list(output_types)
         self.dims = dims
         self.allocate = allocate
         self.place = place
-        self.mutated = dict(mutated or {})
+        self.mutated, self.orders = dict(mutated or {}), orders
         self.assumed: tuple[Guard, ...] = built.assumed
         self.on_host: OnHost | None = None  # of code on a device, made at its first call
         # per output: the input whose memory it goes into (-1: its own)
@@ -126,11 +127,14 @@ class Engine:
         self._calls = Calls(built, len(output_types))
 
     @classmethod
-    def of(cls, built: Any, mutated: Mapping[int, int] | None = None) -> Engine:
+    def of(
+        cls, built: Any, mutated: Mapping[int, int] | None = None, orders: Orders = NO_ORDERS
+    ) -> Engine:
         """A whole graph by itself, in its backend's memory."""
         types = [node.tensor_type for node in built.graph.outputs]
         dims = tuple(built.graph.env.hints)
-        return cls(built, types, dims, built.backend.memory.allocate, mutated=mutated)
+        allocate = built.backend.memory.allocate
+        return cls(built, types, dims, allocate, mutated=mutated, orders=orders)
 
     def call(
         self, arrays: Sequence[np.ndarray], dims: Mapping[str, int],
@@ -141,6 +145,9 @@ class Engine:
         inputs that lie in another's memory, and are read as they were before any write. `memory`:
         of an input which is written to, where that is another than what is read. `into`: what some
         outputs are written to, which then need no new memory."""
+        given = arrays
+        if self.orders:
+            arrays = turned(given, self.orders)
         inputs: list[Any] = [a if a.flags.c_contiguous else contiguous(a) for a in arrays]
         runner = self.runner(inputs)
         known: Mapping[int, np.ndarray] = {}
@@ -173,6 +180,10 @@ class Engine:
             runner([*inputs, *results], sizes)
         for real, value in scattered:
             write(real, value)
+        if self.orders:
+            for i, target in self.mutated.items():
+                if target in self.orders:
+                    results[i] = given[target]
         return inputs, results
 
     def turns(self, arrays: Sequence[Any]) -> AbstractContextManager[Any]:

@@ -18,6 +18,7 @@ from graphc.backends.host.watched import Steps
 from graphc.config import AGAIN
 from graphc.engine.built import Built, concrete_shape
 from graphc.engine.capture.streams import put_back, states
+from graphc.engine.orders import turned
 from graphc.engine.pipeline import host
 from graphc.engine.version.call import Call
 from graphc.engine.version.sources import Stale
@@ -85,7 +86,7 @@ def given_to(
             tensor._grad = None
         put_back(kept)
     place = version.engine.place
-    arrays: Iterable[Buffer] = from_call.arrays
+    arrays: Iterable[Buffer] = turned(from_call.arrays, version.engine.orders)
     if place is not None:
         arrays = [place.bring(buffer) for buffer in arrays]
     return Given(list(arrays), dict(from_call.dims), frozenset(version.forwarded))

@@ -87,3 +87,118 @@ def one_of_overlapping_windows_is_written(torch: Any, nn: Any, F: Any, compile: 
             x = torch.arange(16.0).reshape(4, 4) + k
             out += [c(x), x]
     return out
+
+
+def _last(torch: Any, *shape: int) -> Any:
+    """Numbers with their channels last in memory."""
+    count = 1
+    for size in shape:
+        count *= size
+    whole = torch.arange(float(count)).reshape(shape) / count
+    return whole.contiguous(memory_format=torch.channels_last)
+
+
+@stale
+def written_where_memory_has_another_order(
+    torch: Any, nn: Any, F: Any, compile: Any
+) -> Any:
+    def change(x, y, z):
+        x.mul_(2)
+        x[:, 0].add_(y[:, 0])
+        z.add_(1)
+        return x.sum(-1) + z, x
+
+    c = compile(change)
+    x, y = _last(torch, 2, 3, 4, 5), _last(torch, 2, 3, 4, 5)
+    view, flat, seen = x[1:], x.permute(0, 2, 3, 1), []
+    for _ in range(4):
+        z = torch.ones(4, 3, 2).permute(2, 1, 0)
+        found, same = c(x, y, z)
+        seen += [found, same is x, same.stride(), view.clone(), flat.clone(), z.stride(), z]
+    whole = torch.arange(16.0).reshape(4, 4)
+    for _ in range(3):  # one memory, in two orders
+        seen.append(c(whole.t(), whole, torch.zeros(4))[0])
+    return [*seen, whole]
+
+
+@stale
+def another_order_at_another_call(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    def product(x, y):
+        return x @ y + x.stride(0)
+
+    c, a = compile(product), torch.arange(12.0).reshape(3, 4)
+    b = torch.arange(9.0).reshape(3, 3)
+    seen = []
+    for _ in range(3):
+        gaps = torch.cat([a, a], 1)[:, ::2]
+        for x in (a, a.t().clone().t(), a.flip(0), gaps, a[:1].expand(3, 4)):
+            for y in (b, b.t()):
+                seen.append(c(x.t(), y))
+                seen.append(c(x.t().clone(), y))
+    return [*seen, *[c(torch.ones(n, 3).t().reshape(3, n).t(), b) for n in (1, 2, 0, 5)]]
+
+
+@stale
+def gradients_through_memory_in_another_order(
+    torch: Any, nn: Any, F: Any, compile: Any
+) -> Any:
+    def loss(x, w):
+        return (x * w.t()).exp().sum() + (x @ w).square().sum()
+
+    c, seen = compile(loss), []
+    for _ in range(3):
+        x = (torch.arange(12.0).reshape(3, 4) / 12).t().requires_grad_()
+        w = (torch.arange(12.0).reshape(3, 4) / 9).requires_grad_()
+        c(x, w).backward()
+        (first,) = torch.autograd.grad(c(x, w), [x], create_graph=True)
+        first.square().sum().backward()
+        seen += [first.detach(), x.grad, w.grad]
+        found = c(x, w)
+        x.data.mul_(0.5)  # which autograd does not see
+        found.backward()
+        seen += [x.grad.clone(), w.grad.clone()]
+    return seen
+
+
+@stale
+def weights_with_their_channels_last(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 32, 3, groups=32),
+        nn.BatchNorm2d(32), nn.Conv2d(32, 4, 1),
+    ).to(memory_format=torch.channels_last)
+    for i, p in enumerate(model.parameters()):
+        p.data = (torch.arange(float(p.numel())).reshape(p.shape).sin() / 8 + i / 50).contiguous(
+            memory_format=torch.channels_last if p.dim() == 4 else torch.contiguous_format
+        )
+    x, seen, c = _last(torch, 2, 16, 6, 6), [], compile(model)
+    for _ in range(2):  # training
+        c(x).square().mean().backward()
+        seen += [p.grad.clone() for p in model.parameters()]
+    model.eval()
+    with torch.no_grad():
+        for _ in range(3):
+            found = c(x)
+            seen += [found, found.stride()]
+            model[0].weight.mul_(1.5)
+            model[2].weight.data = model[2].weight.data.contiguous()
+            seen.append(c(x.contiguous()))
+    return seen
+
+
+@stale
+def a_step_on_weights_with_their_channels_last(
+    torch: Any, nn: Any, F: Any, compile: Any
+) -> Any:
+    weight = nn.Parameter(_last(torch, 6, 3, 3, 3))
+    optimizer = torch.optim.SGD([weight], lr=0.1, momentum=0.9)
+
+    def step(x):
+        optimizer.zero_grad()
+        loss = F.conv2d(x, weight).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    c, x = compile(step), _last(torch, 2, 3, 5, 5)
+    return [*[c(x) for _ in range(5)], weight, weight.stride()]

@@ -102,9 +102,10 @@ class TensorFacts(NamedTuple):
     kind: type
     input: int
     dtype: np.dtype[Any]  # this very object
-    shape: tuple[int, ...]  # row-major
+    shape: tuple[int, ...]
     bits: int
     writes: int  # how many writes its storage sees
+    steps: tuple[int, ...] | None = None  # bytes, without gaps; None: it is row-major
 
 
 class Gradient(NamedTuple):
@@ -199,7 +200,7 @@ class Conditions:
 
     def tensor(self, facts: TensorFacts) -> None:
         """A tensor is like this; it is fetched."""
-        header = _words([id(facts.dtype), len(facts.shape), *facts.shape])
+        header = _header(facts.dtype, facts.shape, facts.steps)
         self.keep += [facts, header]
         self.tensors.append(facts)
         self.words.append((
@@ -299,7 +300,7 @@ class Entry:
         """The records of gradients; `first`: the word of a block with the first output's address"""
         words: list[int] = []
         for each in conditions.gradients:
-            header = _words([id(each.dtype), len(each.shape), *each.shape])
+            header = _header(each.dtype, each.shape, None)
             conditions.keep.append(header)
             words += [
                 id(each.tensor), id(type(each.tensor)), ctypes.addressof(header),
@@ -317,6 +318,12 @@ def _release(spares: Any) -> None:
         spares[i] = 0
         if place:
             _decrement(place)
+
+
+def _header(
+    dtype: np.dtype[Any], shape: tuple[int, ...], steps: tuple[int, ...] | None
+) -> Any:
+    return _words([id(dtype), len(shape), int(steps is not None), *shape, *(steps or ())])
 
 
 def _words(values: Sequence[int]) -> Any:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 # entry of a tensor: argument number (-1: captured), tensor, class, header, input, bits
-# header: dtype, dims, sizes
+# header: dtype, dims, whether memory has them in another order, sizes, bytes of steps if so
 FETCH = """
-; whether an array has this dtype and these sizes, and is row-major
+; whether an array has this dtype and these sizes, and is row-major or has these steps
 define internal i1 @laid_out(ptr %array, ptr %expected) {
   %dtype.at = getelementptr i8, ptr %array, i64 56
   %dtype = load ptr, ptr %dtype.at
@@ -19,14 +19,20 @@ define internal i1 @laid_out(ptr %array, ptr %expected) {
   %flags.at = getelementptr i8, ptr %array, i64 64
   %flags = load i32, ptr %flags.at
   %rows = and i32 %flags, 1
-  %rows.right = icmp ne i32 %rows, 0
+  %is.rows = icmp ne i32 %rows, 0
+  %ordered.word = call i64 @word(ptr %expected, i64 2)
+  %ordered = icmp ne i64 %ordered.word, 0
+  %rows.right = or i1 %is.rows, %ordered
   %right.1 = and i1 %dtype.right, %ndim.right
   %right.2 = and i1 %right.1, %rows.right
   br i1 %right.2, label %sizes, label %no
 sizes:
   %sizes.at = getelementptr i8, ptr %array, i64 32
   %dims = load ptr, ptr %sizes.at
-  %dims.wanted = getelementptr i64, ptr %expected, i64 2
+  %dims.wanted = getelementptr i64, ptr %expected, i64 3
+  %steps.at = getelementptr i8, ptr %array, i64 40
+  %steps = load ptr, ptr %steps.at
+  %steps.wanted = getelementptr i64, ptr %dims.wanted, i64 %ndim
   br label %dim
 dim:
   %d = phi i64 [ 0, %sizes ], [ %d.next, %dim.right ]
@@ -36,7 +42,17 @@ dim.ask:
   %size = call i64 @word(ptr %dims, i64 %d)
   %size.wanted = call i64 @word(ptr %dims.wanted, i64 %d)
   %size.right = icmp eq i64 %size, %size.wanted
-  br i1 %size.right, label %dim.right, label %no
+  br i1 %size.right, label %dim.sized, label %no
+dim.sized:
+  %one = icmp eq i64 %size, 1
+  %unordered = xor i1 %ordered, true
+  %any.step = or i1 %one, %unordered
+  br i1 %any.step, label %dim.right, label %dim.step
+dim.step:
+  %step = call i64 @word(ptr %steps, i64 %d)
+  %step.wanted = call i64 @word(ptr %steps.wanted, i64 %d)
+  %step.right = icmp eq i64 %step, %step.wanted
+  br i1 %step.right, label %dim.right, label %no
 dim.right:
   %d.next = add i64 %d, 1
   br label %dim

@@ -16,6 +16,7 @@ from ..capture.recording import Recording
 from ..devices import backend_at
 from ..limit import limit_of
 from ..mode import Mode
+from ..orders import Orders, ordered, orders_of, turned
 from .backward import CompiledBackwardPlan
 from .frozen import Constants, frozen
 from .parts import Parts, behind
@@ -43,45 +44,49 @@ def _built(
     traced, place = recording.traced, recording.trace.place or None
     settings, chosen = mode.config(), backend_at(place, backend)
     constants: Constants | None = None
+    orders = orders_of(traced) if place is None else {}
     if place is None and chosen == backends.DEFAULT and mode.max_memory is None:
         renewed = [number for number, _ in recording.stored_inputs().items()]
-        found = frozen(traced, name, settings, chosen, renewed)
+        found = frozen(traced, orders, name, settings, chosen, renewed)
         if found is not None:
             traced, constants = found
-    graph = traced.graph
+    # where constants are computed apart, the graph is that already
+    graph = traced.graph if constants is not None else ordered(traced.graph, orders, traced.mutated)
     options: dict[str, Any] = {
         "config": settings, "mutated": traced.mutated, "name": name, "backend": chosen,
     }
     if mode.max_memory is not None:
         options["limit"] = limit_of(traced, mode.max_memory)
     if settings.check >= 2:
-        options["example"] = example_inputs(traced)
+        options["example"] = turned(example_inputs(traced), orders)
     allocate = backends.get(chosen).memory.allocate
 
     def built(make: Callable[[], Native], *parts: Any) -> Native:
         if shared is None:
             return make()
-        key = *parts, tuple(traced.mutated.items()), settings, chosen
+        key = *parts, tuple(traced.mutated.items()), settings, chosen, tuple(orders.items())
         return shared.get(graph, key, make)
 
     plan: CompiledBackwardPlan | None = None
     if traced.backward is not None and traced.backward.outputs:
         inputs, count = traced.forward
         native = built(
-            lambda: _build_joint(graph, inputs, count, options, allocate, place),
+            lambda: _build_joint(graph, inputs, count, options, allocate, place, orders),
             inputs, count, place,
         )
         assert native.split is not None and native.parts is not None
         outputs = native.split.forward.outputs
         plan = CompiledBackwardPlan(
-            traced, native.split, native.parts, (graph, inputs, count),
+            traced, native.split, native.parts, (traced.graph, inputs, count),
             lambda graph: pipeline.as_drawn(graph, settings, chosen),
         )
     else:
         native = built(lambda: Native(pipeline.build(graph, **options)))
         outputs = graph.outputs
     types = [node.tensor_type for node in outputs]
-    engine = Engine(native.forward, types, tuple(graph.env.hints), allocate, place, traced.mutated)
+    engine = Engine(
+        native.forward, types, tuple(graph.env.hints), allocate, place, traced.mutated, orders
+    )
     version = Specialisation(traced, recording.observer, recording.replay, engine, plan)
     version.constants = constants
     kept = list(recording.stored), recording.order, recording.apart_from
@@ -94,7 +99,7 @@ def _built(
 
 def _build_joint(
     graph: Graph, inputs: int, outputs: int, options: dict[str, Any], allocate: Allocate,
-    place: Place | None,
+    place: Place | None, orders: Orders,
 ) -> Native:
     """The forward of a joint graph, where it is cut, and its backward.
 
@@ -111,7 +116,10 @@ def _build_joint(
     several = len(graph.inputs) - inputs > 1
     forward, reverse, split = pipeline.build_pair(graph, inputs, outputs, late=several, **options)
     missing = behind(graph, inputs, outputs)
-    parts = Parts(split.backward, len(split.saved), build, missing, allocate, place)
+    mutated = options["mutated"]
+    of_saved = [i if kind == "input" else mutated.get(i) for kind, i in split.saved]
+    in_order = {at: orders[i] for at, i in enumerate(of_saved) if i in orders}
+    parts = Parts(split.backward, len(split.saved), build, missing, allocate, place, in_order)
     if reverse is not None:
         parts.keep_whole(reverse)
     return Native(forward, split, parts)

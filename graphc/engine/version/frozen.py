@@ -26,6 +26,7 @@ from ...ir.graph import Graph
 from ...ir.record import replaced
 from .. import pipeline
 from ..built import Built, Engine
+from ..orders import Orders, ordered
 
 LEAST = 1 << 18  # elements of weights, of a program that does not convolve
 RESTLESS = 8  # runs of a prologue, from which on they are to be few beside the calls
@@ -49,10 +50,11 @@ class Constants:
     """The tensors that a prologue reads, and those that it makes, which are inputs of the version's
     graph like other captured ones."""
 
-    def __init__(self, sources: Sequence[TensorInput], prologue: Built) -> None:
+    def __init__(self, sources: Sequence[TensorInput], prologue: Built, orders: Orders) -> None:
+        """`orders`: of the sources."""
         self.sources: list[Any] = [source.tensor for source in sources]
         self.types = [(source.type.static_shape, source.type.dtype.numpy) for source in sources]
-        self.prologue, self._engine = prologue, Engine.of(prologue)
+        self.prologue, self._engine = prologue, Engine.of(prologue, orders=orders)
         self.runs, self.calls = 0, 0
         self._lock = threading.Lock()
         self._seen: _Seen | None = None  # None: to be looked at by the next call
@@ -121,10 +123,12 @@ def is_shared(tensor: Tensor) -> bool:
 
 
 def frozen(
-    traced: TracedGraph, name: str, config: Config, backend: str, places: Sequence[int]
+    traced: TracedGraph, orders: Orders, name: str, config: Config, backend: str,
+    places: Sequence[int],
 ) -> tuple[TracedGraph, Constants] | None:
     """A recording whose graph reads constants that are computed apart; None where that gains
-    nothing. `places`: inputs that the function itself renews."""
+    nothing. `orders`: of its inputs, in which that graph reads them; `places`: inputs that the
+    function itself renews."""
     differentiated = traced.backward is not None and traced.backward.outputs
     if differentiated or config.check:
         return None
@@ -141,14 +145,16 @@ def frozen(
     from ...ir.passes.freeze import freeze
 
     machine = pipeline.machine(config, backends.get(backend))
-    found = freeze(traced.graph, numbers, machine, config.winograd)
+    graph = ordered(traced.graph, orders, traced.mutated)
+    found = freeze(graph, numbers, machine, config.winograd)
     if found is None:
         return None
     prologue = pipeline.build(
         found.prologue, config=config, name=f"{name}_constants", backend=backend
     )
     sources: list[Any] = [traced.inputs[i] for i in found.reads]
-    constants = Constants(sources, prologue)
+    read = {at: orders[i] for at, i in enumerate(found.reads) if i in orders}
+    constants = Constants(sources, prologue, read)
     first = len(traced.inputs)
     inputs = [
         TensorInput(

@@ -21,6 +21,7 @@ from ...ir.late import late
 from ...ir.op import get as get_op
 from ...ir.record import record
 from ..built import Allocate, Engine, Engines
+from ..orders import NO_ORDERS, Orders
 
 if TYPE_CHECKING:
     from ...ir import rewrite
@@ -71,11 +72,11 @@ class Parts:
 
     def __init__(
         self, graph: Graph, saved: int, build: Build, behind: list[int],
-        allocate: Allocate, place: Place | None,
+        allocate: Allocate, place: Place | None, orders: Orders = NO_ORDERS,
     ) -> None:
-        """`allocate`, `place`: of the memory where it runs."""
+        """`allocate`, `place`: of the memory where it runs; `orders`: of saved values."""
         self.graph = graph
-        self._at = allocate, place
+        self._at, self._orders = (allocate, place), orders
         self.behind = behind
         self.made: dict[Any, Part] = {}
         self._saved = saved
@@ -101,17 +102,19 @@ class Parts:
         """`built` is the whole graph."""
         graph, saved = self.graph, self._saved
         given, needs = len(graph.inputs) - saved, len(graph.outputs)
-        engines = Engines(graph, self._compiled, self._engine(built, graph))
+        kept = list(range(saved))
+        engines = Engines(graph, self._compiler(kept), self._engine(built, graph, kept))
         self.made[(True,) * given, (True,) * needs] = Part(
-            engines, list(range(saved)), list(range(given)), list(range(needs))
+            engines, kept, list(range(given)), list(range(needs))
         )
 
-    def _compiled(self, graph: Graph) -> Engine:
-        return self._engine(self._build(graph), graph)
+    def _compiler(self, saved: list[int]) -> Callable[[Graph], Engine]:
+        return lambda graph: self._engine(self._build(graph), graph, saved)
 
-    def _engine(self, built: Any, graph: Graph) -> Engine:
+    def _engine(self, built: Any, graph: Graph, saved: list[int]) -> Engine:
         types = [node.tensor_type for node in graph.outputs]
-        return Engine(built, types, tuple(graph.env.hints), *self._at)
+        orders = {at: self._orders[i] for at, i in enumerate(saved) if i in self._orders}
+        return Engine(built, types, tuple(graph.env.hints), *self._at, orders=orders)
 
     def part(self, given: tuple[bool, ...], needs: tuple[bool, ...]) -> Part:
         """The part for these cotangents and these edges."""
@@ -171,9 +174,10 @@ class Parts:
                 made[node] = rewrite.with_inputs(node, [made[n] for n in node.inputs])
         reduced = builder.build([made[graph.outputs[i]] for i in results], graph.name)
         count = self._saved
+        saved = [i for i in kept if i < count]
         return Part(
-            Engines(reduced, self._compiled),
-            [i for i in kept if i < count], [i - count for i in kept if i >= count], results,
+            Engines(reduced, self._compiler(saved)),
+            saved, [i - count for i in kept if i >= count], results,
         )
 
 

@@ -59,7 +59,7 @@ class PlainHistory:
             if each.number >= 0:
                 tensor._graphc_node, tensor._graphc_output = node, each.number
             made.append(tensor)
-            handed.append((storage, storage.version, array))
+            handed.append((storage, storage.version, tensor._graphc_array))
         storages = [owners[i]._graphc_storage for i in self.again]
         node.facts = self, [(s, s.version) for s in storages], handed
         if self.by_argument:

@@ -26,10 +26,11 @@ class PlainResult(NamedTuple):
     # where a pass has used its history up: its type, what made it, and the leaves behind it
     spent: tuple[TensorType, str, Callable[[], Any]] | None
     number: int  # which of those that the call's history is of; -1: none
+    order: tuple[int, ...] | None  # how the array is to be transposed
 
     def of(self, array: np.ndarray) -> Tensor:
         """The tensor."""
-        tensor = from_array(array)
+        tensor = from_array(array if self.order is None else array.transpose(self.order))
         storage = tensor._graphc_storage
         storage.version, storage.inference = self.writes, self.inference
         if self.spent is not None:
@@ -51,7 +52,7 @@ def plain_results(version: Specialisation, dims: dict[str, int]) -> Sequence[Pla
     for output in traced.result:
         if (
             output.kind != "value" or output.method or output.outdated
-            or output.order is not None or output.index in version.engine.mutated
+            or output.index in version.engine.mutated
         ):
             return None
         spent, number = None, numbers.pop(id(output), -1)
@@ -62,6 +63,8 @@ def plain_results(version: Specialisation, dims: dict[str, int]) -> Sequence[Pla
             type_ = version.engine.output_types[output.index]
             known = TensorType(type_.dtype, concrete_shape(type_, dims))
             spent = known, output.made_by, partial(edges_of, leaves)
-        found.append(PlainResult(output.index, output.versions, output.inference, spent, number))
+        found.append(PlainResult(
+            output.index, output.versions, output.inference, spent, number, output.order
+        ))
     several = len({each.output for each in found}) < len(found)
     return None if several or numbers else found

@@ -455,7 +455,10 @@ def _tensors(version: Specialisation, call: Call) -> list[TensorFacts] | None:
         index = source.index
         tensor: Any = call.arguments[index] if index >= 0 else source.tensor
         array = call.arrays[source.number]
-        if type(tensor) not in (Tensor, Parameter) or not array.flags.c_contiguous:
+        steps = array.strides if source.number in version.engine.orders else None
+        if type(tensor) not in (Tensor, Parameter) or (
+            steps is None and not array.flags.c_contiguous
+        ):
             return None
         asks = bits.WRITTEN if source.number in writes else 0
         if source.kind == "grad":
@@ -472,7 +475,7 @@ def _tensors(version: Specialisation, call: Call) -> list[TensorFacts] | None:
                 asks |= bits.ASK_LEAF | bits.LEAF * guard.leaf
         found.append(TensorFacts(
             index, None if index >= 0 else tensor, type(tensor), source.number, array.dtype,
-            array.shape, asks, writes.get(source.number, 0),
+            array.shape, asks, writes.get(source.number, 0), steps,
         ))
         if gradient_kind(tensor) is None:
             return None

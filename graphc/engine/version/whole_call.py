@@ -41,11 +41,14 @@ class WholeCall:
         results: Any = () if shortcut.history is not None else shortcut.results
         self._spent = [each.spent for each in results]
         self._is_spent = any(spent is not None for spent in self._spent)
+        # tensors that are made in Python: of which of the arrays
+        at = {output: i for i, (output, *_) in enumerate(shortcut.other_outputs)}
+        self._made = [(each, at[each.output]) for each in results] if gives == ARRAYS else []
         self._make = None if gives in (ONE, TUPLE, ARRAYS) else shortcut.makes
         self._is_one = gives == ONE
         # whether nothing is left to Python
         self.alone = not (
-            self._is_spent or self._make or shortcut.has_numbers or shortcut.history is not None
+            self._is_spent or self._make or shortcut.has_numbers or gives == ARRAYS
         )
 
     def run(self, shortcut: Shortcut, leaves: Any) -> Any:
@@ -67,6 +70,9 @@ class WholeCall:
             return made
         if self._history is not None:
             return self._recorded(shortcut, call or Call(leaves, None), made)
+        if self._made:
+            tensors = [each.of(made[i]) for each, i in self._made]
+            return tensors[0] if shortcut.makes is None else shortcut.makes(tensors)[0]
         if self._is_spent:
             for tensor, spent in zip((made,) if self._is_one else made, self._spent, strict=True):
                 if spent is not None:
@@ -113,7 +119,7 @@ def whole_of(shortcut: Shortcut) -> WholeCall | None:
     plain = (shortcut.results or ()) if shortcut.history is None else ()
     results = [Result(at[each.output], _storage(each)) for each in plain]
     gives = ONE if shortcut.makes is None else TUPLE if version.rebuild.gives_a_tuple else LIST
-    if shortcut.history is not None:
+    if shortcut.history is not None or any(each.order is not None for each in plain):
         gives = ARRAYS
     whole = Whole(
         shortcut.entry, _world(code, shortcut), lease.address, executable.places(lease), arrays,
