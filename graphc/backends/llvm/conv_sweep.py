@@ -4,8 +4,9 @@ conv_planes.py copies a strip with its padding, which every tap then reads; it s
 Here the window's taps are in the code. A register of columns goes down a strip, some lines of
 positions at a time: a line of the image is loaded once for each column of the window, under a mask
 of the lanes that are in the image, and goes to the sums of all positions that see it, which stay in
-registers. Nothing is copied, and sums that are stored as they are go from there to the result. A
-sum has its terms in the same order as there.
+registers. Where masks take vector registers, they are for the image's edges alone. Nothing is
+copied, and sums that are stored as they are go from there to the result. A sum has its terms in the
+same order as there.
 
     @<kernel>.planes(request)       all of a convolution
     @<kernel>.strips(work, chunk)   some strips
@@ -34,7 +35,9 @@ MOST_TERMS = 200  # if their terms are so many at most
 LOAD_COST = 2  # of a register across two lines of the caches, with its mask, against a term
 MOST_WIDTH = 16  # of a window; the masks of a line lie where the others' copy does
 AHEAD = 4096  # bytes: what is summed until memory answers
-MASKED_BYTES = 64  # of registers that there are masks for; others' would take registers themselves
+MASKED_BYTES = 64  # of registers whose masks are no registers
+SWEPT_BYTES = 32  # of registers, at least
+KEPT, FEW_ROWS = 13, 4  # of 16 registers, those of sums and weights; lines of positions there
 
 
 def is_swept(c: Convolution, tile: Tile) -> bool:
@@ -46,7 +49,7 @@ def is_swept(c: Convolution, tile: Tile) -> bool:
     for size in g.window:
         taps *= size
     return (
-        tile.target.vector_bytes >= MASKED_BYTES
+        tile.target.vector_bytes >= SWEPT_BYTES
         and Source(c.left.dtype, tile).same and Source(c.right.dtype, tile).same
         and taps <= MOST_TAPS and g.window[-1] <= MOST_WIDTH and g.stride[-1] in (1, 2)
     )
@@ -85,6 +88,8 @@ class _Strips:
     ) -> None:
         g = c.geometry
         self.tile, self.stored = tile, stored
+        self.bits = tile.target.vector_bytes >= MASKED_BYTES  # masks are; else registers
+        self.words = f"<{tile.lanes} x i{8 * tile.bytes}>"
         self.source = Source(c.right.dtype, tile)
         self.f = f = module.function(f"void @{symbol}.strips(ptr %work, i64 %chunk)", "internal")
         self.w = w = Words(f, "%work")
@@ -105,7 +110,8 @@ class _Strips:
             plan = strips(1, *shape, tile.lanes, tile.bytes)
             self.strips = plan.strips, plan.rows
         self.rows = self._rows_of(self.strips[1])
-        self.in_registers = self.taps + self.rows <= tile.rows * tile.vectors
+        kept = tile.rows * tile.vectors if self.bits else KEPT
+        self.in_registers = self.taps + self.rows <= kept
         self.registers = ceil_div(f, self.outs[1], tile.lanes)
         self.last = f.smax(f.sub(self.outs[1], tile.lanes), 0)  # where a line's last one begins
         self.tail = first_lanes(f, tile, self.outs[1])
@@ -119,7 +125,8 @@ class _Strips:
             loads = len(self._readers(rows)) * self.window[1] * self.parts
             return -(-strip // rows) * (loads * LOAD_COST + rows * self.taps)
 
-        few = max(min(MOST_ROWS, strip, MOST_TERMS // self.taps), 1)
+        most = MOST_ROWS if self.bits else min(max(KEPT - self.taps, FEW_ROWS), MOST_ROWS)
+        few = max(min(most, strip, MOST_TERMS // self.taps), 1)
         return min(range(1, few + 1), key=cost)
 
     def _size(self, field: Conv, sizes: tuple[Size, ...], dim: int) -> Value:
@@ -214,29 +221,90 @@ class _Strips:
             for down in readers:
                 at = f.add(first, down)
                 inside = f.let(f"icmp ult i64 {at}, {self.inputs[0]}")
-                insides[down] = f.let(f"sext i1 {inside} to i16")
+                insides[down] = self._inside(inside)
                 begin = f.sub(f.mul(at, self.inputs[1]), self.lows[1])
                 places[down] = self._beside(source, begin)
             goal = f.gep(to, f.mul(line, self.outs[1]), tile.element)
             with f.loop(0, self.registers) as register:
                 column = self._column(register)
                 across = f.mul(column, self.steps[1])
-                masks = [
-                    f.load(self._mask_at(register, number), "i16", 2)
-                    for number in range(self.window[1] * self.parts)
-                ]
-                self._ask_for(places[max(places)], register)
-                sums = [tile.zero()] * self.rows
-                for down, uses in readers.items():
-                    place = self._beside(places[down], across)
-                    for tap in range(self.window[1]):
-                        mine = masks[tap * self.parts : (tap + 1) * self.parts]
-                        value = self._load(place, tap, mine, insides[down])
-                        for row, height in uses:
-                            number = height * self.window[1] + tap
-                            weight = known[number] if known else self._weight(weights, number)
-                            sums[row] = tile.multiply_add(f, weight, value, sums[row])
+
+                def sum_up(masked: bool) -> list[str]:
+                    masks = [
+                        self._mask(register, number) if masked else ""
+                        for number in range(self.window[1] * self.parts)
+                    ]
+                    self._ask_for(places[max(places)], register)
+                    sums = [tile.zero()] * self.rows
+                    for down, uses in readers.items():
+                        place = self._beside(places[down], across)
+                        for tap in range(self.window[1]):
+                            mine = masks[tap * self.parts : (tap + 1) * self.parts]
+                            value = self._load(place, tap, mine, insides[down])
+                            for row, height in uses:
+                                number = height * self.window[1] + tap
+                                weight = known[number] if known else self._weight(weights, number)
+                                sums[row] = tile.multiply_add(f, weight, value, sums[row])
+                    return sums
+
+                if self.bits:
+                    sums = sum_up(True)
+                else:
+                    whole = self._all_inside(first, max(readers), across)
+                    sums = self._one_of(whole, lambda: sum_up(False), lambda: sum_up(True))
                 self._store(sums, f.gep(goal, column, tile.element), f.sub(count, line))
+
+    def _mask(self, register: Value, number: int) -> str:
+        """The lanes of a register that are in the image: bits, or words of ones."""
+        f, lanes = self.f, self.tile.lanes
+        bits = f.load(self._mask_at(register, number), "i16", 2)
+        if self.bits:
+            return bits
+        found = f.let(f"trunc i16 {bits} to i{lanes}")
+        found = f.let(f"bitcast i{lanes} {found} to <{lanes} x i1>")
+        return f.let(f"sext <{lanes} x i1> {found} to {self.words}")
+
+    def _inside(self, line: str) -> str:
+        """The mask of a whole line, which is in the image or not."""
+        f = self.f
+        if self.bits:
+            return f.let(f"sext i1 {line} to i16")
+        word = f"i{8 * self.tile.bytes}"
+        value = f.let(f"sext i1 {line} to {word}")
+        start = f.let(f"insertelement {self.words} poison, {word} {value}, i64 0")
+        zeros = f"<{self.tile.lanes} x i32> zeroinitializer"
+        return f.let(f"shufflevector {self.words} {start}, {self.words} poison, {zeros}")
+
+    def _all_inside(self, line: Value, down: int, across: Value) -> str:
+        """An i1: all that a register of columns reads, from a line to one so far down, is in the
+        image."""
+        f, begin = self.f, self.f.sub(across, self.lows[1])
+        reach = (self.window[1] - 1) * self.dilations[1] + self.parts * self.tile.lanes
+        found = "true"
+        for condition in (
+            f.cmp("sge", line, 0), f.cmp("slt", f.add(line, down), self.inputs[0]),
+            f.cmp("sge", begin, 0), f.cmp("sle", f.add(begin, reach), self.inputs[1]),
+        ):
+            found = f.let(f"and i1 {found}, {condition}")
+        return found
+
+    def _one_of(
+        self, condition: str, then: Callable[[], list[str]], other: Callable[[], list[str]]
+    ) -> list[str]:
+        """Registers that one of two pieces of code makes."""
+        f, kind = self.f, self.tile.vector
+        one, two, done = (f.label(name) for name in ("whole", "masked", "summed"))
+        f.cond_br(condition, one, two)
+        f.block(one)
+        left, from_one = then(), f.current
+        f.br(done)
+        f.block(two)
+        right, from_two = other(), f.current
+        f.br(done)
+        f.block(done)
+        return [
+            f.phi(kind, ((a, from_one), (b, from_two))) for a, b in zip(left, right, strict=True)
+        ]
 
     def _ask_for(self, line: str, register: Value) -> None:
         """Has lines of the caches come that are read later: as many as are read anew here. A core
@@ -275,10 +343,18 @@ class _Strips:
         """A register of every step-th element of a line, for one column of the window."""
         f, tile, parts = self.f, self.tile, []
         for index, bits in enumerate(masks):
-            bits = f.let(f"and i16 {bits}, {inside}")
-            if tile.lanes < 16:
-                bits = f.let(f"trunc i16 {bits} to i{tile.lanes}")
-            mask = f.let(f"bitcast i{tile.lanes} {bits} to <{tile.lanes} x i1>")
+            if not bits:
+                place = self._beside(line, tap * self.dilations[1] + index * tile.lanes)
+                parts.append(self.source.load_vector(f, place))
+                continue
+            if self.bits:
+                bits = f.let(f"and i16 {bits}, {inside}")
+                if tile.lanes < 16:
+                    bits = f.let(f"trunc i16 {bits} to i{tile.lanes}")
+                mask = f.let(f"bitcast i{tile.lanes} {bits} to <{tile.lanes} x i1>")
+            else:
+                words = f.let(f"and {self.words} {bits}, {inside}")
+                mask = f.let(f"icmp slt {self.words} {words}, zeroinitializer")
             place = self._beside(line, tap * self.dilations[1] + index * tile.lanes)
             parts.append(self.source.load_masked(f, place, mask))
         if self.steps[1] == 1:
