@@ -20,7 +20,7 @@ from graphc.backends.llvm.emit_index import UNKNOWN
 from graphc.backends.llvm.emit_loops import Statements
 from graphc.backends.llvm.gemm_descriptor import ENTRY
 from graphc.backends.llvm.microkernel import Tile
-from graphc.backends.llvm.prefetch import along, distances, next_rows
+from graphc.backends.llvm.prefetch import along, distances, next_rows, written_next
 from graphc.backends.llvm.target import Target
 from graphc.backends.llvm.text import Function, Module
 from graphc.backends.llvm.values import Value
@@ -184,6 +184,7 @@ class _KernelEmitter:
         context.check_numbers = self.check_numbers
         context.ahead, context.along = distances(self.kernel, stage), along(self.kernel)
         context.again = next_rows(self.kernel, stage)
+        context.written = written_next(self.kernel, stage, self.target)
         return context
 
     def _parallel(

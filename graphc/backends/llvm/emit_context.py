@@ -54,11 +54,12 @@ class Scope:
 @record(frozen=False)
 class Buffer:
     """Where a buffer lies: `pointer()` emits or names its address; `mutable`: loads may not move
-    across stores."""
+    across stores; `padded`: of a Local, its size, with room for a vector behind it."""
 
     pointer: Callable[[], str]
     dtype: DType
     mutable: bool
+    padded: int = 0
 
 
 class Context:

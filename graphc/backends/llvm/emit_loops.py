@@ -14,7 +14,7 @@ from graphc.backends.llvm.emit_index import UNKNOWN
 from graphc.backends.llvm.emit_scalar import Scalars
 from graphc.backends.llvm.text import Module
 from graphc.backends.llvm.values import Value, memory_type, register_type
-from graphc.backends.llvm.vector_plan import VectorPlan, plan_vector
+from graphc.backends.llvm.vector_plan import MOST_LANES, VectorPlan, plan_vector
 from graphc.ir import dtypes
 from graphc.ir.dim import Dim, Size
 from graphc.ir.kernel import Carry, Check, Let, Literal, Local, Loop, Partial, Stmt, Store, Var
@@ -70,8 +70,12 @@ class Statements(Scalars):
 
     def _local(self, stmt: Local) -> None:
         if stmt.name not in self.buffers:
-            pointer = self.fn.alloca(memory_type(stmt.dtype), max(stmt.size, 1))
-            self.buffers[stmt.name] = Buffer(lambda: pointer, stmt.dtype, True)
+            padded = self.target.vector_bytes < 64  # without masks
+            size = stmt.size + MOST_LANES * padded
+            pointer = self.fn.alloca(memory_type(stmt.dtype), max(size, 1))
+            self.buffers[stmt.name] = Buffer(
+                lambda: pointer, stmt.dtype, True, stmt.size if padded else 0
+            )
 
     # Checks
 
@@ -370,6 +374,9 @@ class Statements(Scalars):
         kinds = [register_type(c.dtype, self.lanes) for c in loop.carries]
         for carry, text in zip(loop.carries, values, strict=True):
             self.bind(carry.name, Value(text, carry.dtype, self.lanes, self.depth))
+
+        if mask is None:
+            self.ask_to_write()
 
         def finish() -> list[str]:
             return self._next(loop.carries, values, self.scopes[-1].mask)

@@ -7,7 +7,7 @@ load is straight-line code and can be hoisted.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from graphc.backends.llvm.emit_context import Buffer
 from graphc.backends.llvm.emit_index import Affine, Indices, Part
@@ -18,10 +18,11 @@ from graphc.backends.llvm.values import (
     lane_numbers,
     memory_type,
     register_type,
+    shuffle_mask,
     suffix,
 )
 from graphc.ir import dtypes
-from graphc.ir.dim import Size
+from graphc.ir.dim import Dim, Size
 from graphc.ir.dtypes import DType
 from graphc.ir.kernel.combine import COMBINES
 from graphc.ir.record import record
@@ -37,6 +38,7 @@ class Access:
     where: Affine
     mask: str | None
     level: int
+    whole: bool = False  # lanes outside a mask of the first ones are in a Local's padding
 
     @property
     def dtype(self) -> DType:
@@ -45,12 +47,14 @@ class Access:
 
 class Memory(Indices):
     """Emits memory accesses. `ahead`: the loads that ask for memory further on, and how far;
-    `again`: by vector loop, loads that do so in it alone; `along`: the buffers of which all loads
-    do, in a loop whose every vector has a mask. `turned`: what the iteration has loaded already."""
+    `again`: by vector loop, loads that do so in it alone; `written`: by vector loop, places that
+    the next one writes; `along`: the buffers of which all loads do, in a loop whose every vector
+    has a mask. `turned`: what the iteration has loaded already."""
 
     ahead: Mapping[Key, int] = {}
     turned: Mapping[Key, str] = {}
     again: Mapping[int, Mapping[Key, int]] = {}
+    written: Mapping[int, Sequence[Key]] = {}
     along: Mapping[str, int] = {}
     all_masked = False  # the vector loop around is such a one
     vector_loop = 0  # its identity
@@ -139,7 +143,7 @@ class Memory(Indices):
         version = self.epoch if buffer.mutable else 0
         texts = tuple(v.text for v in (mask, other) if v is not None)
         key = ("load", name, where, version, texts, self.lanes)
-        access = Access(buffer, where, None, level)
+        access = Access(buffer, where, None, level, self._padded(buffer, size))
         if where.uniform and (mask is None or mask.lanes == 1):
             text = self.compute(level, key, lambda: self._load_scalar(access, mask, other))
             lanes = 1 if other is None else other.lanes
@@ -213,13 +217,55 @@ class Memory(Indices):
         address = str(self.address(access.buffer, access.where).value)
         if live is None:
             return self._to_register(self.fn.load(address, kind, align), dtype, lanes)
+        first = self._first(live)
+        if first:
+            first = lanes if access.whole else first
+            text = self._first_loaded(address, dtype, [*range(first)], first)
+            return self._or_fill(self._to_register(text, dtype, lanes), live, dtype, fill)
         fill = self._fill_in_memory(fill, dtype)
         name = f"@llvm.masked.load.{suffix(dtype, lanes, memory=True)}.p0"
         self.module.declare(f"declare {kind} {name}(ptr, i32, <{lanes} x i1>, {kind})")
         arguments = f"ptr {address}, i32 {align}, <{lanes} x i1> {live}, {kind} {fill}"
         return self._to_register(self.fn.let(f"call {kind} {name}({arguments})"), dtype, lanes)
 
-    def _ask_ahead(self, access: Access, further: int) -> None:
+    def _first(self, live: str | None) -> int:
+        """Of a mask that is known and holds in the first lanes alone: in how many; 0: of another.
+        Where registers have no masks (AVX2's masked stores take a dozen cycles each on AMD's
+        cores), such an access is one of a shorter vector, which LLVM makes of halves."""
+        if live is None or not live.startswith("<") or self.target.vector_bytes == 64:
+            return 0
+        return live.count("true")
+
+    def _padded(self, buffer: Buffer, size: Size) -> bool:
+        """Whether a vector loop goes along a Local to its end: vectors are then written and read
+        as a whole, because a core forwards no store of two lanes to a load of four."""
+        if not buffer.padded or not self.vector_var:
+            return False
+        ends = self.upper.get(self.vector_var) == buffer.padded - 1
+        return ends and size == Dim.var(self.vector_var)
+
+    def _first_loaded(self, address: str, dtype: DType, order: list[int], count: int) -> str:
+        """The elements of that order among the next `count`, in the first lanes."""
+        text = self.fn.load(address, memory_type(dtype, count), dtype.itemsize)
+        kind, none = memory_type(dtype, count), ["i32 poison"] * (self.lanes - len(order))
+        if count == 1:
+            first = f"insertelement {memory_type(dtype, self.lanes)} poison, {kind} {text}, i64 0"
+            return self.fn.let(first)
+        places = ", ".join([*(f"i32 {place}" for place in order), *none])
+        return self.fn.let(
+            f"shufflevector {kind} {text}, {kind} poison, <{self.lanes} x i32> <{places}>"
+        )
+
+    def _or_fill(self, text: str, live: str, dtype: DType, fill: str) -> str:
+        return self.operations(self.lanes).select(live, dtype, text, fill)
+
+    def ask_to_write(self) -> None:
+        """Has the first cache fetch the lines that the vector loop behind this one writes."""
+        for name, size in self.written.get(self.vector_loop, ()):
+            access = Access(self.buffers[name], self.affine(size), None, self.depth)
+            self._ask_ahead(access, 0, "i32 1, i32 3")
+
+    def _ask_ahead(self, access: Access, further: int, how: str = "i32 0, i32 2") -> None:
         """Has the second cache fetch the lines of the lanes so many elements further on; where
         there is no such memory, nothing happens."""
         self.module.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
@@ -228,7 +274,7 @@ class Memory(Indices):
         for lane in range(0, self.lanes, max(LINE // width, 1)):
             place = self.fn.let(f"getelementptr {kind}, ptr {first}, i64 {further + lane}", "p")
             # to read, of some use again, data
-            self.fn.call("void", "@llvm.prefetch.p0", f"ptr {place}", "i32 0", "i32 2", "i32 1")
+            self.fn.call("void", "@llvm.prefetch.p0", f"ptr {place}", how, "i32 1")
 
     def _load_even(self, access: Access, live: str | None, fill: str) -> str:
         """Every other element: two registers, which meet in the odd element that nobody wants, so
@@ -236,6 +282,11 @@ class Memory(Indices):
         dtype, lanes = access.dtype, self.lanes
         kind, bits = memory_type(dtype, lanes), f"<{lanes} x i1>"
         first = str(self.address(access.buffer, access.where).value)
+        count = self._first(live)
+        if live is not None and count:
+            order = [2 * lane for lane in range(count)]
+            text = self._first_loaded(first, dtype, order, 2 * count - 1)
+            return self._or_fill(text, live, dtype, fill)
         half = lanes // 2
         element, last = memory_type(dtype), lanes - 1
         second = self.fn.let(f"getelementptr {element}, ptr {first}, i64 {last}", "p")
@@ -307,7 +358,7 @@ class Memory(Indices):
         if self.lanes > 1:
             wanted = self.splat(mask, self.lanes) if mask is not None else None
             live = self.both((live_lanes, wanted), self.lanes)
-            access = Access(buffer, where, live, self.depth)
+            access = Access(buffer, where, live, self.depth, self._padded(buffer, size))
             text = self.splat(value, self.lanes)
             if where.uniform and (value.lanes > 1 or combine):
                 self._store_serially(access, text, combine)
@@ -357,6 +408,13 @@ class Memory(Indices):
             if access.mask is None:
                 self.fn.store(text, kind, address, align)
                 return
+            first = self._first(access.mask)
+            if first and access.whole:
+                self.fn.store(text, kind, address, align)
+                return
+            if first:
+                self._store_first(text, address, dtype, first)
+                return
             one_lane = access.mask.startswith("<") and access.mask.count("true") == 1
             if dtype.itemsize < 4 and one_lane:
                 self._store_one_lane(access.mask, text, address, dtype)
@@ -377,6 +435,17 @@ class Memory(Indices):
         mask = f"<{lanes} x i1> {access.mask or 'splat (i1 true)'}"
         arguments = f"{kind} {text}", f"{places} {pointers}", f"i32 {align}", mask
         self.fn.call("void", name, *arguments)
+
+    def _store_first(self, text: str, address: str, dtype: DType, count: int) -> None:
+        """The first lanes, as a vector of so many."""
+        kind = memory_type(dtype, self.lanes)
+        if count == 1:
+            part = self.fn.let(f"extractelement {kind} {text}, i64 0")
+        else:
+            part = self.fn.let(
+                f"shufflevector {kind} {text}, {kind} poison, {shuffle_mask(0, count)}"
+            )
+        self.fn.store(part, memory_type(dtype, count), address, dtype.itemsize)
 
     def _store_one_lane(self, mask: str, text: str, address: str, dtype: DType) -> None:
         """The one lane of a constant mask: LLVM 22 makes a 4-byte store of a masked one of less."""

@@ -253,17 +253,19 @@ class Lanes:
         exponent = self.integer("shl", self.as_int(shifted), MANTISSA[self.dtype])
         return self.as_float(self.integer("add", exponent, self.bits_of(unit)))
 
-    def scale(self, x: str, n: str) -> str:
-        """x * 2^n for a float integer n, |n| < 2000 (f64) or 250 (f32), x near 1.
+    def scale(self, x: str, n: str, shifted: str) -> str:
+        """x * 2^n for a float integer n, |n| < 2000 (f64) or 250 (f32), x near 1; `shifted` holds
+        n in its low bits (round_scaled).
 
         Rounded once, also where the result is subnormal.
         """
         if self._has_scalef():
             return self._scalef(x, n)
-        half, shifted = self.round_scaled(n, 0.5)
-        rest = self.add(self.sub(n, half), ROUNDER[self.dtype])
-        x = self.mul(x, self.power_of_two(shifted))
-        return self.mul(x, self.power_of_two(rest))
+        bits = self.as_int(shifted)
+        half = self.integer("lshr", bits, 1)  # floor(n/2) in the bits that an exponent takes
+        rest = self.integer("sub", bits, half)
+        x = self.mul(x, self.power_of_two(self.as_float(half)))
+        return self.mul(x, self.power_of_two(self.as_float(rest)))
 
     def _has_scalef(self) -> bool:
         # Narrower registers need a lane of work as well, so only vectors of 128 bits and more.

@@ -31,7 +31,7 @@ from graphc.ir.record import record
 
 _ROUNDING = 4  # instructions to bfloat16, beside the one that every operator has
 _HEAVY_COST = 30  # of an operator that takes tens of instructions a lane vector
-_MOST_LANES = 128
+MOST_LANES = 128
 
 
 @dataclass(slots=True)
@@ -52,7 +52,8 @@ class Survey:
 class VectorPlan:
     """`lanes` lanes; `tail`: "none" (they divide the extent), "once" (the extent fits in one
     vector), "masked" (every vector is masked), "after" (whole vectors, then a masked one) or
-    "scalar" (whole vectors, then single iterations)."""
+    "scalar" (whole vectors, then single iterations). Masks that are known need no registers of
+    masks (`Memory`)."""
 
     lanes: int
     tail: str
@@ -155,28 +156,26 @@ def plan_vector(loop: Loop, extent: Size, target: Target) -> VectorPlan:
         return VectorPlan(1, "none")
     found = survey(loop)
     width = _register_lanes(found.dtypes, target)
-    lanes = min(width * _registers(found, width, bool(loop.carries), target), _MOST_LANES)
+    lanes = min(width * _registers(found, width, bool(loop.carries), target), MOST_LANES)
     masks = target.vector_bytes == 64
     costly = found.cost >= _HEAVY_COST
     if not isinstance(extent, int):
         return VectorPlan(lanes, "scalar" if not masks else "masked" if costly else "after")
-    smallest = min(width, 2 * width if loop.carries and extent > 8 * width else width)
+    smallest = width
+    if not masks and loop.carries and extent >= 2 * lanes:
+        smallest = max(width, lanes // 2)  # fewer sums would wait for each other
     divisor = lanes
     while divisor > smallest and extent % divisor:
         divisor //= 2
     if extent % divisor == 0:
         return VectorPlan(divisor, "none")
-    if not masks:
-        while lanes > width and lanes > extent:
-            lanes //= 2
-        return VectorPlan(lanes, "scalar") if extent >= lanes else VectorPlan(1, "none")
     while lanes >= 2 * extent:
         lanes //= 2
     if lanes == extent:
         return VectorPlan(lanes, "none")
     if lanes >= extent:
         return VectorPlan(lanes, "once") if lanes > 1 else VectorPlan(1, "none")
-    return VectorPlan(lanes, "masked" if costly else "after")
+    return VectorPlan(lanes, "masked" if costly and masks else "after")
 
 
 def halves_registers(body: Iterable[Stmt], target: Target) -> bool:

@@ -55,8 +55,8 @@ class ExpLog(SharedLanes):
     def exp(self, x: str) -> str:
         """e^x."""
         low, high = EXP_RANGE[self.dtype]
-        r, n, _ = self._reduce_exp(self.at_least(self.at_most(x, high), low))
-        return self.scale(self.poly((*fits.EXP[self.dtype], 1.0, 1.0), r), n)
+        r, n, shifted = self._reduce_exp(self.at_least(self.at_most(x, high), low))
+        return self.scale(self.poly((*fits.EXP[self.dtype], 1.0, 1.0), r), n, shifted)
 
     def exp_negative(self, x: str) -> str:
         """e^x for x <= 0 where the result is a normal number: one multiplication scales it."""
@@ -69,9 +69,9 @@ class ExpLog(SharedLanes):
         """2^x."""
         low, high = EXP2_RANGE[self.dtype]
         x = self.at_least(self.at_most(x, high), low)
-        n, _ = self.round_scaled(x, 1.0)
+        n, shifted = self.round_scaled(x, 1.0)
         r = self.mul(self.sub(x, n), math.log(2.0))
-        return self.scale(self.poly((*fits.EXP[self.dtype], 1.0, 1.0), r), n)
+        return self.scale(self.poly((*fits.EXP[self.dtype], 1.0, 1.0), r), n, shifted)
 
     def _expm1_times(self, unit: float, x: str) -> str:
         """unit * (e^x - 1), accurate near 0; unit a power of two, x within EXPM1_RANGE."""
@@ -105,9 +105,9 @@ class ExpLog(SharedLanes):
     def cosh(self, x: str) -> str:
         """(e^x + e^-x) / 2."""
         t = self.at_most(self.fabs(x), EXPM1_RANGE[self.dtype][1])
-        r, n, _ = self._reduce_exp(t)
+        r, n, shifted = self._reduce_exp(t)
         p = self.poly((*fits.EXP[self.dtype], 1.0, 1.0), r)
-        half = self.scale(p, self.sub(n, 1.0))
+        half = self.scale(p, self.sub(n, 1.0), self.sub(shifted, 1.0))
         return self.add(half, self.div(0.25, half))
 
     @shared

@@ -203,8 +203,9 @@ class Special(Trig):
 
     def _exp_pair(self, high: str, low: str) -> str:
         """exp(high + low) for |high| <= 800."""
-        r, n, _ = self._reduce_exp(high)
-        return self.scale(self.poly((*fits.EXP["f64"], 1.0, 1.0), self.add(r, low)), n)
+        r, n, shifted = self._reduce_exp(high)
+        power = self.poly((*fits.EXP["f64"], 1.0, 1.0), self.add(r, low))
+        return self.scale(power, n, shifted)
 
     def _log_pair(self, t: str) -> tuple[str, str]:
         """log(t) as a sum of two doubles, good to about 2^-65 of its value."""

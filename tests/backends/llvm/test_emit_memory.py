@@ -3,6 +3,9 @@
 import numpy as np
 import pytest
 
+from graphc.backends.llvm.emit import emit
+from graphc.backends.llvm.target import make_target
+from graphc.backends.llvm.values import memory_type
 from graphc.ir import dtypes
 
 from .native import Native, compare, kernel_of
@@ -255,3 +258,51 @@ def test_a_check_before_a_parallel_loop_and_before_the_next_stage() -> None:
         with pytest.raises(RuntimeError, match=str(next(p for p in places if not 0 <= p < 8))):
             native([np.array(places), values(64), zeros(64), o])
         assert (o == 0).all()
+
+
+AVX2 = make_target("x86_64-unknown-linux-gnu", "x86-64-v3", "+avx,+avx2,+fma,+f16c")
+AVX512 = make_target(
+    "x86_64-unknown-linux-gnu", "x86-64-v4",
+    "+avx,+avx2,+fma,+f16c,+avx512f,+avx512bw,+avx512cd,+avx512dq,+avx512vl",
+)
+
+
+@pytest.mark.parametrize("dtype", ("f32", "f64", "bf16", "bool", "i64"))
+def test_without_masks_a_ragged_end_is_a_shorter_vector(dtype: str) -> None:
+    """Neither masked stores, of a dozen cycles each on AMD's cores, nor element by element."""
+    element = memory_type(dtypes.by_name(dtype))
+    for size, stride in ((3, 1), (15, 1), (100, 1), (15, 2)):
+        text = f"""kernel k(a: {dtype}[300] in, o: {dtype}[{size}] out) dims () {{
+          stage {{ vector v in [{size}] {{ store o[v] = a[{stride}*v + 3] }} }} }}"""
+        code = emit(kernel_of(text), AVX2)
+        if stride == 1 or dtypes.by_name(dtype).itemsize >= 4:
+            assert "llvm.masked" not in code, code
+        assert f"x {element}> %" in code and f"store {element} " not in code
+        assert "llvm.masked.store" in emit(kernel_of(text), AVX512) or size == 100
+
+
+def test_long_sums_have_several_sums_under_way() -> None:
+    """1000 = 125 * 8, but one register of sums would wait for each addition."""
+    text = """kernel k(a: f32[1000] in, o: f32[1] out) dims () { stage {
+      vector v in [1000] carry c: f32 = 0.0:f32 { next c add a[v] }
+      store o[0] = c
+    } }"""
+    assert "phi <64 x float>" in emit(kernel_of(text), AVX2)
+
+
+def test_a_kept_row_is_written_and_read_in_whole_vectors() -> None:
+    """A core does not forward a store of two lanes to a load of four."""
+    text = """kernel k(a: f32[640] in, o: f32[640] out) dims () {
+      stage { parallel p in [64] chunk [64] {
+      local t: f32[10]
+      vector v in [10] carry s: f32 = 0.0:f32 {
+        e = exp.f32(a[10*p + v])
+        store t[v] = e
+        next s add e
+      }
+      vector x in [10] { store o[10*p + x] = mul.f32(t[x], s) }
+    } } }"""
+    code = emit(kernel_of(text), AVX2)
+    assert code.count("store <2 x float>") == 0 and code.count("store <10 x float>") == 1
+    assert code.count("load <2 x float>") == 1  # of a
+    compare(text, [RNG.standard_normal(640).astype("f4"), zeros(640)], tolerance=1e-5)

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from graphc.backends.llvm.emit import emit
-from graphc.backends.llvm.prefetch import along, next_rows
-from graphc.backends.llvm.target import make_target
+from graphc.backends.llvm.prefetch import along, next_rows, written_next
+from graphc.backends.llvm.target import Target, make_target
+from graphc.ir.dim import Dim
 from graphc.ir.kernel import Kernel, Loop
 
 from .native import compare, kernel_of
@@ -113,3 +114,37 @@ def test_values_of_rows_are_the_same() -> None:
     w = rng.integers(-4, 5, columns).astype(np.float32)
     text = NORM.format(size=rows * columns, rows=rows, columns=columns)
     compare(text, [a, w, np.zeros(rows * columns, np.float32)])
+
+
+AVX2 = make_target("x86_64-unknown-linux-gnu", "x86-64-v3", "+avx,+avx2,+fma,+f16c")
+
+
+@pytest.mark.parametrize(
+    ("target", "rows", "asks"), ((AVX2, 4096, True), (AVX2, 64, False), (WIDE, 4096, False))
+)
+def test_lines_of_a_row_are_asked_for_before_they_are_written(
+    target: Target, rows: int, asks: bool
+) -> None:
+    """By the loop before the one that writes, where the row goes to memory."""
+    kernel = kernel_of(NORM.format(size=rows * 1024, rows=rows, columns=1024))
+    (stage,) = kernel.stages
+    found = written_next(kernel, stage, target)
+    if not asks:
+        assert not found
+        return
+    (rows_loop,) = (stmt for stmt in stage if isinstance(stmt, Loop))
+    loops = [stmt for stmt in rows_loop.body if isinstance(stmt, Loop)]
+    ((buffer, place),) = found[id(loops[1])]
+    assert (buffer, str(place)) == ("o", str(Dim.var("p") * 1024 + Dim.var("v")))
+    assert len(found) == 1
+    # 64 lanes are four lines
+    lines = [line for line in emit(kernel, target).splitlines() if "i32 1, i32 3, i32 1" in line]
+    assert len(lines) == 4, lines
+
+
+def test_lines_asked_for_are_written_as_without() -> None:
+    text = NORM.format(size=262144 + 1024, rows=257, columns=1024)
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal(263168).astype("f4")
+    w = rng.standard_normal(1024).astype("f4")
+    compare(text, [x, w, np.zeros(263168, "f4")], tolerance=1e-3)

@@ -353,3 +353,15 @@ def test_repeated_functions_become_calls() -> None:
     assert text.count("define internal <16 x float> @graphc.tanh.v16f32") == 1
     assert text.count("call <16 x float> @graphc.tanh.v16f32") == 2
     compile_object(text, host_target())
+
+
+def test_exp_is_scaled_by_integers() -> None:
+    """Where no instruction scales, the halves of the exponent are bits, and only the reduction
+    takes additions of floats."""
+    avx2 = make_target("x86_64-unknown-linux-gnu", "x86-64-v3", "+avx,+avx2,+fma")
+    module = Module()
+    fn = module.function("<8 x float> @one(<8 x float> %x)")
+    lanes = VectorMath(fn, module, avx2, "f32", 8)
+    fn.ret(f"{lanes.vtype} {lanes.exp('%x')}")
+    text = module.text()
+    assert text.count("fsub <8 x float>") == 1 and "fadd" not in text
