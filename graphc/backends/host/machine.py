@@ -36,7 +36,11 @@ _TILING = Tiling(
 # each, which a power of two between them has evict each other: packing gains 20% to 50% from 64 KiB
 # on, where chunks are wide enough to read rows of the left operand for many columns. So does a
 # transposed left operand, of which each step reads another line: packing gains 10% to 50%.
-_FEW_REGISTERS = replaced(_TILING, vectors=2, unpacked_bytes=64 << 10, turned_columns=128)
+# CPUs with no more registers have half the second cache (Zen 3: 512 KiB): a block that fills half
+# of it gains 4% to 8%.
+_FEW_REGISTERS = replaced(
+    _TILING, vectors=2, unpacked_bytes=64 << 10, turned_columns=128, pack_bytes=256 << 10
+)
 
 # A launch costs about 0.1 us, an element of light work 0.2 to 1 ns, a core's first cache 32 KiB.
 CPU = Machine(

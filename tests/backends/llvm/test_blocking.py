@@ -149,10 +149,18 @@ def test_only_large_operands_of_many_rows_are_packed(
 def test_a_large_operand_is_packed_once_for_chunks_of_several_panels() -> None:
     """With one panel each, every panel has all of the left operand come from memory again."""
     template = Gemm(2048, 2048, 2048).kernel().template
-    for machine in (cpu(64, 32), cpu(32, 16)):
+    for machine, columns in ((cpu(64, 32), 256), (cpu(32, 16), 176)):
         plan = plan_contraction(template, machine)
         assert plan is not None
-        assert plan.right_packed and plan.chunk_n == 256 and plan.split_m > 1
+        assert plan.right_packed and plan.chunk_n == columns and plan.split_m > 1
+
+
+def test_a_block_fills_half_of_the_second_cache_that_cpus_with_so_many_registers_have() -> None:
+    template = Gemm(2048, 2048, 2048).kernel().template
+    for machine, cache in ((cpu(64, 32), 1 << 20), (cpu(32, 16), 512 << 10)):
+        plan = plan_contraction(template, machine)
+        assert plan is not None
+        assert 0.3 * cache < plan.block_k * plan.chunk_n * 4 <= cache / 2
 
 
 def test_the_machine_of_a_target_has_its_registers() -> None:
@@ -196,7 +204,7 @@ def test_threads_may_come_and_go_between_calls_and_sizes_may_change() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "in_place", "columns"), [(96, True, 32), (256, False, 256), (1000, False, 256)]
+    ("size", "in_place", "columns"), [(96, True, 32), (256, False, 256), (1000, False, 192)]
 )
 def test_few_registers_pack_what_a_cache_does_not_hold(
     size: int, in_place: bool, columns: int
