@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from graphc.backends.llvm.gemm_descriptor import Descriptor, Word
 from graphc.backends.llvm.gemm_plan import choose
-from graphc.backends.llvm.microkernel import MR, Tile
+from graphc.backends.llvm.microkernel import LINE, MR, Tile
 from graphc.backends.llvm.text import Function, Module, Value
 from graphc.backends.llvm.values import lane_numbers, memory_type
 from graphc.ir import dtypes
@@ -38,6 +38,12 @@ class Source:
     def name(self) -> str:
         """How helpers for this pair are called."""
         return f"{self.dtype.name}_{self.tile.name}"
+
+    @property
+    def shares_lines(self) -> bool:
+        """Whether a register of elements takes less than a line of the caches, on a machine whose
+        registers do."""
+        return self.tile.lanes * self.tile.bytes < LINE
 
     @property
     def element(self) -> str:
@@ -184,9 +190,10 @@ def _first(f: Function, lanes: int, count: Value) -> str:
 
 @contextmanager
 def packed_vectors(
-    f: Function, tile: Tile, columns: Value, steps: Value
+    f: Function, tile: Tile, columns: Value, steps: Value, first: Value = 0
 ) -> Iterator[tuple[Value, str, Value]]:
-    """A loop over a block's vectors of columns: yields (first column, address, elements per step).
+    """A loop over a block's vectors of columns, from the `first` on: yields (first column, address,
+    elements per step).
 
     The layout is that of `gemm.panels` for packed operands. A panel's heads are written when the
     block ends.
@@ -197,7 +204,7 @@ def packed_vectors(
     rest = f.mod(vectors, wide)
     whole = f.sub(vectors, rest)
     two = f.cmp("sge", rest, 2)
-    with f.loop(0, vectors) as index:
+    with f.loop(first, vectors) as index:
         over = f.sub(index, whole)
         full = f.cmp("slt", over, 0)
         pair = f.let(f"and i1 {two}, {f.cmp('slt', over, 2)}")
@@ -206,11 +213,11 @@ def packed_vectors(
         start = choose(f, full, f.sub(index, f.mod(index, wide)), start)
         offset = f.add(f.mul(start, rows), f.sub(index, start))
         to, pitch = f.gep("%to", f.mul(offset, tile.lanes), tile.element), f.mul(width, tile.lanes)
-        first = f.gep(to, f.mul(pitch, heads), tile.element)
-        yield f.mul(index, tile.lanes), first, pitch
+        start = f.gep(to, f.mul(pitch, heads), tile.element)
+        yield f.mul(index, tile.lanes), start, pitch
         if heads:
             sums = f.carry_loop(0, steps, 1, [(tile.vector, tile.zero())])
-            at = f.gep(first, f.mul(sums.index, pitch), tile.element)
+            at = f.gep(start, f.mul(sums.index, pitch), tile.element)
             words = f.load(at, tile.vector, tile.bytes)
             (total,) = sums.close([tile.head(f, words, sums.values[0])])
             f.store(total, tile.vector, to, tile.bytes)
@@ -287,6 +294,27 @@ def _emit_pack_left(module: Module, source: Source) -> None:
     f.ret()
 
 
+def _copy_panels(f: Function, source: Source, base: str, stride: Value) -> Value:
+    """Copies the panels of full width a row at a time, so that no line is read twice: lines of rows
+    that are a power of two apart would not stay in the first cache. Returns how many vectors that
+    was."""
+    tile = source.tile
+    whole = f.floordiv("%columns", tile.columns)
+    with f.loop(0, whole) as panel:
+        column = f.mul(panel, tile.columns)
+        place, to = f.gep(base, column, source.element), f.gep(
+            "%to", f.mul(column, "%steps"), tile.element
+        )
+        with f.loop(0, "%steps") as step:
+            at = f.gep(place, f.mul(step, stride), source.element)
+            into = f.gep(to, f.mul(step, tile.columns), tile.element)
+            for index in range(tile.vectors):
+                part = index * tile.lanes
+                value = source.load_vector(f, f.gep(at, part, source.element))
+                f.store(value, tile.vector, f.gep(into, part, tile.element), tile.bytes)
+    return f.mul(whole, tile.vectors)
+
+
 def _emit_pack_rows(module: Module, source: Source) -> None:
     """n has stride 1: vectors are copied."""
     f = module.function(f"void @graphc_pack_rows_{source.name}({RIGHT_PARAMETERS})")
@@ -294,7 +322,8 @@ def _emit_pack_rows(module: Module, source: Source) -> None:
     d = Descriptor(f, "%d")
     stride = d[Word.RIGHT_K]
     base = f.gep("%base", f.add(f.mul("%k", stride), "%n"), source.element)
-    with packed_vectors(f, tile, "%columns", "%steps") as (column, to, pitch):
+    first = _copy_panels(f, source, base, stride) if source.shares_lines else 0
+    with packed_vectors(f, tile, "%columns", "%steps", first) as (column, to, pitch):
         place = f.gep(base, column, source.element)
         left = f.sub("%columns", column)
         mask = first_lanes(f, tile, left)

@@ -277,7 +277,7 @@ def emit_kernel(
     f = module.function(f"void {symbol}({kernel_parameters()})", linkage)
     places = row_addresses(f, rows)
     with f.when(f.cmp("ne", "%pitch", width * tile.lanes)):  # a block of its own is in the cache
-        ask_for(f, result_rows(f, tile, rows, "%c"), width)
+        ask_for(f, result_rows(f, tile, rows, "%c"), width * tile.lanes * tile.bytes)
     b, starts = "%b", [tile.zero()] * width
     if tile.step.heads and not by_pointers:
         places_ = [f.gep("%b", index * tile.lanes, tile.element) for index in range(width)]
@@ -367,12 +367,12 @@ def _rows_from(f: Function, rows: int, first: str, apart: Value) -> list[str]:
     return places
 
 
-def ask_for(f: Function, rows: list[str], width: int) -> None:
+def ask_for(f: Function, rows: list[str], size: int) -> None:
     """Has the lines of a tile come while it is computed: stores that miss wait for memory."""
     f.module.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
     for row in rows:
-        for line in range(width):
-            place = f.gep(row, line * LINE, "i8")
+        for at in range(0, size, LINE):
+            place = f.gep(row, at, "i8")
             f.call("void", "@llvm.prefetch.p0", f"ptr {place}", "i32 1", "i32 3", "i32 1")
 
 

@@ -24,7 +24,7 @@ def emit_place_kernel(module: Module, tile: Tile, rows: int, width: int) -> None
     f = module.function(f"void {tile_symbol(tile, rows, width, 'place')}({kernel_parameters()})")
     places = row_addresses(f, rows)
     with f.when(f.cmp("ne", "%pitch", width * tile.lanes)):
-        ask_for(f, result_rows(f, tile, rows, "%c"), width)
+        ask_for(f, result_rows(f, tile, rows, "%c"), width * tile.lanes * tile.bytes)
     table = f.let("inttoptr i64 %b_step to ptr")
     addresses, marks = [], "0"
     for index in range(width):

@@ -1,0 +1,38 @@
+"""What is read, and asked for, a line of the caches at a time where a register is less than one."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from graphc.backends.llvm.gemm_pack import Source, emit_gemm_pack
+from graphc.backends.llvm.microkernel import LINE, Tile, emit_kernel
+from graphc.backends.llvm.target import Target, make_target
+from graphc.backends.llvm.text import Module
+from graphc.ir import dtypes
+
+LINUX = "x86_64-unknown-linux-gnu"
+NARROW = make_target(LINUX, features="+avx2,+fma")
+WIDE = make_target(LINUX, features="+avx512f,+avx512dq,+avx512bw,+avx512vl,+avx2,+fma")
+TARGETS = pytest.mark.parametrize("target", [NARROW, WIDE], ids=["avx2", "avx512"])
+
+
+@TARGETS
+@pytest.mark.parametrize("dtype", [dtypes.f32, dtypes.bf16], ids=str)
+def test_rows_are_packed_by_lines(target: Target, dtype: dtypes.DType) -> None:
+    """With less than a line at a time, lines of rows that evict each other are read twice."""
+    tile, module = Tile("f32", target), Module()
+    emit_gemm_pack(module, Source(dtype, tile), "rows")
+    stores = rf"^ *store {re.escape(tile.vector)}"
+    blocks = re.split(r"^[\w.]+:", module.text(), flags=re.MULTILINE)
+    widest = max(len(re.findall(stores, block, flags=re.MULTILINE)) for block in blocks)
+    assert widest * target.vector_bytes == LINE
+
+
+@TARGETS
+def test_a_tile_asks_for_each_line_of_the_result_once(target: Target) -> None:
+    tile, module = Tile("f32", target), Module()
+    emit_kernel(module, tile, tile.rows, tile.vectors)
+    asked = module.text().count("call void @llvm.prefetch")
+    assert asked == tile.rows * tile.vectors * target.vector_bytes // LINE
