@@ -21,6 +21,7 @@ from graphc.backends.llvm.gemm_pack import Source, first_lanes, store_masked
 from graphc.backends.llvm.gemm_plan import ceil_div
 from graphc.backends.llvm.gemm_stages import give_slot, take_slot
 from graphc.backends.llvm.gemm_store import ADDRESS, B_STRIDE, M_STRIDE
+from graphc.backends.llvm.lane_masks import lanes_of
 from graphc.backends.llvm.microkernel import LINE, Tile
 from graphc.backends.llvm.text import Module, Value
 from graphc.backends.llvm.values import lane_numbers, shuffle_mask
@@ -260,8 +261,7 @@ class _Strips:
         bits = f.load(self._mask_at(register, number), "i16", 2)
         if self.bits:
             return bits
-        found = f.let(f"trunc i16 {bits} to i{lanes}")
-        found = f.let(f"bitcast i{lanes} {found} to <{lanes} x i1>")
+        found = lanes_of(f, self.tile, bits, "i16")
         return f.let(f"sext <{lanes} x i1> {found} to {self.words}")
 
     def _inside(self, line: str) -> str:
@@ -348,10 +348,7 @@ class _Strips:
                 parts.append(self.source.load_vector(f, place))
                 continue
             if self.bits:
-                bits = f.let(f"and i16 {bits}, {inside}")
-                if tile.lanes < 16:
-                    bits = f.let(f"trunc i16 {bits} to i{tile.lanes}")
-                mask = f.let(f"bitcast i{tile.lanes} {bits} to <{tile.lanes} x i1>")
+                mask = lanes_of(f, tile, f.let(f"and i16 {bits}, {inside}"), "i16")
             else:
                 words = f.let(f"and {self.words} {bits}, {inside}")
                 mask = f.let(f"icmp slt {self.words} {words}, zeroinitializer")

@@ -14,6 +14,7 @@ from graphc.backends.llvm.gemm_descriptor import Descriptor, Word
 from graphc.backends.llvm.gemm_pack import Source, first_lanes, store_masked
 from graphc.backends.llvm.gemm_plan import choose
 from graphc.backends.llvm.gemm_words import narrow, word
+from graphc.backends.llvm.lane_masks import lanes_of
 from graphc.backends.llvm.text import Function, Module, Value
 from graphc.backends.llvm.values import lane_numbers, shuffle_mask
 
@@ -238,8 +239,7 @@ class Rows:
 
     def _lanes_of(self, bits: str) -> str:
         """A mask vector from the low bits of an i32."""
-        narrow = self.f.let(f"trunc i32 {bits} to i{self.lanes}")
-        return self.f.let(f"bitcast i{self.lanes} {narrow} to <{self.lanes} x i1>")
+        return lanes_of(self.f, self.tile, bits, "i32")
 
     def _load(self, at: str, bits: str) -> str:
         return self.source.load_masked(self.f, at, self._lanes_of(bits))
