@@ -315,7 +315,7 @@ class TracedGraph:
         place of a tensor, from it and the number of the argument that it was (-1: none)."""
         backward = self.backward
         if backward is not None:
-            given = {id(i.tensor): i.index for i in self.inputs if type(i) is TensorInput}
+            given = self.given()
             backward.tensors[:] = [kept(t, given.get(id(t), -1)) for t in backward.tensors]
         for output in {id(output): output for output in self.outputs()}.values():
             if output.kind == "input":
@@ -326,6 +326,11 @@ class TracedGraph:
             write.tensor = kept(write.tensor, write.argument)
         for source in self._tensor_inputs():
             source.tensor = kept(source.tensor, source.index)
+
+    def given(self) -> dict[int, int]:
+        """The numbers of the arguments that are tensors, by the ids of these; of those, too, that
+        are read through another's memory."""
+        return {id(i.tensor): i.index for i in self._tensor_inputs() if i.index >= 0}
 
     def _tensor_inputs(self) -> Iterator[TensorInput]:
         for source in self.inputs:

@@ -29,7 +29,7 @@ from .captured import (
 from .context import local
 from .functionalize import TracedStorage, dense_order
 from .held import behind_prefix
-from .history import edge, is_outdated, requires_grad
+from .history import edge, gradient_kind, is_outdated, requires_grad
 from .nodes import Edge, OpNode
 from .nodes import Node as GradNode
 from .pending import PendingItem
@@ -411,7 +411,8 @@ def _input_aliases(trace: Trace) -> list[InputAlias]:
         if kind == "grad" and owner is not None:
             index = trace.argument_index(owner)
         source = TensorInput(
-            kind, tensor if owner is None else owner, host.node, strides_of(array), index
+            kind, tensor if owner is None else owner, host.node, strides_of(array), index,
+            requires_grad=gradient_kind(tensor), leaf=tensor._graphc_node is None,
         )
         offset = address(array) - address(_captured(host))
         found.append(InputAlias(source, host.number, offset, array.shape))

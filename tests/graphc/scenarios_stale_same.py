@@ -365,3 +365,43 @@ def tensors_that_are_asked_to_be_one(torch: Any, nn: Any, F: Any, compile: Any) 
         out += [of_argument(x, x.grad if kind == 1 else torch.ones(2)), of_known(torch.ones(2))]
         out += [of_renewed(torch.ones(2)), state["a"], state["b"]]
     return out
+
+
+@stale
+def gradients_of_arguments_of_one_memory(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    """Leaves by themselves, read through one input."""
+    def product(x, y):
+        return (x * y + x).sum()
+
+    def passes(x, y):
+        product(x, y).backward()
+        return x * 1, y * 1
+
+    out = []
+    for f in (product, passes):
+        c = compile(f)
+        for i in range(8):
+            x = torch.arange(6.0).view(2, 3) + i
+            x = x.t() if i > 5 else x
+            y = x.detach() if i % 2 else x.view(x.shape)
+            x.requires_grad_()
+            y.requires_grad_(i not in (2, 5))
+            found = c(x, y)
+            if f is product:
+                found.backward()
+            out += [found, x.grad, y.grad]
+    return out
+
+
+@stale
+def gradients_of_variables_of_one_memory(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    w = _leaf(torch, 5.0, 6.0)
+    v = w.detach()
+    c, out = compile(lambda x: (w * v * x).sum()), []
+    for i in range(6):
+        if i in (2, 4):
+            v.requires_grad_(i == 2)
+        w.grad = v.grad = None
+        c(torch.ones(2) + i).backward()
+        out += [w.grad, v.grad]
+    return out

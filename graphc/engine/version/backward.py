@@ -47,10 +47,7 @@ class CompiledBackwardPlan:
         assert backward is not None
         self.outputs: list[Output] = backward.outputs
         # (argument number or -1, tensor; see let_go()), and the number of its gradient
-        arguments = {
-            id(i.tensor): i.index for i in traced.inputs
-            if isinstance(i, TensorInput) and i.kind == "argument"
-        }
+        arguments = traced.given()
         pairs = [
             (arguments.get(id(t), -1), t)
             for t, g in zip(backward.tensors, backward.gradients, strict=True) if g is not None

@@ -223,6 +223,11 @@ class Specialisation:
             tensor = source.tensor
             if source.kind == "tensor" and tensor is not None and id(tensor) not in kept:
                 yield Differentiable(tensor, source.requires_grad, source.leaf, named(source))
+        for source in [alias.source for alias in traced.input_aliases]:
+            if source.kind == "tensor" and id(source.tensor) not in kept:
+                yield Differentiable(
+                    source.tensor, source.requires_grad, source.leaf, named(source)
+                )
         # arguments that were one object with another argument or with something in the roots
         yield from (SameArgument(i, other) for i, other in _identities(leaves, observer))
         yield from different(traced, leaves, observer, kept)
