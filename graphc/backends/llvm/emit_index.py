@@ -31,7 +31,7 @@ class Affine(NamedTuple):
     stride: int
     general: str | None  # a vector of `general_type` integers
     general_type: str
-    general_level: int
+    level: int
 
     @property
     def uniform(self) -> bool:
@@ -56,21 +56,23 @@ class Indices(Context):
 
     def _sum(self, parts: list[Part]) -> Part:
         """Adds summands outermost first, so that partial sums are hoisted and shared."""
-        constant = sum(p.value for p in parts if isinstance(p.value, int))
+        known = [p for p in parts if isinstance(p.value, int)]
+        constant = sum(p.value for p in known if isinstance(p.value, int))
+        level = max((p.level for p in known), default=0)
         total: Part | None = None
         for part in sorted((p for p in parts if isinstance(p.value, str)), key=lambda p: p.level):
             total = part if total is None else self._arithmetic("add", total, part)
         if total is None:
-            return Part(0, constant)
-        return self._arithmetic("add", total, Part(0, constant)) if constant else total
+            return Part(level, constant)
+        return self._arithmetic("add", total, Part(level, constant)) if constant else total
 
     def _arithmetic(self, op: str, a: Part, b: Part) -> Part:
         """fn.add, fn.mul, fn.floordiv, fn.mod, fn.smin or fn.smax, once at its level."""
         method = getattr(self.fn, op)
         x, y = a.value, b.value
-        if isinstance(x, int) and isinstance(y, int):
-            return Part(0, method(x, y))
         level = max(a.level, b.level)
+        if isinstance(x, int) and isinstance(y, int):
+            return Part(level, method(x, y))
         if op in ("add", "mul") and isinstance(x, int):
             x, y = y, x
         if (op == "mul" and y == 1) or (op == "add" and y == 0):
@@ -141,7 +143,7 @@ class Indices(Context):
         if isinstance(size, int):
             return Affine((), size, 0, None, "", 0)
         parts: list[Part] = []
-        constant, stride = 0, 0
+        constant, stride, level = 0, 0, 0
         rest: list[tuple[Monomial, int]] = []
         for monomial, coefficient in size.terms:
             if not monomial:
@@ -154,14 +156,16 @@ class Indices(Context):
             part = self._arithmetic("mul", lane[0], Part(0, coefficient))
             if isinstance(part.value, int):
                 constant += part.value
+                level = max(level, part.level)  # of a vector whose place is known, that alone
             else:
                 parts.append(part)
             stride += lane[1] * coefficient
-        general, kind, level = None, "", 0
+        general, kind = None, ""
         if rest:
             offsets = Dim(tuple(rest))
             kind = "i32" if self._magnitude(offsets) < UNKNOWN else "i64"
-            general, level = self._spread(offsets, kind)
+            general, spread = self._spread(offsets, kind)
+            level = max(level, spread)
         return Affine(tuple(parts), constant, stride, general, kind, level)
 
     def _lane_term(self, monomial: Monomial) -> tuple[Part, int] | None:
@@ -327,7 +331,7 @@ class Indices(Context):
             part = self.index_part(size)
             return str(part.value), 1, part.level
         found = self.affine(size)
-        base = self._sum([*found.parts, Part(0, found.constant)])
+        base = self._sum([*found.parts, Part(found.level, found.constant)])
         start = self._unknown(str(base.value), base.level)
         splat = self.splat_text(start, "i64", 1, self.lanes, base.level)
         total = splat, base.level
@@ -335,7 +339,7 @@ class Indices(Context):
             steps = lane_numbers(self.lanes, "i64", found.stride)
             total = self._lanewise("add", "i64", total, (steps, self.vector_level))
         if found.general is not None:
-            general, level = found.general, found.general_level
+            general, level = found.general, found.level
             if found.general_type == "i32":
                 text = f"sext <{self.lanes} x i32> {general} to <{self.lanes} x i64>"
                 general = self.compute(level, (text,), lambda: self.fn.let(text))

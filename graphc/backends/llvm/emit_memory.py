@@ -133,7 +133,7 @@ class Memory(Indices):
             return Value(self.turned[name, size], buffer.dtype, self.lanes, self.depth)
         where = self.affine(size)
         level = max(
-            [self.check_level(), where.general_level, *(p.level for p in where.parts)]
+            [self.check_level(), where.level, *(p.level for p in where.parts)]
             + [v.level for v in (mask, other) if v is not None]
         )
         if buffer.mutable:

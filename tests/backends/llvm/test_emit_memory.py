@@ -226,6 +226,20 @@ def test_index_values() -> None:
     compare(text, [zeros(100), zeros(100, "i64")])
 
 
+@pytest.mark.parametrize("lanes", [4, 8, 16, 32])
+def test_the_lanes_behind_a_single_vector_have_divisions_of_their_own(lanes: int) -> None:
+    """Both vectors begin at numbers that are known; what hangs on those is not the same in both."""
+    size = 4 * lanes
+    for extent in (lanes + 1, 2 * lanes - 1, 3 * lanes - 2):
+        text = f"""kernel k(a: f32[{size}] in, o: f32[{size}] out, q: i64[{size}] out) dims () {{
+          stage {{ vector v in [{extent}] {{
+            t = mul.f32(a[v // {lanes}], 3.0:f32)
+            store o[v] = t
+            store q[v] = index[5*(v // {lanes}) + 1]
+          }} }} }}"""
+        compare(text, [values(size), zeros(size), zeros(size, "i64")])
+
+
 def test_mixed_widths_share_one_lane_count() -> None:
     text = """kernel k(a: f32[70] in, i: i64[70] in, b: bool[70] in, h: bf16[70] in,
                        o: f64[70] out, c: u8[70] out) dims () {
