@@ -15,10 +15,12 @@ from graphc.backends.llvm.gemm_pack import Source, first_lanes, store_masked
 from graphc.backends.llvm.gemm_plan import choose
 from graphc.backends.llvm.gemm_words import narrow, word
 from graphc.backends.llvm.lane_masks import lanes_of
+from graphc.backends.llvm.microkernel import LINE
 from graphc.backends.llvm.text import Function, Module, Value
 from graphc.backends.llvm.values import lane_numbers, shuffle_mask
 
 Kind = Literal["sums", "pairs", "values"]
+AHEAD = 2 * LINE  # bytes: two to four pieces
 _Fetch = Callable[[str, str], str]  # (address of lane 0, mask bits) -> a register
 
 
@@ -192,6 +194,8 @@ class Rows:
             masked = mask if label == part else ""
             if self.kind == "pairs":
                 self._copy_pairs(fetch, place, target, masked)
+            elif masked and self.kind == "sums" and self.source.shares_lines:
+                self._copy_merged(fetch, place, target, masked)
             else:
                 loop = f.carry_loop(0, "%rows", 1, [("ptr", target)])
                 self._store(self._row(fetch, place, loop.index), loop.values[0], masked)
@@ -212,6 +216,20 @@ class Rows:
             low = self._row(fetch, place, last)
             self._store(word(f, tile, [low, tile.zero()], tile.lanes), end, mask)
 
+    def _copy_merged(self, fetch: _Fetch, place: str, target: str, mask: str) -> None:
+        """Whole registers, too, whose excess is what is there: a row's beginning, all but behind
+        the last. A store under a mask in a register takes as long as packing the row."""
+        f, kind = self.f, self.tile.vector
+        last = f.smax(f.sub("%rows", 1), 0)
+        loop = f.carry_loop(0, last, 1, [("ptr", target)])
+        at = loop.values[0]
+        value, there = self._row(fetch, place, loop.index), f.load(at, kind, self.bytes)
+        value = f.let(f"select <{self.lanes} x i1> {mask}, {kind} {value}, {kind} {there}")
+        self._store(value, at, "")
+        (end,) = loop.close([f.gep(at, "%pitch", "i8")])
+        with f.when(f.cmp("slt", last, "%rows")):
+            self._store(self._row(fetch, place, last), end, mask)
+
     def _row(self, fetch: _Fetch, place: str, row: Value) -> str:
         """A register of a row."""
         f, tables = self.f, self.tables
@@ -219,7 +237,19 @@ class Rows:
         offset = f.load(entry, "i64", 8)
         tap = f.load(f.gep(entry, 1, "i64"), "i64", 8)
         bits = f.load(f.gep(tables.masks, tap, "i32"), "i32", 4)
-        return fetch(f.gep(place, offset, self.source.element), bits)
+        at = f.gep(place, offset, self.source.element)
+        if self.source.shares_lines:
+            self._ask_for(at)
+        return fetch(at, bits)
+
+    def _ask_for(self, at: str) -> None:
+        """Has a line of the caches come that later pieces read: a core that goes through all
+        channels and taps of a piece does not find out by itself that they go along lines."""
+        f = self.f
+        f.module.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        # not inbounds: it may be beside the image
+        ahead = f.let(f"getelementptr i8, ptr {at}, i64 {AHEAD}")
+        f.call("void", "@llvm.prefetch.p0", f"ptr {ahead}", "i32 0", "i32 3", "i32 1")
 
     def _store(self, value: str, to: str, mask: str) -> None:
         """Stores a register, or the lanes of a mask."""

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from graphc.backends.llvm.gemm_pack import Source, emit_gemm_pack
+from graphc.backends.llvm.libraries import emit_library
 from graphc.backends.llvm.microkernel import LINE, Tile, emit_kernel
 from graphc.backends.llvm.target import Target, make_target
 from graphc.backends.llvm.text import Module
@@ -36,3 +37,10 @@ def test_a_tile_asks_for_each_line_of_the_result_once(target: Target) -> None:
     emit_kernel(module, tile, tile.rows, tile.vectors)
     asked = module.text().count("call void @llvm.prefetch")
     assert asked == tile.rows * tile.vectors * target.vector_bytes // LINE
+
+
+@TARGETS
+def test_windows_are_asked_for_where_a_line_is_several_registers(target: Target) -> None:
+    """Rows of a piece lie in other planes each: a core does not ask for what follows by itself."""
+    asked = emit_library("conv_rows.f32.f32", target).text().count("call void @llvm.prefetch")
+    assert bool(asked) == (target.vector_bytes < LINE)
