@@ -35,7 +35,7 @@ from graphc.backends.llvm.gemm_stages import run_symbol
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Module, Value
 from graphc.ir.kernel.blocking import ALIGN
-from graphc.ir.kernel.plan_convolution import DOT_TERMS, reads_lines, reads_window
+from graphc.ir.kernel.plan_convolution import DOT_TERMS, reads_lines, reads_window, window_steps
 
 COPY_ELEMENTS = 1 << 14  # per chunk of the copy
 
@@ -162,7 +162,7 @@ class _Direct:
             Word.N: f.mul(images, padded),
             Word.POSITIONS: padded,
             Word.PACK_SCRATCH: 0,
-            Word.MOST_STEPS: 2 * tile.tiling.block_k,
+            Word.MOST_STEPS: window_steps(tile.tiling),
             Word.POINTER_COLUMNS: tile.lanes,
             Word.MOST_COLUMNS: tile.tiling.pointed_columns,
             Word.B_STEP_K: 8,

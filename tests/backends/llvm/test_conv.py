@@ -6,6 +6,7 @@ import mmap
 import numpy as np
 import pytest
 
+from graphc.backends.host.machine import cpu
 from graphc.backends.llvm.libraries import template_libraries
 from graphc.backends.llvm.target import Target, host_target
 from graphc.backends.numpy.elementwise import TABLE
@@ -149,6 +150,15 @@ def test_images_read_where_they_lie(case: Conv) -> None:
         results = [check(case, "conv", target, threads) for threads in (1, 4)]
         assert results[0].tobytes() == results[1].tobytes()
     check(replaced(case, dtype=dtypes.f64), "conv")
+
+
+def test_pixels_of_a_narrow_tile_stay_in_the_first_cache() -> None:
+    """Those that a block reads in a copy; of a wide one blocks are long."""
+    template = Conv(4, 64, (56, 56), 64, (3, 3)).kernel("conv").template
+    assert isinstance(template, Convolution)
+    for machine, blocks in ((cpu(64, 32), 1), (cpu(32, 16), 2)):
+        (found,) = contractions(template, machine) or ()
+        assert found.kind == "windows" and found.plan.blocks == blocks
 
 
 def test_nothing_beside_an_image_is_read() -> None:
