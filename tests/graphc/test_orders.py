@@ -55,6 +55,19 @@ def test_what_is_written_is_written_where_it_lies() -> None:
     assert _kernels(compiled, p, g) == 1
 
 
+@pytest.mark.parametrize(("channels", "groups"), [(96, 96), (16, 1)])
+def test_small_weights_are_no_reason_to_copy_an_image(channels: int, groups: int) -> None:
+    torch.manual_seed(0)
+    layer = torch.nn.Conv2d(channels, channels, 3, groups=groups)
+    x = _last(2, channels, 9, 9)
+    compiled = torch.compile(layer)
+    with torch.no_grad():
+        found, wanted = compiled(x), layer(x.contiguous())
+        assert found.is_contiguous(memory_format=torch.channels_last)
+        assert np.allclose(found.numpy(), wanted.numpy(), rtol=1e-4, atol=1e-5)
+        assert _kernels(compiled, x) == 1
+
+
 @pytest.mark.skipif(
     shortcut.native_code() is None, reason="objects of this Python are not laid out as expected"
 )

@@ -56,6 +56,11 @@ def _to_first(rank: int) -> tuple[int, ...]:
     return (0, rank - 1, *range(1, rank - 1))
 
 
+def lies_last(node: Node) -> bool:
+    """Whether a value is a permute of memory that has its channels last."""
+    return node.op.name == "permute" and node.attrs["dims"] == _to_first(len(node.shape))
+
+
 def _reordered(values: Sequence[T]) -> tuple[T, ...]:
     """What belongs to the dims, with that of dim 1 last."""
     return tuple([values[d] for d in _to_last(len(values))])

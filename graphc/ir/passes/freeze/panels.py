@@ -16,12 +16,12 @@ from ...graph import Builder, Graph, Node
 from ...kernel.templates.operand import PanelShape
 from ...machine import Machine, Tiling
 from ...op import get
-from ..layout import Layout, in_last_order
+from ..layout import Layout, in_last_order, lies_last
 from ..panels import narrowed
 from ..winograd import chosen as chosen_tiles
 from ..winograd import rule as tiled
 
-LEAST = 1 << 12  # elements of weights: fewer are no work to speak of
+LEAST = 1 << 12  # elements of weights: fewer are no work to speak of, unless images lie like that
 
 FEW = 8  # channels, that a run of one tap is too short
 _SLACK = 0.35  # of a register: what a step of a panel costs besides its multiplications
@@ -57,7 +57,10 @@ def lay_out(
         if node.op.name == "conv" and node.inputs[1] in constant and node not in tiles
         and (panels := _panels_of(node, tiling))
     }
-    if sum(_size(node.inputs[1]) for node in (*chosen, *tiles)) < LEAST:
+    laid_out = (*chosen, *tiles)
+    if sum(_size(node.inputs[1]) for node in laid_out) < LEAST and not any(
+        lies_last(node.inputs[0]) for node in laid_out
+    ):
         return graph
     by_tiles, by_panels = tiled(tiles, machine), _rule(chosen)
     return in_last_order(
