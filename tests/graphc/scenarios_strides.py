@@ -30,6 +30,17 @@ def as_strided_follows_the_memory(torch: Any, nn: Any, F: Any, compile: Any) -> 
 
 
 @stale
+def as_strided_of_leaves_on_parts_of_memory(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    whole, out = torch.arange(16.0).reshape(4, 4), []
+    for part in (whole[:, 1:], whole.t(), whole[1:3], whole.t()[1:]):
+        x = part.requires_grad_()
+        y = compile(lambda x: x.as_strided((2, 2), (1, 2)))(x)
+        (y * torch.arange(1.0, 5.0).view(2, 2)).sum().backward()
+        out += [y, y.requires_grad, x.grad]
+    return out
+
+
+@stale
 def as_strided_in_another_segment(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
     def rows(x, cut):
         y = cut(x * 2)

@@ -37,11 +37,19 @@ def _root(x: Tensor) -> tuple[Tensor, Any] | None:
             return None
         memory = holder if traced.is_contiguous() else apply(ops.permute, holder, dims=order)
         return memory, state._graphc_traced.offset - traced.offset
+    if requires_grad(state) and not requires_grad(base):
+        base = state  # a leaf
     if base._graphc_array.flags.c_contiguous and not (is_part(base) and not requires_grad(state)):
         start = offset_of(base._graphc_array, base._graphc_storage)
         return base, offset_of(state._graphc_array, state._graphc_storage) - start
     if requires_grad(state):
-        return x.contiguous(), 0
+        order = dense_order(base.shape, base.stride(), environment())
+        if order is None:
+            return x.contiguous(), 0
+        start = offset_of(base._graphc_array, base._graphc_storage)
+        return apply(ops.permute, base, dims=order), (
+            offset_of(state._graphc_array, state._graphc_storage) - start
+        )
     memory = alias(state)
     memory._graphc_array = state._graphc_storage.flat()
     return memory, (
@@ -82,7 +90,7 @@ def as_strided(
     state = current(input)
     if (
         state._graphc_trace is None
-        and state._base is None
+        and (state._base is None or not requires_grad(base_of(state)))  # a leaf
         and requires_grad(state)
         and is_part(state)
     ):
