@@ -14,7 +14,8 @@ from graphc.ir import dtypes
 from graphc.ir.dim import Dim
 from graphc.ir.kernel import Apply, Convolution, Load, Param, Var
 from graphc.ir.kernel.interpret import run_kernel
-from graphc.ir.kernel.plan_convolution import contractions
+from graphc.ir.kernel.plan_convolution import Contraction, contractions
+from graphc.ir.machine import Machine
 from graphc.ir.record import replaced
 
 from .contractions import Conv, M, guarded, narrow_targets, run, unharmed
@@ -154,11 +155,22 @@ def test_images_read_where_they_lie(case: Conv) -> None:
 
 def test_pixels_of_a_narrow_tile_stay_in_the_first_cache() -> None:
     """Those that a block reads in a copy; of a wide one blocks are long."""
-    template = Conv(4, 64, (56, 56), 64, (3, 3)).kernel("conv").template
-    assert isinstance(template, Convolution)
     for machine, blocks in ((cpu(64, 32), 1), (cpu(32, 16), 2)):
-        (found,) = contractions(template, machine) or ()
+        found = _planned(Conv(4, 64, (56, 56), 16, (3, 3)), machine)
         assert found.kind == "windows" and found.plan.blocks == blocks
+
+
+def test_many_rows_that_would_read_across_lines_meet_packed_positions() -> None:
+    """Where half of the registers of a copy lie across two lines of the caches."""
+    for machine, kind in ((cpu(64, 32), "windows"), (cpu(32, 16), "tiles")):
+        assert _planned(Conv(4, 64, (56, 56), 64, (3, 3)), machine).kind == kind
+
+
+def _planned(case: Conv, machine: Machine) -> Contraction:
+    template = case.kernel("conv").template
+    assert isinstance(template, Convolution)
+    (found,) = contractions(template, machine) or ()
+    return found
 
 
 def test_nothing_beside_an_image_is_read() -> None:
