@@ -71,6 +71,7 @@ def test_small_weights_are_no_reason_to_copy_an_image(channels: int, groups: int
 @pytest.mark.skipif(
     shortcut.native_code() is None, reason="objects of this Python are not laid out as expected"
 )
+@pytest.mark.usefixtures("nothing_before")
 def test_native_code_asks_for_the_order() -> None:
     compiled = torch.compile(lambda x: x * 2)
     for shape in ((2, 3, 4, 5), (2, 3, 4, 1)):
