@@ -177,7 +177,7 @@ def test_tiles_that_do_not_fit_a_limit_are_given_up() -> None:
     def convolved(x: Any, w: Any) -> Any:
         return F.conv2d(x, w, padding=1).relu().sum()
 
-    x, w = torch.randn(1, 64, 40, 40), torch.randn(64, 64, 3, 3)
+    x, w = torch.randn(1, 64, 160, 160), torch.randn(64, 64, 3, 3)
     plain, tiled = torch.compile(convolved), torch.compile(convolved, options=TRUE)
     peaks = [torch.explain(each, x, w).memory.peak for each in (plain, tiled)]
     assert peaks[0] < peaks[1]
