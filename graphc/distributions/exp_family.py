@@ -20,14 +20,21 @@ class ExponentialFamily(Distribution):
 
     @property
     def _natural_params(self) -> tuple[Tensor, ...]:
-        raise NotImplementedError
+        raise self._not_given("_natural_params")
 
     def _log_normalizer(self, *natural_params: Any) -> Tensor:
-        raise NotImplementedError
+        raise self._not_given("_log_normalizer")
 
     @property
     def _mean_carrier_measure(self) -> Any:
-        raise NotImplementedError
+        raise self._not_given("_mean_carrier_measure")
+
+    def _not_given(self, name: str) -> NotImplementedError:
+        return NotImplementedError(
+            f"{type(self).__name__} does not give {name}, by which entropies and divergences of "
+            f"exponential families are computed. Cure: define it, or entropy() and a rule by "
+            f"torch.distributions.kl.register_kl"
+        )
 
     def entropy(self) -> Tensor:
         carrier = self._mean_carrier_measure
@@ -51,8 +58,8 @@ def divergence(p: Any, q: Any) -> Tensor:
     """KL(p || q) of two members of a family."""
     if type(p) is not type(q):
         raise NotImplementedError(
-            "The cross KL-divergence between different exponential families cannot be computed "
-            "using Bregman divergences"
+            f"kl_divergence({type(p).__name__}, {type(q).__name__}): families that differ have no "
+            f"divergence by their log normalisers. Cure: torch.distributions.kl.register_kl"
         )
     params, normaliser, means = _means(p)
     others = q._natural_params
