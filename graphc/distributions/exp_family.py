@@ -20,21 +20,14 @@ class ExponentialFamily(Distribution):
 
     @property
     def _natural_params(self) -> tuple[Tensor, ...]:
-        raise self._not_given("_natural_params")
+        raise _not_given(self, "_natural_params")
 
     def _log_normalizer(self, *natural_params: Any) -> Tensor:
-        raise self._not_given("_log_normalizer")
+        raise _not_given(self, "_log_normalizer")
 
     @property
     def _mean_carrier_measure(self) -> Any:
-        raise self._not_given("_mean_carrier_measure")
-
-    def _not_given(self, name: str) -> NotImplementedError:
-        return NotImplementedError(
-            f"{type(self).__name__} does not give {name}, by which entropies and divergences of "
-            f"exponential families are computed. Cure: define it, or entropy() and a rule by "
-            f"torch.distributions.kl.register_kl"
-        )
+        raise _not_given(self, "_mean_carrier_measure")
 
     def entropy(self) -> Tensor:
         carrier = self._mean_carrier_measure
@@ -43,6 +36,14 @@ class ExponentialFamily(Distribution):
         for param, mean in zip(params, means, strict=True):
             result = result - _sum_rightmost(param * mean, param.ndim - len(self._batch_shape))
         return result
+
+
+def _not_given(p: ExponentialFamily, name: str) -> NotImplementedError:
+    return NotImplementedError(
+        f"{type(p).__name__} does not give {name}, by which entropies and divergences of "
+        f"exponential families are computed. Cure: define it, or entropy() and a rule by "
+        f"torch.distributions.kl.register_kl"
+    )
 
 
 def _means(p: ExponentialFamily) -> tuple[list[Tensor], Tensor, tuple[Any, ...]]:
