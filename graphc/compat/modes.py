@@ -72,9 +72,29 @@ _inside = _Inside()
 _eager: Callable[..., Any] = Module.__call__
 _compile: Callable[..., Any]
 _compile_function: Callable[..., Any]
-# by id; the entry keeps the module, so the id stays its own. Last: whether calls of the Module are
-# Module's own
-_known: OrderedDict[int, tuple[Module, Callable[..., Any] | None, bool]] = OrderedDict()
+# Modules of one class that are made again and again (a loss at each step, a copy of a model for
+# each task): while so many of them had fewer calls than this, another one is not compiled before
+# it had as many.
+_ALIKE, _FEW = 4, 8
+
+
+class _Known:
+    """What calls of a Module come to. It keeps the Module, so that its id stays its own."""
+
+    __slots__ = "calls", "module", "plain", "run", "waits"
+
+    def __init__(
+        self, module: Module, run: Callable[..., Any] | None, plain: bool, waits: bool = False
+    ) -> None:
+        """`plain`: calls of the Module are Module's own; `waits`: whether to compile it is not
+        decided."""
+        self.module, self.run, self.plain, self.waits = module, run, plain, waits
+        self.calls = 0
+
+
+# by id. Those that are not compiled do not crowd out others; of these, the last called are kept
+_known: OrderedDict[int, _Known] = OrderedDict()
+_idle: OrderedDict[int, _Known] = OrderedDict()
 
 
 def compile_calls(
@@ -91,19 +111,37 @@ def compile_calls(
     Module.__call__ = _call  # type: ignore[method-assign]
 
 
-def _prepare(module: Module, plain: bool) -> Callable[..., Any] | None:
-    run = None
-    if _gains(module) and not _compiles_itself(module):
+def _prepare(module: Module, plain: bool, waited: bool = False) -> _Known:
+    run, waits = None, False
+    if not _gains(module) or _compiles_itself(module):
+        pass
+    elif not waited and _comes_and_goes(type(module)):
+        waits = True
+    else:
         if plain:
             run = _compile(module, dynamic=None, backend=backends.DEFAULT)
         else:  # a __call__ of the user's has run, and is not to run again
             run = _compile_function(
                 types.MethodType(_eager, module), dynamic=None, backend=backends.DEFAULT
             )
-    _known[id(module)] = module, run, plain
-    if len(_known) > _KEPT:
-        _known.popitem(last=False)
-    return run
+    return _keep(_Known(module, run, plain, waits))
+
+
+def _keep(known: _Known) -> _Known:
+    at = id(known.module)
+    for place in (_known, _idle):
+        place.pop(at, None)
+    place = _idle if known.run is None else _known
+    place[at] = known
+    if len(place) > _KEPT:
+        place.popitem(last=False)
+    return known
+
+
+def _comes_and_goes(kind: type[Module]) -> bool:
+    """Whether several Modules of a class were compiled and had few calls so far."""
+    alike = [known for known in list(_known.values()) if type(known.module) is kind]
+    return sum(known.calls < _FEW for known in alike) >= _ALIKE
 
 
 def _gains(module: Module) -> bool:
@@ -117,8 +155,21 @@ def _gains(module: Module) -> bool:
 def _call(self: Module, *args: Any, **kwargs: Any) -> Any:
     if _inside.value or local.trace is not None or local.saved_hooks:
         return callout(_eager)(self, *args, **kwargs)
-    entry, plain = _known.get(id(self)), type(self).__call__ is _call
-    run = entry[1] if entry is not None and entry[2] is plain else _prepare(self, plain)
+    at, plain = id(self), type(self).__call__ is _call
+    known = _known.get(at) or _idle.get(at)
+    if known is None or known.plain is not plain:
+        known = _prepare(self, plain)
+    known.calls += 1
+    if known.waits:
+        if known.calls < _FEW:  # what it calls is compiled where it is called often
+            return callout(_eager)(self, *args, **kwargs)
+        known = _prepare(self, plain, waited=True)
+    run = known.run
+    if run is not None:
+        try:  # noqa: SIM105 (suppress() takes as long as the rest)
+            _known.move_to_end(at)
+        except KeyError:  # other threads' Modules have taken its place
+            pass
     watching.tick(self, run is not None)
     _inside.value = True
     try:
@@ -135,7 +186,7 @@ def _call(self: Module, *args: Any, **kwargs: Any) -> Any:
             reason = error
         # the call changed nothing
         result = _eager(self, *args, **kwargs)
-        _known[id(self)] = self, None, plain
+        _keep(_Known(self, None, plain))
         _warn(type(self).__name__, reason)
         return result
     finally:
