@@ -53,13 +53,13 @@ from .engine.version.versions import Named, Versions
 from .frontend import placement
 from .frontend.context import local
 from .frontend.errors import ControlError, EscapedTensorError, TraceError
+from .frontend.gradient_layout import zeros_for
 from .frontend.names import Names
 from .frontend.segment_trace import SegmentTrace
-from .frontend.tensor import Tensor, from_array
+from .frontend.tensor import Tensor
 from .frontend.tree import Structure, flatten_call, unflatten
 from .inspect.compiled import Inspected
 from .ir.late import late
-from .ir.memory import zeros_like
 from .nn.modules.module import Module
 
 if TYPE_CHECKING:
@@ -371,7 +371,7 @@ class CompiledFunction(Inspected):
     ) -> Recording | Turned:
         """Trace again with zeros as the gradients that the first call will leave."""
         for tensor in first.missing:
-            tensor._grad = from_array(zeros_like(tensor._graphc_array))
+            tensor._grad = zeros_for(tensor)
         try:
             again = self._record(call, leaves, structure, terms, look)
         finally:

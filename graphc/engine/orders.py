@@ -11,8 +11,10 @@ from typing import TypeAlias
 
 import numpy as np
 
+from ..backends.host.allocator import BLOCK, address_of
 from ..frontend.captured import TensorInput, TracedGraph
 from ..frontend.functionalize import dense_order, is_contiguous
+from ..frontend.gradient_layout import order_of
 from ..ir.graph import Builder, Graph, Node
 from ..ir.op import get
 from ..ir.rewrite import with_inputs
@@ -36,6 +38,20 @@ def orders_of(traced: TracedGraph) -> dict[int, Order]:
             found[source.number] = order
     crossed = _crossed(traced.graph, found) if found else set()
     return {number: order for number, order in found.items() if number not in crossed}
+
+
+def gradient_orders(traced: TracedGraph) -> dict[int, Order]:
+    """Of the outputs that are gradients of leaves, by number: `.grad` has the leaf's strides
+    (frontend/gradient_layout.py)."""
+    found: dict[int, Order] = {}
+    if traced.backward is not None:
+        pairs = zip(traced.backward.tensors, traced.backward.gradients, strict=True)
+        for tensor, number in pairs:
+            if number is not None and tensor._graphc_node is None:
+                order = order_of(tensor._graphc_array)
+                if order is not None:
+                    found[number] = order
+    return found
 
 
 def _crossed(graph: Graph, orders: Orders) -> set[int]:
@@ -76,10 +92,12 @@ def inverse(order: Order) -> Order:
     return tuple([order.index(i) for i in range(len(order))])
 
 
-def ordered(graph: Graph, orders: Orders, mutated: Mapping[int, int]) -> Graph:
+def ordered(
+    graph: Graph, orders: Orders, mutated: Mapping[int, int], gradients: Orders = NO_ORDERS
+) -> Graph:
     """The graph that reads inputs, and writes what goes into their memory (`mutated`), in the order
-    of memory."""
-    if not orders:
+    of memory; `gradients`: outputs that it gives in another one, too."""
+    if not orders and not gradients:
         return graph
     builder, new = Builder(graph.env), dict[Node, Node]()
     for number, node in enumerate(graph.inputs):
@@ -97,7 +115,20 @@ def ordered(graph: Graph, orders: Orders, mutated: Mapping[int, int]) -> Graph:
     for number, target in mutated.items():
         if target in orders:
             outputs[number] = builder.emit(get("permute"), outputs[number], dims=orders[target])
+    for number, order in gradients.items():
+        outputs[number] = builder.emit(get("permute"), outputs[number], dims=order)
     return Graph(graph.name, tuple(builder.inputs), tuple(outputs), graph.env)
+
+
+def put_back(array: np.ndarray, order: Order) -> np.ndarray:
+    """An array of memory with the tensor's dims: `order` puts them back. Where an allocator's block
+    is below, it lies on that alone, as others that have it to themselves."""
+    found, block = array.transpose(order), getattr(array, "base", None)  # none on a device
+    while type(block) is np.ndarray:
+        block = block.base
+    if type(block) is BLOCK and address_of(block) == address_of(array):
+        return np.ndarray(found.shape, found.dtype, block, 0, found.strides)
+    return found
 
 
 def turned(arrays: Sequence[np.ndarray], orders: Orders) -> list[np.ndarray]:

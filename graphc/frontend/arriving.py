@@ -9,12 +9,12 @@ import numpy as np
 
 from graphc.ir import ops
 from graphc.ir.autodiff import sum_to
-from graphc.ir.memory import copied
 from graphc.ir.types import TensorType
 
 from .dispatch import apply, inplace
 from .errors import located
 from .grad_mode import no_grad
+from .gradient_layout import Order, in_order, order_of
 from .layouts import NotDense, strided
 from .nodes import AccumulateGrad, Node, World
 from .tensor import Tensor, from_array
@@ -26,8 +26,9 @@ def accumulate(variable: Tensor, value: np.ndarray, alone: bool) -> None:
     old = variable._grad
     try:
         if old is None:
-            if not (alone and lone_memory(value)):
-                value = copied(value)
+            order = order_of(variable._graphc_array)
+            if not (alone and lone_memory(value, order)):
+                value = in_order(value, order)
             variable._grad = from_array(value)
         elif _adds_in_place(old):
             np.add(old._graphc_array, value, out=old._graphc_array)
@@ -44,15 +45,18 @@ def _adds_in_place(old: Tensor) -> bool:
     """Whether NumPy can add to a gradient as the backend would."""
     array = old._graphc_array
     return (
-        array.flags.c_contiguous and array.flags.writeable and array.dtype.char in "fd"
-        and old._graphc_trace is None
+        array.flags.writeable and array.dtype.char in "fd" and old._graphc_trace is None
+        and (array.flags.c_contiguous or order_of(array) is not None)
     )
 
 
-def lone_memory(array: np.ndarray) -> bool:
-    """Whether no other array can see a contiguous array's memory."""
-    if not (array.flags.c_contiguous and array.flags.writeable):
+def lone_memory(array: np.ndarray, order: Order | None = None) -> bool:
+    """Whether no other array can see the memory of an array without gaps, whose dims have this
+    order there; None: row-major."""
+    rows = array if order is None else array.transpose(order)
+    if not (rows.flags.c_contiguous and rows.flags.writeable):
         return False
+    del rows  # which refers to the owner
     owner = array.base
     # references: the array's, the variable here, and getrefcount's argument
     return not isinstance(owner, np.ndarray) or sys.getrefcount(owner) <= 3

@@ -23,6 +23,7 @@ from .dispatch import apply, constant, inplace
 from .errors import kind_name, located
 from .folded import FoldedNode, unfold
 from .gradient_hooks import gives_nothing, run_hooks
+from .gradient_layout import for_leaf
 from .history import edge, requires_grad
 from .layouts import NotDense
 from .nodes import TWICE, AccumulateGrad, Edge, GradientEdge, Node, OpNode, World
@@ -440,7 +441,7 @@ class Pass:
         elif isinstance(value, Tensor):
             accumulate_sparse(variable, value)
         elif old is None:
-            variable._grad = _private(self.world.to_tensor(value), self.create_graph)
+            variable._grad = for_leaf(self.world.to_tensor(value), variable, self.create_graph)
         elif self.create_graph:
             variable._grad = apply(ops.add, old, self.world.to_tensor(value))
         else:

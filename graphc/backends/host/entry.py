@@ -118,6 +118,8 @@ class Gradient(NamedTuple):
     writes: int  # how many its storage has seen
     inference: bool
     in_place: bool = False  # it is written where the former one lies
+    order: tuple[int, ...] | None = None  # puts the dims of its memory back, where not row-major
+    steps: tuple[int, ...] | None = None  # its strides in bytes then
 
 
 class Conditions:
@@ -300,7 +302,7 @@ class Entry:
         """The records of gradients; `first`: the word of a block with the first output's address"""
         words: list[int] = []
         for each in conditions.gradients:
-            header = _header(each.dtype, each.shape, None)
+            header = _header(each.dtype, each.shape, each.steps)
             conditions.keep.append(header)
             words += [
                 id(each.tensor), id(type(each.tensor)), ctypes.addressof(header),

@@ -16,7 +16,7 @@ from ..capture.recording import Recording
 from ..devices import backend_at
 from ..limit import limit_of
 from ..mode import Mode
-from ..orders import Orders, ordered, orders_of, turned
+from ..orders import NO_ORDERS, Orders, gradient_orders, ordered, orders_of, turned
 from .backward import CompiledBackwardPlan
 from .frozen import Constants, frozen
 from .parts import Parts, behind
@@ -50,8 +50,13 @@ def _built(
         found = frozen(traced, orders, name, settings, chosen, renewed)
         if found is not None:
             traced, constants = found
+    gradients: Orders = NO_ORDERS
+    if place is None and constants is None:
+        gradients = gradient_orders(traced)
     # where constants are computed apart, the graph is that already
-    graph = traced.graph if constants is not None else ordered(traced.graph, orders, traced.mutated)
+    graph = traced.graph if constants is not None else (
+        ordered(traced.graph, orders, traced.mutated, gradients)
+    )
     options: dict[str, Any] = {
         "config": settings, "mutated": traced.mutated, "name": name, "backend": chosen,
     }
@@ -65,13 +70,14 @@ def _built(
         if shared is None:
             return make()
         key = *parts, tuple(traced.mutated.items()), settings, chosen, tuple(orders.items())
+        key += (tuple(gradients.items()),)
         return shared.get(graph, key, make)
 
     plan: CompiledBackwardPlan | None = None
     if traced.backward is not None and traced.backward.outputs:
         inputs, count = traced.forward
         native = built(
-            lambda: _build_joint(graph, inputs, count, options, allocate, place, orders),
+            lambda: _build_joint(graph, inputs, count, options, allocate, place, orders, gradients),
             inputs, count, place,
         )
         assert native.split is not None and native.parts is not None
@@ -99,7 +105,7 @@ def _built(
 
 def _build_joint(
     graph: Graph, inputs: int, outputs: int, options: dict[str, Any], allocate: Allocate,
-    place: Place | None, orders: Orders,
+    place: Place | None, orders: Orders, gradients: Orders,
 ) -> Native:
     """The forward of a joint graph, where it is cut, and its backward.
 
@@ -119,7 +125,10 @@ def _build_joint(
     mutated = options["mutated"]
     of_saved = [i if kind == "input" else mutated.get(i) for kind, i in split.saved]
     in_order = {at: orders[i] for at, i in enumerate(of_saved) if i in orders}
-    parts = Parts(split.backward, len(split.saved), build, missing, allocate, place, in_order)
+    parts = Parts(
+        split.backward, len(split.saved), build, missing, allocate, place, in_order,
+        {number - outputs: order for number, order in gradients.items()},
+    )
     if reverse is not None:
         parts.keep_whole(reverse)
     return Native(forward, split, parts)

@@ -21,9 +21,11 @@ import numpy as np
 from ...backends.host.allocator import ALIGNMENT, address_of
 from ...backends.host.entry import Gradient
 from ...frontend.captured import TensorInput
+from ...frontend.storage import contiguous_strides
 from ...frontend.tensor import Parameter, Tensor
 from ..built import Built, concrete_shape
 from ..native_run import can_be_borrowed
+from ..orders import inverse
 
 if TYPE_CHECKING:
     from .version import Specialisation
@@ -44,15 +46,20 @@ def gradients_of(version: Specialisation, dims: Mapping[str, int]) -> list[Gradi
         value = write.value
         if (
             value is None or write.argument >= 0 or type(write.tensor) not in (Tensor, Parameter)
-            or value.kind != "value" or value.requires_grad or value.order is not None
-            or value.outdated or value.behind or value.index in version.engine.mutated
-            or outputs[value.index] != 1
+            or value.kind != "value" or value.requires_grad or value.outdated or value.behind
+            or value.index in version.engine.mutated or outputs[value.index] != 1
         ):
             return []
         type_ = version.engine.output_types[value.index]
         shape = concrete_shape(type_, dims)
+        dtype, order, steps = type_.dtype.numpy, value.order, None
+        if order is not None:
+            rows: Any = contiguous_strides(shape)
+            steps = tuple([rows[i] * dtype.itemsize for i in order])
+            shape = tuple([shape[i] for i in order])
         found.append(Gradient(
-            write.tensor, value.index, type_.dtype.numpy, shape, value.versions, value.inference
+            write.tensor, value.index, dtype, shape, value.versions, value.inference,
+            order=order, steps=steps,
         ))
     several = len({id(each.tensor) for each in found}) < len(found)
     return [] if several else found
@@ -95,7 +102,8 @@ def former_memory(gradients: Iterable[Gradient]) -> dict[int, np.ndarray]:
     for gradient in gradients:
         array = _lone_array(gradient)
         if array is not None:
-            found[gradient.output] = array
+            order = gradient.order
+            found[gradient.output] = array if order is None else array.transpose(inverse(order))
     return found
 
 
@@ -121,8 +129,11 @@ def _lone_array(gradient: Gradient) -> np.ndarray | None:
     if any(map(weakref.getweakrefcount, (old, storage, array))):
         return None
     flags = array.flags
+    in_order = (
+        flags.c_contiguous if gradient.steps is None else array.strides == gradient.steps
+    )
     fits = (
-        array.shape == gradient.shape and array.dtype == gradient.dtype and flags.c_contiguous
+        array.shape == gradient.shape and array.dtype == gradient.dtype and in_order
         and flags.writeable and address_of(array) % ALIGNMENT == 0
     )
     return array if fits else None

@@ -21,7 +21,7 @@ from ...ir.late import late
 from ...ir.op import get as get_op
 from ...ir.record import record
 from ..built import Allocate, Engine, Engines
-from ..orders import NO_ORDERS, Orders
+from ..orders import NO_ORDERS, Orders, inverse
 
 if TYPE_CHECKING:
     from ...ir import rewrite
@@ -39,6 +39,7 @@ class Part:
     saved: list[int]
     tangents: list[int]
     results: list[int]  # which edge each output belongs to
+    orders: Orders = NO_ORDERS  # of the dims in memory, by output
 
     def call(
         self, saved: Sequence[Any], grads: Sequence[Any], dims: Mapping[str, int]
@@ -47,7 +48,10 @@ class Part:
         if self.engines is None:
             return []
         arrays = [saved[i] for i in self.saved] + [grads[i] for i in self.tangents]
-        return self.engines.at(dims).call(arrays, dims)[1]
+        found = self.engines.at(dims).call(arrays, dims)[1]
+        for i, order in self.orders.items():
+            found[i] = found[i].transpose(inverse(order))
+        return found
 
 
 def behind(joint: Graph, forward_inputs: int, forward_outputs: int) -> list[int]:
@@ -73,10 +77,12 @@ class Parts:
     def __init__(
         self, graph: Graph, saved: int, build: Build, behind: list[int],
         allocate: Allocate, place: Place | None, orders: Orders = NO_ORDERS,
+        gradients: Orders = NO_ORDERS,
     ) -> None:
-        """`allocate`, `place`: of the memory where it runs; `orders`: of saved values."""
+        """`allocate`, `place`: of the memory where it runs; `orders`: of saved values, `gradients`:
+        of what comes of it."""
         self.graph = graph
-        self._at, self._orders = (allocate, place), orders
+        self._at, self._orders, self._gradients = (allocate, place), orders, gradients
         self.behind = behind
         self.made: dict[Any, Part] = {}
         self._saved = saved
@@ -105,7 +111,7 @@ class Parts:
         kept = list(range(saved))
         engines = Engines(graph, self._compiler(kept), self._engine(built, graph, kept))
         self.made[(True,) * given, (True,) * needs] = Part(
-            engines, kept, list(range(given)), list(range(needs))
+            engines, kept, list(range(given)), list(range(needs)), self._gradients
         )
 
     def _compiler(self, saved: list[int]) -> Callable[[Graph], Engine]:
@@ -178,6 +184,7 @@ class Parts:
         return Part(
             Engines(reduced, self._compiler(saved)),
             saved, [i - count for i in kept if i >= count], results,
+            {at: self._gradients[i] for at, i in enumerate(results) if i in self._gradients},
         )
 
 

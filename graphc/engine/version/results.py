@@ -17,6 +17,7 @@ from ...frontend.views import Chain
 from ...ir.dim import Dim, evaluate
 from ..built import Engine
 from ..capture.argument_writes import Given
+from ..orders import put_back
 from .call import Call
 from .sources import owner_of, tensor_of
 
@@ -107,7 +108,7 @@ class Results:
         else:
             array = self.call.results[output.index]
             if output.order is not None:
-                array = array.transpose(output.order)
+                array = put_back(array, output.order)
             result = from_array(array)
             result._graphc_storage.inference = output.inference
             result._graphc_storage.version = output.versions

@@ -91,9 +91,10 @@ class Shortcut:
         self.dims = call.dims
         self.sizes = tuple([call.dims[name] for name in engine.dims])
         types = [(concrete_shape(t, call.dims), t.dtype.numpy) for t in engine.output_types]
+        turned = {gradient.output for gradient in gradients if gradient.order is not None}
         # those that get new memory: number, whether it is NumPy who gives such memory
         self.outputs = [
-            (i, math.prod(shape) * dtype.itemsize <= SMALL, shape, dtype)
+            (i, i not in turned and math.prod(shape) * dtype.itemsize <= SMALL, shape, dtype)
             for i, (shape, dtype) in enumerate(types) if i not in engine.mutated
         ]
         self.gradients, self.overwritten = gradients, overwritten

@@ -16,11 +16,11 @@ import numpy as np
 from ...frontend import state_version
 from ...frontend.captured import MadeInput, NumberInput, TensorInput, TracedGraph
 from ...frontend.grad_mode import no_grad
+from ...frontend.gradient_layout import zeros_for
 from ...frontend.number_expr import is_late
 from ...frontend.storage import Storage
-from ...frontend.tensor import Tensor, from_array
+from ...frontend.tensor import Tensor
 from ...ir.dim import Guard as SizeGuard
-from ...ir.memory import zeros_like
 from ..built import Engine, before_write, count_writes, kept_for_backward
 from ..capture.argument_writes import GivenItems
 from ..capture.observer import Observer
@@ -256,7 +256,7 @@ class Specialisation:
             tensor = guard.missing(call)
             if tensor is not None:
                 fresh.append(tensor)
-                tensor._grad = from_array(zeros_like(tensor._graphc_array))
+                tensor._grad = zeros_for(tensor)
         return fresh
 
     def fits(self, arguments: list[Any], given: Any) -> bool:

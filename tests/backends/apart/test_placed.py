@@ -138,3 +138,27 @@ def test_meta_tensors_have_memory_of_their_own() -> None:
     assert x.add_(y).mul_(x).shape == (3, 4)
     with pytest.raises(RuntimeError, match="refer to a single memory location"):
         x[:2].add_(x[1:])
+
+
+@pytest.mark.parametrize("mode", ["eager", "forward", "whole"])
+@pytest.mark.parametrize("device", [HERE, "meta"])
+def test_gradients_lie_as_their_leaves(device: str, mode: str) -> None:
+    if device == "meta" and mode != "eager":
+        pytest.skip("nothing is compiled there")
+    x = torch.arange(12.0).reshape(3, 4)
+    leaf = nn.Parameter(x.to(device).t())
+
+    def loss() -> Any:
+        return leaf.square().sum()
+
+    def step() -> None:
+        function().backward()
+
+    function = torch.compile(loss) if mode == "forward" else loss
+    run = torch.compile(step) if mode == "whole" else step
+    for times in (2, 4, 6):
+        run()
+        assert leaf.grad is not None
+        assert leaf.grad.stride() == (1, 4)
+        if device == HERE:
+            np.testing.assert_array_equal(leaf.grad.cpu().numpy(), x.t().numpy() * times)
