@@ -213,3 +213,17 @@ def a_step_on_weights_with_their_channels_last(
 
     c, x = compile(step), _last(torch, 2, 3, 5, 5)
     return [*[c(x) for _ in range(5)], weight, weight.stride()]
+
+
+@stale
+def as_strided_of_views_of_leaves_on_parts_of_memory(
+    torch: Any, nn: Any, F: Any, compile: Any
+) -> Any:
+    whole, out = torch.arange(48.0).reshape(6, 8), []
+    for part in (whole[:, ::2], whole[2:6], whole[:, 1:], whole.t()):
+        for place in (((2, 2), (2, 1)), ((2, 2), (2, 4), 25), ((2,), (2,), 29)):
+            x = part.detach().requires_grad_()
+            y = compile(lambda x, place: x[1:].as_strided(*place) * 1)(x, place)
+            (y * y).sum().backward()
+            out += [y, y.requires_grad, x.grad]
+    return out

@@ -44,8 +44,7 @@ def _root(x: Tensor) -> tuple[Tensor, Any] | None:
         return base, offset_of(state._graphc_array, state._graphc_storage) - start
     if requires_grad(state):
         order = dense_order(base.shape, base.stride(), environment())
-        if order is None:
-            return x.contiguous(), 0
+        assert order is not None  # as_strided() has sent those with gaps to _from_part()
         start = offset_of(base._graphc_array, base._graphc_storage)
         return apply(ops.permute, base, dims=order), (
             offset_of(state._graphc_array, state._graphc_storage) - start
@@ -60,6 +59,21 @@ def _root(x: Tensor) -> tuple[Tensor, Any] | None:
 def is_part(x: Tensor) -> bool:
     """Whether there is more memory under a concrete tensor than its elements."""
     return int(x._graphc_array.size) != int(x._graphc_storage.flat().size)
+
+
+def _lies_in_part(x: Tensor, from_start: bool) -> bool:
+    """Whether a tensor that requires a gradient lies in memory of which its history does not know
+    all: it, or what it is a view of, is a leaf that is a part of some memory, or has gaps.
+    `from_start`: the place is counted from where that memory begins."""
+    base = x if x._base is None else base_of(x)
+    if x._base is None or not requires_grad(base):  # a leaf
+        return is_part(x)
+    if from_start and is_part(base):
+        return True
+    return (
+        not base._graphc_array.flags.c_contiguous
+        and dense_order(base.shape, base.stride(), environment()) is None
+    )
 
 
 def _from_part(x: Tensor, size: Any, stride: Any, offset: Any) -> Tensor:
@@ -88,22 +102,20 @@ def as_strided(
 ) -> Tensor:
     """A view of the memory under `input` by sizes, strides and offset, in elements."""
     state = current(input)
-    if (
-        state._graphc_trace is None
-        and (state._base is None or not requires_grad(base_of(state)))  # a leaf
-        and requires_grad(state)
-        and is_part(state)
+    if state._graphc_trace is None and requires_grad(state) and (
+        _lies_in_part(state, storage_offset is not None)
     ):
         return _from_part(input, size, stride, storage_offset)
     size, stride = shape_of((size,)), shape_of((stride,))
     state = current(input)  # a size that is a tensor has ended a segment
     trace = state._graphc_trace
-    if trace is not None and storage_offset is not None and state._base is None:
-        concrete = trace.concrete_of(state)
-        cut = state._graphc_traced.offset != 0  # detached from what it was a view of
-        if cut or (concrete is not state and is_part(concrete)):
+    if trace is not None and storage_offset is not None:
+        owner = state if state._base is None else current(base_of(state))
+        concrete = trace.concrete_of(owner)
+        cut = owner._graphc_traced.offset != 0  # detached from what it was a view of
+        if cut or (concrete is not owner and is_part(concrete)):
             return _outside_trace(trace, input, size, stride, storage_offset)
-        if concrete is not state:
+        if concrete is not owner:
             trace.whole_memory[id(concrete)] = concrete
     found = _root(input)
     if found is None:
