@@ -15,14 +15,14 @@ from graphc.ir.op import Attrs, Op, OpError
 
 from .context import local
 from .eager import _signature, is_plain
+from .few_places import FEW, FITS, write_places
 from .history import requires_grad
 from .near import is_near
 from .promote import operand
 from .tensor import Parameter, Tensor
 from .values import Eager
 
-_PART = 4  # of which at most one is written: of more, the copies are little beside the writes
-_FITS = 6e4  # numbers that every float dtype has
+_PART = 4  # of many numbers at most one of so many: of more, copies are little beside the writes
 _PLAIN = frozenset({Tensor, Parameter})
 
 
@@ -49,7 +49,7 @@ def write_at(op: Op, x: Tensor, operands: tuple[Tensor, ...], attrs: Attrs) -> b
             lead, count = attrs["dim"], len(operands) - 1
             rows = np.broadcast_shapes(*[a.shape for a in arrays[2:]])
             written = math.prod((*mine.shape[:lead], *rows, *mine.shape[lead + count :]))
-        if written * _PART > mine.size:
+        if written * _PART > mine.size >= FEW:
             return False
         signature = _signature(op, arrays, attrs)
     except (ValueError, OpError):  # the operator says what is wrong
@@ -80,7 +80,7 @@ def write_by_name(name: str, x: Tensor, args: tuple[Any, ...], kwargs: dict[str,
     if x.dtype is dtypes.bool_:
         return False
     if type(source) in (int, float) and name in ("index_fill", "scatter"):
-        if not (x.dtype.is_float and abs(source) < _FITS):
+        if not (x.dtype.is_float and abs(source) < FITS):
             return False  # whether it fits is the function's to say
         value = operand(source, x.dtype)
     elif type(source) in _PLAIN and name != "index_fill" and source._graphc_trace is None:
@@ -97,6 +97,8 @@ def write_by_name(name: str, x: Tensor, args: tuple[Any, ...], kwargs: dict[str,
             return False
         if name != "index_fill" and is_near(index) and index._graphc_array.min() < 0:
             return False  # refused by the function; the operator counts such from the end
+        if dim == 0 and write_places(x, index, value, add=name == "index_add"):
+            return True
         attrs = {"dim": dim, "accumulate": name == "index_add"}
         return write_at(ops.index_put, x, (value, index), attrs)
     if len(places) != len(sizes) or any(

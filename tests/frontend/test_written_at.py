@@ -57,12 +57,95 @@ def test_values(name, dtype):
 @pytest.mark.usefixtures("only_the_cpu")
 def test_in_place(name, monkeypatch):
     done = []
-    write_at = written_at.write_at
-    watched = lambda *args: done.append(write_at(*args)) or done[-1]  # noqa: E731
-    monkeypatch.setattr(written_at, "write_at", watched)
-    monkeypatch.setattr(torch.frontend.functions.indexing, "write_at", watched)
+
+    def watch(module, written):
+        original = getattr(module, written)
+        watched = lambda *args, **kw: done.append(original(*args, **kw)) or done[-1]  # noqa: E731
+        monkeypatch.setattr(module, written, watched)
+
+    functions = torch.frontend.functions
+    for module in (written_at, functions.indexing):
+        watch(module, "write_at")
+        watch(module, "write_places")
+    watch(functions.gathering, "write_places")
     outcome(torch, WRITES[name], "float32")
-    assert done == [True]
+    assert done.count(True) == 1 and done[-1]
+
+
+def _no_operators(*args):
+    raise AssertionError(args)
+
+
+FEW_WRITES = {
+    **{name: WRITES[name] for name in
+       ("rows", "from behind", "a number", "pairs", "a mask", "added", "index_add_", "index_copy_",
+        "index_fill_", "most")},
+    "a mask of all dims": lambda t, x, v: x.__setitem__(x > 0, 0.5),
+    "a mask and its numbers": lambda t, x, v: x.__setitem__(x > 12, v.view(-1)[: (x > 12).sum()]),
+    "a mask, infinite": lambda t, x, v: x.__setitem__(x > 3, -float("inf")),
+    "a mask of rows": lambda t, x, v: x.__setitem__(x[:, 0] > 3, v[0, 0].clone()),
+    "places of two dims": lambda t, x, v: x.__setitem__(t.tensor([[1, 2], [5, 0]]),
+                                                        v.view(2, 2, 6)),
+    "a row to some": lambda t, x, v: x.__setitem__(t.tensor([1, 2]), v[0]),
+    "a part": lambda t, x, v: x[3:].__setitem__(t.tensor([0, 2]), v[:2]),
+    "pairs added": lambda t, x, v: x.index_put_((t.tensor([0, 0]), t.tensor([2, 2])), v[0, :2],
+                                                accumulate=True),
+}
+
+
+@pytest.mark.parametrize("name", FEW_WRITES)
+@pytest.mark.usefixtures("only_the_cpu")
+def test_few_are_written_by_no_operator(name, monkeypatch):
+    write = FEW_WRITES[name]
+    (wanted, _) = outcome(reference, write, "float32")
+    monkeypatch.setattr(written_at, "_signature", _no_operators)
+    monkeypatch.setattr(torch.frontend.functions.indexing, "inplace", _no_operators)
+    given, counted = outcome(torch, write, "float32")
+    assert counted
+    np.testing.assert_array_equal(given, wanted)
+
+
+@pytest.mark.usefixtures("only_the_cpu")
+def test_a_mask_of_few_is_read_by_no_operator(monkeypatch):
+    x = np.random.default_rng(0).standard_normal((5, 4, 3)).astype("float32")
+    ours, theirs = torch.from_numpy(x), reference.from_numpy(x)
+    masks = [x > 0, x[..., 0] > 0, x[:, 0, 0] > 0, x > 9]
+    monkeypatch.setattr(torch.frontend.functions.indexing, "take", _no_operators)
+    for mask in masks:
+        given = ours[torch.from_numpy(mask)]
+        wanted = theirs[reference.from_numpy(mask)]
+        assert given.is_contiguous() and given.stride() == wanted.stride()
+        np.testing.assert_array_equal(given.numpy(), wanted.numpy())
+        given.zero_()  # a copy
+    assert ours.any()
+
+
+def test_few_places_that_share_memory_or_are_wrong():
+    for t in (torch, reference):
+        x = t.arange(6)
+        x[x[:2] + 1] = x[2:4].clone()
+        assert x.tolist() == [0, 2, 3, 3, 4, 5]
+        with pytest.raises(RuntimeError):
+            x[t.tensor([0, 1])] = t.arange(3)
+        with pytest.raises(RuntimeError):
+            t.zeros(4)[t.tensor([True, True, False, False])] = t.ones(3)
+        with pytest.raises(RuntimeError):
+            t.zeros(4)[t.tensor([1])] = t.ones(1, dtype=t.float64)
+        with pytest.raises(RuntimeError):
+            x.index_put_((t.tensor([0]),), x[:1])
+        huge = t.full((2,), 3e38)
+        huge.index_add_(0, t.tensor([0]), huge[1:].clone())
+        assert huge[0] == float("inf")
+        x[()] = x.clone()
+        leaf = t.zeros(3, requires_grad=True)
+        with pytest.raises(RuntimeError):
+            leaf[t.tensor([0])] = 1.0
+        picked = leaf[t.tensor([True, False, True])]
+        assert picked.requires_grad
+        y = t.zeros(3)
+        y[t.tensor([1])] = leaf[:1] * 2
+        assert y.requires_grad
+        assert x.tolist() == [0, 2, 3, 3, 4, 5]
 
 
 @pytest.mark.parametrize("write", [

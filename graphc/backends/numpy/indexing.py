@@ -84,10 +84,13 @@ def subscript(
 
 
 def _index(x: Array, *indices: Array, dim: int, subject: str = "") -> Array:
-    if len(indices) == 1 and indices[0].ndim:
-        subscript(x, indices, dim, subject)
-        return x.take(indices[0], axis=dim)
-    return np.array(x[subscript(x, indices, dim, subject)])
+    try:
+        if len(indices) == 1 and indices[0].ndim:
+            return x.take(indices[0], axis=dim)
+        return np.array(x[(slice(None),) * dim + indices])
+    except IndexError:
+        subscript(x, indices, dim, subject)  # raises it in torch's words
+        raise
 
 
 def _index_put(

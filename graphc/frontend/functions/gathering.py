@@ -13,6 +13,7 @@ from .. import promote
 from ..context import local
 from ..dispatch import apply, constant, inplace
 from ..errors import kind_name, located
+from ..few_places import write_places
 from ..near import is_near
 from ..overlap import check_apart
 from ..ownership import owns_result
@@ -351,6 +352,8 @@ def index_put_(
     self: Tensor, indices: Any, values: Tensor, accumulate: bool = False
 ) -> Tensor:
     """Write (or add) values at a tuple of index tensors."""
+    if type(indices) in (tuple, list) and write_places(self, tuple(indices), values, accumulate):
+        return self
     for operand in (values, *(i for i in indices if isinstance(i, Tensor))):
         check_apart(self, operand, whole=False)
     # None in `indices` means the whole dim

@@ -18,6 +18,7 @@ from ..context import local
 from ..dispatch import apply, constant, inplace
 from ..eager import is_plain
 from ..errors import located
+from ..few_places import picked_by_mask, write_places
 from ..indexed_layout import as_indexed
 from ..known import values
 from ..near import are_near, is_near
@@ -354,18 +355,14 @@ def getitem(self: Tensor, index: Any) -> Tensor:
         if known is not None:
             return known
     if (
-        type(index) is Tensor
-        and local.trace is None
-        and index._graphc_trace is None
-        and (
-            self._graphc_trace is None
-            and are_near(self, index)
-            and index._graphc_array.dtype.char == "l"
-            and index._graphc_array.ndim
-            and self._graphc_array.ndim
-        )
+        type(index) is Tensor and local.trace is None and index._graphc_trace is None
+        and self._graphc_trace is None and are_near(self, index)
+        and index._graphc_array.dtype.char == "l" and index._graphc_array.ndim
+        and self._graphc_array.ndim
     ):
         return as_indexed(take(self, [index], 0), self, 0, 1)  # as the rest comes to
+    if (few := picked_by_mask(self, index)) is not None:
+        return few
     selection = read_index(self, index)
     if not selection.tensors:
         result = selection.view
@@ -398,6 +395,8 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
             view._graphc_array.fill(fitting(value, view.dtype))
             view._graphc_storage.version += 1
             return
+    if key is None and write_places(self, index, value):
+        return
     masked = _single_mask(self, index)
     if masked is not None and _is_scalar(value):
         _fill_masked(self, masked, value)

@@ -1,0 +1,123 @@
+"""x[places] = y, x[mask] = y and x[mask] of few numbers: NumPy's own indexing of the array.
+
+This is what the operators come to where nobody records or watches them. What is not so plain, or
+wrong, is left to them, before anything is written.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .context import local
+from .eager import _wrap, is_plain
+from .history import requires_grad
+from .near import is_near
+from .tensor import Parameter, Tensor
+from .values import Eager
+
+FEW = 1 << 16  # numbers; of as many or more, compiled code serves
+FEW_ADDED = 1024  # which the operator, too, adds one by one (backends/numpy/indexing.py)
+FITS = 6e4  # numbers below which every float dtype has
+_NO_NUMBERS = (math.inf, -math.inf)
+_PLAIN = frozenset({Tensor, Parameter})
+
+
+def picked_by_mask(x: Tensor, mask: Any) -> Tensor | None:
+    """x[mask], the mask being of x's leading dims; None: not so plain."""
+    if (
+        Eager.prepare is None or type(x) not in _PLAIN or type(mask) is not Tensor
+        or local.trace is not None or local.counted is not None
+        or x._graphc_trace is not None or mask._graphc_trace is not None
+    ):
+        return None
+    array, truth = x._graphc_array, mask._graphc_array
+    if (
+        Eager.elsewhere is not None or truth.dtype.char != "?" or not truth.ndim
+        or array.size >= FEW or array.shape[: truth.ndim] != truth.shape
+        or not array.flags.c_contiguous or (local.grad and requires_grad(x))
+    ):
+        return None
+    return _wrap(array[truth])
+
+
+def write_places(x: Tensor, index: Any, value: Any, add: bool = False) -> bool:
+    """x[index] = value, or += with repeated places one by one, the index being positions or a mask
+    of leading dims; whether that was done."""
+    if Eager.prepare is None or type(x) not in _PLAIN or not is_plain(x):
+        return False
+    mine = x._graphc_array
+    if mine.size >= FEW:
+        return False
+    entries = index if type(index) is tuple else (index,)
+    arrays = []
+    for entry in entries:
+        if type(entry) is not Tensor or entry._graphc_trace is not None or not is_near(entry):
+            return False
+        array = entry._graphc_array
+        if not array.ndim or np.may_share_memory(mine, array):
+            return False
+        arrays.append(array)
+    shape = _written(mine, arrays)
+    if shape is None:
+        return False
+    new: Any = value
+    if type(value) in _PLAIN:
+        new = value._graphc_array
+        if (
+            value._graphc_trace is not None or not is_near(value) or new.dtype != mine.dtype
+            or (new.shape != shape and not _spreads(new.shape, shape))
+            or np.may_share_memory(mine, new) or (local.grad and requires_grad(value))
+        ):
+            return False
+    elif type(value) not in (int, float) or mine.dtype.char not in "fd" or not (
+        -FITS < value < FITS or value in _NO_NUMBERS or value != value
+    ):
+        return False
+    if add and (mine.dtype.char not in _ADDED or math.prod(shape) > FEW_ADDED):
+        return False
+    where = arrays[0] if len(arrays) == 1 else tuple(arrays)
+    try:
+        if add:
+            with np.errstate(all="ignore"):
+                np.add.at(mine, where, new)
+        else:
+            mine[where] = new
+    except (IndexError, ValueError):  # the operator says what is wrong; nothing is written
+        return False
+    x._graphc_storage.version += 1
+    return True
+
+
+_ADDED = frozenset("fdbBhil")  # which are added in their own dtype
+
+
+def _written(mine: np.ndarray, arrays: list[np.ndarray]) -> tuple[int, ...] | None:
+    """The shape of what goes to such places; None where these are none."""
+    first = arrays[0] if arrays else None
+    if not arrays:
+        return None
+    first = arrays[0]
+    if first.dtype.char == "?":
+        if len(arrays) > 1 or mine.shape[: first.ndim] != first.shape:
+            return None
+        return (int(np.count_nonzero(first)), *mine.shape[first.ndim :])
+    if len(arrays) > mine.ndim or any(a.dtype.char != "l" for a in arrays):
+        return None
+    if len(arrays) == 1:
+        return first.shape + mine.shape[1:]
+    try:
+        places = np.broadcast_shapes(*[a.shape for a in arrays])
+    except ValueError:
+        return None
+    return places + mine.shape[len(arrays) :]
+
+
+def _spreads(shape: tuple[int, ...], over: tuple[int, ...]) -> bool:
+    """Whether such an array is repeated along that shape."""
+    behind = len(over) - len(shape)
+    return behind >= 0 and all(
+        n in (1, m) for n, m in zip(shape, over[behind:], strict=True)
+    )
