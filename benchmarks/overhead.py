@@ -2,8 +2,9 @@
 
     python benchmarks/overhead.py [--rounds 7] [--threads 1] [--models mlp gpt]
 
-Call overhead: a function of one operation on 4 numbers. Import: a fresh process each, against a
-bare interpreter. Memory: peak resident bytes of a process after 5 training steps.
+Call overhead: a function of one operation on 4 numbers; then whole calls whose kernels are replaced
+by code that does nothing: a function of ten tensors, and training steps. Import: a fresh process
+each, against a bare interpreter. Memory: peak resident bytes of a process after 5 training steps.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from engines import ENGINES, ROOT, Worker, spread
+from engines import ENGINES, ROOT, Runner, Worker, spread
 from models import NAMES
 
 
@@ -51,6 +52,64 @@ def calls(rounds: int, inductor: bool) -> None:
 
 def _add_one(x: Any) -> Any:
     return x + 1
+
+
+def beside(models: list[str], rounds: int) -> None:
+    """Microseconds of processor time of a call whose compiled code does nothing: what is left are
+    guards, the fetching of memory, what outputs and gradients are made of."""
+    import graphc
+    from graphc.backends.llvm.executable import Executable
+
+    made = Executable.__init__
+    kept, nothing = _nothing()
+
+    def empty(self: Executable, *args: Any, **options: Any) -> None:
+        made(self, *args, **options)
+        self.code = nothing
+        self._run = type(self._run)(nothing)
+
+    graphc.set_num_threads(1)
+    calls: dict[str, Callable[[], Any]] = {}
+    Executable.__init__ = empty  # type: ignore[method-assign]
+    try:
+        ten = [graphc.randn(64) for _ in range(10)]
+        joined = graphc.compile(lambda *some: sum(some[1:], some[0]))
+        calls["a function of ten tensors"] = lambda: joined(*ten)
+        for model in models:
+            runner = Runner("graphc", model, 1)
+            x, y = runner.batches[0]
+            calls[f"{model} training step"] = lambda step=runner.step, x=x, y=y: step(x, y)  # type: ignore[misc]
+        for call in calls.values():
+            for _ in range(20):
+                call()
+    finally:
+        Executable.__init__ = made  # type: ignore[method-assign]
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    count = 1000
+    for _ in range(rounds):
+        for name, call in calls.items():
+            start = time.process_time()
+            for _ in range(count):
+                call()
+            times[name].append((time.process_time() - start) / count)
+    del kept
+    print("a call beside its kernels, us: median (quartiles)")
+    for name, values in times.items():
+        middle, low, high = (1e6 * value for value in spread(values))
+        print(f"  {name:<26}{middle:8.2f} ({low:.2f}-{high:.2f})")
+
+
+def _nothing() -> tuple[Any, int]:
+    """A function that returns 0 at once: what keeps it, and its address."""
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    module = llvm.parse_assembly("define i64 @nothing() {\n ret i64 0\n}")
+    machine = llvm.Target.from_default_triple().create_target_machine()
+    engine = llvm.create_mcjit_compiler(module, machine)
+    engine.finalize_object()
+    return engine, engine.get_function_address("nothing")
 
 
 def imports(rounds: int) -> None:
@@ -94,6 +153,7 @@ def main() -> int:
     parser.add_argument("--inductor", action="store_true", help="torch.compile as well")
     args = parser.parse_args()
     calls(args.rounds, args.inductor)
+    beside(args.models, args.rounds)
     imports(args.rounds)
     memory(args.models, args.threads)
     return 0
