@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from .context import callout, local
 from .functionalize import saved_place
 
@@ -117,10 +119,23 @@ def _packed(value: Any, wrap: Callable[[Any], Tensor], env: DimEnv | None) -> Pa
     if value is None:
         return None
     tensor = wrap(value)
-    found = pack(tensor)
+    found = Packed(tensor, _as_it_is) if _is_number(value, env) else pack(tensor)
     if env is not None and is_own(found.unpack):
         found.original = tensor._graphc_traced.value
     return found
+
+
+def _is_number(value: Any, env: DimEnv | None) -> bool:
+    """Whether a saved value is a number of Python's (the 3 of x**3), which hooks do not see."""
+    if env is not None:
+        node = value[0]
+        return node.op.name in ("full", "const") and not node.shape
+    # promote.operand() makes such arrays
+    return isinstance(value, np.ndarray) and value.ndim == 0 and not value.flags.writeable
+
+
+def _as_it_is(tensor: Tensor) -> Tensor:
+    return tensor
 
 
 def unpacked(value: Any, trace: Trace | None) -> Any:
