@@ -26,10 +26,10 @@ def embedding_bag(
         raise ValueError("mode has to be one of sum, mean or max")
     _check(input, offsets, per_sample_weights, mode)
     check_indices(input, "embedding_bag")
-    count = int(input.numel())
-    length = 0
+    count: Any = input.numel()
+    length: Any = 0
     if input.dim() == 2:
-        bags, length = int(input.shape[0]), int(input.shape[1])
+        bags, length = input.shape
         offsets = T.arange(bags) * length
         input = input.reshape(-1)
         if per_sample_weights is not None:
@@ -39,7 +39,7 @@ def embedding_bag(
         offsets = _checked_offsets(offsets, count)
     if include_last_offset:
         offsets = offsets[:-1]
-    bags = int(offsets.shape[0])
+    bags = offsets.shape[0]
     rows = embedding(input, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
     kept = T.ones([count], dtype=T.bool)
     if padding_idx is not None:
@@ -102,7 +102,7 @@ def _check(
                          f"{input.dim()}")
 
 
-def _checked_offsets(offsets: Tensor, count: int) -> Tensor:
+def _checked_offsets(offsets: Tensor, count: Any) -> Tensor:
     if offsets.shape[0] == 0:
         return offsets
     if local.trace is not None:
@@ -135,12 +135,12 @@ def _largest_of_equal(rows: Tensor, kept: Tensor, padding_idx: int | None) -> Te
     return T.where(kept.any(1), best, T.zeros_like(best))
 
 
-def _largest(rows: Tensor, bag: Tensor, kept: Tensor, bags: int) -> Tensor:
+def _largest(rows: Tensor, bag: Tensor, kept: Tensor, bags: Any) -> Tensor:
     """The maximum of each bag; 0 of an empty one."""
     low = T.full_like(rows, float("-inf"))
     rows = T.where(kept.unsqueeze(1), rows, low)
-    start = T.full([bags, int(rows.shape[1])], float("-inf"), dtype=rows.dtype)
-    index = bag.unsqueeze(1).expand(int(rows.shape[0]), int(rows.shape[1]))
+    start = T.full([bags, rows.shape[1]], float("-inf"), dtype=rows.dtype)
+    index = bag.unsqueeze(1).expand(*rows.shape)
     best: Any = start.scatter_reduce(0, index, rows, "amax")
     filled = T.zeros([bags], dtype=T.int64).index_add(0, bag, kept.long()) > 0
     return T.where(filled.unsqueeze(1), best, T.zeros_like(best))
