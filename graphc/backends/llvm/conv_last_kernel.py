@@ -1,5 +1,6 @@
 """The entry of a kernel whose convolution has its channels last: a request to the driver."""
 
+from graphc.backends.llvm.conv_alone import emit_lines_kernel, line_kernels
 from graphc.backends.llvm.conv_geometry import Words
 from graphc.backends.llvm.conv_last import Last, last_symbol
 from graphc.backends.llvm.gemm_arguments import Arguments
@@ -9,7 +10,7 @@ from graphc.backends.llvm.gemm_store import epilogue_pointers
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Module, Value
 from graphc.ir.dim import Size
-from graphc.ir.kernel import Convolution, Kernel
+from graphc.ir.kernel import Convolution, Kernel, SumTemplate
 from graphc.ir.kernel.plan_last import by_channel, runs_of
 from graphc.ir.kernel.steps import step_of
 from graphc.ir.kernel.templates.operand import panels_of_weights
@@ -32,10 +33,22 @@ def renders_last(c: Convolution, tiling: Tiling) -> bool:
     return g.groups == 1 or (alone and g.out_channels == g.groups and g.groups % columns == 0)
 
 
+def panel_columns(c: SumTemplate, lanes: int) -> int | None:
+    """Columns of each tile of such a template, if all panels have as many, in whole registers."""
+    if not isinstance(c, Convolution) or c.kind != "conv_last":
+        return None
+    outputs = c.geometry.out_channels
+    columns = min(panels_of_weights(c.right.index)[0] or 1, outputs)
+    return columns if outputs % columns == 0 and columns % lanes == 0 else None
+
+
 def emit_last_kernel(
     module: Module, kernel: Kernel, c: Convolution, tile: Tile, symbol: str
 ) -> None:
     """Defines void @symbol(ptr %args, ptr %status)."""
+    if line_kernels(c, tile):
+        emit_lines_kernel(module, kernel, c, tile, symbol)
+        return
     g, (columns, group) = c.geometry, panels_of_weights(c.right.index)
     f = module.function(f"void @{symbol}(ptr %args, ptr %status)", "", ENTRY)
     arguments = Arguments(f, kernel)

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from graphc.backends.llvm import turned
 from graphc.backends.llvm.attention import emit_attention
 from graphc.backends.llvm.contraction import emit_contraction
+from graphc.backends.llvm.conv_last_kernel import panel_columns
 from graphc.backends.llvm.emit_context import Buffer
 from graphc.backends.llvm.emit_index import UNKNOWN
 from graphc.backends.llvm.emit_loops import Statements
@@ -114,11 +115,12 @@ def emit_epilogue(fn: Function, kernel: Kernel, tile: Tile) -> None:
         if isinstance(size, int):
             context.upper[name] = size - 1
     context.vector_base, context.aligned = "%n", False
-    context.most_lanes = tile.lanes  # a tile is only a few registers wide
+    known = panel_columns(template, tile.lanes)
+    context.most_lanes = 0 if known else tile.lanes  # a tile is only a few registers wide
     row, pitch, first = (Dim.var(name) for name in ("tile.row", "tile.pitch", "tile.n"))
     where = row * pitch + Dim.var("n") - first
     body = (Let("acc", Load("acc.tile", where, template.acc_dtype)), *template.epilogue)
-    columns = Loop("vector", "n", Dim.var("tile.columns"), body)
+    columns = Loop("vector", "n", known or Dim.var("tile.columns"), body)
     m = Let("m", IndexValue(row + Dim.var("tile.m"), dtypes.i64))
     context.loop(Loop("serial", "tile.row", Dim.var("tile.rows"), (m, columns)))
 

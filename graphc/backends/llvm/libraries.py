@@ -12,6 +12,7 @@ from graphc.backends.llvm.conv import (
     emit_forward_by_planes,
     emit_weight_grad,
 )
+from graphc.backends.llvm.conv_alone import emit_line, line_kernels
 from graphc.backends.llvm.conv_copy import emit_pad
 from graphc.backends.llvm.conv_direct import emit_lines, emit_windows
 from graphc.backends.llvm.conv_last import emit_last
@@ -54,7 +55,8 @@ def template_libraries(kernel: Kernel, target: Target) -> tuple[str, ...]:
     if isinstance(template, Product):
         kinds = [*_of_product(template, tile), "store"]  # it asks whether the epilogue is this
     elif is_last(template):
-        kinds = ["conv_last"] + ["store"] * (plain_store(kernel, tile) is not None)
+        lines = [f"line.{'.'.join(map(str, shape))}" for shape in line_kernels(template, tile)]
+        kinds = (lines or ["conv_last"]) + ["store"] * (plain_store(kernel, tile) is not None)
     else:
         kinds = [*_of_convolution(template, tile), "store"]
     return tuple(f"{kind}.{tile.name}" for kind in dict.fromkeys(kinds))
@@ -140,6 +142,7 @@ _EMITTERS: dict[str, Callable[..., None]] = {
     "dot": lambda module, tile, rows: emit_dot(module, tile, int(rows)),
     "dots": emit_dots,
     "gemm": emit_gemm,
+    "line": lambda module, tile, *shape: emit_line(module, tile, *map(int, shape)),
     "mend": emit_mend,
     "pack": lambda m, tile, kind, dtype: emit_gemm_pack(m, _source(dtype, tile), kind),
     "packs": lambda module, tile, dtype: emit_word_packs(module, _source(dtype, tile)),

@@ -24,6 +24,7 @@ from .blocking import (
     multiple,
     quotient_up,
 )
+from .plan_alone import lines_of, spans_of
 from .templates import Convolution
 from .templates.operand import panels_of_weights
 
@@ -114,6 +115,13 @@ def plan_last(c: Convolution, machine: Machine, dims: Mapping[str, int]) -> Bloc
     """How one is tiled; all its sizes are known."""
     g, itemsize = c.geometry, c.acc_dtype.itemsize
     images = evaluate(g.batch, dims)
+    nothing = Blocking(*(0 for _ in Blocking.__match_args__))
+    if spans_of(c, machine):
+        lines = lines_of(c, images, machine)
+        return replaced(
+            nothing, chunks=lines.chunks, chunk_m=lines.chunk,
+            chunk_n=panels_of_weights(c.right.index)[0],
+        )
     positions = evaluate(product(g.output), dims)
     runs = runs_of(c, machine)
     taps = evaluate(product(runs.window), {})
@@ -121,7 +129,6 @@ def plan_last(c: Convolution, machine: Machine, dims: Mapping[str, int]) -> Bloc
     panels = quotient_up(g.out_channels, columns or 1)
     work = 2 * taps * runs.depth * (g.out_channels if runs.together else columns)
     plan = positions_of(images, positions, taps, work, 1 if runs.together else panels, machine)
-    nothing = Blocking(*(0 for _ in Blocking.__match_args__))
     zeros = zeros_of(g.in_channels // group, runs.depth) * itemsize
     chunks = plan.chunks * (1 if runs.together else panels)
     return replaced(

@@ -8,13 +8,15 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 
-from graphc.backends.llvm.conv_last_kernel import renders_last
+from graphc.backends.llvm.conv_last_kernel import panel_columns, renders_last
+from graphc.backends.llvm.emit import emit
 from graphc.backends.llvm.target import Target, host_target
 from graphc.backends.numpy.ops import TABLE
 from graphc.ir import dtypes, ops
 from graphc.ir.dtypes import DType
 from graphc.ir.graph import Builder, Expr
 from graphc.ir.kernel import Convolution, Kernel
+from graphc.ir.kernel.plan_alone import spans_of
 from graphc.ir.kernel.plan_last import plan_last, runs_of
 from graphc.ir.kernel.text import parse_kernel, print_kernel
 from graphc.ir.passes.fuse import fuse
@@ -61,6 +63,11 @@ ALONE = [
     Last(1, 6, (8, 5), 6, (3, 3), (2, 2), (1, 1), (1, 1), 2, alone=True),
     Last(1, 4, (17,), 4, (4,), (1,), (3,), (2,), 1, alone=True),
     Last(1, 1, (4, 4), 1, (7, 7), (1, 1), (3, 3), (1, 1), 1, alone=True),
+    Last(1, 4, (6, 41), 4, (3, 3), (1, 1), (1, 1), (1, 1), 2, alone=True),  # tiles of two heights
+    Last(2, 2, (7, 7), 2, (5, 5), (2, 2), (2, 2), (1, 1), 1, alone=True),
+    Last(1, 2, (4, 3, 9), 2, (2, 3, 3), (1, 2, 1), (1, 1, 1), (1, 1, 2), 1, alone=True),
+    Last(1, 1, (2, 2), 1, (3, 3), (1, 1), (4, 4), (1, 1), 1, alone=True),  # lines beside the image
+    Last(1, 1, (3, 200), 1, (3, 3), (1, 1), (1, 60), (1, 60), 1, alone=True),  # edges of all kinds
 ]
 
 
@@ -166,13 +173,53 @@ def test_words_are_read_only_as_the_machine_multiplies_them() -> None:
 
 @pytest.mark.parametrize("target", narrow_targets(), ids=lambda t: f"{t.vector_bytes} bytes")
 def test_narrow_registers(target: Target) -> None:
-    for case in (*CASES[:3], ALONE[1]):
+    for case in (*CASES[:3], *ALONE):
         check(case, target)
 
 
 def test_float64() -> None:
-    for case in (CASES[1], ALONE[0]):
+    for case in (CASES[1], ALONE[0], ALONE[4]):
         check(replaced(case, dtype=dtypes.f64))
+
+
+@pytest.mark.parametrize("target", [host_target(), *narrow_targets()],
+                         ids=lambda t: f"{t.vector_bytes} bytes")
+def test_tiles_of_channels_by_themselves_fill_a_line(target: Target) -> None:
+    for case in ALONE:
+        c = kernel_of(case, target)[0].template
+        assert isinstance(c, Convolution)
+        at, spans = 0, spans_of(c, target.machine)
+        for span in spans:
+            assert span.first == at
+            at += span.count * span.rows
+        assert at == (c.geometry.output[-1] if spans else 0)
+    wide = kernel_of(ALONE[4], target)[0].template
+    assert isinstance(wide, Convolution)
+    spans = spans_of(wide, target.machine)
+    heights = {span.rows for span in spans}
+    assert max(heights) - min(heights) <= 1  # no tile computes in vain
+    assert (spans[0].low, spans[-1].high) == (1, 1)
+    assert {span.low + span.high for span in spans[1:-1]} <= {0}
+
+
+def test_many_kinds_of_edges_are_read_through_tables() -> None:
+    case, target = ALONE[-1], host_target()
+    c = kernel_of(case, target)[0].template
+    assert isinstance(c, Convolution) and spans_of(c, target.machine) == ()
+
+
+def test_an_epilogue_knows_how_wide_its_panels_are() -> None:
+    target = host_target()
+    lanes = target.lanes(4)
+    for outputs, registers, columns in ((4, 2, 2), (1, 2, 1), (3, 2, None)):
+        case = replaced(CASES[0], outputs=outputs * lanes, registers=registers)
+        kernel = kernel_of(case, target)[0]
+        assert isinstance(kernel.template, Convolution)
+        assert panel_columns(kernel.template, lanes) == (columns and columns * lanes)
+        text = emit(kernel, target)
+        epilogue = text[text.index(".epilogue(ptr noalias") :]
+        body = epilogue[epilogue.index("{") : epilogue.index("\n}")]
+        assert ("%columns" in body) == (columns is None)
 
 
 def test_the_text_is_read_back() -> None:
