@@ -313,7 +313,10 @@ def _drawn_quickly(op: Op, state: Tensor, attrs: dict[str, Any]) -> Tensor | Non
     fill = Eager.drawer(op.name, attrs)
     if fill is None or not is_writable(state):
         return None
-    memory = np.empty(attrs["shape"], attrs["dtype"].numpy)
+    if "n" in attrs:  # an order
+        memory = np.empty(attrs["n"], np.int64)
+    else:
+        memory = np.empty(attrs["shape"], attrs["dtype"].numpy)
     if readers:
         state._graphc_storage.before_write()
     if fill(state._graphc_array, memory) is None:

@@ -34,6 +34,8 @@ DRAWS: tuple[Callable[[], Any], ...] = (
     lambda: torch.multinomial(torch.tensor([0.2, 0.5, 0.3]), 1),
     lambda: torch.multinomial(torch.tensor([[0.2, 0.5], [3.0, 4.0]]).double(), 2),
     lambda: torch.distributions.Categorical(torch.tensor([[0.2, 0.8]])).sample(),
+    lambda: torch.randperm(0), lambda: torch.randperm(1), lambda: torch.randperm(1024),
+    lambda: torch.randperm(1025), lambda: torch.randperm(6, dtype=torch.int32),
     lambda: torch.empty(6).bernoulli_(0.25), lambda: torch.randn(3, generator=OWN),
 )
 OWN = torch.Generator()
@@ -118,6 +120,14 @@ def test_exponential_numbers_are_drawn_in_native_code() -> None:
         assert _native.drawer("rng_exponential", {"shape": (2, 3), "dtype": dtype}) is not None
     assert _native.drawer("rng_exponential", {"shape": (3,), "dtype": torch.float16}) is None
     assert _native.drawer("rng_exponential", {"shape": (513,), "dtype": torch.float32}) is None
+
+
+def test_orders_are_drawn_in_native_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow: list[Any] = []
+    monkeypatch.setattr("graphc.frontend.random_state._drawn_slowly", slow.append)
+    for n in (1, 2, 1024):
+        assert sorted(torch.randperm(n).tolist()) == list(range(n)) and not slow
+    assert _native.drawer("rng_permutation", {"n": 1025}) is None
 
 
 def test_compiled_code_draws_few_numbers_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,12 @@ def drawer(
 ) -> Into | None:
     """What an operator with these attributes draws, into row-major memory of its dtype and size;
     None: it is not for few numbers. `spelled`: all but normal numbers."""
-    if "shape" not in attrs or layout() is None:
+    if layout() is None:
+        return None
+    if name == "rng_permutation":
+        n = attrs["n"]
+        return _Drawing(library, "order", n - 1, n, ()).draw if 0 < n <= ROOM else None
+    if "shape" not in attrs:
         return None
     if name == "rng_normal" and attrs["dtype"].name in _NORMAL:
         spelled = _NORMAL[attrs["dtype"].name], 1 + (attrs["dtype"].name == "f64"), ()
@@ -116,6 +121,27 @@ end:
   call void @Py_IncRef(ptr %found)
   ret ptr %found
 }}
+"""
+
+# 0 to count - 1 in an order that takes a word for each but one; see stream_text.py
+_ORDER = """
+define void @graphc_stream_order(ptr %words, ptr %out, i64 %count, i64 %u, i64 %v) {
+  %some = icmp sgt i64 %count, 0
+  br i1 %some, label %next, label %end
+next:
+  %i = phi i64 [ 0, %0 ], [ %i.next, %next ]
+  %to = getelementptr i64, ptr %out, i64 %i
+  store i64 %i, ptr %to
+  %i.next = add i64 %i, 1
+  %more = icmp slt i64 %i.next, %count
+  br i1 %more, label %next, label %swap
+swap:
+  %swaps = sub i64 %count, 1
+  call void @graphc_stream_permute(ptr %words, ptr %out, i64 0, i64 %swaps, i64 %count)
+  br label %end
+end:
+  ret void
+}
 """
 
 # 1 where 53 bits of two words are below a limit, else 0
@@ -247,7 +273,7 @@ new:
 
 def text(declared: str) -> str:
     """What joins a module that has the functions of stream_text.py and says `declared`."""
-    parts = [PAIR, _DRAW, _EXPONENTIALS]
+    parts = [PAIR, _DRAW, _EXPONENTIALS, _ORDER]
     for bits, kind, each, rounded in (
         (32, "float", 1, "fptrunc double %double to float"),
         (64, "double", 2, "fadd double %double, -0.0"),
