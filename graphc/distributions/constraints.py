@@ -24,6 +24,9 @@ __all__ = [
 ]
 
 
+_FEW = 16  # numbers that Python compares before NumPy has begun
+
+
 class Constraint:
     """A region; check(value) says by element (or event) whether it lies inside."""
 
@@ -218,6 +221,14 @@ class _IntegerInterval(_Bounded):
     bounds = ("lower_bound", "upper_bound")
     lower_bound: Any
     upper_bound: Any
+
+    def holds(self, value: Tensor) -> bool:
+        low, high = self.lower_bound, self.upper_bound
+        if type(low) is int and type(high) is int and isinstance(value, Tensor) and is_unwatched():
+            array = value._graphc_array
+            if type(array) is np.ndarray and array.dtype.char == "l" and array.size <= _FEW:
+                return all(low <= v <= high for v in array.ravel().tolist())
+        return super().holds(value)
 
     def check(self, value: Any) -> Any:
         inside = (self.lower_bound <= value) & (value <= self.upper_bound)

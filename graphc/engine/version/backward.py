@@ -223,6 +223,16 @@ class CompiledBackward(SavingNode):
         _, noted, handed = self.facts
         return [stamp[0] for stamp in (*noted, *handed)]
 
+    def lies_in(self, root: Any) -> bool:
+        if self.facts is None or "stamps" in self.__dict__:
+            return super().lies_in(root)
+        _, noted, handed = self.facts
+        for stamps in (noted, handed):
+            for stamp in stamps:
+                if stamp[0].root is root:
+                    return True
+        return False
+
     def forget(self) -> None:
         if self.facts is not None and "edges" not in self.__dict__:
             self.edges = self.facts[0].edges(())

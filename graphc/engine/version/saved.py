@@ -59,6 +59,14 @@ class SavingNode(FoldedNode):
         stamped = self.stamps, self.input_stamps, self.outputs
         return [stamp[0] for stamps in stamped for stamp in stamps.values()]
 
+    def lies_in(self, root: Any) -> bool:
+        """Whether any of that is in the memory of a root: asked of most readers at most writes."""
+        for stamps in (self.stamps, self.input_stamps, self.outputs):
+            for stamp in stamps.values():
+                if stamp[0].root is root:
+                    return True
+        return False
+
     # --- passes -------------------------------------------------------------------------------
 
     def spending(self, whole: bool) -> Spending | None:
@@ -167,19 +175,19 @@ class SavingNode(FoldedNode):
         """`storage` is about to be written to; whether any of that is read later."""
         if self.saved is None or self.stands_for is not None:
             return False
-        root = storage.root
-        if self._lying is None and not any(s is root or s.root is root for s in self.storages()):
-            return False
+        root, memory = storage.root, None
         if self._lying is None:  # they become fewer, no others; what is noted keeps them
-            self._lying = {}
-            for stamp in self._memory().values():
+            if not self.lies_in(root):
+                return False
+            self._lying, memory = {}, self._memory()
+            for stamp in memory.values():
                 self._lying.setdefault(id(stamp[0].root), []).append(stamp)
         lying = self._lying.get(id(root), ())
         if not any(watched.version == version for watched, version in lying):
             self._lying.pop(id(root), None)  # versions grow
             return False
         written = [
-            (place, watched) for place, (watched, version) in self._memory().items()
+            (place, watched) for place, (watched, version) in (memory or self._memory()).items()
             if watched.root is root and version == watched.version
         ]
         for place, watched in written:

@@ -345,6 +345,7 @@ def multinomial(
 
 
 _MOST_CATEGORIES = 2**24
+_FEW = 16
 _NOT_WEIGHTS = "probability tensor contains either `inf`, `nan` or element < 0"
 _NOT_WEIGHT = (
     "invalid multinomial distribution (encountering probability entry < 0, infinite or nan)"
@@ -355,6 +356,10 @@ _NO_WEIGHT = "invalid multinomial distribution (sum of probabilities <= 0)"
 def _check_weights(weights: Tensor, count: int, replacement: bool) -> None:
     array = weights._graphc_array
     if is_unwatched() and type(array) is np.ndarray and array.dtype.char in "fd" and array.size:
+        if array.size <= _FEW and array.size == array.shape[-1]:  # Python is done before NumPy
+            values = array.ravel().tolist()
+            if all(0 <= v < np.inf for v in values) and any(values):
+                return
         least, most = array.min(), array.max()  # NaN is neither of what follows
         if least >= 0 and 0 < most < np.inf and (
             array.size == array.shape[-1] or bool(array.any(-1).all())
