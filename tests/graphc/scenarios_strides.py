@@ -171,7 +171,7 @@ def gradients_through_memory_in_another_order(
     return seen
 
 
-@stale
+@stale(tolerance=5e-5)  # sums of batch normalisation's gradients that nearly cancel
 def weights_with_their_channels_last(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
     torch.manual_seed(0)
     model = nn.Sequential(

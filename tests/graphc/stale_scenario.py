@@ -10,9 +10,11 @@ from tests.graphc.scenario import Scenario
 STALE: dict[str, Scenario] = {}
 
 
-def stale(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Register a scenario."""
-    STALE[function.__name__] = Scenario(function, 1e-5)
+def stale(function: Any = None, tolerance: float = 1e-5) -> Any:
+    """Register a scenario; a decorator, with or without a tolerance."""
+    if function is None:
+        return lambda f: stale(f, tolerance)
+    STALE[function.__name__] = Scenario(function, tolerance)
     return function
 
 
