@@ -112,3 +112,45 @@ def test_warns_once(
     (message,) = warned(lambda: call(graphc))
     assert text in message
     assert warned(lambda: call(graphc)) == []
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int64", "bool"])
+@pytest.mark.parametrize("call", [
+    lambda x: x.bernoulli(), lambda x: x.uniform_(), lambda x: x.log_normal_(),
+    lambda x: x.histogram(3), lambda x: x.bool().geometric_(0.5),
+])
+def test_a_dtype_that_is_not_implemented(call: Callable[[Any], Any], dtype: str) -> None:
+    for t in (torch, graphc):
+        with pytest.raises(NotImplementedError, match="not implemented for"):
+            call(t.tensor([[2, 1], [1, 3]]).to(getattr(t, dtype)))
+
+
+def test_sgn_in_place_of_complex_numbers() -> None:
+    for t in (torch, graphc):
+        x = t.tensor([3 + 4j, 0, -2])
+        assert x.sgn_() is x
+        np.testing.assert_allclose(x.numpy(), [0.6 + 0.8j, 0, -1], rtol=1e-6)
+
+
+@pytest.mark.parametrize("rank", [1, 3])
+def test_h_is_of_matrices(rank: int) -> None:
+    for t in (torch, graphc):
+        with pytest.raises(RuntimeError, match=f"Got {rank}-D tensor"):
+            _ = t.zeros([2] * rank).H
+    assert graphc.tensor(1 + 2j).H.item() == 1 - 2j
+    assert graphc.zeros(2, 3).H.shape == (3, 2)
+
+
+def test_padding_by_an_unknown_name() -> None:
+    for t in (torch, graphc):
+        with pytest.raises(RuntimeError, match="Invalid padding string"):
+            t.nn.functional.conv1d(t.zeros(1, 1, 5), t.zeros(1, 1, 3), padding="full")
+
+
+def test_products_of_turned_batches_are_row_major() -> None:
+    for t in (torch, graphc):
+        x = t.zeros(4, 3, 5, 2).permute(3, 2, 1, 0)
+        assert (x @ x.transpose(-1, -2)).stride() == (45, 9, 3, 1)
+        assert (x @ t.zeros(2, 5, 4, 3)).stride() == (45, 9, 3, 1)
+        whole = x.to(t.int64)
+        assert (whole @ whole.transpose(-1, -2)).stride() == (45, 9, 3, 1)

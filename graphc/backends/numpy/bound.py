@@ -207,10 +207,12 @@ def _dot_general(
     summed: Any = tuple(contract_b)
     if tf32 or tuple(contract_a) != (ranks[0] - 1,) or not types[0].dtype.is_float:
         return None
-    product = np.matmul
+    product: Function = np.matmul
     if batch:
         if (tuple(batch_a), tuple(batch_b)) != (batch, batch) or ranks != [len(batch) + 2] * 2:
             return None
+        if len(batch) > 1:
+            product = partial(np.matmul, order="C")  # or batches lie as the operands' do
         if summed == (ranks[1] - 1,):
             return lambda a, b: product(a, b.swapaxes(-1, -2))
         return product if summed == (ranks[1] - 2,) else None

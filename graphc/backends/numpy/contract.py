@@ -54,14 +54,14 @@ def _dot_general(
 
 def _matmul(a: Array, b: Array) -> Array:
     """np.matmul; of integers through BLAS where no sum can leave what float64 has exactly (NumPy's
-    own loops take a hundred times as long)."""
+    own loops take a hundred times as long). Row-major, however batches lie."""
     terms = a.size * b.shape[-1]
     if a.dtype.kind not in "iu" or terms < _FEW_TERMS or not b.size:
-        return as_array(np.matmul(a, b))
+        return as_array(np.matmul(a, b, order="C"))
     most = [max(int(x.max()), -int(x.min())) for x in (a, b)]
     if a.shape[-1] * most[0] * most[1] > 1 << 53:
-        return as_array(np.matmul(a, b))
-    wide = np.matmul(a.astype(np.float64), b.astype(np.float64))
+        return as_array(np.matmul(a, b, order="C"))
+    wide = np.matmul(a.astype(np.float64), b.astype(np.float64), order="C")
     return as_array(wide.astype(np.int64).astype(np.result_type(a, b)))
 
 

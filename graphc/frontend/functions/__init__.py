@@ -216,7 +216,7 @@ def _properties() -> dict[str, Any]:
     return {
         "T": property(shape.reverse_dims),
         "mT": property(shape.matrix_transpose),
-        "H": property(shape.adjoint),
+        "H": property(shape.matrix_adjoint),
         "mH": property(shape.adjoint),
         **conversion.PROPERTIES,
         **cuda_arrays.PROPERTIES,

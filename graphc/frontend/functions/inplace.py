@@ -25,6 +25,7 @@ from ..rewritten import is_many, write_whole
 from ..tensor import Parameter, Tensor
 from ..written_at import write_by_name
 from . import (
+    complex_numbers,
     cumulative,
     gathering,
     index_reduce,
@@ -281,7 +282,8 @@ def methods() -> dict[str, Callable[..., Any]]:
         "lcm_": _written(pointwise_composed.lcm, True),
         "nextafter_": _written(pointwise_composed.nextafter, True),
         "float_power_": _written(pointwise_composed.float_power, False),
-        "sgn_": table["sign_"], "addmm_": _product("addmm"), "addmv_": _product("addmv"),
+        "sgn_": _written(complex_numbers.sgn, False),
+        "addmm_": _product("addmm"), "addmv_": _product("addmv"),
         "baddbmm_": _product("baddbmm"), "addbmm_": _product("addbmm"), "addr_": _product("addr"),
     }
     for operator, name in {

@@ -290,8 +290,8 @@ def bernoulli(
     if out is not None:
         check_apart(out, input, whole=False)
     if not input.dtype.is_float:
-        raise RuntimeError(located(
-            f"\"bernoulli_tensor_cpu_self_\" not implemented for '{promote._name(input.dtype)}'"
+        raise NotImplementedError(located(
+            f"\"bernoulli_tensor_cpu_p_\" not implemented for '{promote._name(input.dtype)}'"
         ))
     chances = checked_probabilities(input)
     kind = dtypes.f64 if input.dtype is dtypes.f64 else dtypes.f32

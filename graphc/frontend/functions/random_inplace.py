@@ -34,10 +34,10 @@ _FEW = 16  # fewer normal numbers than this are drawn in pairs
 
 
 def float_dtype(dtype: Any, name: str) -> Any:
-    """A float dtype, the default one for None. Raises RuntimeError for others."""
+    """A float dtype, the default one for None. Raises NotImplementedError for others."""
     found = check_dtype(dtype) or get_default_dtype()
     if not found.is_float:
-        raise RuntimeError(located(
+        raise NotImplementedError(located(
             f'"{name}_cpu" not implemented for \'{promote._name(found)}\''
         ))
     return found
@@ -277,7 +277,7 @@ def geometric_(self: Tensor, p: float, *, generator: Generator | None = None) ->
     if not 0 < p < 1:
         raise RuntimeError(located(f"geometric_ expects p to be in (0, 1), but got p={p}"))
     if self.dtype is dtypes.bool_:
-        raise RuntimeError(located("\"geometric_cpu\" not implemented for 'Bool'"))
+        raise NotImplementedError(located("\"geometric_cpu\" not implemented for 'Bool'"))
 
     def make(sizes: Any) -> Tensor:
         u = draw("uniform", generator, shape=sizes, dtype=dtypes.f64)

@@ -23,7 +23,7 @@ _LARGE = 100.0
 
 def _float(input: Tensor, name: str) -> Tensor:
     if not input.dtype.is_float:
-        raise RuntimeError(located(
+        raise NotImplementedError(located(
             f"\"{name}_cpu\" not implemented for '{promote._name(input.dtype)}'"
         ))
     return input.detach()

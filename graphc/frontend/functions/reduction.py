@@ -236,7 +236,7 @@ def _arg(name: str, doc: str) -> Any:
 
     def function(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
         if input.dtype is dtypes.bool_:
-            raise RuntimeError(located(f'"{name}_cpu" not implemented for \'Bool\''))
+            raise RuntimeError(located(f"{name}(): does not support bool input"))
         rank = input.ndim
         if dim is None:
             if input._graphc_type.elements == 0:

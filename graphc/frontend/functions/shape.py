@@ -282,6 +282,19 @@ def adjoint(input: Tensor) -> Tensor:
     return apply(ops.conj, turned) if input.dtype.is_complex else turned
 
 
+def matrix_adjoint(input: Tensor) -> Tensor:
+    """adjoint() of a matrix, or of a number. Raises RuntimeError for other ranks."""
+    if input.ndim not in (0, 2):
+        cure = " For batches of matrices, consider using tensor.mH" if input.ndim > 2 else ""
+        raise RuntimeError(located(
+            "tensor.H is only supported on matrices (2-D tensors). Got "
+            f"{input.ndim}-D tensor.{cure}"
+        ))
+    if input.ndim:
+        return adjoint(input)
+    return apply(ops.conj, input) if input.dtype.is_complex else input
+
+
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     """Dims `source` moved to `destination`; the others keep their order."""
     rank = input.ndim

@@ -195,7 +195,9 @@ def _conv(
     elif padding == "valid":
         low = high = (0,) * spatial
     elif isinstance(padding, str):
-        raise ValueError(f"Invalid padding string {padding!r}, should be one of 'valid', 'same'")
+        raise RuntimeError(located(
+            f"Invalid padding string: {padding!r}. Cure: 'valid', 'same', or numbers"
+        ))
     else:
         low = high = tuple_of(padding, spatial, "padding")
     batched = input.dim() == spatial + 2
