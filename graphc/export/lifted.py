@@ -107,9 +107,11 @@ class Lifted:
             )
             return views.replay(output.chain, Expr(builder, memory)).node
         node = self.traced.graph.outputs[output.index]
+        if output.order is not None:
+            node = self.trace.emit("permute", node, dims=output.order)
         if output.kind == "view":
             return views.replay(output.chain, Expr(builder, node)).node
-        return node if output.order is None else self.trace.emit("permute", node, dims=output.order)
+        return node
 
 
 def arguments_json(

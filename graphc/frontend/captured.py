@@ -17,7 +17,8 @@ Inputs (in order; fetch their arrays at each call)
 Results (`result` is a structure from tree.py whose leaves are Output records)
     Output "value"     graph output `index`; if `order` is not None the array must be transposed
                        by it (logical strides were not row-major)
-    Output "view"      `chain` of views of graph output `index` (outputs that share memory); `base`:
+    Output "view"      `chain` of views of graph output `index`, in its `order` (outputs that share
+                       memory); `base`:
                        the Output that it is a view of, and by which views, if that leaves, too
     Output "input"     the very tensor object `tensor` (argument `argument` if >= 0)
     Output "alias"     `chain` of views of the tensor of input number `index`, detached first if

@@ -10,7 +10,7 @@ import numpy as np
 
 from graphc.ir.graph import Node
 from graphc.ir.record import replaced
-from graphc.ir.types import TensorType
+from graphc.ir.types import Shape, TensorType
 
 from .autograd import Pass
 from .captured import (
@@ -27,7 +27,7 @@ from .captured import (
     TracedGraph,
 )
 from .context import local
-from .functionalize import TracedStorage, dense_order
+from .functionalize import TracedStorage, dense_order, is_contiguous
 from .held import behind_prefix
 from .history import edge, gradient_kind, is_outdated, requires_grad
 from .nodes import Edge, OpNode
@@ -80,7 +80,8 @@ class _Finish:
         self.trace = trace
         self.order: list[Node] = []  # graph outputs
         self.written: dict[int, int] = {}  # by id of a captured storage: the output that it gets
-        self.bases: dict[int, int] = {}  # by id of a storage on which views lie: its output
+        # by id of a storage on which views lie: its output, and how that is turned back
+        self.bases: dict[int, tuple[int, tuple[int, ...] | None]] = {}
         self.outputs: dict[int, Output] = {}  # by id of the tensor
         self.leaving: set[int] = set()  # ids of the traced tensors that leave
         self.sharing: dict[int, int] = {}  # id of a storage made in the trace -> tensors on it
@@ -200,7 +201,7 @@ class _Finish:
             return ("output", self.written[id(root)]), path
         base = self.bases.get(id(root))
         if base is not None:
-            return ("output", base), path
+            return ("output", base[0]), path
         index, prefix = self.whole.get(id(root), (-1, ()))
         rest = None if index < 0 else behind_prefix(path, prefix)
         return None if rest is None else (("output", index), rest)
@@ -282,14 +283,15 @@ class _Finish:
                 requires_grad=requires,
             )
         if self.sharing.get(id(root), 1) > 1:
-            index = self.bases.get(id(root), -1)
-            if index < 0:
-                index = self.bases[id(root)] = self._own(root.node)
+            kept = self.bases.get(id(root))
+            if kept is None:
+                kept = self.bases[id(root)] = self._laid(root.node, root.layout)
             base = base_of(value)
             return Output(
-                "view", index=index, type=state.type, chain=path, requires_grad=requires,
-                inference=root.inference, versions=root.version, untracked=not state.tracked,
-                unrecorded=value._graphc_no_grad_view, outdated=is_outdated(value),
+                "view", index=kept[0], order=kept[1], type=state.type, chain=path,
+                requires_grad=requires, inference=root.inference, versions=root.version,
+                untracked=not state.tracked, unrecorded=value._graphc_no_grad_view,
+                outdated=is_outdated(value),
                 base=(self.output(base), value._graphc_chain) if id(base) in self.leaving else None,
             )
         found = self._value(trace.read(value), state, requires, root.inference)
@@ -309,17 +311,21 @@ class _Finish:
         )
 
     def _value(self, node: Node, state: Any, requires: bool, inference: bool) -> Output:
-        order = None
-        if not state.is_contiguous():
-            physical = dense_order(state.type.shape, state.strides, self.trace.env)
-            if physical is not None:
-                # hand it out in the order of its memory, to be transposed back
-                node = self.trace.emit("permute", node, dims=physical)
-                order = tuple(physical.index(i) for i in range(len(physical)))
+        index, order = self._laid(node, None if state.is_contiguous() else state.strides)
         return Output(
-            "value", index=self._own(node), type=state.type, order=order, requires_grad=requires,
+            "value", index=index, type=state.type, order=order, requires_grad=requires,
             inference=inference,
         )
+
+    def _laid(self, node: Node, strides: Shape | None) -> tuple[int, tuple[int, ...] | None]:
+        """An output of its own in the order of its memory, and how it is turned back."""
+        if strides is None or is_contiguous(node.shape, strides):
+            return self._own(node), None
+        physical = dense_order(node.shape, strides, self.trace.env)
+        if physical is None:
+            return self._own(node), None
+        order = tuple([physical.index(i) for i in range(len(physical))])
+        return self._own(self.trace.emit("permute", node, dims=physical)), order
 
     # --- effects ---------------------------------------------------------------------------
 

@@ -273,8 +273,6 @@ class SegmentTrace(Trace):
 
     def wrap(self, node: Node, strides: Any = None) -> Tensor:
         result = Trace.wrap(self, node, strides)
-        if strides is not None:
-            result._graphc_storage.layout = strides
         self.handles.append(weakref.ref(result))
         return result
 

@@ -352,6 +352,7 @@ class Trace(OneDevice, Scoped):
         result: Tensor = object.__new__(Tensor)
         result._graphc_trace = self
         result._graphc_storage = TracedStorage(node)
+        result._graphc_storage.layout = strides
         result._graphc_traced = TracedState(type_, node, 0, self, (), strides)
         return result
 

@@ -227,3 +227,38 @@ def as_strided_of_views_of_leaves_on_parts_of_memory(
             (y * y).sum().backward()
             out += [y, y.requires_grad, x.grad]
     return out
+
+
+@stale
+def results_with_their_channels_last_and_views_of_them(
+    torch: Any, nn: Any, F: Any, compile: Any
+) -> Any:
+    def turned(x):
+        y = x.exp()
+        return y, y.transpose(0, 2), y[:, 1], y.detach()
+
+    def written(x):
+        y = x * 2
+        part = y[:, 0]
+        part.add_(1)
+        return part, y
+
+    def without_the_whole(x):
+        y = x.exp()
+        return y[0], y.permute(0, 2, 3, 1), y.unsqueeze(0).expand(2, *y.shape)
+
+    seen = []
+    for f in (turned, written, without_the_whole):
+        c = compile(f)
+        for x in (_last(torch, 2, 5, 3, 4), _last(torch, 3, 5, 3, 4)):
+            x = x.requires_grad_()
+            found = c(x)
+            sum(y.square().sum() for y in found if y.requires_grad).backward()
+            with torch.no_grad():
+                found[-1].view_as(found[-1]).mul_(3) if f is not without_the_whole else None
+            seen += [*found, *[y.stride() for y in found], x.grad]
+            with torch.no_grad():
+                kept = c(x.detach())
+                kept[0].fill_(7)
+                seen += [*kept, *[y.stride() for y in kept]]
+    return seen

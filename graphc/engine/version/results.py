@@ -7,6 +7,8 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any, Protocol
 
+import numpy as np
+
 from ...frontend.captured import Input, Output, TensorInput
 from ...frontend.dispatch import apply
 from ...frontend.grad_mode import no_grad
@@ -106,10 +108,7 @@ class Results:
         if output.kind == "view":
             result = self._view(output)
         else:
-            array = self.call.results[output.index]
-            if output.order is not None:
-                array = put_back(array, output.order)
-            result = from_array(array)
+            result = from_array(self._array(output))
             result._graphc_storage.inference = output.inference
             result._graphc_storage.version = output.versions
         of_base = output.unrecorded and output.base is not None  # a view made in no_grad mode
@@ -125,6 +124,10 @@ class Results:
                     result = result.view(result.shape)
         return result
 
+    def _array(self, output: Output) -> np.ndarray:
+        array = self.call.results[output.index]
+        return array if output.order is None else put_back(array, output.order)
+
     def _view(self, output: Output) -> Tensor:
         """One of several results on the same memory."""
         if output.row is not None:
@@ -137,7 +140,7 @@ class Results:
         else:
             memory = self.bases.get(output.index)
             if memory is None:
-                memory = self.bases[output.index] = from_array(self.call.results[output.index])
+                memory = self.bases[output.index] = from_array(self._array(output))
                 memory._graphc_storage.inference = output.inference
                 memory._graphc_storage.version = output.versions
             with no_grad():

@@ -64,7 +64,9 @@ def _counted(
 
 def _require_float(name: str, x: Tensor) -> None:
     if not x.dtype.is_float:
-        raise NotImplementedError(located(f'"{name}" not implemented for {x.dtype}: cast to a float'))
+        raise NotImplementedError(located(
+            f'"{name}" not implemented for {x.dtype}: cast to a float'
+        ))
 
 
 @beside
