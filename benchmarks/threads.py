@@ -310,10 +310,12 @@ def main() -> None:
 
 
 def _arguments() -> argparse.Namespace:
+    from workloads import FAMILIES
+
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", metavar="WORD", help="rows whose name has one of them")
-    parser.add_argument("--family", nargs="+", choices=("training", "inference", "kernel"))
+    parser.add_argument("--family", nargs="+", choices=FAMILIES)
     parser.add_argument("--untuned", action="store_true", help="shapes that nobody tuned on, too")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=9)

@@ -1,7 +1,7 @@
 """Who runs a workload: an Engine is told a row, and gives a function of the call's number.
 
-Each runs in a process of its own (`worker.py`), at its best settings known to us and at float32:
-nobody computes in a lower precision than the others.
+Each runs in a process of its own (`worker.py`), at its best settings known to us and in the row's
+dtype: nobody computes in a lower precision than the others.
 """
 
 from __future__ import annotations
@@ -41,13 +41,16 @@ def _torch_like(package: str, compiled: bool, last: bool = False) -> Callable[..
             import torch._inductor.config as inductor
 
             inductor.freezing = True
-        if last and row.family != "kernel":
+        if last and row.family in ("training", "inference"):
             work.module.to(memory_format=s.torch.channels_last)
         if compiled:
             function = s.torch.compile(function)
         calls = []
         for number in range(BATCHES):
             tensors = [s.torch.from_numpy(array) for array in row.inputs(number)]
+            if row.dtype != "float32":
+                lower = getattr(s.torch, row.dtype)
+                tensors = [t.to(lower) if t.is_floating_point() else t for t in tensors]
             if last:
                 tensors = [
                     t.to(memory_format=s.torch.channels_last) if t.dim() == 4 else t
@@ -61,7 +64,7 @@ def _torch_like(package: str, compiled: bool, last: bool = False) -> Callable[..
         # Kernels may ask for gradients inside; inference does not.
         if row.family == "inference":
             return s.torch.inference_mode()(call)
-        return s.torch.no_grad()(call) if row.family == "kernel" else call
+        return call if row.family == "training" else s.torch.no_grad()(call)
 
     return start
 
@@ -80,7 +83,11 @@ def _jax(row: Workload, threads: int, files: Path) -> Call:
     function = row.jax(jax, state)
     if not getattr(row.jax, "jitted", False):
         function = jax.jit(function)
-    calls = [[jax.numpy.asarray(a) for a in row.inputs(number)] for number in range(BATCHES)]
+    calls = [
+        [jax.numpy.asarray(a, row.dtype if a.dtype == np.float32 else None)
+         for a in row.inputs(number)]
+        for number in range(BATCHES)
+    ]
     return lambda number: jax.block_until_ready(function(*calls[number % BATCHES]))
 
 
@@ -155,6 +162,8 @@ def values(result: Any) -> np.ndarray:
         result = next(iter(result.values())) if isinstance(result, dict) else result[0]
     if hasattr(result, "detach"):
         result = result.detach()
+    if "bfloat16" in str(getattr(result, "dtype", "")) and hasattr(result, "float"):
+        result = result.float()  # NumPy has no such numbers
     if hasattr(result, "numpy"):
         result = result.numpy()
     return np.asarray(result, np.float64).ravel()

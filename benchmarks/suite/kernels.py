@@ -11,6 +11,7 @@ import numpy as np
 from workloads import BATCHES, Arrays, Work, Workload, numbers
 
 F32 = 4  # bytes of a number
+LOW = "low precision"  # the family: every engine computes on the same halves or small integers
 
 
 def kernel(
@@ -217,6 +218,27 @@ def adam(tensors: int, each: int, **facts: Any) -> Workload:
     )
 
 
+def int8_matmul(m: int, k: int, n: int) -> Workload:
+    """int8 numbers, their products summed in int32."""
+
+    def inputs(call: int) -> Arrays:
+        rng = np.random.default_rng(call % BATCHES)
+        shapes = ((m, k), (k, n))
+        return tuple(rng.integers(-128, 128, shape).astype(np.int8) for shape in shapes)
+
+    row = kernel(
+        f"int8 matmul {m}x{k}x{n}", lambda s, a, b: s.torch._int_mm(a, b), inputs,
+        lambda j, a, b: j.lax.dot(a, b, preferred_element_type=j.numpy.int32),
+    )
+    return replace(row, family=LOW, exports=False)
+
+
+def _bfloat16(row: Workload) -> Workload:
+    """The same work on bfloat16 numbers; a share of float32's limits says nothing of it."""
+    return replace(row, name=f"bfloat16 {row.name}", family=LOW, dtype="bfloat16",
+                   exports=False, flops=0.0, bytes=0.0)
+
+
 def _not_exported(row: Workload) -> Workload:
     return replace(row, exports=False)
 
@@ -233,4 +255,9 @@ ROWS = [
     convolution(8, 64, 56, 64, 3), convolution(8, 256, 28, 128, 1),
     convolution(8, 128, 56, 128, 3, groups=128), convolution(8, 3, 224, 64, 7, stride=2),
     embedding_gradient(8192, 50257, 256), adam(10, 1_000_000),
+    _bfloat16(matmul(1024, 1024, 1024)), _bfloat16(matmul(1, 4096, 4096)),
+    _bfloat16(linear_gelu(512, 768, 3072)), _bfloat16(attention(4, 8, 512, 64)),
+    _bfloat16(convolution(8, 64, 56, 64, 3)), _bfloat16(softmax(4096, 1024)),
+    _bfloat16(layer_norm(4096, 1024)), _bfloat16(pointwise(1 << 24)),
+    int8_matmul(1024, 1024, 1024),
 ]

@@ -67,7 +67,8 @@ def _section(family: str, untuned: bool, rows: list[Row], limits: dict[int, Any]
     for threads, values in sorted(ratios.items()):
         mean = math.exp(sum(map(math.log, values)) / len(values))
         lines += ["", f"Geometric mean, {threads} thread{'s' * (threads > 1)}: {mean:.2f} "
-                  f"(asked: {AIMS[family]}), of {len(values)} rows."]
+                  + (f"(asked: {AIMS[family]}), " if family in AIMS else "")
+                  + f"of {len(values)} rows."]
     return lines
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-FAMILIES = ("training", "inference", "kernel")
+FAMILIES = ("training", "inference", "kernel", "low precision")
 BATCHES = 4  # different inputs, in turn: no call may live off the one before
 
 Arrays = tuple[np.ndarray, ...]
@@ -38,6 +38,7 @@ class Workload:
     jax: from (jax, state) to a function of the arrays; `state` has the parameters by torch's names.
     flops, bytes: the least that one call takes; 0: not said.
     convolves: engines that have channels-last variants are measured with them, too.
+    dtype: what float32 inputs are turned into, once, before any call.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Workload:
     convolves: bool = False
     exports: bool = False
     untuned: bool = False
+    dtype: str = "float32"
 
 
 def space(package: str) -> SimpleNamespace:
