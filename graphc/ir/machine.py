@@ -34,7 +34,8 @@ class Tiling:
     where all of those together have more than `packed_bytes`, at most half as many rows.
 
     `steps` names what there are instructions for that multiply and add several neighbours along k
-    at a time (`kernel/steps.py`).
+    at a time (`kernel/steps.py`). `split`: registers are computed in two halves, beside which
+    one that is read under a mask costs more.
     """
 
     vector_bytes: int
@@ -60,6 +61,7 @@ class Tiling:
     packed_rows: int
     packed_bytes: int
     steps: tuple[str, ...] = ()
+    split: bool = False
 
     def lanes(self, itemsize: int) -> int:
         """Elements of one register."""

@@ -82,9 +82,12 @@ CPU = Machine(
 
 
 @functools.cache
-def cpu(vector_bytes: int, registers: int, steps: tuple[str, ...] = ()) -> Machine:
-    """A CPU with so many vector registers of so many bytes, and instructions for such steps of k;
-    only how templates are tiled asks, and which of them read halves."""
+def cpu(
+    vector_bytes: int, registers: int, steps: tuple[str, ...] = (), split: bool = False
+) -> Machine:
+    """A CPU with so many vector registers of so many bytes, computed in two halves if `split`, and
+    instructions for such steps of k; only how templates are tiled asks, and which of them read
+    halves."""
     tiling = _TILING if registers >= 32 else _FEW_REGISTERS
-    tiling = replaced(tiling, vector_bytes=vector_bytes, steps=steps)
+    tiling = replaced(tiling, vector_bytes=vector_bytes, steps=steps, split=split)
     return replaced(CPU, tiling=tiling, halves="bf16" in steps, integers=True)

@@ -18,6 +18,8 @@ from graphc.ir.machine import Machine
 
 # The steps of k (ir/kernel/steps.py) that instructions multiply and add.
 _STEPS = {"avx512bf16": ("bf16",), "avx512vnni": ("i16", "u8i8", "i8u8", "i8i8")}
+# CPUs, by LLVM's names, that compute registers of 64 bytes in two halves.
+_SPLIT = {"znver4"}
 
 
 _UNIT = "amx-tile", "amx-bf16", "amx-int8"
@@ -60,7 +62,8 @@ def _machine(target: Target) -> Machine:
     ]
     if target.matrix and wide:
         steps += MATRIX_STEPS
-    return cpu(target.vector_bytes, 32 if many else 16, tuple(steps))
+    split = wide and target.cpu in _SPLIT
+    return cpu(target.vector_bytes, 32 if many else 16, tuple(steps), split)
 
 
 def make_target(triple: str, cpu: str = "", features: str = "") -> Target:

@@ -142,10 +142,11 @@ def test_strides_over_phases_of_a_copy(case: Conv) -> None:
 
 @pytest.mark.parametrize("case", PLACES, ids=lambda c: f"{c.input}-{c.window}-g{c.groups}")
 def test_images_read_where_they_lie(case: Conv) -> None:
-    for target in (None, *narrow_targets()):
+    host = host_target()
+    whole = replaced(host, cpu="x86-64-v4") if host.vector_bytes == 64 else host
+    for target in (whole, *narrow_targets()):
         template = case.kernel("conv").template
         assert isinstance(template, Convolution)
-        target = target or host_target()
         (found,) = contractions(template, target.machine) or ()
         assert (found.kind == "places") is (target.vector_bytes == 64)
         results = [check(case, "conv", target, threads) for threads in (1, 4)]
@@ -164,6 +165,16 @@ def test_many_rows_that_would_read_across_lines_meet_packed_positions() -> None:
     """Where half of the registers of a copy lie across two lines of the caches."""
     for machine, kind in ((cpu(64, 32), "windows"), (cpu(32, 16), "tiles")):
         assert _planned(Conv(4, 64, (56, 56), 64, (3, 3)), machine).kind == kind
+
+
+def test_registers_in_halves_are_not_read_under_masks() -> None:
+    """A copy, or packed positions, take less time beside them."""
+    for channels, size, kind in ((64, 56, "windows"), (192, 24, "tiles")):
+        case = Conv(4, channels, (size, size), channels, (3, 3), pad=(1, 1))
+        assert _planned(case, cpu(64, 32)).kind == "places"
+        assert _planned(case, cpu(64, 32, split=True)).kind == kind
+    host = host_target()
+    assert host.machine.tiling.split is (host.cpu == "znver4" and host.vector_bytes == 64)
 
 
 def _planned(case: Conv, machine: Machine) -> Contraction:
