@@ -33,21 +33,27 @@ def calls(rounds: int, inductor: bool) -> None:
         x = torch.ones(4)
         one = torch.compile(_add_one) if compiled else _add_one
         functions[engine] = lambda one=one, x=x: one(x)  # type: ignore[misc]
-    times: dict[str, list[float]] = {engine: [] for engine in functions}
     for function in functions.values():
         for _ in range(100):
             function()
-    count = 5000
+    print("call of x + 1 on 4 numbers, us: median (quartiles)")
+    _tell(functions, rounds, 5000, time.perf_counter)
+
+
+def _tell(
+    functions: dict[str, Callable[[], Any]], rounds: int, count: int, clock: Callable[[], float]
+) -> None:
+    """Microseconds of a call of each, `count` calls at a time, in turn."""
+    times: dict[str, list[float]] = {name: [] for name in functions}
     for _ in range(rounds):
-        for engine, function in functions.items():
-            start = time.perf_counter()
+        for name, function in functions.items():
+            start = clock()
             for _ in range(count):
                 function()
-            times[engine].append((time.perf_counter() - start) / count)
-    print("call of x + 1 on 4 numbers, us: median (quartiles)")
-    for engine, values in times.items():
+            times[name].append((clock() - start) / count)
+    for name, values in times.items():
         middle, low, high = (1e6 * value for value in spread(values))
-        print(f"  {engine:<15}{middle:8.2f} ({low:.2f}-{high:.2f})")
+        print(f"  {name:<26}{middle:8.2f} ({low:.2f}-{high:.2f})")
 
 
 def _add_one(x: Any) -> Any:
@@ -84,19 +90,9 @@ def beside(models: list[str], rounds: int) -> None:
                 call()
     finally:
         Executable.__init__ = made  # type: ignore[method-assign]
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    count = 1000
-    for _ in range(rounds):
-        for name, call in calls.items():
-            start = time.process_time()
-            for _ in range(count):
-                call()
-            times[name].append((time.process_time() - start) / count)
-    del kept
     print("a call beside its kernels, us: median (quartiles)")
-    for name, values in times.items():
-        middle, low, high = (1e6 * value for value in spread(values))
-        print(f"  {name:<26}{middle:8.2f} ({low:.2f}-{high:.2f})")
+    _tell(calls, rounds, 1000, time.process_time)
+    del kept
 
 
 def _nothing() -> tuple[Any, int]:

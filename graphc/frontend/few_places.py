@@ -96,7 +96,6 @@ _ADDED = frozenset("fdbBhil")  # which are added in their own dtype
 
 def _written(mine: np.ndarray, arrays: list[np.ndarray]) -> tuple[int, ...] | None:
     """The shape of what goes to such places; None where these are none."""
-    first = arrays[0] if arrays else None
     if not arrays:
         return None
     first = arrays[0]
