@@ -105,6 +105,25 @@ class Operator(Sized):
         return found[0] if len(found) == 1 else tuple(found)
 
 
+def in_place(op: Op, types: Types, attrs: Attrs) -> Callable[..., None] | None:
+    """What writes an operator's result to the memory of its first operand, of the operands and an
+    array of that memory, without a copy of it (`in_memory`); None: there is no code for it."""
+    form = form_of(op, types, attrs)
+    if form is None:
+        return None
+    key = (*_key(op, form, types), "in place")
+    engine = code_for(key, form, lambda: _forward(op, form, types), {0: 0})
+    if engine is None:
+        return None
+    code = Sized(engine, form, [types[0].shape])
+
+    def run(x: np.ndarray, *others: np.ndarray) -> None:
+        code.run([x, *map(contiguous, others[:-1])])
+
+    run.__dict__["in_memory"] = True
+    return run
+
+
 def convolution_last(
     op: Op, types: Types, attrs: Attrs, results: Types
 ) -> Callable[..., Any] | None:

@@ -22,7 +22,7 @@ from ..ir.dim import DimEnv
 from ..ir.dtypes import from_numpy
 from ..ir.op import Attrs, Op
 from ..ir.types import TensorType
-from . import eager_last, eager_rows
+from . import eager_added, eager_last, eager_rows
 from .eager_form import Types, is_large, is_many
 from .eager_forms import FORMS
 from .eager_layouts import along_memory, in_row_major, reduced_once, unexpanded
@@ -68,6 +68,8 @@ def _prepare(op: Op, types: Types, attrs: Attrs, results: Types) -> Callable[...
         small = None
         if types and config.current().eager_kernels != "0":
             small = eager_rows.prepare(op, types, attrs, results, ready)
+            if small is None and hasattr(ready, "into"):
+                ready.__dict__["into"] = eager_added.into(op, types, attrs, ready.into)
         return ready if small is None else small
     code = _kernels().Operator.of(op, types, attrs, results)
     if code is None:
@@ -115,7 +117,9 @@ def _prepare(op: Op, types: Types, attrs: Attrs, results: Types) -> Callable[...
         return in_row_major(op, shape, arrays, call, ready)
 
     if hasattr(ready, "into"):
-        chosen.__dict__["into"] = ready.into
+        adds = op.name == "index_put" and attrs["accumulate"]
+        code_in_place = _kernels().in_place(op, types, attrs) if adds else None
+        chosen.__dict__["into"] = ready.into if code_in_place is None else code_in_place
     return chosen
 
 

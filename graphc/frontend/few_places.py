@@ -72,9 +72,7 @@ def write_places(x: Tensor, index: Any, value: Any, add: bool = False) -> bool:
             or np.may_share_memory(mine, new) or (local.grad and requires_grad(value))
         ):
             return False
-    elif type(value) not in (int, float) or mine.dtype.char not in "fd" or not (
-        -FITS < value < FITS or value in _NO_NUMBERS or value != value
-    ):
+    elif mine.dtype.char not in "fd" or not _is_number(value):
         return False
     if add and (mine.dtype.char not in _ADDED or math.prod(shape) > FEW_ADDED):
         return False
@@ -87,6 +85,53 @@ def write_places(x: Tensor, index: Any, value: Any, add: bool = False) -> bool:
             mine[where] = new
     except (IndexError, ValueError):  # the operator says what is wrong; nothing is written
         return False
+    x._graphc_storage.version += 1
+    return True
+
+
+def fill_few(x: Tensor, mask: Any, value: Any) -> bool:
+    """x.masked_fill_(mask, value) of floats and a number, the mask being of x's shape; whether that
+    was done."""
+    if (
+        Eager.prepare is None or type(x) not in _PLAIN or type(mask) is not Tensor
+        or mask._graphc_trace is not None or not is_plain(x) or not _is_number(value)
+    ):
+        return False
+    mine, truth = x._graphc_array, mask._graphc_array
+    if mine.size >= FEW or truth.dtype.char != "?" or truth.shape != mine.shape or (
+        mine.dtype.char not in "fd" or not is_near(mask)
+    ):
+        return False
+    mine[truth] = value
+    x._graphc_storage.version += 1
+    return True
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is one that every float dtype has."""
+    return type(value) in (int, float) and (
+        -FITS < value < FITS or value in _NO_NUMBERS or value != value
+    )
+
+
+_FEW_CLAMPED = 4096
+
+
+def clamp_few(x: Tensor, low: Any, high: Any) -> bool:
+    """x.clamp_(low, high) of floats between numbers; whether that was done."""
+    if Eager.prepare is None or type(x) not in _PLAIN or not is_plain(x):
+        return False
+    mine = x._graphc_array
+    if mine.size >= _FEW_CLAMPED or mine.dtype.char not in "fd" or (low is None and high is None):
+        return False
+    for bound in (low, high):
+        if bound is not None and not _is_number(bound):
+            return False
+    with np.errstate(all="ignore"):  # as the operator does, from left to right
+        if low is not None:
+            np.maximum(np.asarray(low, mine.dtype), mine, out=mine)
+        if high is not None:
+            np.minimum(np.asarray(high, mine.dtype), mine, out=mine)
     x._graphc_storage.version += 1
     return True
 

@@ -49,21 +49,80 @@ def write_at(op: Op, x: Tensor, operands: tuple[Tensor, ...], attrs: Attrs) -> b
             lead, count = attrs["dim"], len(operands) - 1
             rows = np.broadcast_shapes(*[a.shape for a in arrays[2:]])
             written = math.prod((*mine.shape[:lead], *rows, *mine.shape[lead + count :]))
-        if written * _PART > mine.size >= FEW:
-            return False
         signature = _signature(op, arrays, attrs)
     except (ValueError, OpError):  # the operator says what is wrong
         return False
     if signature.ready is None:
         signature.prepare(op, attrs, Eager.prepare)
-    if signature.into is None:
+    if signature.into is None or (
+        written * _PART > mine.size >= FEW and not hasattr(signature.into, "in_memory")
+    ):
         return False
     try:
         signature.into(*arrays, mine)
     except IndexError:  # nothing is written
         return False
     x._graphc_storage.version += 1
+    adds = getattr(signature.into, "rows", None)
+    if adds is not None:
+        _note(attrs["dim"], arrays, adds)
     return True
+
+
+def _note(dim: int, arrays: list[np.ndarray], rows: Any) -> None:
+    if len(_adders) >= _LIMIT:
+        _adders.clear()
+    types = [part for array in arrays for part in (array.dtype, array.shape)]
+    for named in (dim, dim - arrays[0].ndim):
+        _adders[(named, *types)] = rows
+
+
+# what adds rows to an array, by the dim and the types of an index_add_ that was done before
+_adders: dict[Any, Any] = {}
+_LIMIT = 10_000
+
+
+def add_rows(x: Tensor, dim: Any, index: Any, source: Any) -> bool:
+    """x.index_add_(dim, index, source) of few numbers, as it was done before to such tensors;
+    whether it was done."""
+    if Eager.prepare is None or type(index) is not Tensor or type(source) not in _PLAIN or (
+        type(dim) is not int
+    ):
+        return False
+    try:
+        mine, places, rows = x._graphc_array, index._graphc_array, source._graphc_array
+    except AttributeError:  # of a trace, or without dense memory
+        return False
+    add = _adders.get(
+        (dim, mine.dtype, mine.shape, rows.dtype, rows.shape, places.dtype, places.shape)
+    )
+    if (
+        add is None or type(x) not in _PLAIN or not is_plain(x) or not _is_operand(source)
+        or not _is_operand(index) or not (_apart(mine, places) and _apart(mine, rows))
+        or add(rows, places, mine) is None
+    ):
+        return False
+    x._graphc_storage.version += 1
+    return True
+
+
+def _is_operand(x: Tensor) -> bool:
+    return x._graphc_trace is None and is_near(x) and not (local.grad and requires_grad(x))
+
+
+def _apart(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether two arrays share no memory."""
+    return (a.flags.owndata and b.flags.owndata and a is not b) or not np.may_share_memory(a, b)
+
+
+_ASKED_ONE_BY_ONE = 64  # positions, of which a list's smallest is found before a ufunc has begun
+
+
+def is_negative(places: np.ndarray) -> bool:
+    """Whether one of some positions is."""
+    if places.size <= _ASKED_ONE_BY_ONE:
+        return bool(min(places.ravel().tolist()) < 0)
+    return bool(places.min() < 0)
 
 
 def write_by_name(name: str, x: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -95,11 +154,12 @@ def write_by_name(name: str, x: Tensor, args: tuple[Any, ...], kwargs: dict[str,
             given == () and name != "index_fill"
         ):
             return False
-        if name != "index_fill" and is_near(index) and index._graphc_array.min() < 0:
+        if name != "index_fill" and is_near(index) and is_negative(index._graphc_array):
             return False  # refused by the function; the operator counts such from the end
-        if dim == 0 and write_places(x, index, value, add=name == "index_add"):
+        adds = name == "index_add"
+        if dim == 0 and not adds and write_places(x, index, value):
             return True
-        attrs = {"dim": dim, "accumulate": name == "index_add"}
+        attrs = {"dim": dim, "accumulate": adds}
         return write_at(ops.index_put, x, (value, index), attrs)
     if len(places) != len(sizes) or any(
         n > sizes[d] for d, n in enumerate(places) if d != dim

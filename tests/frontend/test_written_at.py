@@ -78,8 +78,12 @@ def _no_operators(*args):
 
 FEW_WRITES = {
     **{name: WRITES[name] for name in
-       ("rows", "from behind", "a number", "pairs", "a mask", "added", "index_add_", "index_copy_",
-        "index_fill_", "most")},
+       ("rows", "from behind", "a number", "pairs", "a mask", "added", "index_copy_", "index_fill_",
+        "most")},
+    "masked_fill_": lambda t, x, v: x.masked_fill_(x > 2, 0.5),
+    "masked_fill_, not a number": lambda t, x, v: x.masked_fill_(x > 2, float("nan")),
+    "clamp_": lambda t, x, v: x.clamp_(-1, 2.5),
+    "clamp_ above": lambda t, x, v: x.clamp_(max=0),
     "a mask of all dims": lambda t, x, v: x.__setitem__(x > 0, 0.5),
     "a mask and its numbers": lambda t, x, v: x.__setitem__(x > 12, v.view(-1)[: (x > 12).sum()]),
     "a mask, infinite": lambda t, x, v: x.__setitem__(x > 3, -float("inf")),

@@ -18,7 +18,7 @@ from .small_windows_text import max_pool, window_sum
 KINDS = {"f": ("float", 4), "d": ("double", 8)}
 NAMES = (
     "softmax", "log_softmax", "sigmoid", "cross_entropy", "norm", "max_pool", "window_sum", "sum",
-    "amax", "amin", "cummax", "cummin",
+    "amax", "amin", "cummax", "cummin", "add_rows",
 )
 
 
@@ -218,9 +218,28 @@ def _running(name: str) -> Callable[[Body], Body]:
     return make
 
 
+def _add_rows(b: Body) -> Body:
+    """Arrays: rows, the place that each goes to, what they are added to. Its own: how many places
+    there are. None where one is out of range."""
+    rows, places, out, size = b.given(0), b.given(1), b.given(2), b.word(0)
+    r = b.each("%rows")
+    b.unless(b.let(f"icmp uge i64 {b.load(b.at(places, r, 'i64'), 'i64')}, {size}"))
+    b.end()
+    p = b.each("%parts")
+    r = b.each("%rows")
+    row = b.at(rows, b.times(b.plus(b.times(p, "%rows"), r), "%width"))
+    place = b.plus(b.times(p, size), b.load(b.at(places, r, "i64"), "i64"))
+    to = b.at(out, b.times(place, "%width"))
+    b.two("add", to, row, to, "%width", "rrr")
+    b.end()
+    b.end()
+    return b.gives(2)
+
+
 _BODIES: dict[str, Callable[[Body], Body]] = {
     "sum": _sum, "amax": _extremum("maximum"), "amin": _extremum("minimum"),
     "softmax": _softmax, "log_softmax": _log_softmax, "sigmoid": _sigmoid,
     "cross_entropy": _cross_entropy, "norm": _norm, "max_pool": max_pool,
     "window_sum": window_sum, "cummax": _running("maximum"), "cummin": _running("minimum"),
+    "add_rows": _add_rows,
 }

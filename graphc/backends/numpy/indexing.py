@@ -135,6 +135,37 @@ def _add_rows(result: Array, source: Array, indices: tuple[Array, ...], dim: int
     result.reshape((rows.shape[0], -1, rows.shape[2]))[:, ordered[starts]] += sums
 
 
+def _scattering(types: Sequence[TensorType], dim: int, reduce: str) -> Callable[..., None]:
+    """_scatter_into() of arrays of these types."""
+    shape: Any = types[1].shape
+    size: Any = types[0].shape[dim]
+    lines = [
+        None if d == dim else np.arange(n).reshape([-1 if e == d else 1 for e in range(len(shape))])
+        for d, n in enumerate(shape)
+    ]
+    part = None if types[2].shape == shape else tuple([slice(0, n) for n in shape])
+    combine, few = _UFUNC.get(reduce), prod(shape) <= _ASKED_ONE_BY_ONE
+
+    def scatter(x: Array, index: Array, source: Array, out: Array) -> None:
+        if few:
+            known = index.ravel().tolist()
+            fits = min(known) >= 0 and max(known) < size
+        if not few or not fits:
+            _check_index(index, size, dim)
+        where = tuple([index if line is None else line for line in lines])
+        if part is not None:
+            source = source[part]
+        if combine is None:
+            out[where] = source
+        else:
+            combine.at(out, where, source.astype(out.dtype, copy=False))
+
+    return scatter
+
+
+_ASKED_ONE_BY_ONE = 64  # positions, of which a list's smallest is found before a ufunc has begun
+
+
 def into(
     name: str, types: Sequence[TensorType], attrs: Mapping[str, Any]
 ) -> Callable[..., None] | None:
@@ -146,8 +177,7 @@ def into(
         return None  # added up in float32
     dim: int = attrs.get("dim", 0)
     if name == "scatter":
-        return lambda x, index, source, out: _scatter_into(
-            out, index, source, dim, attrs["reduce"])
+        return _scattering(types, dim, attrs["reduce"])
     if name != "index_put":
         return None
 

@@ -10,11 +10,9 @@ from graphc.ir import dtypes, ops
 from graphc.ir.op import OutOfRange
 
 from .. import promote
-from ..context import local
 from ..dispatch import apply, constant, inplace
 from ..errors import kind_name, located
-from ..few_places import write_places
-from ..near import is_near
+from ..few_places import picked_by_mask, write_places
 from ..overlap import check_apart
 from ..ownership import owns_result
 from ..replayed import replayed
@@ -32,25 +30,17 @@ from .arguments import (
 )
 from .copies import contiguous
 from .dtype_names import CPP_NAMES, iinfo
+from .index_vectors import not_negative, require_index, vector
 from .indexing import put as put_selection
 from .indexing import read_index, take
 from .parts import slice_dim
 from .positions import places_of
 from .repetition import broadcast_tensors
+from .selected import rows_first
 
 _CURE = "its result's size depends on values: call it outside the compiled function"
 _REDUCTIONS = {"add": "add", "multiply": "mul", "sum": "add", "prod": "mul", "amax": "amax",
                "amin": "amin"}
-
-
-def _require_index(name: str, index: Any) -> Tensor:
-    if not isinstance(index, Tensor):
-        raise TypeError(located(f"{name}(): index must be a Tensor, not {type(index).__name__}"))
-    if index.dtype not in (dtypes.i64, dtypes.i32) and (
-        name != "gather" or 0 not in shape(index)
-    ):
-        raise RuntimeError(located(f"{name}(): Expected dtype int32/int64 for index"))
-    return promote.cast(index, dtypes.i64)
 
 
 # --- gather, scatter ---------------------------------------------------------------------------
@@ -62,7 +52,7 @@ def _require_index(name: str, index: Any) -> Tensor:
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
     """input[..., index[i], ...] along `dim`; the result has index's shape."""
     along = wrap_dim(dim, input.ndim)
-    places = _require_index("gather", index)
+    places = require_index("gather", index)
     if 0 in shape(places) and input.ndim != places.ndim:
         nothing: Tensor = input.reshape(-1)[:0]
         return nothing.reshape(shape(places))  # type: ignore[no-any-return]
@@ -77,7 +67,7 @@ def _scatter(
     name: str, x: Tensor, dim: int, index: Tensor, src: Any, reduce: str
 ) -> Tensor:
     along = wrap_dim(dim, x.ndim)
-    places = _require_index(name, index)
+    places = require_index(name, index)
     if isinstance(src, Tensor):
         if src.dtype is not x.dtype:
             raise RuntimeError(located(
@@ -191,40 +181,16 @@ def _without_self(x: Tensor, dim: int, index: Tensor, reduce: str) -> Tensor:
 # --- along one dim by a vector of positions ----------------------------------------------------
 
 
-def _vector(name: str, index: Any) -> Tensor:
-    places = _require_index(name, index)
-    if places.ndim > 1:
-        raise IndexError(located(f"{name}(): Index is supposed to be a vector"))
-    return places.reshape(1) if places.ndim == 0 else places
-
-
-_BEHIND_ALL = (1 << 63) - 1  # an index that is out of range, whatever a symbolic size is
-
-
-def _not_negative(index: Tensor, size: Any, dim: int) -> Tensor:
-    """Indices of which the operator refuses the negative ones too, which it would count from the
-    end. Raises where eager mode sees one."""
-    if local.trace is not None or index._graphc_trace is not None or not is_near(index):
-        wide = promote.cast(index, dtypes.i64)
-        refused: Tensor = P.where(P.lt(wide, 0), _BEHIND_ALL, wide)
-        return refused
-    array = index._graphc_array
-    if array.size and (least := array.min()) < 0:
-        raise OutOfRange(located(
-            f"index {least} is out of bounds for dimension {dim} with size {size}"
-        ))
-    return index
-
-
+@rows_first
 @with_out
 @owns_result
 @recorded_as("IndexSelectBackward0")
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices of `dim` at the positions of a vector."""
     along = wrap_dim(dim, input.ndim)
-    places = _vector("index_select", index)
+    places = vector("index_select", index)
     try:
-        places = _not_negative(places, shape(input)[along] if input.ndim else 1, along)
+        places = not_negative(places, shape(input)[along] if input.ndim else 1, along)
         if input.ndim == 0:
             count = shape(places)[0]
             if not environment().equal(count, 1):
@@ -241,7 +207,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
 
 def _index_write(name: str, x: Tensor, dim: int, index: Tensor, source: Any, add: bool) -> Tensor:
     along = wrap_dim(dim, x.ndim)
-    places = _vector(name, index)
+    places = vector(name, index)
     if isinstance(source, Tensor) and source.dtype is not x.dtype:
         raise RuntimeError(located(
             f"{name}(): self and source expected to have the same dtype, but got (self) "
@@ -261,8 +227,13 @@ def _index_write(name: str, x: Tensor, dim: int, index: Tensor, source: Any, add
                 f"({have[0]}), for dim: {along}"
             ))
     if name != "index_fill":
-        places = _not_negative(places, shape(x)[along], along)
-    return _index_put(x, value, [places], along, add)
+        places = not_negative(places, shape(x)[along], along)
+    try:
+        return _index_put(x, value, [places], along, add)
+    except IndexError as error:
+        if not add:
+            raise
+        raise OutOfRange(str(error)) from None  # torch's class hangs on how many dims there are
 
 
 def _index_put(
@@ -415,6 +386,10 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
 @recorded_as("MaskedSelectBackward0")
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """The elements where mask is True, 1-d."""
+    if type(mask) is Tensor and mask.shape == input.shape and (
+        few := picked_by_mask(input, mask)
+    ) is not None:
+        return few
     truth = concrete(_mask("masked_select", mask), "masked_select()", _CURE)
     sizes = broadcast_sizes(shape(input), shape(mask))
     x = apply(ops.expand, input, shape=sizes)
@@ -447,13 +422,13 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 @with_out
 def take_flat(input: Tensor, index: Tensor) -> Tensor:
     """The elements at flat positions (torch.take)."""
-    return take(input.reshape(-1), [_require_index("take", index)], 0)
+    return take(input.reshape(-1), [require_index("take", index)], 0)
 
 
 @owns_result
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """A copy with source written (or added) at flat positions."""
-    places = _require_index("put_", index).reshape(-1)
+    places = require_index("put_", index).reshape(-1)
     if source.dtype is not input.dtype:
         raise RuntimeError(located(
             f"put_(): self and source expected to have the same dtype, but got self.dtype = "
@@ -481,7 +456,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
             "torch.take_along_dim(): input and indices should have the same number of dimensions, "
             f"but got {len(a)} dimensions for input, and {len(b)} dimensions for indices"
         ))
-    places = _require_index("take_along_dim", indices)
+    places = require_index("take_along_dim", indices)
     indices = P.where(P.lt(places, 0), P.add(places, public_size(a[along])), places)
     a[along] = b[along] = 1
     common = broadcast_sizes(tuple(a), tuple(b))

@@ -17,13 +17,14 @@ from ..context import local
 from ..dispatch import inplace
 from ..eager import is_plain, write_two
 from ..errors import kind_name, located
+from ..few_places import clamp_few, fill_few
 from ..history import requires_grad
 from ..layouts import NotDense, again
 from ..overlap import check_apart
 from ..placement import Pinned
 from ..rewritten import is_many, write_whole
 from ..tensor import Parameter, Tensor
-from ..written_at import write_by_name
+from ..written_at import add_rows, write_by_name
 from . import (
     complex_numbers,
     cumulative,
@@ -71,6 +72,9 @@ _WHOLE = frozenset(
 # written at some places
 _PLACED = frozenset("index_add index_copy index_fill scatter scatter_add".split())
 
+# which read an operand after they have written
+_STRICT = frozenset("index_add index_copy scatter scatter_add scatter_reduce".split())
+
 # made of several operators, some of which keep the tensor's former contents for their gradients
 _KEEPS_SELF = frozenset(
     "xlogy sinc logit float_power renorm nan_to_num index_reduce".split()
@@ -91,6 +95,7 @@ def _written(function: Callable[..., Tensor], check: bool) -> Callable[..., Tens
     apart = function.__name__ != "masked_scatter"  # torch looks at its mask alone
     whole = function.__name__ in _WHOLE
     placed = function.__name__ if function.__name__ in _PLACED else ""
+    strict = function.__name__ in _STRICT
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if whole and write_whole(function, self, args, kwargs):
@@ -99,8 +104,8 @@ def _written(function: Callable[..., Tensor], check: bool) -> Callable[..., Tens
             return self
         try:
             for operand in (*args, *kwargs.values()) if apart else ():
-                if isinstance(operand, Tensor) and operand is not self:
-                    check_apart(self, operand)
+                if isinstance(operand, Tensor) and (strict or operand is not self):
+                    check_apart(self, operand, whole=not strict)
             value = function(clone(self) if keeps else self, *args, **kwargs)
             if check:
                 promote.check_inplace(self, value)
@@ -112,6 +117,30 @@ def _written(function: Callable[..., Tensor], check: bool) -> Callable[..., Tens
     method.__name__ = f"{function.__name__}_"
     method.__doc__ = f"{function.__name__}(), written into the tensor."
     return method
+
+
+def _rows_first(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """index_add_(), of few numbers as it was done before."""
+
+    @functools.wraps(method)
+    def direct(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if len(args) == 3 and not kwargs and add_rows(self, *args):
+            return self
+        return method(self, *args, **kwargs)
+
+    return direct
+
+
+def _mask_first(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """masked_fill_(), of few numbers where the mask is of their shape."""
+
+    @functools.wraps(method)
+    def direct(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if len(args) == 2 and not kwargs and fill_few(self, *args):
+            return self
+        return method(self, *args, **kwargs)
+
+    return direct
 
 
 def _arithmetic(op: Op, method: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -239,7 +268,7 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
 
 def clamp_(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """clamp(), written into the tensor."""
-    if write_whole(pointwise.clamp, self, (min, max), {}):
+    if clamp_few(self, min, max) or write_whole(pointwise.clamp, self, (min, max), {}):
         return self
     for bound in (min, max):
         if isinstance(bound, Tensor):
@@ -271,6 +300,8 @@ def methods() -> dict[str, Callable[..., Any]]:
     ):
         for name in names.split():
             table[f"{name}_"] = _written(getattr(module, name), False)
+    table["index_add_"] = _rows_first(table["index_add_"])
+    table["masked_fill_"] = _mask_first(table["masked_fill_"])
     table |= inplace_shape.methods()
     table |= {
         "zero_": zero_, "fill_": fill_, "copy_": copy_, "index_put_": gathering.index_put_,
