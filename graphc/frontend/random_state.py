@@ -325,9 +325,19 @@ def _drawn_quickly(op: Op, state: Tensor, attrs: dict[str, Any]) -> Tensor | Non
     return from_array(memory)
 
 
-def draw(kind: str, generator: Generator | None = None, **attrs: Any) -> Tensor:
-    """Random values of the operator rng_`kind`; advances the generator."""
-    return _drawn(get_op(f"rng_{kind}"), generator, **attrs)
+def drawn_at_once(op: Op, attrs: dict[str, Any]) -> Tensor | None:
+    """What an operator without parameters draws on the CPU from the default generator, of few
+    numbers; None: nothing was drawn."""
+    if local.trace is not None:
+        return None
+    with default_generator.turn:
+        return _drawn_quickly(op, default_generator.state, attrs)
+
+
+def draw(kind: str | Op, generator: Generator | None = None, **attrs: Any) -> Tensor:
+    """Random values of the operator rng_`kind`, or of that operator; advances the generator."""
+    op = get_op(f"rng_{kind}") if isinstance(kind, str) else kind
+    return _drawn(op, generator, **attrs)
 
 
 def draw_from(kind: str, generator: Generator | None, *parameters: Tensor) -> Tensor:

@@ -37,6 +37,14 @@ DRAWS: tuple[Callable[[], Any], ...] = (
     lambda: torch.randperm(0), lambda: torch.randperm(1), lambda: torch.randperm(1024),
     lambda: torch.randperm(1025), lambda: torch.randperm(6, dtype=torch.int32),
     lambda: torch.empty(6).bernoulli_(0.25), lambda: torch.randn(3, generator=OWN),
+    lambda: torch.empty(4, 4).uniform_(), lambda: torch.empty(3, 5).t().uniform_(-1, 2),
+    lambda: torch.empty(5).uniform_(-0.25, 0.75), lambda: torch.empty(2000).uniform_(-1, 1),
+    lambda: torch.empty(3).double().uniform_(), lambda: torch.empty(4, 4).normal_(0, 0.02),
+    lambda: torch.empty(5).normal_(0, 0.5), lambda: torch.empty(20).normal_(1.5, 0.5),
+    lambda: torch.empty(5).normal_(1.5, 0.5), lambda: torch.empty(17).double().normal_(0, 2),
+    lambda: torch.empty(3).normal_(0, 0), lambda: torch.empty(20).normal_(0, 1e-42),
+    lambda: torch.empty(2, 3).normal_(generator=OWN), lambda: torch.empty(3).half().normal_(),
+    lambda: torch.bernoulli(torch.rand(4, 5)), lambda: torch.bernoulli(torch.rand(3, 3).t()),
 )
 OWN = torch.Generator()
 
@@ -180,3 +188,29 @@ def test_few_numbers_while_a_compiled_backward_waits(monkeypatch: pytest.MonkeyP
     (first + F.dropout((x * weight).exp(), 0.5).sum()).backward()
     assert ours is not None
     np.testing.assert_allclose(ours.numpy(), weight.grad.numpy(), rtol=1e-6)
+
+
+def test_the_memory_is_drawn_into() -> None:
+    for draw in (
+        lambda x: x.uniform_(), lambda x: x.uniform_(-1, 1), lambda x: x.normal_(),
+        lambda x: x.normal_(0, 0.02), lambda x: x.bernoulli_(0.5),
+    ):
+        x = torch.zeros(4, 4)
+        view, version = x[1:], default_generator.state._version
+        draw(view)
+        assert x._version == 1 and default_generator.state._version == version + 1
+        assert x[0].eq(0).all() and x[1:].ne(0).any()
+        leaf = torch.zeros(4, 4, requires_grad=True)
+        with pytest.raises(RuntimeError, match="leaf"):
+            draw(leaf)
+        with torch.no_grad():
+            draw(leaf)
+        assert leaf.ne(0).any()
+
+
+def test_wrong_probabilities_draw_nothing() -> None:
+    before = default_generator.get_state()
+    for wrong in (1.5, -0.1, float("nan")):
+        with pytest.raises(RuntimeError, match="p_in"):
+            torch.bernoulli(torch.tensor([0.5, wrong]))
+    assert default_generator.get_state().equal(before)

@@ -60,6 +60,10 @@ class _Code:
         symbols = {_WORDS: self._first.address(_WORDS), **stream_few.addresses()}
         return linked("stream", _text, symbols, self._directory, opt_level=2)
 
+    def address(self, name: str) -> int:
+        """Of a function, which this object keeps."""
+        return (self._first if name in FIRST else self.others).address(f"graphc_stream_{name}")
+
     def __getattr__(self, name: str) -> _Native:
         if name not in SIGNATURES:
             raise AttributeError(name)
@@ -186,6 +190,9 @@ def _spelled(name: str, attrs: Mapping[str, Any]) -> stream_few.Spelled | None:
         return between_integers(attrs["low"], attrs["high"]) if simple else None
     if bits is None:
         return None
+    if name == BETWEEN:
+        width, low = struct.unpack("<2q", struct.pack("<2d", attrs["width"], attrs["low"]))
+        return "between32", 1, (width, low)
     if name == "rng_uniform":
         return f"unit{bits}", bits // 32, ()
     if name == "rng_exponential":
@@ -212,7 +219,8 @@ def functions(directory: Path | None) -> dict[str, Callable[..., Any]]:
     drawn = {name: functools.partial(_drawn, code, name) for name in FUNCTIONS}
 
     def drawer(name: str, attrs: Mapping[str, Any]) -> stream_few.Into | None:
-        return stream_few.drawer(code.others, name, attrs, _spelled(name, attrs))
+        spelled = _spelled(name, attrs)
+        return stream_few.drawer(code.others, code.address, name, attrs, spelled)
 
     return {**drawn, BETWEEN: functools.partial(_between, code), DRAWER: drawer}
 

@@ -31,15 +31,19 @@ def addresses() -> dict[str, int]:
 
 
 def drawer(
-    library: Library, name: str, attrs: Mapping[str, Any], spelled: Spelled | None
+    library: Library, address: Callable[[str], int], name: str, attrs: Mapping[str, Any],
+    spelled: Spelled | None,
 ) -> Into | None:
     """What an operator with these attributes draws, into row-major memory of its dtype and size;
-    None: it is not for few numbers. `spelled`: all but normal numbers."""
+    None: it is not for few numbers. `address`: of code by its name, which somebody keeps;
+    `spelled`: all but normal numbers."""
     if layout() is None:
         return None
     if name == "rng_permutation":
         n = attrs["n"]
-        return _Drawing(library, "order", n - 1, n, ()).draw if 0 < n <= ROOM else None
+        if not 0 < n <= ROOM:
+            return None
+        return _Drawing(library, address("order"), n - 1, n, ()).draw
     if "shape" not in attrs:
         return None
     if name == "rng_normal" and attrs["dtype"].name in _NORMAL:
@@ -48,18 +52,18 @@ def drawer(
     if spelled is None or spelled[1] * count > ROOM:
         return None
     code, each, numbers = spelled
-    return _Drawing(library, code, 0 if name == "rng_normal" else each * count, count, numbers).draw
+    words = 0 if name == "rng_normal" else each * count
+    return _Drawing(library, address(code), words, count, numbers).draw
 
 
 class _Drawing:
     """Keeps what a function reads."""
 
     def __init__(
-        self, library: Library, code: str, words: int, count: int, numbers: tuple[int, ...]
+        self, library: Library, code: int, words: int, count: int, numbers: tuple[int, ...]
     ) -> None:
-        found = library.address(f"graphc_stream_{code}")
         both = (*numbers, 0, 0)[:2]
-        self._record = (ctypes.c_int64 * 6)(found, words, count, *both, id(None))
+        self._record = (ctypes.c_int64 * 6)(code, words, count, *both, id(None))
         self._method = method("draw", library.address("graphc_stream_draw"))
         self._library = library
         self._draw: Into = bound(self._method, ctypes.addressof(self._record))

@@ -10,6 +10,7 @@ import numpy as np
 from graphc.ir import dtypes, ops
 from graphc.ir.dim import product
 from graphc.ir.dtypes import DType
+from graphc.ir.op import get as get_op
 
 from .. import promote
 from ..context import local
@@ -20,9 +21,10 @@ from ..history import requires_grad
 from ..overlap import check_apart
 from ..placement import beside, makes, makes_like, place_at
 from ..plain import is_unwatched
-from ..random_state import Generator, draw
-from ..tensor import Tensor
+from ..random_state import Generator, draw, drawn_at_once
+from ..tensor import Tensor, from_array
 from ..transfer import moved
+from ..values import Eager
 from . import pointwise as P
 from .arguments import (
     broadcast_sizes,
@@ -82,10 +84,17 @@ def _complex(kind: str, generator: Generator | None, want: Any, dtype: DType) ->
 
 def _are_sizes(given: tuple[Any, ...]) -> bool:
     """Whether they are plain sizes, as nearly always."""
-    return set(map(type, given)) <= {int} and min(given, default=0) >= 0
+    for size in given:  # a generator would take twice as long
+        if type(size) is not int or size < 0:
+            break
+    else:
+        return True
+    return False
 
 
 def _shaped(kind: str, name: str, fill: Any, doc: str) -> Any:
+    record = get_op(f"rng_{kind}")
+
     @makes
     def function(
         *sizes: Any, size: Any = None, generator: Generator | None = None, dtype: Any = None,
@@ -107,7 +116,11 @@ def _shaped(kind: str, name: str, fill: Any, doc: str) -> Any:
         if isinstance(dtype, DType) and dtype.is_complex:
             return _done(_complex(kind, generator, want, dtype), requires_grad)
         drawn_as = promote.Defaults.dtype if dtype is None else float_dtype(dtype, name)
-        values = draw(kind, generator, shape=want, dtype=drawn_as)
+        values = None
+        if generator is None:
+            values = drawn_at_once(record, {"shape": want, "dtype": drawn_as})
+        if values is None:
+            values = draw(record, generator, shape=want, dtype=drawn_as)
         return values.requires_grad_() if requires_grad else values
 
     function.__name__ = name
@@ -293,11 +306,32 @@ def bernoulli(
         raise NotImplementedError(located(
             f"\"bernoulli_tensor_cpu_p_\" not implemented for '{promote._name(input.dtype)}'"
         ))
+    few = _kept_of_few(input, generator)
+    if few is not None:
+        return _done(few, False, out)
     chances = checked_probabilities(input)
     kind = dtypes.f64 if input.dtype is dtypes.f64 else dtypes.f32
     u = draw("uniform", generator, shape=shape(input), dtype=kind)
     found = promote.cast(P.lt(u, promote.cast(chances, kind)), input.dtype)
     return _done(flat_in(input, found), False, out)
+
+
+_FEW_KEPT = 64  # probabilities that Python has looked at before a ufunc has begun
+
+
+def _kept_of_few(chances: Tensor, generator: Generator | None) -> Tensor | None:
+    """bernoulli() of few probabilities; None: not so plain, or one of them is none."""
+    if not is_unwatched() or Eager.elsewhere is not None or chances._graphc_trace is not None or (
+        local.grad and requires_grad(chances)
+    ):
+        return None
+    array = chances._graphc_array
+    if array.dtype.char not in "fd" or array.size > _FEW_KEPT or not array.flags.c_contiguous:
+        return None
+    if not all(0 <= chance <= 1 for chance in array.ravel().tolist()):
+        return None
+    drawn = draw("uniform", generator, shape=array.shape, dtype=chances.dtype)
+    return from_array(np.less(drawn._graphc_array, array).astype(array.dtype))
 
 
 @beside

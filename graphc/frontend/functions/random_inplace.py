@@ -18,6 +18,7 @@ from graphc.ir.dtypes import DType
 from .. import plain, promote
 from ..context import local
 from ..dispatch import apply, inplace
+from ..drawn_in_place import LEAST, draw_into, draw_normals_into
 from ..ensured import ensured
 from ..errors import located
 from ..placement import beside
@@ -101,7 +102,7 @@ def _scaled(z: Tensor, mean: Any, std: Any) -> Tensor:
         return z
     if _plain(mean) and mean == 0:
         z = P.mul(z, std)
-        return z
+        return P.add(z, 0.0) if _plain(std) and std < LEAST else z
     return fused(z, std, mean)
 
 
@@ -127,11 +128,17 @@ def uniform_(
         return self
     kind = float_dtype(self.dtype, "uniform")
     if (a, b) == (0.0, 1.0):
+        if draw_into("rng_uniform", self, generator):
+            return self
         return _in_memory_order(
             self, lambda sizes: draw("uniform", generator, shape=sizes, dtype=kind)
         )
-    if kind is dtypes.f32 and _plain(a) and _plain(b) and _filled(self, a, b, generator):
-        return self
+    if kind is dtypes.f32 and _plain(a) and _plain(b):
+        low, high = _as_float32(a), _as_float32(b)
+        if draw_into(
+            "uniforms_between", self, generator, width=_as_float32(high - low), low=low
+        ) or _filled(self, a, b, generator):
+            return self
     return _in_memory_order(self, lambda sizes: _uniforms(sizes, kind, a, b, generator))
 
 
@@ -184,6 +191,8 @@ def normal_(
         normal_(_both_parts(self), mean, std / math.sqrt(2), generator=generator)
         return self
     kind = float_dtype(self.dtype, "normal")
+    if _plain(mean) and _plain(std) and draw_normals_into(self, generator, mean, std):
+        return self
     pairs = not self.is_contiguous()
     return _in_memory_order(
         self, lambda sizes: normals(sizes, kind, mean, std, generator, pairs)
@@ -333,6 +342,8 @@ def bernoulli_(
         drawn = P.lt(u, promote.cast(p, kind))
         return inplace(self, promote.cast(drawn, self.dtype), overwrite=True)
     check_probability(p)
+    if draw_into("rng_bernoulli", self, generator, p=float(p)):
+        return self
     return _in_memory_order(
         self,
         lambda sizes: draw("bernoulli", generator, shape=sizes, p=float(p), dtype=self.dtype),
