@@ -241,24 +241,31 @@ def recall(key: Any, source: Tensor) -> Tensor | None:
 
 def note(key: Any, source: Tensor, result: Any) -> None:
     """Note which view of `source` a function has given."""
+    found = noted(_known.get(key), source, result)
+    if found is not None:
+        if len(_known) >= _LIMIT:
+            _known.clear()
+        _known[key] = found
+
+
+def noted(found: Recalled | None, source: Tensor, result: Any) -> Recalled | None:
+    """How a function has made a view of `source`; what was `found` of it before, where that is the
+    same. None: it is no view that is recalled."""
     if type(result) is not Tensor or result._base is None or source._graphc_trace is not None:
-        return
+        return None
     before = len(source._graphc_chain)
     steps = result._graphc_chain[before:]
     if not steps or result._graphc_chain[:before] != source._graphc_chain or (
         result._graphc_storage is not source._graphc_storage or result._graphc_reshaped
     ):
-        return
+        return None
     if not all(op.name in _RECALLED for op, _ in steps):
-        return
-    found = _known.get(key)
-    if found is not None and found.steps == steps:
-        if found._kinds is None:
-            found.learn(result)
-        return
-    if len(_known) >= _LIMIT:
-        _known.clear()
-    _known[key] = Recalled(source, steps, result)
+        return None
+    if found is None or found.steps != steps:
+        return Recalled(source, steps, result)
+    if found._kinds is None:
+        found.learn(result)
+    return found
 
 
 def recalled(function: F) -> F:

@@ -403,7 +403,10 @@ def key_of(function: Any, args: tuple[Any, ...], kwargs: Any, tensors: list[Tens
                     return UNKNOWN
         else:
             return UNKNOWN
-    if len(tensors) > 1 and len(set(map(id, tensors))) < len(tensors):
+    count = len(tensors)
+    if count > 1 and (
+        tensors[0] is tensors[1] if count == 2 else len(set(map(id, tensors))) < count
+    ):
         # which are the same: a call that is watched does not say which it reads
         ids = list(map(id, tensors))
         parts.append(tuple(map(ids.index, ids)))

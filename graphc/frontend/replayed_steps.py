@@ -94,7 +94,30 @@ def without_known(
         kept.append(moved)
         new += range(count, count + len(results))
         count += len(results)
-    return kept, [new[i] for i in numbers]
+    return without_unused(kept, [new[i] for i in numbers], tensors)
+
+
+def without_unused(
+    steps: list[Step], numbers: list[int], tensors: int
+) -> tuple[list[Step], list[int]]:
+    """The same without the steps that no result hangs on."""
+    used, at, kept = set(numbers), tensors + sum(len(s.signature.results) for s in steps), []
+    for step in reversed(steps):
+        results = range(at - len(step.signature.results), at)
+        at = results.start
+        if step.op.impure or not used.isdisjoint(results):
+            used.update(s for s in step.sources if type(s) is int)
+            kept.append((step, results))
+    new, count, found = {i: i for i in range(tensors)}, tensors, []
+    for step, results in reversed(kept):
+        sources = tuple([new[s] if type(s) is int else s for s in step.sources])
+        moved = Step(step.op, step.attrs, step.signature, sources)
+        moved.kind = step.kind
+        found.append(moved)
+        for i in results:
+            new[i] = count
+            count += 1
+    return found, [new[i] for i in numbers]
 
 
 def _staying(value: Tensor) -> Tensor:

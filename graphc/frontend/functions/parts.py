@@ -12,6 +12,7 @@ from ..dispatch import apply
 from ..errors import located
 from ..numbers import is_traced_number
 from ..recalled import recalled
+from ..recalled_parts import recalled_parts
 from ..tensor import Tensor
 from .arguments import as_size, environment, named, shape, wrap_dim
 
@@ -84,6 +85,7 @@ def narrow(input: Tensor, dim: int, start: Any, length: Any) -> Tensor:
     return slice_dim(input, dim, start, start + length)
 
 
+@recalled_parts
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """The slices along `dim`, without it."""
     sizes = shape(input)
@@ -101,6 +103,7 @@ def _several(name: str, pieces: list[Tensor]) -> tuple[Tensor, ...]:
     return tuple(pieces)
 
 
+@recalled_parts
 def split(
     tensor: Tensor, split_size_or_sections: Any = None, dim: int = 0, *, split_size: Any = None
 ) -> tuple[Tensor, ...]:
@@ -164,6 +167,7 @@ def split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Ten
     return split(input, split_sizes, dim)
 
 
+@recalled_parts
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most `chunks` pieces of equal size along `dim`; the last may be smaller."""
     sizes = shape(input)
