@@ -1,10 +1,11 @@
 """Eager mode: a training step of a small MLP, and single operators, against PyTorch.
 
-    python benchmarks/eager.py [small|large|step ...] [--rounds 7] [--threads 1] [--only TEXT]
+    python benchmarks/eager.py [small|calls|large|step ...] [--rounds 7] [--threads 1] [--only TEXT]
 
 step: zero_grad, forward, cross entropy, backward and Adam of 784-256-128-10 at batch 64.
-small: operators on a few numbers, which show what a call costs. large: operators on about a
-million. Each engine is in a process of its own; rounds are interleaved.
+small: operators on a few numbers, which show what a call costs; calls: those that code makes less
+often. large: operators on about a million. Each engine is in a process of its own; rounds are
+interleaved.
 """
 
 from __future__ import annotations
@@ -154,6 +155,114 @@ def small_of(torch: Any) -> dict[str, Work]:
     }
 
 
+def calls_of(torch: Any) -> dict[str, Work]:
+    """Small calls that code makes less often."""
+    nn, F = torch.nn, torch.nn.functional
+    x, y, n = torch.rand(4), torch.rand(4), torch.arange(4)
+    w = torch.rand(4, 4, requires_grad=True)
+    a, b, one = torch.rand(4, 4), torch.rand(4, 4), torch.rand(())
+    mask, truth = a > 0.5, torch.tensor(True)
+    image, batch = torch.rand(1, 2, 8, 8), torch.rand(2, 4, 4)
+    q = torch.rand(1, 2, 4, 4)
+    columns, table = n.reshape(4, 1), torch.zeros(4, 4)
+    grid = torch.rand(1, 4, 4, 2) * 2 - 1
+    parameters = [nn.Parameter(torch.rand(4)) for _ in range(4)]
+    for each in parameters:
+        each.grad = torch.rand(4)
+    return {
+        "uniform_": lambda: b.uniform_(),
+        "uniform_(-1, 1)": lambda: b.uniform_(-1, 1),
+        "normal_": lambda: b.normal_(),
+        "normal_(0, 0.02)": lambda: b.normal_(0, 0.02),
+        "bernoulli": lambda: torch.bernoulli(a),
+        "bernoulli_": lambda: b.bernoulli_(0.5),
+        "multinomial": lambda: torch.multinomial(a, 1),
+        "rand(4)": lambda: torch.rand(4),
+        "randn(4, 4)": lambda: torch.randn(4, 4),
+        "randn_like": lambda: torch.randn_like(a),
+        "rand_like": lambda: torch.rand_like(a),
+        "randint": lambda: torch.randint(0, 10, (4,)),
+        "zeros_like": lambda: torch.zeros_like(a),
+        "ones(4)": lambda: torch.ones(4),
+        "empty(4)": lambda: torch.empty(4),
+        "full": lambda: torch.full((4,), 2.0),
+        "full_like": lambda: torch.full_like(a, 2.0),
+        "new_zeros": lambda: a.new_zeros(4),
+        "eye": lambda: torch.eye(4),
+        "linspace": lambda: torch.linspace(0, 1, 4),
+        "fill_": lambda: b.fill_(1.0),
+        "clamp_": lambda: b.clamp_(0, 1),
+        "div_": lambda: b.div_(2.0),
+        "masked_fill_": lambda: b.masked_fill_(mask, 0.0),
+        "scatter_": lambda: table.scatter_(1, columns, 1.0),
+        "scatter_add_": lambda: table.scatter_add_(1, columns, a),
+        "index_copy_": lambda: table.index_copy_(0, n, a),
+        "gather": lambda: a.gather(1, columns),
+        "index_select": lambda: a.index_select(0, n),
+        "nonzero": lambda: mask.nonzero(),
+        "masked_select": lambda: a.masked_select(mask),
+        "topk": lambda: a.topk(2, 1),
+        "sort": lambda: a.sort(1),
+        "argsort": lambda: a.argsort(1),
+        "unique": lambda: torch.unique(n),
+        "sign": lambda: a.sign(),
+        "log": lambda: a.log(),
+        "sin": lambda: a.sin(),
+        "rsqrt": lambda: a.rsqrt(),
+        "pow(x, 3)": lambda: a.pow(3),
+        "silu": lambda: F.silu(a),
+        "maximum": lambda: torch.maximum(a, b),
+        "a.min()": lambda: a.min(),
+        "var": lambda: a.var(1),
+        "std": lambda: a.std(),
+        "cumsum": lambda: a.cumsum(1),
+        "mask.any()": lambda: mask.any(),
+        "mask.all()": lambda: mask.all(),
+        "bool(x)": lambda: bool(truth),
+        "int(x)": lambda: int(one),
+        "allclose": lambda: torch.allclose(a, a),
+        "~mask": lambda: ~mask,
+        "mask & mask": lambda: mask & mask,
+        "unbind": lambda: a.unbind(0),
+        "split": lambda: a.split(2, 0),
+        "x.t()": lambda: a.t(),
+        "x.T": lambda: a.T,
+        "expand_as": lambda: x.expand_as(a),
+        "repeat": lambda: x.repeat(2, 2),
+        "repeat_interleave": lambda: x.repeat_interleave(2),
+        "flip": lambda: a.flip(0),
+        "roll": lambda: torch.roll(a, 1, 0),
+        "tril": lambda: a.tril(),
+        "triu": lambda: torch.triu(a, 1),
+        "unfold": lambda: a.unfold(1, 2, 1),
+        "meshgrid": lambda: torch.meshgrid(n, n, indexing="ij"),
+        "pad": lambda: F.pad(a, (1, 1)),
+        "pad reflect": lambda: F.pad(image, (1, 1, 1, 1), mode="reflect"),
+        "one_hot": lambda: F.one_hot(n, 4),
+        "normalize": lambda: F.normalize(a, dim=1),
+        "avg_pool2d": lambda: F.avg_pool2d(image, 2),
+        "adaptive_avg_pool2d": lambda: F.adaptive_avg_pool2d(image, 1),
+        "interpolate": lambda: F.interpolate(image, scale_factor=2),
+        "interpolate, bilinear": lambda: F.interpolate(
+            image, scale_factor=2, mode="bilinear", align_corners=False
+        ),
+        "grid_sample": lambda: F.grid_sample(image, grid, align_corners=False),
+        "attention": lambda: F.scaled_dot_product_attention(q, q, q),
+        "bmm": lambda: torch.bmm(batch, batch),
+        "einsum": lambda: torch.einsum("ij,jk->ik", a, b),
+        "outer": lambda: torch.outer(x, y),
+        "bool()": lambda: a.bool(),
+        "long()": lambda: a.long(),
+        "type_as": lambda: n.type_as(a),
+        "new_tensor": lambda: torch.as_tensor([1, 2]),
+        "numel": lambda: a.numel(),
+        "clip_grad_norm_": lambda: nn.utils.clip_grad_norm_(parameters, 1.0),
+        "w.log_softmax": lambda: w.log_softmax(1),
+        "w.mean(1)": lambda: w.mean(1),
+        "w.gather": lambda: w.gather(1, columns),
+    }
+
+
 def large_of(torch: Any) -> dict[str, Work]:
     """Large calls, of about a million numbers each."""
     nn, F = torch.nn, torch.nn.functional
@@ -254,7 +363,7 @@ def large_of(torch: Any) -> dict[str, Work]:
     }
 
 
-SUITES = {"step": step_of, "small": small_of, "large": large_of}
+SUITES = {"step": step_of, "small": small_of, "calls": calls_of, "large": large_of}
 
 
 def _repeat(work: Work, seconds: float) -> int:

@@ -18,6 +18,7 @@ from . import bound_attention, bound_losses, bound_windows
 from .common import I64, Array, Function
 from .elementwise import TABLE as ELEMENTWISE
 from .indexing import TABLE as INDEXING
+from .sorting import TABLE as SORTING
 
 Types = Sequence[TensorType]
 # (array, axis, dtype, out, keepdims): by position, as the stubs do not know
@@ -295,6 +296,35 @@ def _gather(types: Types, *, dim: int, subject: str = "") -> Function | None:
     return run
 
 
+# --- order ---------------------------------------------------------------------------------------
+
+
+_SORTED_WHOLE = 512  # numbers of which the first are found by sorting all (sorting.py)
+
+
+def _topk(types: Types, *, k: int, dim: int, largest: bool) -> Function | None:
+    shape: Any = types[0].shape
+    dtype, count = types[0].dtype, math.prod(shape)
+    if not shape or dim != len(shape) - 1 or not 0 < count < _SORTED_WHOLE or k == 0 or not (
+        dtype.is_float or dtype.is_integer
+    ):
+        return None
+    size = shape[-1]
+    firsts = np.arange(0, count, size).reshape((*shape[:-1], 1))
+    turned, floats = (np.negative if dtype.is_float else np.invert), dtype.is_float
+    slow, peak = SORTING["topk"], _PEAK
+
+    def run(x: Array) -> Any:
+        if largest and floats:
+            highest = peak(x, None)
+            if highest != highest:  # NaN is the largest
+                return slow(x, k=k, dim=dim, largest=largest)
+        order = (turned(x) if largest else x).argsort(-1, "stable")[..., :k]
+        return x.reshape(-1).take(order + firsts), order.copy()
+
+    return run
+
+
 # --- joining -------------------------------------------------------------------------------------
 
 
@@ -317,7 +347,7 @@ TABLE: dict[str, Make] = {
     "argmax": _argument("argmax"), "argmin": _argument("argmin"), "cast": _cast,
     "concat": _concat, "relu": _relu, "sigmoid": _sigmoid, "full": _full, "iota": _iota,
     "softmax": _softmax, "log_softmax": _log_softmax, "layer_norm": _layer_norm,
-    "index": _index, "gather": _gather, "dot_general": _dot_general,
+    "topk": _topk, "index": _index, "gather": _gather, "dot_general": _dot_general,
     "cross_entropy": bound_losses.cross_entropy, "nll_loss": bound_losses.nll_loss,
     "attention": bound_attention.attention,
     "max_pool": bound_windows.max_pool, "conv": bound_windows.conv,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -64,7 +65,7 @@ def _sign(x: Array) -> Any:
     if x.dtype.kind == "b":
         return x.copy(order="K")
     if x.dtype.kind == "f":  # NaN gives 0, as in torch
-        return (x > 0).astype(x.dtype) - (x < 0).astype(x.dtype)
+        return np.subtract(x > 0, x < 0, dtype=x.dtype)
     return np.sign(x)
 
 
@@ -164,12 +165,26 @@ def cast_array(x: Array, dtype: np.dtype[Any]) -> Array:
     if dtype.kind in "iu" and is_float(x):
         wide = widen(x)
         through = dtypes.converted_through(dtypes.from_numpy(dtype))
+        if _gives_least(wide.dtype, through.numpy):
+            return wide.astype(through.numpy).astype(dtype, copy=False)
         limit = 2.0 ** (through.bits - 1)
         outside = ~(np.abs(wide) < limit)
         if outside.any():
             wide = np.where(outside, -limit, wide)
         return wide.astype(through.numpy).astype(dtype, copy=False)
     return x.astype(dtype)
+
+
+@functools.cache
+def _gives_least(source: np.dtype[Any], to: np.dtype[Any]) -> bool:
+    """Whether NumPy's own conversion makes the least integer of what none holds, as x86 does: tried
+    on as many numbers as its loops take at a time, and on single ones."""
+    wrong = [np.nan, -np.nan, np.inf, -np.inf, 2.0**63, -(2.0**70), 1e30, -1e30]
+    least = np.iinfo(to).min
+    with np.errstate(all="ignore"):
+        tried = [np.array(wrong * 17, source)[first:] for first in range(17)]
+        tried += [np.array(value, source) for value in wrong]
+        return all(bool((each.astype(to) == least).all()) for each in tried)
 
 
 def _cast(x: Array, *, dtype: DType) -> Array:

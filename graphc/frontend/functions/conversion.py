@@ -17,6 +17,7 @@ from ..device import device as device_type
 from ..device import registered
 from ..errors import kind_name, located, user_location
 from ..known import known, values
+from ..layouts import NotDense
 from ..layouts import layout as layout
 from ..layouts import sparse_bsc as sparse_bsc
 from ..layouts import sparse_bsr as sparse_bsr
@@ -260,6 +261,10 @@ def _array_wrap(
 
 
 def _bool(self: Tensor) -> bool:
+    if local.trace is None and local.counted is None and self._graphc_trace is None:
+        array = self._graphc_array
+        if type(array) is np.ndarray and array.size == 1 and array.dtype.char in _PLAIN:
+            return bool(array.item())
     count = self._graphc_type.elements
     if count == 0:
         raise RuntimeError(located("Boolean value of Tensor with no values is ambiguous"))
@@ -280,6 +285,10 @@ def _float(self: Tensor) -> float:
 
 
 def _int(self: Tensor) -> int:
+    if local.trace is None and local.counted is None and self._graphc_trace is None:
+        array = self._graphc_array
+        if type(array) is np.ndarray and array.size == 1 and array.dtype.char in _PLAIN:
+            return int(array.item())
     return int(_single(self))
 
 
@@ -358,6 +367,11 @@ def numel(input: Tensor) -> Any:
         raise TypeError(located(
             f"numel(): argument 'input' must be Tensor, not {input.__class__.__name__}"
         ))
+    if local.trace is None and input._graphc_trace is None:
+        try:
+            return input._graphc_array.size
+        except NotDense:
+            pass
     return public_size(input._graphc_type.elements)
 
 

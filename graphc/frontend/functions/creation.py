@@ -33,6 +33,7 @@ from .arguments import (
 from .copies import clone, laid_out_as
 from .cuda_arrays import from_cuda_array
 from .data_as import converted, floats_fit
+from .filled import filled, like_alone
 from .joining import stack
 from .storages import UntypedStorage
 
@@ -346,9 +347,9 @@ ones = _shaped(1, "ones", "A tensor of ones.")
 empty = _shaped(0, "empty", "A tensor whose values do not matter (zeros here).")
 
 
-@replayed
 def _again(shape: tuple[Any, ...], value: Any, dtype: DType) -> Tensor:
-    return _filled(shape, value, dtype)
+    found = filled(shape, value, dtype)
+    return _filled(shape, value, dtype) if found is None else found
 
 
 def _beside(input: Tensor, made: Tensor) -> Tensor:
@@ -367,10 +368,10 @@ def _like(value: Any, name: str) -> Any:
     ) -> Tensor:
         kind = check_dtype(dtype) or input.dtype
         made = laid_out_as(input, lambda size: _again(size, value, kind), memory_format)
-        return _beside(input, made.requires_grad_() if requires_grad else made)
+        return _beside(input, finish(made, requires_grad))
 
-    function.__name__ = name
-    function.__doc__ = f"{name}: the shape and dtype of `input`."
+    function.__name__, function.__doc__ = name, f"{name}: the shape and dtype of `input`."
+    function.__dict__["quick"] = like_alone(value)
     return function
 
 
@@ -388,7 +389,7 @@ def full_like(
     """One value, with the shape and dtype of `input`."""
     kind = check_dtype(dtype) or input.dtype
     made = laid_out_as(input, lambda size: _filled(size, fill_value, kind), memory_format)
-    return _beside(input, made.requires_grad_() if requires_grad else made)
+    return _beside(input, finish(made, requires_grad))
 
 
 @makes_like

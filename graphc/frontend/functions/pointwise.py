@@ -88,9 +88,6 @@ def abs(input: Tensor) -> Tensor:
     return result
 
 
-_quick(ops.abs, abs)
-
-
 @with_out
 def sign(input: Tensor) -> Tensor:
     """-1, 0 or 1; a bool is its own sign."""
@@ -103,6 +100,10 @@ def sign(input: Tensor) -> Tensor:
         ))
     result: Tensor = apply(ops.sign, input)
     return result
+
+
+_quick(ops.abs, abs)
+_quick(ops.sign, sign)
 
 
 @with_out
@@ -457,7 +458,7 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     if dtype.kind == "complex":
         raise NotImplementedError(located("clamp is not supported for complex types"))
     for value in given:
-        if type(value) is int and dtype.is_integer:
+        if type(value) is int or (type(value) is float and dtype.is_float):
             fitting(value, dtype)
     x = promote.cast(input, dtype)
     if dtype is dtypes.bool_:

@@ -1,0 +1,68 @@
+"""zeros_like(x), ones_like(x): one value, as eager mode has made it before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from graphc.ir import dtypes, ops
+from graphc.ir.dtypes import DType
+
+from ..context import local
+from ..eager import _signature, _wrap
+from ..placement import ON_CPU
+from ..tensor import Parameter, Tensor
+from ..values import Eager
+
+_PLAIN = frozenset({Tensor, Parameter})
+_LIMIT = 10_000
+# what makes 0s or 1s, by the sizes, which of the two, and NumPy's dtype
+_known: dict[Any, Callable[[], Any]] = {}
+
+
+def filled(sizes: tuple[Any, ...], value: int, dtype: DType) -> Tensor | None:
+    """0s or 1s; None where anybody records, counts or watches, or that is done elsewhere."""
+    if local.trace is not None or local.counted is not None or Eager.prepare is None or (
+        Eager.elsewhere is not None and local.making is not ON_CPU
+    ):
+        return None
+    ready = _known.get((sizes, value, dtype.numpy))
+    if ready is None:
+        ready = _noted(sizes, value, dtype)
+    return _wrap(ready())
+
+
+def like_alone(value: int) -> Callable[[Tensor], Tensor | None]:
+    """The call with a tensor alone, where it is row-major; None: the function has to see to it."""
+
+    def made(x: Tensor) -> Tensor | None:
+        if Eager.elsewhere is not None or local.trace is not None or type(x) not in _PLAIN:
+            return None
+        try:
+            array = x._graphc_array
+        except AttributeError:  # of a trace that is over, or without dense memory
+            return None
+        if not array.flags.c_contiguous or local.counted is not None or Eager.prepare is None:
+            return None
+        ready = _known.get((array.shape, value, array.dtype))
+        if ready is None:
+            ready = _noted(array.shape, value, dtypes.from_numpy(array.dtype))
+        return _wrap(ready())
+
+    return made
+
+
+def _noted(sizes: tuple[int, ...], value: int, dtype: DType) -> Callable[[], Any]:
+    number: Any = value
+    if dtype.kind == "bool":
+        number = bool(value)
+    elif dtype.differentiable:
+        number = float(value)
+    attrs = {"shape": sizes, "value": number, "dtype": dtype}
+    signature = _signature(ops.full, [], attrs)
+    assert Eager.prepare is not None
+    ready = signature.ready or signature.prepare(ops.full, attrs, Eager.prepare)
+    if len(_known) >= _LIMIT:
+        _known.clear()
+    _known[(sizes, value, dtype.numpy)] = ready
+    return ready
