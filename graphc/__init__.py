@@ -23,6 +23,7 @@ with _IMPORTING:
     from .engine import draws as _draws
     from .engine import eager_mode as _eager_mode
     from .frontend import autograd as _autograd
+    from .frontend import called_nodes as _called_nodes
     from .frontend import dispatch as _dispatch
     from .frontend import float32 as _float32
     from .frontend import functions as _functions

@@ -282,9 +282,11 @@ def _load(file: IO[bytes], name: str, map_location: Any, weights_only: bool) -> 
         with zipfile.ZipFile(file) as archive:
             return _Archive(archive, name, map_location).read(weights_only)
     except zipfile.BadZipFile as error:
-        raise RuntimeError(
-            f"{name} is not a file of save(), or it is damaged or truncated: {error}"
-        ) from error
+        file.seek(0)
+        if not (start := file.read(4)):
+            raise EOFError(f"Ran out of input: {name} is empty") from error
+        kind = RuntimeError if start == b"PK\3\4" else UnpicklingError
+        raise kind(f"{name} is not a file of save(), or damaged or truncated: {error}") from error
     except (EOFError, OSError, NotImplementedError, struct.error) as error:
         raise RuntimeError(f"{name} is damaged: {error}") from error
 

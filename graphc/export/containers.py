@@ -14,6 +14,7 @@ from typing import Any
 
 from graphc.export import registered
 from graphc.export.errors import ExportError
+from graphc.frontend.numbers import Size
 from graphc.frontend.tree import Structure
 
 _CONTAINERS = ("list", "tuple", "dict", "ordered_dict", "namedtuple", "dataclass")
@@ -29,6 +30,8 @@ def to_json(structure: Structure, leaves: Iterator[Any], what: str) -> Any:
     items = [to_json(child, leaves, what) for child in structure.children]
     if kind is list or kind is tuple:
         return {kind.__name__: items}
+    if kind is Size:
+        return {"tuple": items}
     if issubclass(kind, tuple):
         return {"namedtuple": kind.__name__, "fields": list(kind._fields), "items": items}  # type: ignore[attr-defined]
     if registered.is_registered(kind):
@@ -182,7 +185,8 @@ def match(spec: Any, value: Any, path: str) -> Iterator[tuple[Any, Any, str]]:
     pairs = children(spec)
     if "list" in spec or "tuple" in spec:
         kind: type[Any] = list if "list" in spec else tuple
-        _expect(type(value) is kind and len(value) == len(pairs), path, value,
+        fits = type(value) is kind or (type(value) is Size and kind is tuple)
+        _expect(fits and len(value) == len(pairs), path, value,
                 f"a {kind.__name__} of {len(pairs)}")
         for (key, item), part in zip(pairs, value, strict=True):
             yield from match(item, part, f"{path}[{key}]")

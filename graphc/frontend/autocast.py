@@ -24,6 +24,7 @@ from .context import local
 from .errors import located
 from .overriding import first_met
 from .placement import is_loose, place_at
+from .refused import not_a_tensor
 from .tensor import Tensor
 from .tree import flatten
 from .values import Eager
@@ -59,8 +60,13 @@ def listed(function: F, name: str = "") -> F:
                 return function(*args, **kwargs)
             except (AttributeError, TypeError):
                 # where the function is what a public one calls, that one is made again
-                if sys._getframe(1).f_code in public_calls or not first_met(args, kwargs):
+                if sys._getframe(1).f_code in public_calls:
                     raise
+                if not first_met(args, kwargs):
+                    wrong = not_a_tensor(function, args, kwargs, True)
+                    if wrong is None:
+                        raise
+                    raise TypeError(located(f"{function.__name__}(): {wrong}")) from None
             return wrapper(*args, **kwargs)
         kind, dtype = _mode(local.autocast, args, kwargs)
         policy = None if dtype is None else policy_of(name, kind)

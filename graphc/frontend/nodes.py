@@ -139,7 +139,7 @@ class Node:
         """(node, result number) that made each input; (None, 0) where no gradient goes. What a
         function of several operators (a mean, a mean squared error, a linear layer) is made of is
         left out where torch has one node for it."""
-        return tuple((None, 0) if edge is None else edge for edge in _beyond(self))
+        return tuple((None, 0) if edge is None else edge for edge in beyond(self))
 
     @property
     def metadata(self) -> dict[Any, Any]:
@@ -385,7 +385,7 @@ _WITHIN = {
 }
 
 
-def _beyond(node: Node) -> tuple[Edge | None, ...]:
+def beyond(node: Node) -> tuple[Edge | None, ...]:
     """The edges of all that torch has one node for."""
     edges = node.edges
     if node.name() == "AddmmBackward0":

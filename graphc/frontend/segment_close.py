@@ -196,9 +196,9 @@ class Segment:
             if shadow._graphc_node is None:
                 tensor._graphc_node, tensor._graphc_output = None, 0
             else:
-                self._history(tensor, shadow, node, numbers)
+                self._history(tensor, shadow, node, numbers, {})
         for tensor in sorted(self.living, key=lambda t: t._base is not None):
-            self._history(tensor, tensor, node, numbers)
+            self._history(tensor, tensor, node, numbers, filler.of_views)
         for tensor, of, chain in filler.of_rows:
             _join(tensor, of, chain)
         for tensor, shadow in self.trace.shadows.values():
@@ -218,12 +218,12 @@ class Segment:
             shadow.__dict__.update(fields(tensor))
 
     def _history(
-        self, tensor: Tensor, traced: Tensor, node: GradNode | None, numbers: dict[int, int]
+        self, tensor: Tensor, traced: Tensor, node: GradNode | None, numbers: dict[int, int],
+        of_views: dict[int, tuple[Tensor, Chain]],
     ) -> None:
         old = traced._graphc_node
         if old is None:
             return
-        base = views.base_of(tensor)
         label = old.label(traced._graphc_output)
         if old in self.spent:
             behind = entries_behind(old, [place for _, place in self.entries])
@@ -240,9 +240,11 @@ class Segment:
             assert node is not None
             tensor._graphc_node, tensor._graphc_output = node, numbers[id(traced)]
         else:
-            assert base is not None
+            base, chain = of_views.get(id(tensor)) or (
+                views.base_of(tensor), tensor._graphc_chain
+            )
             tensor._graphc_node = AsStridedBackward(
-                tensor._graphc_chain, edge(base), base._graphc_type, tensor._graphc_type, label
+                chain, edge(base), base._graphc_type, tensor._graphc_type, label
             )
             tensor._graphc_output = 0
 
@@ -288,6 +290,8 @@ class _Fill:
         self.rows = segment.rows
         self.results = results
         self.of_rows: list[tuple[Tensor, Tensor, Chain]] = []  # their views, of what, by what
+        # the captured view that a tensor is a view of, by what; it may be a leaf of its own
+        self.of_views: dict[int, tuple[Tensor, Chain]] = {}
         for root, index in segment.made.items():
             if root in self.rows:
                 continue
@@ -345,6 +349,7 @@ class _Fill:
             of = tensor._base = self.trace.concrete_of(base)
             if of is not base and of._base is not None:  # a view of a captured view
                 tensor._base = views.base_of(of)
+                self.of_views[id(tensor)] = of, tensor._graphc_chain
                 tensor._graphc_chain = (*of._graphc_chain, *tensor._graphc_chain)
             tensor._graphc_seen = storage.version - outdated
 

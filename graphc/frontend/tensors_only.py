@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-import numpy as np
-
 from .autocast import public_calls
 from .context import local
-from .errors import kind_name, located
+from .errors import located
 from .layouts import NotDense
 from .overriding import first_met
+from .refused import not_a_tensor
 from .tensor import Tensor
 from .wrapped import unwrapped, wraps
 
@@ -55,7 +53,7 @@ def _explained(function: Callable[..., Any], prefix: str) -> Callable[..., Any]:
             instead = _of_its_layout(error, function.__name__)  # called without this error
         except (AttributeError, TypeError, KeyError):
             again = first_met(args, kwargs)
-            wrong = None if again else _wrong(function, args, kwargs)
+            wrong = None if again else not_a_tensor(function, args, kwargs)
             if wrong is None and not again:
                 raise
             instead = public if again else None
@@ -87,32 +85,3 @@ def _first_tried(quick: Callable[[Tensor], Any], call: Callable[..., Any]) -> Ca
         return call(*args, **kwargs)
 
     return short
-
-
-def _wrong(
-    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> str | None:
-    """What is wrong with the first argument that should be a Tensor; None if nothing is."""
-    original = unwrapped(function)
-    for i, (name, parameter) in enumerate(inspect.signature(original).parameters.items()):
-        if parameter.annotation != "Tensor":
-            continue
-        if parameter.kind is parameter.VAR_POSITIONAL:
-            given: Iterable[Any] = args[i:]
-        else:
-            given = args[i : i + 1] or [kwargs[name] for _ in range(name in kwargs)]
-        for value in given:
-            if not isinstance(value, Tensor):
-                return (
-                    f"argument '{name}' (position {i + 1}) must be Tensor, not {kind_name(value)}"
-                    f"{_cure(value)}"
-                )
-    return None
-
-
-def _cure(value: Any) -> str:
-    if isinstance(value, np.ndarray):
-        return ". Cure: torch.from_numpy(array), or torch.tensor(array) for a copy"
-    if isinstance(value, (list, tuple, bool, int, float, complex, np.generic)):
-        return ". Cure: torch.tensor(values)"
-    return ""

@@ -203,7 +203,7 @@ class TensorWorld(_ExprWorld):
             if trace is None and variable._graphc_array is value:
                 return TensorValue(variable)
         tensor = from_array(value) if trace is None else trace.wrap(trace.saved_node(value))
-        if edge is not None:
+        if edge is not None and tensor._graphc_type.dtype.differentiable:  # not where sort() looked
             tensor._graphc_node, tensor._graphc_output = edge
         return TensorValue(tensor)
 

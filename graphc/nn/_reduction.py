@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import warnings
 
+DEPRECATED = (
+    "size_average and reduce args will be deprecated, please use reduction='{}' instead."
+)
 
 def get_enum(reduction: str) -> int:
     """The number of a reduction."""
@@ -21,11 +24,7 @@ def legacy_get_string(
     wanted = True if reduce is None else reduce
     found = ("mean" if averaged else "sum") if wanted else "none"
     if emit_warning:
-        warnings.warn(
-            "size_average and reduce args will be deprecated, please use "
-            f"reduction='{found}' instead.",
-            stacklevel=2,
-        )
+        warnings.warn(DEPRECATED.format(found), stacklevel=2)
     return found
 
 

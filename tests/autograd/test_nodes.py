@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import graphc
@@ -87,3 +88,35 @@ def test_hooks_where_gradients_arrive(compiled: str, scale: float | None) -> Non
         assert node.variable is leaf
         logs.append((log, leaf.grad.tolist()))
     assert logs[1] == logs[0]
+
+
+@pytest.mark.parametrize("make", [
+    lambda m, x: x * 2, lambda m, x: x * x, lambda m, x: x.exp(), lambda m, x: x.sort()[0],
+    lambda m, x: x.mean(), lambda m, x: x.sum(), lambda m, x: m.nn.functional.mse_loss(x, x * 0),
+    lambda m, x: m.addmm(m.ones(2, 2), x.view(2, 1), x.view(1, 2)), lambda m, x: x + 1,
+])
+@pytest.mark.parametrize("learns", [False, True])
+def test_a_node_is_called(make: Any, learns: bool) -> None:
+    """The gradients of one operation: one, or a tuple; with a history where there is one."""
+    found = []
+    for m in (torch, graphc):
+        x = m.tensor([1.0, -2.0], requires_grad=True)
+        y = make(m, x)
+        with m.set_grad_enabled(learns):
+            given = y.grad_fn(m.ones_like(y) * 3)
+        given = given if isinstance(given, tuple) else (given,)
+        real = [each for each in given if each is not None]
+        found.append([each.requires_grad for each in real])
+        found.append(m.cat([each.detach().reshape(-1) for each in real]).numpy())
+    assert found[0] == found[2]
+    np.testing.assert_allclose(found[1], found[3], rtol=1e-6)
+
+
+def test_the_node_of_a_leaf_is_called() -> None:
+    for m in (torch, graphc):
+        x = m.tensor([1.0, -2.0], requires_grad=True)
+        node = (x * x).grad_fn.next_functions[0][0]
+        assert node(m.ones(2)) == () and node(m.ones(2)) == () and x.grad.tolist() == [2, 2]
+        for wrong in ((), (m.ones(2), m.ones(2)), (3,)):
+            with pytest.raises(TypeError):
+                (x * x).grad_fn(*wrong)

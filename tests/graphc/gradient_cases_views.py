@@ -176,3 +176,24 @@ def a_write_in_no_grad_mode_inside(torch: Any, compile: Any) -> Any:
         run(x).backward()
         found += [x.detach().clone(), x.grad.clone()]
     return found
+
+
+@case
+def a_view_of_a_leaf_that_is_a_view(torch: Any, compile: Any) -> Any:
+    """It follows the leaf, not what the leaf is a view of."""
+    def f(x: Any) -> Any:
+        v = x[0]
+        if x.sum() > 0:
+            return v, x[..., :1]
+        return v * 2, x
+
+    run, found = compile(f), []
+    for size in (6, 6, 60_000):
+        for _ in range(3):
+            x = torch.ones(size + 4, dtype=torch.float64)[2:-2].reshape(2, -1).requires_grad_()
+            v, w = run(x)
+            v.sum().backward(retain_graph=True)
+            found.append(x.grad.sum())
+            w.sum().backward()
+            found.append(x.grad[:, :2].clone())
+    return found

@@ -489,3 +489,20 @@ def test_a_program_says_what_it_is(model: ConvNet) -> None:
     program = export(model, (torch.randn(2, 1, 8, 8),))
     assert isinstance(program, ExportedProgram)
     assert repr(program).startswith("ExportedProgram(x):\ngraph ConvNet(")
+
+
+class Sized(nn.Module):
+    """Takes a size, and gives one."""
+
+    def forward(self, x: Any, size: Any) -> Any:
+        return {"values": x.reshape(size), "shape": x.size()}
+
+
+def test_sizes_are_tuples_in_a_file(tmp_path: Path) -> None:
+    rows = Dim("rows", max=9)
+    given = torch.ones(3, 4), torch.Size([-1])
+    program = export(Sized(), given, dynamic_shapes=({0: rows}, None))
+    program.save(tmp_path / "sized.gcx")
+    for size in (torch.Size([-1]), (-1,)):
+        found = load(tmp_path / "sized.gcx")(torch.ones(5, 4), size)
+        assert found["shape"] == (5, 4) and found["values"].shape == (20,)

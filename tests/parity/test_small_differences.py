@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import pickle
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -92,7 +94,13 @@ def warned(call: Callable[[], Any]) -> list[str]:
 @pytest.mark.parametrize("call", [
     lambda t: t.tensor(t.arange(2)), lambda t: t.zeros(2).new_tensor(t.arange(2)),
     lambda t: t.tensor([t.tensor(1.0), t.tensor(2.0)]), lambda t: t.as_tensor(t.arange(2)),
-    lambda t: t.zeros(2, 3).T, lambda t: t.zeros(2, 3, 4).mT,
+    lambda t: t.zeros(2, 3).T, lambda t: t.zeros(2, 3, 4).mT, lambda t: t.range(0, 3),
+    lambda t: t.arange(3)[t.tensor([1, 0, 1], dtype=t.uint8)],
+    *[lambda t, make=make: make(t, t.zeros(3)) for make in (
+        lambda t, out: t.add(t.ones(2), 1, out=out), lambda t, out: t.sum(t.ones(2, 2), 0, out=out),
+        lambda t, out: t.cat([t.ones(2)], out=out), lambda t, out: t.ones(2, out=out),
+        lambda t, out: t.eye(2, out=out), lambda t, out: t.exp(t.ones(2), out=t.zeros(0)),
+    )],
 ])
 def test_warns_as_torch_does(call: Callable[[Any], Any]) -> None:
     assert warned(lambda: call(graphc)) == warned(lambda: call(torch))
@@ -103,6 +111,8 @@ def test_warns_as_torch_does(call: Callable[[Any], Any]) -> None:
     (lambda t: t.arange(3).T, "tensors of dimension other than 2"),
     (lambda t: t.tensor(1.0).T, "Tensor.T is deprecated on 0-D tensors"),
     (lambda t: t.meshgrid(t.arange(2), t.arange(3)), "required to pass the indexing argument"),
+    (lambda t: float(t.ones(1, requires_grad=True)), "Converting a tensor with requires_grad=True"),
+    (lambda t: t.where(t.ones(2, dtype=t.uint8), 1.0, 2.0), "received a uint8 condition"),
 ])
 def test_warns_once(
     call: Callable[[Any], Any], text: str, monkeypatch: pytest.MonkeyPatch
@@ -154,3 +164,82 @@ def test_products_of_turned_batches_are_row_major() -> None:
         assert (x @ t.zeros(2, 5, 4, 3)).stride() == (45, 9, 3, 1)
         whole = x.to(t.int64)
         assert (whole @ whole.transpose(-1, -2)).stride() == (45, 9, 3, 1)
+
+
+@pytest.mark.parametrize("call, word", [
+    (lambda t: t.nn.MSELoss(size_average=False), "sum"),
+    (lambda t: t.nn.functional.l1_loss(t.ones(2), t.ones(2), reduce=False), "none"),
+    (lambda t: t.nn.functional.cross_entropy(t.ones(1, 2), t.tensor([1]), None, True), "mean"),
+])
+def test_older_words_for_a_reduction(call: Callable[[Any], Any], word: str) -> None:
+    (ours,) = warned(lambda: call(graphc))  # torch's name its own file's line
+    assert ours.endswith(f"please use reduction='{word}' instead.")
+    with pytest.warns(UserWarning, match="will be deprecated") as found:
+        call(torch)
+    assert [str(each.message) for each in found] == [ours]
+
+
+def test_bools_to_the_power_of_a_bool() -> None:
+    for exponent in (True, False, 0, 1, 2):
+        ours, wanted = (t.tensor([True, False]) ** exponent for t in (graphc, torch))
+        assert str(ours.dtype) == str(wanted.dtype) and ours.tolist() == wanted.tolist()
+    x = graphc.tensor([True, False])
+    assert x.pow_(False).tolist() == [True, True]
+
+
+def test_several_dims_in_a_row() -> None:
+    for t in (torch, graphc):
+        assert t.zeros(1, 1, 3).squeeze(0, 1).shape == (3,)
+        assert t.zeros(1, 1, 3).squeeze_(0, 1).shape == (3,)
+        assert t.ones(2, 3).count_nonzero(0, 1).item() == 6
+
+
+@pytest.mark.parametrize("call", [
+    lambda t, x: x.dot(3), lambda t, x: x.allclose(1), lambda t, x: x.isclose(1.0),
+    lambda t, x: x.outer(1), lambda t, x: x.dist(1), lambda t, x: x.cross(3), lambda t, x: x.mv(1),
+    lambda t, x: x.addcmul(1, 2), lambda t, x: x.addmm(1, 2), lambda t, x: x.bmm(3),
+    lambda t, x: x.index_select(0, 1), lambda t, x: x.masked_select(1), lambda t, x: x.view_as(1),
+    lambda t, x: t.logical_not(1), lambda t, x: t.isin(1, 2), lambda t, x: t.meshgrid(1, 2),
+    lambda t, x: t.dot(x, 3), lambda t, x: t.where(1, x, x), lambda t, x: x.std(0, 1),
+])
+def test_a_number_in_the_place_of_a_tensor(call: Callable[[Any, Any], Any]) -> None:
+    for t in (torch, graphc):
+        with pytest.raises(TypeError):
+            call(t, t.ones(2))
+
+
+def test_a_method_counts_from_its_first_argument() -> None:
+    with pytest.raises(TypeError, match=r"dot\(\): argument '\w+' \(position 1\) must be Tensor"):
+        graphc.ones(2).dot(3)
+    with pytest.raises(TypeError, match=r"dot\(\): argument '\w+' \(position 2\) must be Tensor"):
+        graphc.dot(graphc.ones(2), 3)
+
+
+def test_complex_numbers_as_real_ones() -> None:
+    for t in (torch, graphc):
+        assert float(t.tensor(2 + 0j)) == 2.0 and int(t.tensor(2 + 0j)) == 2
+        for kind, name in ((float, "double"), (int, "int64_t")):
+            with pytest.raises(RuntimeError, match=f"type {name} without overflow"):
+                kind(t.tensor(1 + 2j))
+
+
+@pytest.mark.parametrize("data, kind", [
+    (b"", EOFError), (b"garbage", pickle.UnpicklingError), (b"PK\3\4garbage", RuntimeError),
+])
+def test_load_of_what_is_no_file_of_save(data: bytes, kind: type[Exception]) -> None:
+    for t in (torch, graphc):
+        with pytest.raises(kind):
+            t.load(io.BytesIO(data))
+
+
+@pytest.mark.parametrize("name", ["sort", "topk", "cummax"])
+def test_gradients_of_selections_have_no_history_of_their_own(name: str) -> None:
+    """The places where they look are no function of x."""
+    for t in (torch, graphc):
+        x = t.tensor([3.0, 1.0, 2.0], requires_grad=True)
+        y = x.sort()[0] if name == "sort" else x.topk(2)[0] if name == "topk" else x.cummax(0)[0]
+        (plain,) = t.autograd.grad(y.sum(), x, create_graph=True)
+        assert not plain.requires_grad
+        y = x.sort()[0] if name == "sort" else x.topk(2)[0] if name == "topk" else x.cummax(0)[0]
+        (twice,) = t.autograd.grad((y * y).sum(), x, create_graph=True)
+        assert twice.requires_grad

@@ -333,7 +333,7 @@ def test_truncated_and_flipped_files(tmp_path: Path) -> None:
     bad = tmp_path / "bad.pt"
     for size in (0, 1, 30, 100, len(whole) // 2, len(whole) - 1):
         bad.write_bytes(whole[:size])
-        with pytest.raises(RuntimeError, match=r"bad\.pt"):
+        with pytest.raises(EOFError if size == 0 else RuntimeError, match=r"bad\.pt"):
             graphc.load(bad)
     flipped = bytearray(whole)
     flipped[whole.index(np.ones(4, np.float32).tobytes())] ^= 0x10

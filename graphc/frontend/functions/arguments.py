@@ -15,7 +15,7 @@ from graphc.ir.ops import broadcast_shapes
 
 from ..context import local
 from ..dispatch import inplace
-from ..errors import kind_name, located, raise_op_error
+from ..errors import kind_name, located, raise_op_error, warn_once, warn_user
 from ..known import values
 from ..layouts import NotDense
 from ..nodes import rename
@@ -23,6 +23,7 @@ from ..numbers import is_traced_number, plain_size
 from ..overlap import check_apart
 from ..placement import is_loose, mixed, place_at
 from ..promote import _name as dtype_name
+from ..promote import cast as to_dtype
 from ..promote import check_inplace
 from ..tensor import Tensor
 from ..values import Eager
@@ -184,6 +185,37 @@ def broadcast_sizes(*shapes: tuple[Any, ...]) -> tuple[Any, ...]:
 def as_sequence(value: Any) -> tuple[Any, ...]:
     """One value or a list of them as a tuple."""
     return tuple(value) if isinstance(value, (tuple, list)) else (value,)
+
+
+def is_mask(index: Tensor) -> bool:
+    """Whether an index is truths, as bytes are, of which torch warns."""
+    if index.dtype is dtypes.u8:
+        warn_user(
+            "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool "
+            "instead."
+        )
+    return index.dtype in (dtypes.bool_, dtypes.u8)
+
+
+def condition_of(where: Any) -> Tensor:
+    """What where() chooses by, as truths. Raises TypeError for no tensor, RuntimeError for one of
+    numbers other than bytes."""
+    if not isinstance(where, Tensor):
+        raise TypeError(located(
+            f"where(): argument 'condition' (position 1) must be Tensor, not {kind_name(where)}"
+        ))
+    if where.dtype is dtypes.bool_:
+        return where
+    if where.dtype is not dtypes.u8:
+        raise RuntimeError(located(
+            "where expected condition to be a boolean tensor, but got a tensor with dtype "
+            f"{dtype_name(where.dtype)}"
+        ))
+    warn_once(
+        "where received a uint8 condition tensor. This behavior is deprecated and will be removed "
+        "in a future version of PyTorch. Use a boolean condition instead."
+    )
+    return to_dtype(where, dtypes.bool_)
 
 
 def numpy_names(function: F) -> F:
@@ -361,18 +393,27 @@ def dtype_beside(out: Tensor | None, dtype: DType | None) -> DType | None:
 def given_out(result: Tensor, requires_grad: bool, out: Tensor | None) -> Tensor:
     """What a function that makes tensors returns."""
     if out is not None:
-        return write_out(out, result)
+        return write_out(out, result, warns=False)
     return result.requires_grad_() if requires_grad else result
 
 
-def write_out(out: Tensor, value: Tensor) -> Tensor:
-    """Copy a result into `out=`, resizing it as torch does."""
+def write_out(out: Tensor, value: Tensor, warns: bool = True) -> Tensor:
+    """Copy a result into `out=`, resizing it as torch does, which warns of that."""
     check_inplace(out, value)
     if Eager.elsewhere is not None and not is_loose(value):
         here, there = place_at(out), place_at(value)
         if here is not there:
             raise mixed(here, there)
     if tuple(out.shape) != tuple(value.shape):
+        if warns and out._graphc_type.elements != 0:
+            warn_user(
+                "An output with one or more elements was resized since it had shape "
+                f"{list(out.shape)}, which does not match the required output shape "
+                f"{list(value.shape)}. This behavior is deprecated, and in a future PyTorch "
+                "release outputs will not be resized unless they have zero elements. You can "
+                "explicitly reuse an out tensor t by resizing it, inplace, to zero elements with "
+                "t.resize_(0)."
+            )
         if local.trace is None:
             out.data = value.detach().clone().to(out.dtype)
             return out

@@ -20,6 +20,7 @@ def isclose(
     equal_nan: bool = False,
 ) -> Tensor:
     """|input - other| <= atol + rtol * |other|, elementwise."""
+    P.require_tensors("isclose", input, other)
     if input.dtype is not other.dtype:
         names = promote._name(input.dtype), promote._name(other.dtype)
         raise RuntimeError(located(f"{names[0]} did not match {names[1]}"))
@@ -48,6 +49,7 @@ def allclose(
     equal_nan: bool = False,
 ) -> bool:
     """Whether all elements are close."""
+    P.require_tensors("allclose", input, other)
     return bool(isclose(input, other, rtol, atol, equal_nan).all())
 
 

@@ -15,7 +15,8 @@ from .. import promote
 from ..context import local
 from ..device import device as device_type
 from ..device import registered
-from ..errors import kind_name, located, user_location
+from ..errors import kind_name, located, user_location, warn_once
+from ..history import requires_grad
 from ..known import known, values
 from ..layouts import NotDense
 from ..layouts import layout as layout
@@ -279,17 +280,39 @@ def _bool(self: Tensor) -> bool:
 def _float(self: Tensor) -> float:
     if local.trace is None and local.counted is None and self._graphc_trace is None:
         array = self._graphc_array
-        if type(array) is np.ndarray and array.size == 1 and array.dtype.char in _PLAIN:
+        if type(array) is np.ndarray and array.size == 1 and array.dtype.char in _PLAIN and (
+            self._graphc_node is None and not self._graphc_requires_grad
+        ):
             return float(array.item())
-    return float(_single(self))
+    return float(_scalar(self, "double"))
 
 
 def _int(self: Tensor) -> int:
     if local.trace is None and local.counted is None and self._graphc_trace is None:
         array = self._graphc_array
-        if type(array) is np.ndarray and array.size == 1 and array.dtype.char in _PLAIN:
+        if type(array) is np.ndarray and array.size == 1 and array.dtype.char in _PLAIN and (
+            self._graphc_node is None and not self._graphc_requires_grad
+        ):
             return int(array.item())
-    return int(_single(self))
+    return int(_scalar(self, "int64_t"))
+
+
+def _scalar(self: Tensor, kind: str) -> Any:
+    """The only element, a complex one by its real part. Raises RuntimeError where there is
+    another."""
+    if requires_grad(current(self)):
+        warn_once(
+            "Converting a tensor with requires_grad=True to a scalar may lead to unexpected "
+            "behavior.\nConsider using tensor.detach() first."
+        )
+    value = _single(self)
+    if not isinstance(value, complex):
+        return value
+    if value.imag:
+        raise RuntimeError(located(
+            f"value cannot be converted to type {kind} without overflow. Cure: .real or .abs()"
+        ))
+    return value.real
 
 
 def _single(self: Tensor) -> Any:

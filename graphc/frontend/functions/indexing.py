@@ -31,7 +31,7 @@ from ..tensor import Tensor, concrete
 from ..transfer import moved
 from ..values import Eager
 from ..written_at import write_at
-from .arguments import environment, fitting, named, shape
+from .arguments import environment, fitting, is_mask, named, shape
 from .creation import tensor
 from .dtype_names import TYPE_NAMES
 from .parts import drop_dim, slice_dim
@@ -77,7 +77,7 @@ class Selection:
         self.dim += 1
 
     def tensor(self, index: Tensor, original: int) -> None:
-        if index.dtype in (dtypes.bool_, dtypes.u8):
+        if is_mask(index):
             self.mask(index, original)
             return
         if index.dtype not in _INTEGERS:

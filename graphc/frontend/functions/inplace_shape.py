@@ -74,8 +74,8 @@ def _reshaping(name: str) -> Callable[..., Tensor]:
     return method
 
 
-def _squeezed(dim: Any = None) -> str:
-    form = 3 if dim is None else 5 if isinstance(dim, (tuple, list)) else 4
+def _squeezed(dim: Any = None, *dims: Any) -> str:
+    form = 3 if dim is None else 5 if dims or isinstance(dim, (tuple, list)) else 4
     return f"SqueezeBackward{form}"
 
 

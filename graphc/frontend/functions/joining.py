@@ -285,6 +285,11 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     ]
     if not given:
         raise RuntimeError(located("meshgrid expects a non-empty TensorList"))
+    for i, each in enumerate(given):
+        if not isinstance(each, Tensor):
+            raise TypeError(located(
+                f"expected Tensor as element {i} in argument 0, but got {kind_name(each)}"
+            ))
     if indexing not in (None, "ij", "xy"):
         raise RuntimeError(located(
             f'torch.meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}'

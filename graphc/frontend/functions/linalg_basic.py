@@ -257,6 +257,7 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
 @with_out
 def outer(input: Tensor, vec2: Tensor) -> Tensor:
     """[n] and [m] to [n, m]."""
+    P.require_tensors("outer", input, vec2)
     for name, x in (("self", input), ("vec2", vec2)):
         if x.ndim != 1:
             raise RuntimeError(located(
@@ -428,6 +429,7 @@ def trace(input: Tensor) -> Tensor:
 @recorded_as("LinalgCrossBackward0")
 def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     """The cross product along a dim of size 3."""
+    P.require_tensors("cross", input, other)
     if dim is None:
         sizes = shape(input)
         env = environment()

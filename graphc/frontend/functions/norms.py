@@ -98,4 +98,5 @@ def vector_norm(
 @recorded_as("DistBackward0")
 def dist(input: Tensor, other: Tensor, p: Any = 2) -> Tensor:
     """The p-norm of the difference."""
+    P.require_tensors("dist", input, other)
     return vector_norm(P.sub(input, other), p)

@@ -19,7 +19,7 @@ from ..history import requires_grad
 from ..promote import binary, is_number
 from ..replayed import replayed
 from ..tensor import Tensor, alias
-from .arguments import fitting, named, recorded_as, with_out
+from .arguments import condition_of, fitting, named, recorded_as, with_out
 from .dtype_names import iinfo
 from .older_calls import factor_first
 from .positions import nonzero
@@ -367,6 +367,10 @@ ge = _binary("ge", "input >= other.")
 def pow(input: Any, exponent: Any) -> Tensor:
     """input ** exponent. Raises RuntimeError for an integer to a negative integer."""
     require_one_tensor("pow", input, exponent)
+    if isinstance(input, Tensor) and input.dtype is dtypes.bool_ and type(exponent) is bool:
+        # of two tensors of bools torch has none
+        found: Tensor = apply(ops.logical_or, input, promote.operand(not exponent, dtypes.bool_))
+        return found
     if isinstance(input, Tensor) and is_number(exponent) and isinstance(exponent, int):
         if not input.dtype.differentiable and exponent < 0:
             raise RuntimeError(located(
@@ -394,6 +398,7 @@ def _truth(value: Any) -> Tensor:
 @with_out
 def logical_not(input: Tensor) -> Tensor:
     """not input."""
+    require_tensors("logical_not", input)
     result: Tensor = apply(ops.logical_not, _truth(input))
     return result
 
@@ -425,20 +430,9 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     """input where condition, else other; with the condition alone, torch.nonzero as a tuple."""
     if input is None and other is None:
         return nonzero(condition, as_tuple=True)
-    dtype = promote.result_type(input, other)
-    if not isinstance(condition, Tensor):
-        raise TypeError(located(
-            f"where(): argument 'condition' must be Tensor, not {type(condition).__name__}"
-        ))
-    if condition.dtype is not dtypes.bool_:
-        if condition.dtype is not dtypes.u8:
-            raise RuntimeError(located(
-                "where expected condition to be a boolean tensor, but got a tensor with dtype "
-                f"{promote._name(condition.dtype)}"
-            ))
-        condition = promote.cast(condition, dtypes.bool_)
+    dtype, truth = promote.result_type(input, other), condition_of(condition)
     return apply(
-        ops.where, condition, promote.operand(input, dtype), promote.operand(other, dtype)
+        ops.where, truth, promote.operand(input, dtype), promote.operand(other, dtype)
     )
 
 

@@ -95,6 +95,7 @@ def addcmul(
     """input + value * tensor1 * tensor2."""
     if older:
         value, tensor1, tensor2 = factor_first("addcmul", "value", (tensor1, tensor2, *older), 2)
+    P.require_tensors("addcmul", tensor1, tensor2)
     return _combined("addcmul", P.mul, input, tensor1, tensor2, value)
 
 

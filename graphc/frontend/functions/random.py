@@ -56,9 +56,11 @@ from .sorting import searchsorted
 from .zero_gradient import flat_in
 
 
-def _done(result: Tensor, requires_grad: bool, out: Tensor | None = None) -> Tensor:
+def _done(
+    result: Tensor, requires_grad: bool, out: Tensor | None = None, warns: bool = False
+) -> Tensor:
     if out is not None:
-        return write_out(out, result)
+        return write_out(out, result, warns)
     return result.requires_grad_() if requires_grad else result
 
 
@@ -245,7 +247,7 @@ def _normal(
 ) -> Tensor:
     """Normal numbers; mean and std are numbers (with `size`) or tensors."""
     if isinstance(mean, Tensor) or isinstance(std, Tensor):
-        return _done(_normal_around(mean, std, generator), requires_grad, out)
+        return _done(_normal_around(mean, std, generator), requires_grad, out, warns=True)
     if size is None:
         raise TypeError(located("normal() of two numbers needs a size"))
     if std < 0:

@@ -13,7 +13,7 @@ from graphc.ir.dtypes import DType
 from .. import promote
 from ..context import local
 from ..dispatch import apply, constant
-from ..errors import located
+from ..errors import located, warn_user
 from ..numbers import is_traced_number, plain_size
 from ..placement import makes
 from ..promote import get_default_dtype
@@ -145,7 +145,7 @@ def linspace(
     values = _spaced(_number(start), _number(end), steps, kind)
     made = constant(values.astype(dtype.numpy, copy=False), fresh=True)
     if out is not None:
-        return write_out(out, made)
+        return write_out(out, made, warns=False)
     return finish(made, requires_grad)
 
 
@@ -183,7 +183,7 @@ def logspace(
         powers = np.power(float(_number(base)), _spaced(start, end, steps, np.dtype(np.float64)))
         made = constant(powers.astype(dtype.numpy))
     if out is not None:
-        return write_out(out, made)
+        return write_out(out, made, warns=False)
     return finish(made, requires_grad)
 
 
@@ -193,6 +193,11 @@ def range(
     requires_grad: bool = False, layout: Any = None, pin_memory: bool = False, out: Any = None,
 ) -> Tensor:
     """start, start + step, ... up to end, included (torch.range, of old)."""
+    warn_user(
+        "torch.range is deprecated and will be removed in a future release because its behavior is "
+        "inconsistent with Python's range builtin. Instead, use torch.arange, which produces "
+        "values in [start, end)."
+    )
     if end is None:
         start, end = 0, start
     count = math.floor((end - start) / step) + 1
@@ -220,5 +225,5 @@ def eye(
     columns = apply(ops.iota, shape=(1, shape[1]), dim=1, dtype=dtypes.i64)
     result = promote.cast(apply(ops.eq, rows, columns), dtype)
     if out is not None:
-        return write_out(out, result)
+        return write_out(out, result, warns=False)
     return finish(result, requires_grad)

@@ -152,8 +152,9 @@ def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
 
 @replayed
 @numpy_names
-def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
-    """How many are not 0, int64."""
+def count_nonzero(input: Tensor, dim: Any = None, *dims: Any) -> Tensor:
+    """How many are not 0, int64, over `dim` (and others)."""
+    dim = (dim, *dims) if dims else dim
     return sum(promote.cast(P.ne(input, 0), dtypes.i64), dim)
 
 
@@ -327,6 +328,11 @@ def _moments(
         dim, unbiased = None, dim
     if type(keepdim) is not bool:
         keepdim = checked_keepdim("var", keepdim)
+    if unbiased is not None and not isinstance(unbiased, bool):
+        raise TypeError(located(
+            f"var(): argument 'unbiased' must be bool, not {kind_name(unbiased)}. Cure: several "
+            "dims are a tuple, (0, 1); a number is correction="
+        ))
     if not x.dtype.is_float:
         if not x.dtype.is_complex:
             raise RuntimeError(located(

@@ -168,8 +168,9 @@ def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
 
 @recalled
 @numpy_names
-def squeeze(input: Tensor, dim: Any = None) -> Tensor:
-    """Without its dims of size 1, or without those of `dim` that have size 1."""
+def squeeze(input: Tensor, dim: Any = None, *dims: Any) -> Tensor:
+    """Without its dims of size 1, or without those of `dim` (and others) that have size 1."""
+    dim = (dim, *dims) if dims else dim
     sizes = shape(input)
     env = environment()
     if dim is None:

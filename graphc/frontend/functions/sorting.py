@@ -481,6 +481,7 @@ _FEW_TESTS = 16  # of which each is compared with each element
 
 def isin(elements: Any, test_elements: Any, *, invert: bool = False, **kwargs: Any) -> Tensor:
     """Whether each element is among the test elements."""
+    P.require_one_tensor("isin", elements, test_elements)
     x, tests = as_tensor(elements), as_tensor(test_elements).reshape(-1)
     dtype = promote.result_type(x, tests)
     count = shape(tests)[0]

@@ -19,6 +19,7 @@ from ...frontend.replayed import replayed
 from ...frontend.required import require
 from ...frontend.tensor import Tensor
 from ...ir import ops
+from .._reduction import DEPRECATED, legacy_get_string
 from .activation import log_softmax, logsigmoid
 
 
@@ -28,10 +29,9 @@ def _legacy(size_average: Any, reduce: Any, reduction: str) -> str:
             raise ValueError(f"{reduction} is not a valid value for reduction")
         return reduction
     # asked for their truth: a tensor of predictions given to a loss's constructor raises here
-    average, reduced = size_average is None or size_average, reduce is None or reduce
-    if average and reduced:
-        return "mean"
-    return "sum" if reduced else "none"
+    found = legacy_get_string(size_average, reduce, emit_warning=False)
+    warn_user(DEPRECATED.format(found))
+    return found
 
 
 def _reduce(loss: Tensor, reduction: str) -> Tensor:
