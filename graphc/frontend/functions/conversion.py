@@ -26,7 +26,6 @@ from ..layouts import sparse_coo as sparse_coo
 from ..layouts import sparse_csc as sparse_csc
 from ..layouts import sparse_csr as sparse_csr
 from ..layouts import strided as strided
-from ..numbers import is_traced_number
 from ..overriding import answers
 from ..placement import Pinned, place_at, place_of
 from ..tensor import Tensor, concrete, current, from_array, held
@@ -446,11 +445,7 @@ def is_set_to(self: Tensor, tensor: Tensor) -> bool:
 
 def number_of(value: Any) -> Any:
     """A 0-d tensor as a Python number; a number as it is."""
-    if isinstance(value, Tensor):
-        return item(value)
-    if is_traced_number(value) or local.trace is not None:
-        return value
-    return value
+    return item(value) if isinstance(value, Tensor) else value
 
 
 def to_dense(self: Tensor, dtype: Any = None, *, masked_grad: bool | None = None) -> Tensor:
