@@ -2,7 +2,6 @@
 a stride; and the epilogue on its positions (see conv_direct)."""
 
 import enum
-from collections.abc import Callable
 
 from graphc.backends.llvm.conv_geometry import Words
 from graphc.backends.llvm.gemm_pack import (
@@ -12,7 +11,7 @@ from graphc.backends.llvm.gemm_pack import (
     store_masked,
     store_words_masked,
 )
-from graphc.backends.llvm.gemm_plan import ceil_div, choose, round_up
+from graphc.backends.llvm.gemm_plan import ceil_div, choose
 from graphc.backends.llvm.gemm_store import (
     ADDRESS,
     B_STRIDE,
@@ -49,6 +48,7 @@ class Copy(enum.IntEnum):
     VECTORS = enum.auto()  # registers of positions per image
     ARGUMENTS = enum.auto()  # of the epilogue that counts positions without the excess columns
     EPILOGUE = enum.auto()
+    OFFSETS = enum.auto()  # a table: where each row (channel, tap) begins, in bytes
 
 
 COPY_WORDS = len(Copy)
@@ -60,105 +60,142 @@ def pad_symbol(source: Source) -> str:
 
 
 def emit_pad(module: Module, source: Source) -> None:
-    """Defines the copy for one source dtype, converting to the accumulator's type."""
-    tile = source.tile
+    """Defines the copy for one source dtype, converting to the accumulator's type.
+
+    Whole registers are read and stored, in ascending order: what of them is beside a line is
+    overwritten. Only at the ends of all that is there, or of what a chunk writes, are there masks.
+    """
     f = module.function(f"void {pad_symbol(source)}(ptr %copy, i64 %chunk)")
-    c = Words(f, "%copy")
-    height, width, pitch = c.read(Copy.IN_HEIGHT), c.read(Copy.IN_WIDTH), c.read(Copy.PITCH)
-    lines, low_height, low_width, extent = (
-        c.read(field) for field in (Copy.HEIGHT, Copy.LOW_HEIGHT, Copy.LOW_WIDTH, Copy.WIDTH)
-    )
-    down, step = c.read(Copy.STEP_HEIGHT), c.read(Copy.STEP_WIDTH)
-    source_at, target_at = c.read_pointer(Copy.SOURCE), c.read_pointer(Copy.TARGET)
-    count = c.read(Copy.PLANES_PER_CHUNK)
-    first = f.mul("%chunk", count)
-    with (
-        f.loop(first, f.smin(f.add(first, count), c.read(Copy.PLANES))) as plane,
-        f.loop(0, down) as upper,
-        f.loop(0, step) as left,
-        f.loop(0, lines) as line,
-    ):
-        from_line = f.sub(f.add(f.mul(line, down), upper), low_height)
-        limit = choose(f, f.cmp("ult", from_line, height), width, 0)
-        line_at = f.mul(f.add(f.mul(plane, height), from_line), width)
-        from_at = f.gep(source_at, f.add(line_at, f.sub(left, low_width)), source.element)
-        phase = f.add(f.mul(f.add(f.mul(plane, down), upper), step), left)
-        to_line = f.mul(f.add(f.mul(phase, lines), line), pitch)
-        to = f.gep(target_at, to_line, tile.value_element)
-        _emit_line(f, source, (from_at, f.sub(left, low_width), limit, step), (to, extent))
+    planes = _Planes(f, source)
+    if source.tile.group > 1:
+        planes.emit(1)
+        f.ret()
+        return
+    for step in (1, 2):
+        this, other = f.label("step"), f.label("step")
+        f.cond_br(f.cmp("eq", planes.step, step), this, other)
+        f.block(this)
+        planes.emit(step)
+        f.ret()
+        f.block(other)
+    planes.emit(0)
     f.ret()
 
 
-def _emit_line(
-    f: Function, source: Source, from_: tuple[str, Value, Value, str], to: tuple[str, str]
-) -> None:
-    """Copies every `step`-th element of a line, whose first one is at coordinate `start`: zeros for
-    those outside 0..limit."""
-    tile, (place, start, limit, step), (target, extent) = source.tile, from_, to
-    lanes = tile.values
-    ints = f"<{lanes} x i64>"
+class _Planes:
+    """The planes of a chunk: their lines, each of which is some zeros, then elements `step` apart,
+    then zeros."""
 
-    def splat(value: Value) -> str:
-        first = f.let(f"insertelement {ints} poison, i64 {value}, i64 0")
-        zeros = f"<{lanes} x i32> zeroinitializer"
-        return f.let(f"shufflevector {ints} {first}, {ints} poison, {zeros}")
+    def __init__(self, f: Function, source: Source) -> None:
+        self.f, self.source, self.tile = f, source, source.tile
+        c = Words(f, "%copy")
+        self.height, self.width, self.pitch = (
+            c.read(field) for field in (Copy.IN_HEIGHT, Copy.IN_WIDTH, Copy.PITCH)
+        )
+        self.lines, self.low_height, self.low_width, self.extent = (
+            c.read(x) for x in (Copy.HEIGHT, Copy.LOW_HEIGHT, Copy.LOW_WIDTH, Copy.WIDTH)
+        )
+        self.down, self.step = c.read(Copy.STEP_HEIGHT), c.read(Copy.STEP_WIDTH)
+        self.from_, self.to = c.read_pointer(Copy.SOURCE), c.read_pointer(Copy.TARGET)
+        planes, count = c.read(Copy.PLANES), c.read(Copy.PLANES_PER_CHUNK)
+        self.first = f.mul("%chunk", count)
+        self.last = f.smin(f.add(self.first, count), planes)
+        self.phase, self.pixels = f.mul(self.lines, self.pitch), f.mul(self.height, self.width)
+        # the ends of the source, and of what is written here
+        self.source_end = f.mul(planes, self.pixels)
+        phases = f.mul(self.last, f.mul(self.down, self.step))
+        self.end = f.add(f.mul(phases, self.phase), f.sub(self.extent, self.pitch))
 
-    def inside(at: Value, apart: str = "") -> str:
-        """The lanes of coordinates in the line, from `at` on."""
-        numbers = f.let(f"mul {ints} {lane_numbers(lanes)}, {apart}") if apart else ""
-        places = f.let(f"add {ints} {splat(at)}, {numbers or lane_numbers(lanes)}")
-        return f.let(f"icmp ult {ints} {places}, {splat(limit)}")
+    def emit(self, step: int) -> None:
+        """Copies them where lines have this step; 0: any."""
+        f, lanes, apart = self.f, self.tile.values, step or self.step
+        with (
+            f.loop(self.first, self.last) as plane,
+            f.loop(0, self.down) as upper,
+            f.loop(0, apart) as left,
+        ):
+            start = f.sub(left, self.low_width)
+            front = f.smax(f.sub(0, start), 0)
+            front = f.smin(ceil_div(f, front, apart), self.extent)
+            place = f.add(start, f.mul(front, apart))
+            count = ceil_div(f, f.smax(f.sub(self.width, place), 0), apart)
+            count = f.smin(count, f.sub(self.extent, front))
+            phase = f.add(f.mul(f.add(f.mul(plane, self.down), upper), apart), left)
+            with f.loop(0, self.lines) as line:
+                from_line = f.sub(f.add(f.mul(line, self.down), upper), self.low_height)
+                inside = f.cmp("ult", from_line, self.height)
+                at = f.add(f.mul(plane, self.pixels), f.mul(from_line, self.width))
+                at = f.add(at, place)
+                to = f.add(f.mul(phase, self.phase), f.mul(line, self.pitch))
+                zeros = choose(f, inside, front, self.extent)
+                some = choose(f, inside, count, 0)
+                read = f.add(at, f.mul(f.add(some, 2 * lanes), apart))
+                stored = f.add(to, f.add(self.extent, lanes))
+                whole = f.let(
+                    f"and i1 {f.cmp('sle', read, self.source_end)}, "
+                    f"{f.cmp('sle', stored, self.end)}"
+                )
+                this, other, done = f.label("whole"), f.label("part"), f.label("copied")
+                f.cond_br(whole, this, other)
+                for label, masked in ((this, False), (other, True)):
+                    f.block(label)
+                    self._line((at, apart), to, (zeros, some), step, masked)
+                    f.br(done)
+                f.block(done)
 
-    def load(at: Value, masked: bool) -> str:
-        mask = inside(at) if masked else ""
-        return source.load_words(f, f.gep(place, f.sub(at, start), source.element), mask)
+    def _line(
+        self, from_: tuple[Value, Value], to: Value, sizes: tuple[Value, Value], step: int,
+        masked: bool,
+    ) -> None:
+        f, lanes, (at, apart), (zeros, count) = self.f, self.tile.values, from_, sizes
+        fetch = {1: self._load, 2: self._pair}.get(step, self._gather)
+        self._zeros(to, zeros, masked)
+        data = f.add(to, zeros)
+        with f.loop(0, count, lanes) as column:
+            left = f.sub(count, column) if masked else 0
+            value = fetch(f.add(at, f.mul(column, apart)), left, masked)
+            self._store(value, f.add(data, column), masked)
+        behind = f.add(zeros, count)
+        self._zeros(f.add(to, behind), f.sub(self.extent, behind), masked)
 
-    def pair(at: Value, masked: bool) -> str:
+    def _zeros(self, at: Value, count: Value, masked: bool) -> None:
+        with self.f.loop(0, count, self.tile.values) as column:
+            self._store("zeroinitializer", self.f.add(at, column), masked)
+
+    def _store(self, value: str, at: Value, masked: bool) -> None:
+        f, tile = self.f, self.tile
+        place = f.gep(self.to, at, tile.value_element)
+        if masked:
+            mask = first_values(f, tile, f.sub(self.end, at))
+            store_words_masked(f, tile, value, place, mask)
+        else:
+            f.store(value, tile.vector, place, tile.value_bytes)
+
+    def _load(self, at: Value, count: Value, masked: bool) -> str:
+        mask = first_values(self.f, self.tile, count) if masked else ""
+        return self.source.load_words(self.f, self._place(at), mask)
+
+    def _pair(self, at: Value, count: Value, masked: bool) -> str:
         """Every second element: two registers, their even lanes."""
-        low, high = load(at, masked), load(f.add(at, lanes), masked)
+        f, tile, lanes = self.f, self.tile, self.tile.lanes
+        needed = f.sub(f.mul(count, 2), 1)
+        low = self._load(at, needed, masked)
+        high = self._load(f.add(at, lanes), f.sub(needed, lanes), masked)
         even = shuffle_mask(0, lanes, 2)
         return f.let(f"shufflevector {tile.vector} {low}, {tile.vector} {high}, {even}")
 
-    def gather(at: Value, masked: bool) -> str:
-        apart = splat(step)
+    def _gather(self, at: Value, count: Value, masked: bool) -> str:
+        f, lanes = self.f, self.tile.lanes
+        ints = f"<{lanes} x i64>"
+        first = f.let(f"insertelement {ints} poison, i64 {self.step}, i64 0")
+        zeros = f"<{lanes} x i32> zeroinitializer"
+        apart = f.let(f"shufflevector {ints} {first}, {ints} poison, {zeros}")
         offsets = f.let(f"mul {ints} {lane_numbers(lanes)}, {apart}")
-        first, mask = f.gep(place, f.sub(at, start), source.element), "splat (i1 true)"
-        return source.gather(f, first, f"{ints} {offsets}", inside(at, apart) if masked else mask)
+        mask = first_values(f, self.tile, count) if masked else "splat (i1 true)"
+        return self.source.gather(f, self._place(at), f"{ints} {offsets}", mask)
 
-    # registers that are all inside, and need no mask
-    before = round_up(f, ceil_div(f, f.smax(f.sub(0, start), 0), step), lanes)
-    within = f.smin(f.sdiv(f.sub(limit, start), step), extent)
-    count = f.mul(f.sdiv(f.smax(f.sub(within, before), 0), lanes), lanes)
-    before = f.smin(before, extent)
-    behind = f.add(before, count)
-
-    parts = (0, before, True), (before, behind, False), (behind, extent, True)
-
-    def copy(fetch: Callable[[Value, bool], str]) -> None:
-        for begin, end, masked in parts:
-            with f.loop(begin, end, lanes) as column:
-                value = fetch(f.add(start, f.mul(column, step)), masked)
-                there = f.gep(target, column, tile.value_element)
-                if masked:
-                    mask = first_values(f, tile, f.sub(extent, column))
-                    store_words_masked(f, tile, value, there, mask)
-                else:
-                    f.store(value, tile.vector, there, tile.value_bytes)
-
-    if tile.group > 1:
-        copy(load)
-        return
-    done = f.label("copied")
-    for number, fetch in ((1, load), (2, pair), (0, gather)):
-        this, other = f.label("step"), f.label("step")
-        if number:
-            f.cond_br(f.cmp("eq", step, number), this, other)
-            f.block(this)
-        copy(fetch)
-        f.br(done)
-        if number:
-            f.block(other)
-    f.block(done)
+    def _place(self, at: Value) -> str:
+        return self.f.gep(self.from_, at, self.source.element)
 
 
 def emit_lines_epilogue(module: Module, tile: Tile) -> None:

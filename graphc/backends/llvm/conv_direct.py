@@ -5,12 +5,14 @@ more than the product, so (in one or two spatial dimensions) tiles go through po
 - rows (channel, tap) lie a table of offsets apart, the same for all positions, if positions are
   counted in the copy: a line of the output is `pitch` long, its last columns are computed in vain
   (so lines share their padding: what is behind one is in front of the next). With a stride a plane
-  is copied in phases, each the coordinates of one remainder: neighbours in it are a stride apart;
+  is copied in phases, each the coordinates of one remainder: neighbours in it are a stride apart.
+  With more rows, positions are packed from the copy (conv_pieces): none is in vain;
 - for a weight gradient the columns (channel, tap) are lines of the copy, dotted with those of y'.
 """
 
 from graphc.backends.llvm.conv_copy import COPY_WORDS, Copy, emit_lines_epilogue
 from graphc.backends.llvm.conv_geometry import HEIGHT, WIDTH, Conv, Window, Words
+from graphc.backends.llvm.conv_pieces import emit_pack_pieces, pieces_symbol
 from graphc.backends.llvm.gemm import declare_contract
 from graphc.backends.llvm.gemm_descriptor import ENTRY, Descriptor, Word
 from graphc.backends.llvm.gemm_dot import (
@@ -35,7 +37,13 @@ from graphc.backends.llvm.gemm_stages import run_symbol
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Module, Value
 from graphc.ir.kernel.blocking import ALIGN
-from graphc.ir.kernel.plan_convolution import DOT_TERMS, reads_lines, reads_window, window_steps
+from graphc.ir.kernel.plan_convolution import (
+    DOT_TERMS,
+    Costs,
+    costs_of,
+    reads_lines,
+    window_steps,
+)
 
 COPY_ELEMENTS = 1 << 14  # per chunk of the copy
 
@@ -45,7 +53,9 @@ def emit_windows(module: Module, tile: Tile) -> None:
     k = (channel, tap), n = position. Not of pairs along k: putting them together in every tile
     costs more than packing them once. Falls back to the contraction as requested where it costs
     less; so does the other."""
+    _emit_fill_offsets(module, tile)
     _emit_point_positions(module, tile)
+    emit_pack_pieces(module, tile)
     emit_lines_epilogue(module, tile)
     _Direct(module, tile, "window").emit_window()
 
@@ -145,17 +155,29 @@ class _Direct:
         m, k = d[Word.M], d[Word.K]
         lines = f.add(f.mul(f.sub(self.outputs[HEIGHT], 1), self.pitch), self.outputs[WIDTH])
         padded = round_up(f, f.smax(lines, 1), tile.lanes)
-        positions = f.mul(self.outputs[HEIGHT], self.outputs[WIDTH])
         taps = f.smax(self.taps, 1)
-        numbers = self._numbers(m, k, padded, self.plane, taps, positions, self.steps[WIDTH])
+        images = f.sdiv(d[Word.N], f.smax(d[Word.POSITIONS], 1))
+        planes = f.mul(images, f.sdiv(self.image, f.smax(self.channel, 1)))
+        lines = f.mul(self.height, f.mul(self.steps[HEIGHT], self.steps[WIDTH]))
+        numbers = self._numbers(
+            m, k, padded, lines, self.plane, taps, *self.outputs[1:], self.steps[WIDTH], planes
+        )
+        costs = _costs(numbers, tile)
         several = f.cmp("sgt", self.taps, 1)
-        reads = reads_window(*numbers, vector_bytes=tile.tiling.vector_bytes)
-        self._unless(self._all([self._plain(), several, reads.value]))
-        images = f.sdiv(d[Word.N], d[Word.POSITIONS])
+        self._unless(self._all([self._plain(), several, costs.copies().value]))
         given = self._make_copy(images, "false")
         offsets = d.pointer_at(Word.MEMORY)
         d.set_pointer(Word.MEMORY, f.gep(offsets, round_up(f, f.mul(k, 8), ALIGN), "i8"))
         self._fill_offsets(offsets)
+        d.set_pointer(Word.COPY, self.copy.pointer)
+        self.copy.write_pointer(Copy.OFFSETS, offsets)
+        in_place, packed = f.label("in_place"), f.label("pieces")
+        f.cond_br(costs.reads().value, in_place, packed)
+        f.block(packed)
+        pieces = {Word.PACK_RIGHT: pieces_symbol(tile)}
+        self._contract({Word.PACK_SCRATCH: 0}, pieces, given)
+        f.ret()
+        f.block(in_place)
         self.copy.write(Copy.VECTORS, f.sdiv(padded, tile.lanes))
         self.copy.write_pointer(Copy.ARGUMENTS, d.pointer_at(Word.ARGUMENTS))
         self.copy.write_pointer(Copy.EPILOGUE, d.pointer_at(Word.EPILOGUE))
@@ -171,7 +193,6 @@ class _Direct:
         pointers = {
             Word.TILES: self.r.read_pointer(Conv.WINDOWS),
             Word.B_STEP: offsets,
-            Word.COPY: self.copy.pointer,
             Word.PACK_RIGHT: f"@graphc_point_positions_{tile.name}",
             Word.ARGUMENTS: self.copy.pointer,
             Word.EPILOGUE: f"@graphc_lines_epilogue_{tile.name}",
@@ -180,16 +201,16 @@ class _Direct:
         f.ret()
 
     def _fill_offsets(self, offsets: str) -> None:
-        """Where the rows (channel, tap) begin, in bytes."""
+        """Where the rows (channel, tap) begin, in bytes: those of a channel as far from the one
+        before as its plane is."""
         f = self.f
-        with f.loop(0, f.sdiv(self.d[Word.K], self.taps)) as channel:
-            row = f.mul(channel, self.taps)
-            start = f.mul(channel, self.plane)
-            with f.loop(0, self.sizes[HEIGHT]) as kh, f.loop(0, self.sizes[WIDTH]) as kw:
-                offset = f.add(start, self._tap_offset(kh, kw))
-                index = f.add(row, f.add(f.mul(kh, self.sizes[WIDTH]), kw))
-                offset = f.mul(offset, self.tile.bytes)
-                f.store(offset, "i64", f.gep(offsets, index, "i64"), 8)
+        with f.loop(0, self.sizes[HEIGHT]) as kh, f.loop(0, self.sizes[WIDTH]) as kw:
+            offset = f.mul(self._tap_offset(kh, kw), self.tile.bytes)
+            index = f.add(f.mul(kh, self.sizes[WIDTH]), kw)
+            f.store(offset, "i64", f.gep(offsets, index, "i64"), 8)
+        plane = f.mul(self.plane, self.tile.bytes)
+        sizes = (f"i64 {value}" for value in (self.taps, self.d[Word.K], plane))
+        f.call("void", f"@graphc_fill_offsets_{self.tile.name}", f"ptr {offsets}", *sizes)
 
     def _tap_offset(self, kh: Value, kw: Value) -> Value:
         f = self.f
@@ -329,6 +350,26 @@ class _Direct:
         source, group = given
         self.r.write_pointer(Conv.RIGHT, source)
         self.r.write(Conv.RIGHT_GROUP, group)
+
+
+def _costs(numbers: list[Number], tile: Tile) -> Costs:
+    m, k, padded, lines, elements, taps, height, width, step, planes = numbers
+    return costs_of(
+        m, k, padded, (lines, elements), taps, (height, width), step, planes, tile.tiling,
+        tile.bytes,
+    )
+
+
+def _emit_fill_offsets(module: Module, tile: Tile) -> None:
+    """Each entry of a table, from the `taps`-th on, is so much more than that so far before it."""
+    f = module.function(
+        f"void @graphc_fill_offsets_{tile.name}(ptr %offsets, i64 %taps, i64 %rows, i64 %plane)",
+        "internal",
+    )
+    with f.loop("%taps", "%rows") as row:
+        before = f.load(f.gep("%offsets", f.sub(row, "%taps"), "i64"), "i64", 8)
+        f.store(f.add(before, "%plane"), "i64", f.gep("%offsets", row, "i64"), 8)
+    f.ret()
 
 
 def _emit_point_positions(module: Module, tile: Tile) -> None:

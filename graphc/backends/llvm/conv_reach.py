@@ -35,13 +35,13 @@ def conv_reach(c: Convolution, tile: Tile) -> ConvReach:
         return _of_any_size(c, tile)
     kinds = {each.kind for each in found}
     return ConvReach(
-        _kernels(tile, (each for each in found if each.kind == "tiles")),
+        _kernels(tile, (each for each in found if each.kind in ("tiles", "pieces"))),
         _kernels(tile, (each for each in found if each.kind == "windows")),
         _kernels(tile, (each for each in found if each.kind == "places")),
         _distinct(
             rows for each in found if each.kind == "dots" for rows in row_classes(tile, each.m)
         ),
-        copies=bool(kinds & {"windows", "dots"}), packs="tiles" in kinds,
+        copies=bool(kinds & {"pieces", "windows", "dots"}), packs="tiles" in kinds,
         left=any(bool(each.plan.left_packed) for each in found),
     )
 

@@ -2,8 +2,9 @@
 
 The right operand is a window: its rows are (channel, tap), its columns positions (for a weight's
 gradient the other way round). It is packed on the fly; or, where that costs less, the input is
-copied once with its padding, and tiles read the copy through pointers; or they read the input where
-it lies, under masks, if lines of the output are as long as its own.
+copied once with its padding, and the window packed from there, or read there by tiles, through
+pointers; or they read the input where it lies, under masks, if lines of the output are as long as
+its own.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from .blocking import (
     Request,
     choose,
     equal,
+    least,
     most,
     multiple,
     quotient_up,
@@ -36,16 +38,18 @@ from .steps import step_of
 from .templates import Convolution
 
 DIRECT_POSITIONS = 96  # images at least this large are read in place by a weight's gradient
-# Cycles that packing costs per register of the right operand, against one per row of the left one
-# for the product; moving lines together, per register of sums.
-PACK_COST = 9
-PACK_APART = 16, 45  # by the step along a line: of every second element, of further ones
-COPY_APART = 40, 100  # the same of a copy, per element; one of neighbours is as dear as packing
+# Cycles that packing costs per register of a line, against one per row of the left operand for the
+# product, by the step along it (_by_step); packing from a copy, per register, and for each line
+# that ends in it; moving lines together, per register of sums.
+PACK_COSTS = 10, 14, 45
+PIECE_COST, PIECE_END_COST = 5, 2
+# A copy's, per register, by the step; where memory gives and takes it, besides; and per line.
+COPY_COSTS, COPY_FAR_COST, COPY_LINE_COST = (6, 12, 100), 32, 20
 TRANSPOSE_COST = 14
 LINES_COST = 6
 # What steps cost more whose registers of this size lie across the caches' lines, where packed ones
-# do not (Zen 3: 64 rows take 1.17 to 1.24 times as long, 16 rows less than packing).
-ACROSS_BYTES, ACROSS_COST = 32, (4, 3)
+# do not (Zen 3: 1.05 to 1.2 times as much).
+ACROSS_BYTES, ACROSS_COST = 32, (6, 5)
 MASK_COST, MASK_TAP_COST = 24, 8  # per register of positions: cycles of making a tap's mask
 # What steps cost more that read registers under masks, where these are computed in halves (Zen 4:
 # 1.07 to 1.16 times as long as in a copy; on a Zen 5, which has them whole, masks won 5% to 17%).
@@ -56,6 +60,7 @@ IMAGE_COST = 15  # of positions packed over all images, against an image read wh
 DOT_TERMS = 768  # of a block: below that the sums over lanes weigh too much
 
 Triple = tuple[int, int, int]  # depth, height, width
+Kind = Literal["tiles", "pieces", "windows", "places", "dots"]
 
 
 @record
@@ -121,20 +126,49 @@ def _count(sizes: Triple) -> int:
     return sizes[0] * sizes[1] * sizes[2]
 
 
-def reads_window(
-    m: Number, k: Number, padded: Number, plane: Number, taps: Number, positions: Number,
-    step: Number, *, vector_bytes: int,
-) -> Condition:
-    """Whether positions read from a copy cost less than packed ones: `padded` of an image, those in
-    vain included, against `positions` of it, which are `step` apart in a line."""
-    pack, copy = _by_step(step, PACK_APART), _by_step(step, COPY_APART)
-    steps = k * ACROSS_COST[0] // ACROSS_COST[1] if vector_bytes == ACROSS_BYTES else k
-    cost = m * padded * (steps + LINES_COST) + plane * copy * (k // taps)
-    return cost < (m + pack) * positions * k
+class Costs(NamedTuple):
+    """Of a convolution's positions: read from a copy, in vain ones included (`windows`), packed
+    from it (`pieces`), or packed from the input (`packed`)."""
+
+    windows: Number
+    pieces: Number
+    packed: Number
+
+    def copies(self) -> Condition:
+        """Whether a copy is worth it."""
+        return least(self.windows, self.pieces) < self.packed
+
+    def reads(self) -> Condition:
+        """Whether it is read where it lies then."""
+        return self.windows < self.pieces
 
 
-def _by_step(step: Number, apart: tuple[int, int]) -> Number:
-    return choose(equal(step, 1), PACK_COST, choose(equal(step, 2), *apart))
+def costs_of(
+    m: Number, k: Number, padded: Number, plane: tuple[Number, Number], taps: Number,
+    out: tuple[Number, Number], step: Number, planes: Number, tiling: Tiling, itemsize: int,
+) -> Costs:
+    """`padded` positions of an image in a copy, those in vain included, against lines of them,
+    `out` many and long, which are `step` apart; `plane`: lines and elements of a copied one, of
+    which there are `planes` in all."""
+    (lines, elements), (height, width), lanes = plane, out, tiling.lanes(itemsize)
+    positions = height * width
+    steps = k
+    if tiling.vector_bytes == ACROSS_BYTES:
+        steps = k * ACROSS_COST[0] // ACROSS_COST[1]
+    far = planes * elements * itemsize > tiling.in_place_bytes
+    copy = _by_step(step, COPY_COSTS) + choose(far, COPY_FAR_COST, 0)
+    copying = (elements * copy + lines * (COPY_LINE_COST * lanes)) * (k // taps)
+    piece = positions * PIECE_COST + height * (PIECE_END_COST * lanes)
+    pack = height * multiple(width, lanes) * _by_step(step, PACK_COSTS)
+    return Costs(
+        m * padded * (steps + LINES_COST) + copying, (m * positions + piece) * k + copying,
+        (m * positions + pack) * k,
+    )
+
+
+def _by_step(step: Number, costs: tuple[int, int, int]) -> Number:
+    """By the step along a line: of neighbours, of every second element, of further ones."""
+    return choose(equal(step, 1), costs[0], choose(equal(step, 2), *costs[1:]))
 
 
 def reads_lines(
@@ -143,7 +177,7 @@ def reads_lines(
     """Whether lines of a copy, dotted with those of the left operand, cost less than packed taps;
     `padded` is the length of a line in whole registers, `phases` the elements of a plane that is
     copied in several, else 0."""
-    direct = m * padded * lines * taps * 9 + phases * COPY_APART[0] * 8
+    direct = m * padded * lines * taps * 9 + phases * COPY_COSTS[1] * 8
     return direct < (m + TRANSPOSE_COST) * positions * taps * 8
 
 
@@ -178,10 +212,10 @@ def place_columns(k: Number, tiling: Tiling, itemsize: int) -> Number:
 
 class Contraction(NamedTuple):
     """One of those that a convolution is done by: `kind` says what reads the right operand: packed
-    "tiles", "windows" of a copy, "places" in the input under masks, or "dots" along lines of a
-    copy; sums of m rows, n columns."""
+    "tiles", "pieces" packed from a copy, "windows" of one, "places" in the input under masks, or
+    "dots" along lines of a copy; sums of m rows, n columns."""
 
-    kind: Literal["tiles", "windows", "places", "dots"]
+    kind: Kind
     m: int
     n: int
     plan: Blocking
@@ -269,10 +303,7 @@ class _Planner:
         padded = multiple(w.positions, self.lanes)
         masked = r.k * SPLIT_COST[0] // SPLIT_COST[1] if self.tiling.split else r.k
         cost = padded * (r.m * (masked + LINES_COST) + MASK_COST + MASK_TAP_COST * w.taps)
-        height, width = w.plane
-        copied = multiple((w.out[1] - 1) * width + w.out[2], self.lanes)
-        copy = r.m * copied * (r.k + LINES_COST) + height * width * PACK_COST * self.channels
-        if cost >= min(copy, (r.m + PACK_COST) * w.positions * r.k):
+        if cost >= min(self._costs(r, w, self.channels)):
             return None
         read = replaced(
             r, n=self.images * padded, pack_scratch=0, dense=False, most_steps=2 * steps,
@@ -331,25 +362,36 @@ class _Planner:
 
     def _positions(self, r: Request, w: Window, channels: int) -> Blocking:
         """Columns are positions."""
-        height, width = w.plane
-        lines = (w.out[1] - 1) * width + w.out[2]
-        padded = multiple(max(lines, 1), self.lanes)
-        plane = height * width * w.phases
         if not (
             self.group == 1
             and w.is_plain and w.taps > 1 and r.n > 0 and r.k > 0 and _count(w.input) > 0
-            and reads_window(
-                r.m, r.k, padded, plane, w.taps, w.positions, w.step[2],
-                vector_bytes=self.tiling.vector_bytes,
-            )
         ):
             return self._tiled(r)
+        costs = self._costs(r, w, channels)
+        if not costs.copies():
+            return self._tiled(r)
+        plane = w.plane[0] * w.plane[1] * w.phases
+        before = self._copy(channels, plane, w.shared) + multiple(r.k * POINTER_BYTES, ALIGN)
+        if not costs.reads():
+            return self._tiled(replaced(r, pack_scratch=0), before, "pieces")
         copied = replaced(
-            r, n=self.images * padded, pack_scratch=0, dense=False,
+            r, n=self.images * self._padded(w), pack_scratch=0, dense=False,
             most_steps=window_steps(self.tiling), most_columns=self.tiling.pointed_columns,
         )
-        offsets = multiple(r.k * POINTER_BYTES, ALIGN)
-        return self._tiled(copied, self._copy(channels, plane, w.shared) + offsets, "windows")
+        return self._tiled(copied, before, "windows")
+
+    def _padded(self, w: Window) -> int:
+        """Positions of an image in a copy, in whole registers."""
+        lines = (w.out[1] - 1) * w.plane[1] + w.out[2]
+        return int(multiple(max(lines, 1), self.lanes))
+
+    def _costs(self, r: Request, w: Window, channels: int) -> Costs:
+        (height, width), planes = w.plane, self.images * channels * self.groups
+        lines = height * w.phases
+        return costs_of(
+            r.m, r.k, self._padded(w), (lines, lines * width), w.taps, w.out[1:], w.step[2],
+            planes, self.tiling, self.itemsize,
+        )
 
     def _lines(self, r: Request, w: Window) -> Blocking:
         """Columns are taps."""
@@ -382,7 +424,7 @@ class _Planner:
 
     def _tiled(
         self, request: Request, before: int = 0,
-        kind: Literal["tiles", "windows", "places", "dots"] = "tiles",
+        kind: Kind = "tiles",
     ) -> Blocking:
         plan = tiled(request, self.machine, self.itemsize)
         self.contractions.append(Contraction(kind, int(request.m), int(request.n), plan))

@@ -50,7 +50,7 @@ CASES = [
     Conv(2, 17, (30, 13), 40, (3, 3), pad=(3, 3)),
     Conv(1, 9, (4, 50), 40, (3, 41), pad=(1, 20)),
 ]
-STRIDED = [  # few rows: read from the phases of a copy
+STRIDED = [  # read or packed from the phases of a copy
     Conv(2, 3, (30, 31), 8, (7, 7), (2, 2), (3, 3)),
     Conv(2, 3, (67, 70), 9, (11, 11), (4, 4), (2, 2)),  # gathered
     Conv(1, 4, (41, 77), 6, (5, 4), (3, 2), (2, 1)),
@@ -59,6 +59,14 @@ STRIDED = [  # few rows: read from the phases of a copy
     Conv(1, 4, (24, 60), 10, (3, 41), (2, 2), (1, 40), groups=2),  # more padding than a register
     Conv(2, 2, (3, 9), 2, (5, 9), (2, 3), (5, 9)),  # lines of padding alone
     Conv(1, 2, (15, 90), 2, (9, 6), (1, 9), (4, 0)),  # phases that no tap reads
+]
+PIECES = [  # lines end within registers: packed from a copy
+    Conv(4, 20, (9, 9), 56, (5, 5), (2, 2), (2, 2)),  # three lines in a register
+    Conv(2, 9, (13, 27), 96, (7, 5), (2, 2), (3, 2)),
+    Conv(3, 8, (11, 7), 48, (5, 5), (2, 3), (2, 2)),  # lines of three
+    Conv(9, 4, (9, 5), 40, (4, 4), (2, 2), (1, 1)),  # of two: more pieces than have code
+    Conv(9, 6, (19, 3), 30, (7, 3), (2, 2), (3, 0)),  # of one position
+    Conv(2, 60, (12, 30), 65, (7, 4), (2, 2), (3, 0), (1, 2), groups=1),  # blocks of k
 ]
 PLACES = [  # lines of the output as long as the input's: read in the input, under masks
     Conv(2, 17, (28, 28), 40, (3, 3), pad=(1, 1)),  # whole registers: stored by tiles
@@ -131,7 +139,7 @@ def test_strides_over_phases_of_a_copy(case: Conv) -> None:
         assert isinstance(template, Convolution)
         machine = (target or host_target()).machine
         (found,) = contractions(template, machine) or ()
-        assert found.kind == "windows"
+        assert found.kind in ("windows", "pieces")
         results = [check(case, "conv", target, threads) for threads in (1, 4)]
         assert results[0].tobytes() == results[1].tobytes()
     for kind in KINDS[1:]:
@@ -154,6 +162,21 @@ def test_images_read_where_they_lie(case: Conv) -> None:
     check(replaced(case, dtype=dtypes.f64), "conv")
 
 
+@pytest.mark.parametrize("case", PIECES, ids=lambda c: f"{c.input}-{c.window}-{c.stride}")
+def test_positions_packed_from_a_copy(case: Conv) -> None:
+    for target in (None, *narrow_targets()):
+        template = case.kernel("conv").template
+        assert isinstance(template, Convolution)
+        (found,) = contractions(template, (target or host_target()).machine) or ()
+        assert found.kind == "pieces"
+        results = [check(case, "conv", target, threads) for threads in (1, 4)]
+        assert results[0].tobytes() == results[1].tobytes()
+    for kind in KINDS[1:]:
+        check(case, kind)
+    check(replaced(case, dtype=dtypes.bf16, acc=dtypes.f32), "conv")
+    check(replaced(case, dtype=dtypes.f64), "conv")
+
+
 def test_pixels_of_a_narrow_tile_stay_in_the_first_cache() -> None:
     """Those that a block reads in a copy; of a wide one blocks are long."""
     for machine, blocks in ((cpu(64, 32), 1), (cpu(32, 16), 2)):
@@ -163,13 +186,13 @@ def test_pixels_of_a_narrow_tile_stay_in_the_first_cache() -> None:
 
 def test_many_rows_that_would_read_across_lines_meet_packed_positions() -> None:
     """Where half of the registers of a copy lie across two lines of the caches."""
-    for machine, kind in ((cpu(64, 32), "windows"), (cpu(32, 16), "tiles")):
+    for machine, kind in ((cpu(64, 32), "windows"), (cpu(32, 16), "pieces")):
         assert _planned(Conv(4, 64, (56, 56), 64, (3, 3)), machine).kind == kind
 
 
 def test_registers_in_halves_are_not_read_under_masks() -> None:
     """A copy, or packed positions, take less time beside them."""
-    for channels, size, kind in ((64, 56, "windows"), (192, 24, "tiles")):
+    for channels, size, kind in ((64, 56, "windows"), (192, 24, "pieces")):
         case = Conv(4, channels, (size, size), channels, (3, 3), pad=(1, 1))
         assert _planned(case, cpu(64, 32)).kind == "places"
         assert _planned(case, cpu(64, 32, split=True)).kind == kind
