@@ -1,6 +1,6 @@
 """Convolutions whose channels are last in memory: the rule is in `ir/kernel/plan_last.py`.
 
-    @graphc_conv_last_<acc>(request)        all of a convolution
+    @graphc_conv_last_<rows>_<acc>(request) all of a convolution whose tiles have so many rows
     @graphc_last_chunk_<acc>(work, chunk)   some tiles of positions, of one panel or of all
     @graphc_last_table_<acc>(work, unit, table, base)  where a tile's rows read, tap by tap
 
@@ -13,14 +13,14 @@ from __future__ import annotations
 import enum
 
 from graphc.backends.llvm.conv_geometry import Words
-from graphc.backends.llvm.conv_last_tile import classes, emit_tiles, most_vectors, tiles_symbol
+from graphc.backends.llvm.conv_last_tile import classes, emit_tiles, tiles_symbol, widths_of
 from graphc.backends.llvm.gemm_descriptor import WORDS, Descriptor, Word
 from graphc.backends.llvm.gemm_plan import Number, choose, value_of
 from graphc.backends.llvm.gemm_stages import give_slot, run_symbol, take_slot
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Function, Module, Value
 from graphc.ir.kernel.blocking import ALIGN, MOST_SLOTS, multiple
-from graphc.ir.kernel.plan_last import positions_of, rows_of, zeros_of
+from graphc.ir.kernel.plan_last import positions_of, zeros_of
 
 
 class Last(enum.IntEnum):
@@ -67,17 +67,17 @@ class Last(enum.IntEnum):
     SLOTS = enum.auto()  # a descriptor, of which only what take_slot asks is filled in
 
 
-def last_symbol(tile: Tile) -> str:
+def last_symbol(tile: Tile, rows: int) -> str:
     """The driver: void (request)."""
-    return f"@graphc_conv_last_{tile.name}"
+    return f"@graphc_conv_last_{rows}_{tile.name}"
 
 
-def emit_last(module: Module, tile: Tile) -> None:
+def emit_last(module: Module, tile: Tile, rows: int) -> None:
     """Defines all of it."""
-    emit_tiles(module, tile)
-    _emit_table(module, tile)
-    _emit_chunk(module, tile)
-    f = module.function(f"void {last_symbol(tile)}(ptr %request)")
+    emit_tiles(module, tile, rows)
+    _emit_table(module, tile, rows)
+    _emit_chunk(module, tile, rows)
+    f = module.function(f"void {last_symbol(tile, rows)}(ptr %request)")
     r = Words(f, "%request")
     all_panels = f.cmp("ne", r.read(Last.TOGETHER), 0)
     outputs, columns, panels = (
@@ -88,7 +88,7 @@ def emit_last(module: Module, tile: Tile) -> None:
     each = f.mul(f.mul(2, f.mul(taps, r.read(Last.DEPTH))), choose(f, all_panels, outputs, columns))
     plan = positions_of(
         Number(f, r.read(Last.BATCH)), Number(f, positions), Number(f, taps), Number(f, each),
-        Number(f, together), tile.machine,
+        Number(f, together), rows, tile.machine,
     )
     for field, number in (
         (Last.TILES, plan.tiles), (Last.IN_IMAGE, plan.in_image), (Last.CHUNK, plan.chunk),
@@ -122,12 +122,12 @@ def _product(f: Function, r: Words, field: Last) -> Value:
 TABLE_PARAMETERS = "ptr %request, i64 %unit, ptr %table"
 
 
-def _emit_table(module: Module, tile: Tile) -> None:
+def _emit_table(module: Module, tile: Tile, rows: int) -> None:
     """Defines i64 (request, unit, table): the entries of a tile's table, and how many."""
     f = module.function(
         f"i64 @graphc_last_table_{tile.name}({TABLE_PARAMETERS})", "internal"
     )
-    r, rows = Words(f, "%request"), rows_of(tile.tiling)
+    r = Words(f, "%request")
     sizes, out = ([r.read(field, dim) for dim in range(3)] for field in (Last.INPUT, Last.OUTPUT))
     channels, in_image = r.read(Last.CHANNELS), r.read(Last.IN_IMAGE)
     image, number = f.sdiv("%unit", in_image), f.srem("%unit", in_image)
@@ -149,7 +149,7 @@ def _emit_table(module: Module, tile: Tile) -> None:
     steps = [r.read(Last.STRIDE, dim) for dim in range(3)]
     pads = [r.read(Last.PAD, dim) for dim in range(3)]
     at = _first_place(f, f.mul(number, rows), out)
-    _emit_inner(f, r, tile, (base, at))
+    _emit_inner(f, r, tile, (base, at), rows)
     rows_at = _Rows(f, rows)
     for row in range(rows):
         rows_at.begin(row, [f.sub(f.mul(x, s), p) for x, s, p in zip(at, steps, pads, strict=True)])
@@ -182,10 +182,12 @@ def _emit_table(module: Module, tile: Tile) -> None:
     f.ret(f"i64 {f.load(count, 'i64', 8)}")
 
 
-def _emit_inner(f: Function, r: Words, tile: Tile, where: tuple[str, list[Value]]) -> None:
+def _emit_inner(
+    f: Function, r: Words, tile: Tile, where: tuple[str, list[Value]], rows: int
+) -> None:
     """Fills the table and returns, if all rows of a tile are in one line and all that they read in
     the image: rows are then equally far apart. `where`: the image, and the first row's place."""
-    (base, at), rows = where, rows_of(tile.tiling)
+    base, at = where
     begins, ends, words = [], [], {}
     for dim in range(3):
         words[dim] = window, dilation = r.read(Last.WINDOW, dim), r.read(Last.DILATION, dim)
@@ -295,11 +297,11 @@ def _next_place(f: Function, at: list[Value], out: list[str]) -> list[Value]:
 # --- a chunk ------------------------------------------------------------------------------------
 
 
-def _emit_chunk(module: Module, tile: Tile) -> None:
+def _emit_chunk(module: Module, tile: Tile, rows: int) -> None:
     f = module.function(
         f"void @graphc_last_chunk_{tile.name}(ptr %request, i64 %chunk)", "internal"
     )
-    r, rows = Words(f, "%request"), rows_of(tile.tiling)
+    r = Words(f, "%request")
     chunks, count, in_image = (r.read(x) for x in (Last.CHUNKS, Last.CHUNK, Last.IN_IMAGE))
     alone = f.cmp("ne", r.read(Last.ALONE), 0)
     panel, part = f.sdiv("%chunk", chunks), f.srem("%chunk", chunks)
@@ -312,7 +314,8 @@ def _emit_chunk(module: Module, tile: Tile) -> None:
     panel_elements = f.mul(f.mul(taps, depth), columns)
     arguments, epilogue = r.read_pointer(Last.ARGUMENTS), r.read_pointer(Last.EPILOGUE)
     right = r.read_pointer(Last.RIGHT)
-    sums = f.alloca(tile.vector, rows * most_vectors(tile))
+    widths = widths_of(tile, rows)
+    sums = f.alloca(tile.vector, rows * widths[-1])
     vectors = f.floordiv(columns, tile.lanes)
     first = f.mul(part, count)
     with f.loop(first, f.smin(f.add(first, count), r.read(Last.TILES))) as unit:
@@ -322,11 +325,11 @@ def _emit_chunk(module: Module, tile: Tile) -> None:
         of_class: Value = 0
         for index, size in enumerate(classes(rows)[1:], 1):
             of_class = choose(f, f.cmp("sle", height, size), index, of_class)
-        kernels = f.mul(of_class, most_vectors(tile))
+        kernels = f.mul(of_class, len(widths))
         symbol = tiles_symbol(tile, False)
         if tile.group == 1:
             symbol = choose_pointer(f, alone, tiles_symbol(tile, True), symbol)
-        which = f.gep(symbol, f.sub(f.add(kernels, vectors), 1), "ptr")
+        which = f.gep(symbol, f.sub(f.add(kernels, vectors), widths[0]), "ptr")
         kernel = f.load(which, "ptr", 8)
         entries = f.call(
             "i64", f"@graphc_last_table_{tile.name}", "ptr %request", f"i64 {unit}",

@@ -11,7 +11,7 @@ from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Module, Value
 from graphc.ir.dim import Size
 from graphc.ir.kernel import Convolution, Kernel, SumTemplate
-from graphc.ir.kernel.plan_last import by_channel, runs_of
+from graphc.ir.kernel.plan_last import by_channel, rows_of, runs_of, widest_of
 from graphc.ir.kernel.steps import step_of
 from graphc.ir.kernel.templates.operand import panels_of_weights
 from graphc.ir.machine import Tiling
@@ -24,13 +24,18 @@ def renders_last(c: Convolution, tiling: Tiling) -> bool:
     step, lanes = step_of(c, tiling), tiling.lanes(c.acc_dtype.itemsize)
     if (c.left.dtype, c.right.dtype, group) != (step.left, step.right, step.group) or not columns:
         return False
-    if columns % lanes or not 0 < columns // lanes <= tiling.vectors or len(g.window) > 3:
+    if columns % lanes or not 0 < columns // lanes <= widest_of(tiling) or len(g.window) > 3:
         return False
     if g.in_channels // g.groups % group or (c.left.index, c.right.index) != g.last(columns, group):
         return False
     alone = by_channel(g.groups, g.in_channels // g.groups)
     # channels are lanes: no register goes beyond a pixel
     return g.groups == 1 or (alone and g.out_channels == g.groups and g.groups % columns == 0)
+
+
+def last_rows(c: Convolution, tile: Tile) -> int:
+    """Positions of its tiles."""
+    return rows_of(tile.tiling, panels_of_weights(c.right.index)[0] // tile.lanes)
 
 
 def panel_columns(c: SumTemplate, lanes: int) -> int | None:
@@ -80,6 +85,7 @@ def emit_last_kernel(
     for field, sizes, missing in each:
         for dim, size in enumerate((missing,) * (3 - len(sizes)) + sizes):
             request.write(field, arguments.size(size), dim)
-    module.declare(f"declare void {last_symbol(tile)}(ptr)")
-    f.call("void", last_symbol(tile), f"ptr {request.pointer}")
+    driver = last_symbol(tile, last_rows(c, tile))
+    module.declare(f"declare void {driver}(ptr)")
+    f.call("void", driver, f"ptr {request.pointer}")
     f.ret()

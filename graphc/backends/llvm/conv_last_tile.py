@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Function, Module
-from graphc.ir.kernel.plan_last import rows_of
+from graphc.ir.kernel.plan_last import rows_of, widest_of
 
 PARAMETERS = (
     "ptr noalias readonly %table, i64 %entries, i64 %shift, ptr noalias readonly %w, i64 %depth, "
@@ -16,9 +16,10 @@ PARAMETERS = (
 )
 
 
-def most_vectors(tile: Tile) -> int:
-    """Registers of the widest panel."""
-    return tile.vectors
+def widths_of(tile: Tile, rows: int) -> range:
+    """Registers of the panels whose tiles have so many rows."""
+    widths = [w for w in range(1, widest_of(tile.tiling) + 1) if rows_of(tile.tiling, w) == rows]
+    return range(widths[0], widths[-1] + 1)
 
 
 def classes(rows: int) -> tuple[int, ...]:
@@ -27,17 +28,16 @@ def classes(rows: int) -> tuple[int, ...]:
 
 
 def tiles_symbol(tile: Tile, alone: bool) -> str:
-    """The table of one kind's kernels, by [class][vectors - 1]."""
+    """The table of one kind's kernels, by class and width."""
     return f"@graphc_{'alone' if alone else 'last'}_tiles_{tile.name}"
 
 
-def emit_tiles(module: Module, tile: Tile) -> None:
+def emit_tiles(module: Module, tile: Tile, rows: int) -> None:
     """Defines both kinds and their tables."""
-    rows = rows_of(tile.tiling)
     for alone in (False, True) if tile.group == 1 else (False,):
         names = []
         for height in classes(rows):
-            for vectors in range(1, most_vectors(tile) + 1):
+            for vectors in widths_of(tile, rows):
                 kind = "alone" if alone else "last"
                 symbol = f"@graphc_{kind}_{height}x{vectors}_{tile.name}"
                 _emit_tile(module, tile, symbol, (height, vectors), rows, alone)

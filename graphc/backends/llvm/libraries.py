@@ -16,6 +16,7 @@ from graphc.backends.llvm.conv_alone import emit_line, line_kernels
 from graphc.backends.llvm.conv_copy import emit_pad
 from graphc.backends.llvm.conv_direct import emit_lines, emit_windows
 from graphc.backends.llvm.conv_last import emit_last
+from graphc.backends.llvm.conv_last_kernel import last_rows
 from graphc.backends.llvm.conv_mend import emit_mend, may_meet_nothing
 from graphc.backends.llvm.conv_pack import (
     emit_pack_columns,
@@ -56,7 +57,9 @@ def template_libraries(kernel: Kernel, target: Target) -> tuple[str, ...]:
         kinds = [*_of_product(template, tile), "store"]  # it asks whether the epilogue is this
     elif is_last(template):
         lines = [f"line.{'.'.join(map(str, shape))}" for shape in line_kernels(template, tile)]
-        kinds = (lines or ["conv_last"]) + ["store"] * (plain_store(kernel, tile) is not None)
+        kinds = (lines or [f"conv_last.{last_rows(template, tile)}"]) + ["store"] * (
+            plain_store(kernel, tile) is not None
+        )
     else:
         kinds = [*_of_convolution(template, tile), "store"]
     return tuple(f"{kind}.{tile.name}" for kind in dict.fromkeys(kinds))
@@ -129,7 +132,7 @@ _EMITTERS: dict[str, Callable[..., None]] = {
     "conv": emit_forward,
     "conv_columns": lambda m, tile, dtype: emit_pack_columns(m, _source(dtype, tile)),
     "conv_input_grad": emit_input_grad,
-    "conv_last": emit_last,
+    "conv_last": lambda module, tile, rows: emit_last(module, tile, int(rows)),
     "conv_lines": emit_lines,
     "conv_packs": lambda m, tile, dtype: emit_conv_pair_packs(m, _source(dtype, tile)),
     "conv_pad": lambda m, tile, dtype: emit_pad(m, _source(dtype, tile)),

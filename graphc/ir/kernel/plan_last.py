@@ -28,12 +28,34 @@ from .plan_alone import lines_of, spans_of
 from .templates import Convolution
 from .templates.operand import panels_of_weights
 
+_SLACK = 0.35  # of a register, where a tile is at its highest: what a step costs besides
+_SUMS = 8  # of a tile, that steps do not wait for each other: latency times units (4 x 2)
 
-def rows_of(tiling: Tiling) -> int:
-    """Positions of a tile. Of one more, the sums would leave no register to an element: seven
-    divide the usual planes, but then every step stores and loads sums (Zen 5 does 90% of the
-    multiply-adds that it can, and 97% with six)."""
-    return tiling.rows
+
+def widest_of(tiling: Tiling) -> int:
+    """Registers of the widest panel: one more than a product's tile has, where that has few. Its
+    sums, the weights of a step and an element still fill the registers."""
+    return max(tiling.vectors, 3)
+
+
+def rows_of(tiling: Tiling, vectors: int) -> int:
+    """Positions of a tile whose panel has so many registers. Of one more, the sums would leave no
+    register to an element: seven divide the usual planes, but then every step stores and loads sums
+    (Zen 5 does 90% of the multiply-adds that it can, and 97% with six)."""
+    return min(tiling.rows, tiling.rows * tiling.vectors // max(vectors, 1))
+
+
+def panel_vectors(registers: int, tiling: Tiling) -> int:
+    """Registers of the panels that so many registers of channels are cut into: the fewest steps,
+    of which each costs something besides its multiplications."""
+
+    def cost(width: int) -> float:
+        """Of one step of all panels, for each position."""
+        rows = rows_of(tiling, width)
+        step = max(width, _SUMS / rows) + _SLACK * tiling.rows / rows
+        return round(-(-registers // width) * step, 6)
+
+    return min(range(1, widest_of(tiling) + 1), key=cost)
 
 
 @record
@@ -48,13 +70,11 @@ class Positions:
 
 
 def positions_of(
-    images: Number, positions: Number, taps: Number, work: Number, panels: Number,
+    images: Number, positions: Number, taps: Number, work: Number, panels: Number, rows: int,
     machine: Machine,
 ) -> Positions:
     """`work`: floating-point operations of a position in one panel; `panels`: that chunks are
-    multiplied by."""
-    assert machine.tiling is not None
-    rows = rows_of(machine.tiling)
+    multiplied by; `rows`: positions of a tile."""
     in_image = quotient_up(positions, rows)
     tiles = images * in_image
     enough = quotient_up(machine.template_flops, most(work * rows, 1))
@@ -128,9 +148,12 @@ def plan_last(c: Convolution, machine: Machine, dims: Mapping[str, int]) -> Bloc
     columns, group = panels_of_weights(c.right.index)
     panels = quotient_up(g.out_channels, columns or 1)
     work = 2 * taps * runs.depth * (g.out_channels if runs.together else columns)
-    plan = positions_of(images, positions, taps, work, 1 if runs.together else panels, machine)
+    assert machine.tiling is not None
+    rows = rows_of(machine.tiling, columns // machine.tiling.lanes(itemsize))
+    shared = 1 if runs.together else panels
+    plan = positions_of(images, positions, taps, work, shared, rows, machine)
     zeros = zeros_of(g.in_channels // group, runs.depth) * itemsize
-    chunks = plan.chunks * (1 if runs.together else panels)
+    chunks = plan.chunks * shared
     return replaced(
         nothing, chunks=chunks, chunk_m=plan.chunk, chunk_n=columns,
         chunks_at=multiple(zeros, ALIGN), chunk_scratch=plan.table,

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 
+from graphc.backends.host.machine import cpu
 from graphc.backends.llvm.conv_last_kernel import panel_columns, renders_last
 from graphc.backends.llvm.emit import emit
 from graphc.backends.llvm.target import Target, host_target
@@ -17,7 +18,7 @@ from graphc.ir.dtypes import DType
 from graphc.ir.graph import Builder, Expr
 from graphc.ir.kernel import Convolution, Kernel
 from graphc.ir.kernel.plan_alone import spans_of
-from graphc.ir.kernel.plan_last import plan_last, runs_of
+from graphc.ir.kernel.plan_last import panel_vectors, plan_last, rows_of, runs_of
 from graphc.ir.kernel.text import parse_kernel, print_kernel
 from graphc.ir.passes.fuse import fuse
 from graphc.ir.passes.lower import lower
@@ -56,6 +57,8 @@ CASES = [
     Last(1, 40, (6, 5), 33, (5, 5), (1, 1), (2, 2), (1, 1), 2),
     Last(1, 4, (6, 25), 18, (3, 3), (2, 1), (1, 1), (1, 1), 1),  # tiles inside of the image
     Last(4, 7, (13, 3), 5, (1, 3), (1, 1), (0, 1), (1, 1), 1),
+    Last(1, 9, (7, 9), 48, (3, 3), (2, 1), (1, 1), (1, 1), 3),  # wide panels, of which rows are few
+    Last(2, 24, (5, 7), 20, (1, 1), (1, 1), (0, 0), (1, 1), 3),
     Last(3, 32, (4, 5), 6, (2, 2), (1, 1), (1, 0), (1, 1), 1),  # runs of pixels beside the image
 ]
 ALONE = [
@@ -220,6 +223,16 @@ def test_an_epilogue_knows_how_wide_its_panels_are() -> None:
         epilogue = text[text.index(".epilogue(ptr noalias") :]
         body = epilogue[epilogue.index("{") : epilogue.index("\n}")]
         assert ("%columns" in body) == (columns is None)
+
+
+def test_panels_are_as_wide_as_registers_allow() -> None:
+    many, few = cpu(64, 32).tiling, cpu(32, 16).tiling
+    assert many is not None and few is not None
+    assert [rows_of(many, width) for width in (1, 2, 3, 4)] == [6] * 4
+    assert [panel_vectors(n, many) for n in (1, 2, 3, 4, 5, 6, 7, 9)] == [1, 2, 3, 4, 3, 3, 4, 3]
+    # sums, weights and an element in 16 registers
+    assert all(rows_of(few, width) * width + width + 1 <= 16 for width in (1, 2, 3))
+    assert [panel_vectors(n, few) for n in (1, 2, 3, 4, 5, 8, 9, 125)] == [1, 2, 3, 2, 2, 2, 3, 2]
 
 
 def test_the_text_is_read_back() -> None:

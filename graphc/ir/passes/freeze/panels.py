@@ -13,6 +13,7 @@ from ... import dtypes
 from ...dim import product, unwrap
 from ...dtypes import DType
 from ...graph import Builder, Graph, Node
+from ...kernel.plan_last import panel_vectors
 from ...kernel.templates.operand import PanelShape
 from ...machine import Machine, Tiling
 from ...op import get
@@ -24,7 +25,6 @@ from ..winograd import rule as tiled
 LEAST = 1 << 12  # elements of weights: fewer are no work to speak of, unless images lie like that
 
 FEW = 8  # channels, that a run of one tap is too short
-_SLACK = 0.35  # of a register: what a step of a panel costs besides its multiplications
 
 
 @dataclass(frozen=True)
@@ -145,10 +145,7 @@ def _panels_of(node: Node, tiling: Tiling) -> _Panels | None:
 
 def _columns(outputs: int, lanes: int, tiling: Tiling) -> int:
     """How wide panels of all channels are."""
-    registers = -(-outputs // lanes)
-    widths = range(1, tiling.vectors + 1)
-    best = min(widths, key=lambda width: -(-registers // width) * (width + _SLACK))
-    return best * lanes
+    return panel_vectors(-(-outputs // lanes), tiling) * lanes
 
 
 def _laid_out(builder: Builder, weight: Node, shape: PanelShape) -> Node:
