@@ -39,7 +39,8 @@ _TILING = Tiling(
 # CPUs with no more registers have half the second cache (Zen 3: 512 KiB): a block that fills half
 # of it gains 4% to 8%.
 _FEW_REGISTERS = replaced(
-    _TILING, vectors=2, unpacked_bytes=64 << 10, turned_columns=128, pack_bytes=256 << 10
+    _TILING, vectors=2, unpacked_bytes=64 << 10, turned_columns=128, pack_bytes=256 << 10,
+    ahead_bytes=128 << 10,
 )
 
 # A launch costs about 0.1 us, an element of light work 0.2 to 1 ns, a core's first cache 32 KiB.
