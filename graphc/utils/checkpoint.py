@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -96,6 +96,16 @@ def check_backward_validity(inputs: Sequence[Any]) -> None:
         )
 
 
+@contextlib.contextmanager
+def _autocast(modes: Any) -> Iterator[None]:
+    """Under the autocast modes of the first run: a backward pass is outside of them."""
+    before, local.autocast = local.autocast, modes
+    try:
+        yield
+    finally:
+        local.autocast = before
+
+
 class CheckpointFunction(Function):
     """A part of a model as one operation, whose backward runs it again."""
 
@@ -103,7 +113,7 @@ class CheckpointFunction(Function):
     def forward(ctx: Any, run_function: Any, preserve_rng_state: bool, *args: Any) -> Any:
         """Run without a tape; keep the arguments and where the generators stand."""
         check_backward_validity(args)
-        ctx.run_function = run_function
+        ctx.run_function, ctx.autocast = run_function, local.autocast
         ctx.preserve_rng_state = preserve_rng_state
         ctx.state = States(drawing_places()) if preserve_rng_state else None
         ctx.places = [i for i, x in enumerate(args) if isinstance(x, Tensor)]
@@ -129,7 +139,7 @@ class CheckpointFunction(Function):
         with fork_rng(enabled=ctx.preserve_rng_state):
             if ctx.preserve_rng_state:
                 ctx.state.restore()
-            with enable_grad():
+            with enable_grad(), _autocast(ctx.autocast):
                 outputs = ctx.run_function(*inputs)
         results = outputs if isinstance(outputs, tuple) else (outputs,)
         pairs = [
@@ -156,6 +166,7 @@ class _Frame:
         context: AbstractContextManager[Any], check: bool, early_stop: bool,
     ) -> None:
         self.function, self.args, self.kwargs = function, args, kwargs
+        self.autocast = local.autocast
         tensors = [x for x in flatten((args, kwargs))[0] if isinstance(x, Tensor)]
         self.state = States(drawing_places(), tensors) if preserve else None
         self.context = context
@@ -194,7 +205,7 @@ class _Frame:
                 if self.state is not None:
                     self.state.restore()
                 with (
-                    saved_tensors_hooks(collect, spent), self.context,
+                    saved_tensors_hooks(collect, spent), _autocast(self.autocast), self.context,
                     contextlib.suppress(_Stop),
                 ):
                     self.function(*args, **kwargs)

@@ -478,3 +478,9 @@ def test_a_copied_handle_removes_the_copys_hook() -> None:
 def test_files_name_plain_containers_only() -> None:
     data = pickle.dumps(our_nn.Sequential(our_nn.Linear(2, 2)))
     assert b"Watched" not in data and b"OrderedDict" in data
+
+
+def test_a_module_that_holds_a_plain_tensor_is_copied() -> None:
+    module = our_nn.Linear(2, 2)
+    module.mask = graphc.ones(3)
+    assert copy.deepcopy(module).mask.tolist() == [1, 1, 1]

@@ -140,3 +140,19 @@ def test_a_compiled_module_inside() -> None:
             y.pow(2).sum().backward()
         results.append(arrays(graphc, model, x, y))
     same(results[1], results[0])
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_the_second_run_is_under_the_autocast_of_the_first(reentrant: bool) -> None:
+    seen: list[Any] = []
+
+    def part(x: Any) -> Any:
+        y = x @ x
+        seen.append(y.dtype)
+        return y * y
+
+    x = graphc.ones(2, 2, requires_grad=True)
+    with graphc.autocast("cpu", dtype=graphc.bfloat16):
+        y = ours.checkpoint(part, x, use_reentrant=reentrant)
+    y.float().sum().backward()
+    assert seen == [graphc.bfloat16] * 2 and x.grad.tolist() == [[16.0, 16.0]] * 2

@@ -57,7 +57,7 @@ def _reshaping(name: str) -> Callable[..., Tensor]:
                 return method(self, *args, **kwargs)
         if state._graphc_storage.inference and not local.inference:
             raise RuntimeError(located(INFERENCE_WRITE))
-        if local.grad:
+        if local.grad and requires_grad(state):
             check_history(state)
         saved = local.grad
         local.grad = saved or state._graphc_node is not None
@@ -175,7 +175,7 @@ def set_(
         trace.end_segment("set_()", "x.copy_(source), which keeps x's own memory")
         with trace.suspended():
             return set_(self, source, storage_offset, size, stride)
-    if local.grad:
+    if local.grad and requires_grad(self):
         check_history(self)
     kind = self._graphc_array.dtype
     if source is not None and not hasattr(source, "_graphc_storage"):
@@ -193,7 +193,7 @@ def set_(
             f'Attempted to set the storage of a tensor on device "{self.device}" to a storage on '
             f'different device "{there}".  This is no longer allowed; the devices must match.'
         ))
-    version = self._version + 1
+    version = self._graphc_storage.version + 1
     self._graphc_array, storage = _placed(self._graphc_array, source, storage_offset, size, stride)
     self._graphc_storage = storage.sibling()
     self._graphc_storage.version = version

@@ -285,7 +285,7 @@ class Module(TraversalMixin, StateDictMixin):
         return {
             k: dict(v) if k in _REGISTRIES else (
                 # one with hooks is copied as it is: their handles hold it, too
-                v if v or not isinstance(v, WatchedOrdered) else OrderedDict()
+                OrderedDict() if isinstance(v, WatchedOrdered) and not v else v
             ) for k, v in self.__dict__.items() if k != "_compiled_call_impl"
         }
 
