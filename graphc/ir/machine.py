@@ -18,10 +18,11 @@ class Tiling:
 
     A block has at most `block_k` steps of k: a panel of the right operand then fits half of the
     second cache. At most `pack_bytes` of the right operand are packed at a time, `pointed_columns`
-    columns where tiles go through pointers. A right operand of up to `unpacked_bytes`, or one that
-    at most `in_place_rows` rows meet, is read where it lies; one of up to `shared_bytes` may be
-    packed once for all chunks, which then have `chunk_columns` columns at least, or as many as are
-    packed at a time, and share out the rows. One of more than `in_place_bytes` that few rows meet
+    columns where tiles go through pointers. A right operand that at most `in_place_rows` rows meet
+    is read where it lies; so is one of up to `kept_bytes`, and of up to `unpacked_bytes` one that
+    at most `unpacked_rows` rows meet. One of up to `shared_bytes` may be packed once for all
+    chunks, which then have `chunk_columns` columns at least, or as many as are packed at a time,
+    and share out the rows. One of more than `in_place_bytes` that few rows meet
     is a stream, which memory gives fastest in long runs: `stream_steps` rows of it at a time, in
     chunks of `stream_columns` columns. Chunks that split the rows are at least `row_tiles` tiles
     high. Reading the right operand takes as long as what `read_rows` rows do with it.
@@ -48,7 +49,9 @@ class Tiling:
     pack_bytes: int
     pointed_columns: int
     in_place_bytes: int
+    kept_bytes: int
     unpacked_bytes: int
+    unpacked_rows: int
     in_place_rows: int
     turned_columns: int
     stream_steps: int

@@ -15,8 +15,10 @@ _TILING = Tiling(
     pack_bytes=512 << 10,
     pointed_columns=2048,
     in_place_bytes=1 << 20,
-    unpacked_bytes=8 << 20,  # packing costs 25 cycles a register: as much as that many rows
-    in_place_rows=24,
+    kept_bytes=8 << 20,
+    unpacked_bytes=8 << 20,
+    unpacked_rows=0,  # however many: `kept_bytes` are as many
+    in_place_rows=24,  # packing costs 25 cycles a register: as much as that many rows
     turned_columns=0,
     stream_steps=8,
     stream_columns=4096,
@@ -34,13 +36,14 @@ _TILING = Tiling(
 
 # Of 16 registers, 12 hold accumulators. Rows of so few columns lie in a line or two of the caches
 # each, which a power of two between them has evict each other: packing gains 20% to 50% from 64 KiB
-# on, where chunks are wide enough to read rows of the left operand for many columns. So does a
+# on, where chunks are wide enough to read rows of the left operand for many columns; below, from
+# half of the first cache on, about 100 rows pay for it and 500 gain 3% to 20%. So does a
 # transposed left operand, of which each step reads another line: packing gains 10% to 50%.
 # CPUs with no more registers have half the second cache (Zen 3: 512 KiB): a block that fills half
 # of it gains 4% to 8%.
 _FEW_REGISTERS = replaced(
-    _TILING, vectors=2, unpacked_bytes=64 << 10, turned_columns=128, pack_bytes=256 << 10,
-    ahead_bytes=128 << 10,
+    _TILING, vectors=2, kept_bytes=16 << 10, unpacked_bytes=64 << 10, unpacked_rows=96,
+    turned_columns=128, pack_bytes=256 << 10, ahead_bytes=128 << 10,
 )
 
 # A launch costs about 0.1 us, an element of light work 0.2 to 1 ns, a core's first cache 32 KiB.

@@ -167,8 +167,10 @@ def tiled(r: Request, machine: Machine, itemsize: int) -> Blocking:
     assert t is not None
     lanes, columns = t.lanes(itemsize), t.columns(itemsize)
 
-    large, few = r.k * r.n * itemsize > t.in_place_bytes, r.m <= t.in_place_rows
-    in_place = r.right_direct & (few | (r.k * r.n * itemsize <= t.unpacked_bytes))
+    right = r.k * r.n * itemsize
+    large, few = right > t.in_place_bytes, r.m <= t.in_place_rows
+    kept = (right <= t.kept_bytes) | (r.m <= t.unpacked_rows)
+    in_place = r.right_direct & (few | (kept & (right <= t.unpacked_bytes)))
     streams = r.right_direct & few & large
 
     # blocks of k, and how much of the right operand is packed at a time
@@ -193,7 +195,7 @@ def tiled(r: Request, machine: Machine, itemsize: int) -> Blocking:
     width = quotient_up(tiles, least(tiles, per_batch))
     width = most(width, choose(streams, least(tiles, t.stream_columns // columns), 1))
     # the sums of a split k have room for what is packed at a time, not for wider chunks
-    fits = equal(r.batch, 1) & (r.k * r.n * itemsize <= t.shared_bytes) & r.dense
+    fits = equal(r.batch, 1) & (right <= t.shared_bytes) & r.dense
     wide = least(tiles, least(most(t.chunk_columns // columns, 1), block_n // columns))
     width = most(width, choose(in_place | r.panels, 1, choose(fits, wide, 1)))
     split_n = quotient_up(tiles, width)
@@ -229,8 +231,8 @@ def tiled(r: Request, machine: Machine, itemsize: int) -> Blocking:
     left_packed = equal(choose(r.left_direct, 0, 1), 1)
     left = r.batch * multiple(r.m, t.rows) * r.k * itemsize
     right_at = multiple(choose(left_packed, left, 0), ALIGN)
-    right = (r.k + blocks * r.heads) * multiple(r.n, lanes) * itemsize
-    partial_at = right_at + multiple(choose(right_packed, right, 0), ALIGN)
+    right_copy = (r.k + blocks * r.heads) * multiple(r.n, lanes) * itemsize
+    partial_at = right_at + multiple(choose(right_packed, right_copy, 0), ALIGN)
     chunks_at = partial_at + multiple(choose(split, area * chunks, 0), ALIGN)
     slots = least(chunks, MOST_SLOTS)
     return Blocking(

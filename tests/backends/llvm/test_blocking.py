@@ -219,6 +219,26 @@ def test_few_registers_pack_what_a_cache_does_not_hold(
 
 
 @pytest.mark.parametrize(
+    ("m", "k", "n", "in_place"),
+    [
+        (2048, 64, 64, True), (97, 64, 65, False), (96, 64, 65, True), (96, 128, 128, True),
+        (97, 128, 128, False), (96, 128, 129, False), (24, 128, 129, True),
+    ],
+)
+def test_few_registers_pack_what_fills_half_of_the_first_cache_and_many_rows_meet(
+    m: int, k: int, n: int, in_place: bool
+) -> None:
+    """Rows of a power of two evict each other there. CPUs of 32 registers read all in place."""
+    for batch in (1, 64):
+        template = Gemm(m, n, k, batch=batch).kernel().template
+        assert template is not None
+        for machine in (cpu(32, 16), cpu(64, 32)):
+            found = plan_contraction(template, machine)
+            assert found is not None
+            assert found.right_in_place == (in_place or machine == cpu(64, 32))
+
+
+@pytest.mark.parametrize(
     ("m", "k", "n", "packed"),
     [(512, 512, 512, True), (129, 128, 128, True), (128, 128, 128, False), (512, 512, 127, False)],
 )
