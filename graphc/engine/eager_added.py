@@ -1,7 +1,7 @@
 """x.index_add_(dim, index, rows) in eager mode: rows added in x's own memory, one after the other.
 
 Of few numbers by NumPy or by native code (eager_rows.py), which give the same bits; of many by
-compiled code. Types alone say which.
+native code, or, of short rows, by compiled code. Types alone say which.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from ..ir.memory import contiguous
 from ..ir.op import Attrs, Op
 from ..ir.types import TensorType
 from .eager_form import Types
-from .eager_rows import native
+from .eager_rows import MUCH, native
 
 Ready = Callable[..., Any]
 
@@ -23,10 +24,9 @@ def into(op: Op, types: Types, attrs: Attrs, slow: Ready) -> Ready:
     three, which gives None where it has done nothing: positions are out of range, or negative."""
     if not _are_rows(op, types, attrs):
         return slow
-    shape: Any = types[0].shape
-    dim, count = attrs["dim"], types[2].shape[0]
-    words = [math.prod(shape[:dim]), count, math.prod(shape[dim + 1 :]), shape[dim]]
-    char = types[0].dtype.numpy.char
+    if _count(types[1]) > _FEW:
+        return of_many(op, types, attrs, slow) or slow
+    words, char = _words(types, attrs), types[0].dtype.numpy.char
     fill: Ready | None = None
     found: tuple[Ready, Any] | None = None
     right, wrong = 0, False
@@ -56,12 +56,63 @@ def into(op: Op, types: Types, attrs: Attrs, slow: Ready) -> Ready:
     return added
 
 
+def of_many(op: Op, types: Types, attrs: Attrs, slow: Ready) -> Ready | None:
+    """into() of many numbers, without a copy of x (`in_memory`); None: no code, or short rows."""
+    if not _are_rows(op, types, attrs):
+        return None
+    words = _words(types, attrs)
+    if words[2] < _LONG:
+        return None
+    found = native.function("add_rows", types[0].dtype.numpy.char, words, MUCH)
+    if found is None:
+        return None
+    fill, kept = found
+
+    def added(x: Any, source: Any, index: Any, out: Any) -> None:
+        if fill(contiguous(source), contiguous(index), out) is None:
+            slow(x, source, index, out)  # says which position is out of range
+
+    added.__dict__.update(in_memory=True, kept=kept)
+    return added
+
+
+def copied(op: Op, types: Types, attrs: Attrs, ready: Ready) -> Ready | None:
+    """An index_put that accumulates more than few numbers as a copy of x to which rows are added;
+    None: see of_many()."""
+    if not _are_rows(op, types, attrs) or _count(types[1]) <= _FEW:
+        return None
+    words = _words(types, attrs)
+    if words[2] < _LONG:
+        return None
+    found = native.function("add_rows", types[0].dtype.numpy.char, words, MUCH)
+    if found is None:
+        return None
+    fill, kept = found
+
+    def added(x: Any, source: Any, index: Any) -> Any:
+        out = x.copy()
+        if fill(contiguous(source), contiguous(index), out) is None:
+            return ready(x, source, index)  # positions from behind, or out of range
+        return out
+
+    added.__dict__["kept"] = kept
+    return added
+
+
+def _words(types: Types, attrs: Attrs) -> list[int]:
+    shape: Any = types[0].shape
+    count: Any = types[2].shape[0]
+    dim = attrs["dim"]
+    return [math.prod(shape[:dim]), count, math.prod(shape[dim + 1 :]), shape[dim]]
+
+
+_LONG = 8  # numbers of a row that are worth a call of NumPy's loop
 _HELD = 2  # calls that are held against NumPy
 _FEW = 1024  # numbers that NumPy's backend adds one by one (backends/numpy/indexing.py)
 
 
 def _are_rows(op: Op, types: Types, attrs: Attrs) -> bool:
-    """Whether floats are added along one dim, of few of them."""
+    """Whether floats are added along one dim."""
     if op.name != "index_put" or not attrs["accumulate"] or len(types) != 3:
         return False
     x, source, index = types
@@ -71,7 +122,7 @@ def _are_rows(op: Op, types: Types, attrs: Attrs) -> bool:
     return (
         x.dtype.name in ("f32", "f64") and len(places) == 1
         and source.shape == (*sizes[:dim], *places, *sizes[dim + 1 :])
-        and 0 < _count(source) <= _FEW
+        and _count(source) > 0
     )
 
 

@@ -69,7 +69,8 @@ def _prepare(op: Op, types: Types, attrs: Attrs, results: Types) -> Callable[...
         if types and config.current().eager_kernels != "0":
             small = eager_rows.prepare(op, types, attrs, results, ready)
             if small is None and hasattr(ready, "into"):
-                ready.__dict__["into"] = eager_added.into(op, types, attrs, ready.into)
+                small = eager_added.copied(op, types, attrs, ready) or ready
+                small.__dict__["into"] = eager_added.into(op, types, attrs, ready.into)
         return ready if small is None else small
     code = _kernels().Operator.of(op, types, attrs, results)
     if code is None:
@@ -118,7 +119,10 @@ def _prepare(op: Op, types: Types, attrs: Attrs, results: Types) -> Callable[...
 
     if hasattr(ready, "into"):
         adds = op.name == "index_put" and attrs["accumulate"]
-        code_in_place = _kernels().in_place(op, types, attrs) if adds else None
+        code_in_place = None
+        if adds:
+            code_in_place = eager_added.of_many(op, types, attrs, ready.into)
+            code_in_place = code_in_place or _kernels().in_place(op, types, attrs)
         chosen.__dict__["into"] = ready.into if code_in_place is None else code_in_place
     return chosen
 

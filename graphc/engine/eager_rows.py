@@ -31,6 +31,7 @@ Types = Sequence[TensorType]
 Ready = Callable[..., Any]
 MOST = 4096  # numbers
 _ENOUGH = 4000  # calls that NumPy serves before the code is loaded, which takes as long as these
+MUCH = _ENOUGH  # that a call counts for which is to be native from the first time on
 _HELD = 2  # calls of a signature that are held against NumPy
 # of each number by itself: about how many calls of the others take as long, by NumPy
 _STEPPED = {

@@ -26,10 +26,7 @@ _FEW = 16  # fewer normal numbers than this are drawn in pairs, and scaled in fl
 def draw_into(name: str, x: Tensor, generator: Generator | None, **attrs: Any) -> bool:
     """What the operator `name` draws with these attributes, besides shape and dtype, written to
     x's memory; whether that was done: of few numbers, where nobody records, counts or watches."""
-    if not _takes(x, generator):
-        return False
-    memory = x._graphc_array
-    if not _fill(name, memory, generator, attrs):
+    if not _takes(x, generator) or not _fill(name, x._graphc_array, generator, attrs):
         return False
     x._graphc_storage.version += 1
     return True
@@ -78,7 +75,7 @@ def _takes(x: Tensor, generator: Generator | None) -> bool:
 def _fill(
     name: str, memory: np.ndarray, generator: Generator | None, attrs: dict[str, Any]
 ) -> bool:
-    attrs = {"shape": memory.shape, **attrs, "dtype": _KINDS[memory.dtype.char]}
+    attrs["shape"], attrs["dtype"] = memory.shape, _KINDS[memory.dtype.char]
     fill = Eager.drawer(name, attrs)
     if fill is None:
         return False

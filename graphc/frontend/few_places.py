@@ -117,21 +117,21 @@ def _is_number(value: Any) -> bool:
 _FEW_CLAMPED = 4096
 
 
-def clamp_few(x: Tensor, low: Any, high: Any) -> bool:
-    """x.clamp_(low, high) of floats between numbers; whether that was done."""
+def clamp_few(x: Tensor, min: Any = None, max: Any = None) -> bool:
+    """x.clamp_(min, max) of floats between numbers; whether that was done."""
     if Eager.prepare is None or type(x) not in _PLAIN or not is_plain(x):
         return False
     mine = x._graphc_array
-    if mine.size >= _FEW_CLAMPED or mine.dtype.char not in "fd" or (low is None and high is None):
+    if mine.size >= _FEW_CLAMPED or mine.dtype.char not in "fd" or (min is None and max is None):
         return False
-    for bound in (low, high):
+    for bound in (min, max):
         if bound is not None and not _is_number(bound):
             return False
     with np.errstate(all="ignore"):  # as the operator does, from left to right
-        if low is not None:
-            np.maximum(np.asarray(low, mine.dtype), mine, out=mine)
-        if high is not None:
-            np.minimum(np.asarray(high, mine.dtype), mine, out=mine)
+        if min is not None:
+            np.maximum(np.asarray(min, mine.dtype), mine, out=mine)
+        if max is not None:
+            np.minimum(np.asarray(max, mine.dtype), mine, out=mine)
     x._graphc_storage.version += 1
     return True
 

@@ -168,6 +168,8 @@ def write_by_name(name: str, x: Tensor, args: tuple[Any, ...], kwargs: dict[str,
     if not given:
         value = value.expand(places)
     elif given != places:
-        return False
+        if len(given) != len(places) or any(n > m for n, m in zip(places, given, strict=True)):
+            return False
+        value = value[tuple(map(slice, places))]
     reduce = "add" if name == "scatter_add" else ""
     return write_at(ops.scatter, x, (index, value), {"dim": dim, "reduce": reduce})

@@ -134,3 +134,41 @@ def test_index_copy_and_index_fill_take_long_positions_alone(dim):
             x.index_copy_(dim, short, package.ones(2, 3) if dim == 0 else package.ones(3, 2))
         with pytest.raises(IndexError, match="int64"):
             x.index_fill_(dim, short, 1)
+
+
+@pytest.mark.parametrize("sizes", [(64, 48), (3, 40, 16)])
+def test_more_rows_than_few_have_the_bits_of_one_after_the_other(sizes, loaded):
+    random = np.random.default_rng(5)
+    dim = len(sizes) - 2
+    places = random.integers(0, sizes[dim], 200)
+    rows = random.standard_normal((*sizes[:dim], 200, *sizes[dim + 1 :])).astype("float32")
+    x = random.standard_normal(sizes).astype("float32")
+    wanted = x.copy()
+    np.add.at(wanted, (*[slice(None)] * dim, places), rows)
+    ours, index, source = (torch.from_numpy(a) for a in (x.copy(), places, rows))
+    assert ours.index_add(dim, index, source).numpy().tobytes() == wanted.tobytes()
+    turned = torch.from_numpy(np.ascontiguousarray(rows.swapaxes(-1, -2))).transpose(-1, -2)
+    assert ours.index_add(dim, index, turned).numpy().tobytes() == wanted.tobytes()
+    assert ours.index_add_(dim, index, source) is ours
+    assert ours.numpy().tobytes() == wanted.tobytes() and ours._version == 1
+
+
+def test_the_source_of_what_is_placed_is_no_other_name_of_the_target():
+    places = [1, 0, 3, 2]
+    for package in (torch, reference):
+        index = package.tensor(places)
+        wide = index.reshape(4, 1).expand(4, 4).contiguous()
+        for name, at in (("index_add_", index), ("index_copy_", index), ("scatter_", wide),
+                         ("scatter_add_", wide)):
+            x = package.ones(4, 4)
+            for same in (x, x.view(4, 4)):
+                with pytest.raises(RuntimeError, match="clone"):
+                    getattr(x, name)(0, at, same)
+
+
+def test_a_larger_source_is_cut():
+    for package in (torch, reference):
+        x, source = package.zeros(3, 4), package.arange(12.0).reshape(3, 4)
+        for _ in range(3):
+            x.scatter_add_(1, package.tensor([[3], [0]]), source)
+        assert x.tolist() == [[0, 0, 0, 0], [12, 0, 0, 0], [0, 0, 0, 0]]

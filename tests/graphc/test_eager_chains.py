@@ -251,7 +251,8 @@ def test_in_place_as_out_of_place(name, low, only_the_cpu, unread, monkeypatch):
         IN_PLACE[name](z, y)
         assert name == "integers" or z._version == 1
         found.append(view.numpy().copy())
-    assert name in ("gaps", "itself") or any(rewritten._known.values())
+    # few_places.py clamps few numbers by NumPy
+    assert name in ("gaps", "itself", "clamp_") or any(rewritten._known.values())
     monkeypatch.setattr(rewritten, "_FEW", 10**9)
     z = x.clone()
     IN_PLACE[name](z, y)

@@ -103,6 +103,9 @@ def _cast(types: Types, *, dtype: DType) -> Function | None:
     if source == kind:
         with_strides = partial(ELEMENTWISE["cast"], dtype=dtype)
         return lambda x: x.copy() if x.flags.c_contiguous else with_strides(x)
+    if kind.char == "?" and not types[0].dtype.is_complex:
+        differs, zero = np.not_equal, _number(0, types)
+        return lambda x: differs(x, zero)
     if kind.char not in "fd" or types[0].dtype.is_complex:
         return None
     return operator.methodcaller("astype", kind)

@@ -33,7 +33,7 @@ from .arguments import (
 from .copies import clone, laid_out_as
 from .cuda_arrays import from_cuda_array
 from .data_as import converted, floats_fit
-from .filled import filled, like_alone
+from .filled import filled, filled_beside, like_alone
 from .joining import stack
 from .storages import UntypedStorage
 
@@ -337,8 +337,7 @@ def _shaped(value: float, name: str, doc: str) -> Any:
         shape = shape_of(sizes if size is None else (size,), name)
         return _filled(shape, value, kind, requires_grad, out)
 
-    function.__name__ = name
-    function.__doc__ = doc
+    function.__name__, function.__doc__ = name, doc
     return function
 
 
@@ -395,6 +394,9 @@ def full_like(
 @makes_like
 def new_zeros(self: Tensor, *size: Any, dtype: Any = None, **kwargs: Any) -> Tensor:
     """Zeros of this tensor's dtype."""
+    made = None if kwargs or dtype is not None else filled_beside(self, size, 0)
+    if made is not None:
+        return made
     return _beside(self, zeros(*size, dtype=dtype or self.dtype, **kwargs))
 
 
@@ -431,8 +433,7 @@ def scalar_tensor(
     layout: Any = None, pin_memory: bool = False,
 ) -> Tensor:
     """A 0-d tensor of the default dtype."""
-    kind = check_dtype(dtype) or get_default_dtype()
-    return full((), s, dtype=kind, requires_grad=requires_grad)
+    return full((), s, dtype=check_dtype(dtype) or get_default_dtype(), requires_grad=requires_grad)
 
 
 @owns_result
@@ -480,21 +481,20 @@ def frombuffer(
     return finish(from_array(array), requires_grad)
 
 
-@makes
-def tril_indices(
-    row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None,
-    layout: Any = None, pin_memory: bool = False,
-) -> Tensor:
-    """Row and column numbers of the lower triangle, [2, count]."""
-    array = np.stack(np.tril_indices(row, offset, col)).astype(np.int64)
-    return constant(array, check_dtype(dtype) or dtypes.i64)
+def _triangle(kind: str, name: str) -> Any:
+    find = getattr(np, f"{kind}_indices")
+
+    @makes
+    def indices(
+        row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None,
+        layout: Any = None, pin_memory: bool = False,
+    ) -> Tensor:
+        places = np.stack(find(row, offset, col)).astype(np.int64)
+        return constant(places, check_dtype(dtype) or dtypes.i64)
+
+    doc = f"Row and column numbers of the {name} triangle, [2, count]."
+    indices.__name__, indices.__doc__ = f"{kind}_indices", doc
+    return indices
 
 
-@makes
-def triu_indices(
-    row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None,
-    layout: Any = None, pin_memory: bool = False,
-) -> Tensor:
-    """Row and column numbers of the upper triangle, [2, count]."""
-    array = np.stack(np.triu_indices(row, offset, col)).astype(np.int64)
-    return constant(array, check_dtype(dtype) or dtypes.i64)
+tril_indices, triu_indices = _triangle("tril", "lower"), _triangle("triu", "upper")

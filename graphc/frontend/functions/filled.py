@@ -52,6 +52,21 @@ def like_alone(value: int) -> Callable[[Tensor], Tensor | None]:
     return made
 
 
+def filled_beside(x: Tensor, size: tuple[Any, ...], value: int) -> Tensor | None:
+    """x.new_zeros(*size), or with one tuple, of a dense tensor here; None: see filled()."""
+    sizes = size[0] if len(size) == 1 and type(size[0]) is tuple else size
+    if Eager.elsewhere is not None or local.trace is not None or type(x) not in _PLAIN or not sizes:
+        return None
+    for n in sizes:
+        if type(n) is not int or n < 0:
+            return None
+    try:
+        array = x._graphc_array
+    except AttributeError:  # of a trace that is over, or without dense memory
+        return None
+    return filled(sizes, value, dtypes.from_numpy(array.dtype))
+
+
 def _noted(sizes: tuple[int, ...], value: int, dtype: DType) -> Callable[[], Any]:
     number: Any = value
     if dtype.kind == "bool":

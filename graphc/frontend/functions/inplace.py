@@ -143,6 +143,23 @@ def _mask_first(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return direct
 
 
+def _bounds_first(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """clamp_(), of few numbers between numbers."""
+
+    @functools.wraps(method)
+    def direct(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if len(args) + len(kwargs) < 3 and kwargs.keys() <= _BOUNDS and (
+            clamp_few(self, *args, **kwargs)
+        ):
+            return self
+        return method(self, *args, **kwargs)
+
+    return direct
+
+
+_BOUNDS = frozenset({"min", "max"})
+
+
 def _arithmetic(op: Op, method: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """A method that computes in the tensor's memory where both operands are floats of one dtype."""
     scales = op in (ops.add, ops.sub)
@@ -266,18 +283,6 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     return inplace(self, src, overwrite=True)
 
 
-def clamp_(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
-    """clamp(), written into the tensor."""
-    if clamp_few(self, min, max) or write_whole(pointwise.clamp, self, (min, max), {}):
-        return self
-    for bound in (min, max):
-        if isinstance(bound, Tensor):
-            check_apart(self, bound)
-    value = promote.check_inplace(self, pointwise.clamp(self, min, max))
-    _check_rank(self, value)
-    return inplace(self, value)
-
-
 def methods() -> dict[str, Callable[..., Any]]:
     """name_ -> method, for every function that has one."""
     table: dict[str, Callable[..., Any]] = {}
@@ -302,6 +307,7 @@ def methods() -> dict[str, Callable[..., Any]]:
             table[f"{name}_"] = _written(getattr(module, name), False)
     table["index_add_"] = _rows_first(table["index_add_"])
     table["masked_fill_"] = _mask_first(table["masked_fill_"])
+    table["clamp_"] = table["clip_"] = _bounds_first(table["clamp_"])
     table |= inplace_shape.methods()
     table |= {
         "zero_": zero_, "fill_": fill_, "copy_": copy_, "index_put_": gathering.index_put_,

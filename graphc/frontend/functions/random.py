@@ -134,7 +134,21 @@ rand = _shaped("uniform", "rand", uniform_, "Uniform on [0, 1).")
 randn = _shaped("normal", "randn", normal_, "Normal with mean 0 and variance 1.")
 
 
-def _like(function: Any, fill: Any, name: str) -> Any:
+def _like(kind: str, function: Any, fill: Any, name: str) -> Any:
+    record = get_op(f"rng_{kind}")
+
+    def alone(x: Tensor) -> Tensor | None:
+        """The call with a tensor alone, where it is row-major; None: like() has to see to it."""
+        if Eager.elsewhere is not None or local.trace is not None or type(x) is not Tensor:
+            return None
+        try:
+            array = x._graphc_array
+        except AttributeError:  # of a trace that is over, or without dense memory
+            return None
+        if not array.flags.c_contiguous or array.dtype.char not in "fd":
+            return None
+        return drawn_at_once(record, {"shape": array.shape, "dtype": x.dtype})
+
     @makes_like
     def like(
         input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
@@ -151,11 +165,15 @@ def _like(function: Any, fill: Any, name: str) -> Any:
 
     like.__name__ = name
     like.__doc__ = f"{name}: the shape and dtype of `input`."
+    like.__dict__["quick"] = alone
     return like
 
 
-rand_like = _like(rand, uniform_, "rand_like")
-randn_like = _like(randn, normal_, "randn_like")
+rand_like = _like("uniform", rand, uniform_, "rand_like")
+randn_like = _like("normal", randn, normal_, "randn_like")
+
+
+_RANDINT = get_op("rng_randint")
 
 
 @makes
@@ -200,7 +218,10 @@ def _integers(
     if out is not None:
         return random_(_resized(out, size), low, high, generator=generator)
     kind = dtypes.i64 if dtype is dtypes.bool_ else dtype
-    drawn = draw("randint", generator, shape=size, low=low, high=high, dtype=kind)
+    attrs = {"shape": size, "low": low, "high": high, "dtype": kind}
+    drawn = drawn_at_once(_RANDINT, attrs) if generator is None else None
+    if drawn is None:
+        drawn = draw(_RANDINT, generator, **attrs)
     return _done(promote.cast(drawn, dtype), requires_grad)
 
 

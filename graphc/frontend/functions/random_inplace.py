@@ -61,7 +61,7 @@ def _both_parts(x: Tensor) -> Tensor:
 
 
 def _plain(value: Any) -> bool:
-    return type(value) in (int, float)
+    return type(value) is float or type(value) is int
 
 
 def _as_float32(value: Any) -> Any:
@@ -114,6 +114,10 @@ def uniform_(
     self: Tensor, a: Any = 0.0, b: Any = 1.0, *, generator: Generator | None = None, **kw: Any
 ) -> Tensor:
     """Fill with numbers uniform on [from, to)."""
+    if not kw and _plain(a) and _plain(b) and a == 0 and b == 1 and (
+        draw_into("rng_uniform", self, generator)
+    ):
+        return self
     a, b = kw.pop("from", a), kw.pop("to", b)
     if kw:
         raise TypeError(located(
@@ -128,8 +132,6 @@ def uniform_(
         return self
     kind = float_dtype(self.dtype, "uniform")
     if (a, b) == (0.0, 1.0):
-        if draw_into("rng_uniform", self, generator):
-            return self
         return _in_memory_order(
             self, lambda sizes: draw("uniform", generator, shape=sizes, dtype=kind)
         )
@@ -187,12 +189,12 @@ def normal_(
     """Fill with normal numbers."""
     if std < 0:
         raise RuntimeError(located(f"normal expects std >= 0.0, but found std {std}"))
+    if _plain(mean) and _plain(std) and draw_normals_into(self, generator, mean, std):
+        return self
     if self.dtype.is_complex:  # the mean for both parts, as torch has it
         normal_(_both_parts(self), mean, std / math.sqrt(2), generator=generator)
         return self
     kind = float_dtype(self.dtype, "normal")
-    if _plain(mean) and _plain(std) and draw_normals_into(self, generator, mean, std):
-        return self
     pairs = not self.is_contiguous()
     return _in_memory_order(
         self, lambda sizes: normals(sizes, kind, mean, std, generator, pairs)
