@@ -133,8 +133,8 @@ class LBFGS(Optimizer):
             if number == group["max_iter"]:
                 return 0, loss, grad
             with enable_grad():
-                loss = float(closure())
-            return 1, loss, self._flat_grad()
+                found = closure()
+            return 1, float(found), self._flat_grad()
         if group["line_search_fn"] != "strong_wolfe":
             raise RuntimeError("only 'strong_wolfe' is supported")
         origin = [param.clone() for param in self._params]
@@ -142,8 +142,8 @@ class LBFGS(Optimizer):
         def evaluate(t: Any) -> tuple[float, Tensor]:
             self._move(t, direction)
             with enable_grad():
-                value = float(closure())
-            found = self._flat_grad()
+                reached = closure()
+            value, found = float(reached), self._flat_grad()
             for param, start in zip(self._params, origin, strict=True):
                 param.copy_(start)
             return value, found

@@ -124,6 +124,27 @@ def test_warns_once(
     assert warned(lambda: call(graphc)) == []
 
 
+def test_integers_and_numbers_without_history_do_not_warn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in torch: float() alone warns, and in grad mode alone; LBFGS is outside of it."""
+    monkeypatch.setattr(errors, "_said", set())
+    x = graphc.ones(1, requires_grad=True)
+    optimizer = graphc.optim.LBFGS([x])
+
+    def closure() -> Any:
+        optimizer.zero_grad()
+        loss = (x * x).sum()
+        loss.backward()
+        return loss
+
+    def calls() -> None:
+        assert int(x) == 1 and x.item() == 1
+        with graphc.no_grad():
+            assert float(x) == 1
+        optimizer.step(closure)
+
+    assert warned(calls) == []
+
+
 @pytest.mark.parametrize("dtype", ["int8", "int64", "bool"])
 @pytest.mark.parametrize("call", [
     lambda x: x.bernoulli(), lambda x: x.uniform_(), lambda x: x.log_normal_(),

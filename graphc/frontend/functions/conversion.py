@@ -299,7 +299,7 @@ def _int(self: Tensor) -> int:
 def _scalar(self: Tensor, kind: str) -> Any:
     """The only element, a complex one by its real part. Raises RuntimeError where there is
     another."""
-    if requires_grad(current(self)):
+    if kind == "double" and local.grad and requires_grad(current(self)):
         warn_once(
             "Converting a tensor with requires_grad=True to a scalar may lead to unexpected "
             "behavior.\nConsider using tensor.detach() first."
