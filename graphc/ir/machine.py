@@ -34,9 +34,6 @@ class Tiling:
     A constant that at most `packed_rows` rows meet in each call is packed before the first one;
     where all of those together have more than `packed_bytes`, at most half as many rows.
 
-    Of a convolution's panels of weights that are gone through one after the other, a panel of at
-    most `ahead_bytes` is asked for while the one before it is multiplied (0: none is).
-
     `steps` names what there are instructions for that multiply and add several neighbours along k
     at a time (`kernel/steps.py`). `split`: registers are computed in two halves, beside which
     one that is read under a mask costs more.
@@ -66,7 +63,6 @@ class Tiling:
     joint_rows: int
     packed_rows: int
     packed_bytes: int
-    ahead_bytes: int = 0
     steps: tuple[str, ...] = ()
     split: bool = False
 

@@ -13,13 +13,7 @@ from __future__ import annotations
 import enum
 
 from graphc.backends.llvm.conv_geometry import Words
-from graphc.backends.llvm.conv_last_tile import (
-    AHEAD,
-    classes,
-    emit_tiles,
-    tiles_symbol,
-    widths_of,
-)
+from graphc.backends.llvm.conv_last_tile import classes, emit_tiles, tiles_symbol, widths_of
 from graphc.backends.llvm.gemm_descriptor import WORDS, Descriptor, Word
 from graphc.backends.llvm.gemm_plan import Number, choose, value_of
 from graphc.backends.llvm.gemm_stages import give_slot, run_symbol, take_slot
@@ -324,7 +318,6 @@ def _emit_chunk(module: Module, tile: Tile, rows: int) -> None:
     sums = f.alloca(tile.vector, rows * widths[-1])
     vectors = f.floordiv(columns, tile.lanes)
     first = f.mul(part, count)
-    next_panel, next_panels = _next_panel(f, r, tile, (panel, part), panel_elements)
     with f.loop(first, f.smin(f.add(first, count), r.read(Last.TILES))) as unit:
         image = f.sdiv(unit, in_image)
         m = f.mul(f.srem(unit, in_image), rows)
@@ -346,15 +339,9 @@ def _emit_chunk(module: Module, tile: Tile, rows: int) -> None:
             n = f.mul(p, columns)
             shift = choose(f, alone, f.mul(n, tile.bytes), 0)
             weights = f.gep(right, f.mul(p, panel_elements), tile.element)
-            ahead = weights
-            if next_panel:
-                at = f.sub(unit, first)
-                each = f.floordiv(panel_elements, AHEAD)
-                place = f.gep(next_panel, f.mul(at, each), tile.element)
-                ahead = choose_pointer(f, f.cmp("slt", at, next_panels), place, weights)
             f.call(
                 "void", kernel, f"ptr {table}", f"i64 {entries}", f"i64 {shift}",
-                f"ptr {weights}", f"i64 {depth}", f"ptr {sums}", f"ptr {ahead}",
+                f"ptr {weights}", f"i64 {depth}", f"ptr {sums}",
             )
             values = (image, m, height, n, f.smin(columns, f.sub(outputs, n)))
             f.call(
@@ -363,25 +350,6 @@ def _emit_chunk(module: Module, tile: Tile, rows: int) -> None:
             )
     give_slot(slots, slot)
     f.ret()
-
-
-def _next_panel(
-    f: Function, r: Words, tile: Tile, of: tuple[Value, Value], panel_elements: Value
-) -> tuple[str, Value]:
-    """The panel that this thread may be the next to come to, and how many tiles ask for a part of
-    it; "" where none ever does. `of`: the panel of this chunk, and which part of it."""
-    if not tile.tiling.ahead_bytes:
-        return "", 0
-    panel, part = of
-    following = f.add(panel, r.read(Last.WORKERS))
-    asks = f.cmp("slt", following, r.read(Last.PANELS))
-    for condition in (
-        f.cmp("eq", r.read(Last.TOGETHER), 0), f.cmp("eq", part, 0),
-        f.cmp("sle", f.mul(panel_elements, tile.bytes), tile.tiling.ahead_bytes),
-    ):
-        asks = f.let(f"and i1 {asks}, {condition}")
-    place = f.gep(r.read_pointer(Last.RIGHT), f.mul(following, panel_elements), tile.element)
-    return place, choose(f, asks, AHEAD, 0)
 
 
 def choose_pointer(f: Function, condition: str, a: str, b: str) -> str:

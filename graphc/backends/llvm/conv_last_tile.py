@@ -12,9 +12,8 @@ from graphc.ir.kernel.plan_last import rows_of, widest_of
 
 PARAMETERS = (
     "ptr noalias readonly %table, i64 %entries, i64 %shift, ptr noalias readonly %w, i64 %depth, "
-    "ptr noalias %to, ptr %ahead"
+    "ptr noalias %to"
 )
-AHEAD = 4  # tiles that ask for the next panel, a part of each step of it each
 
 
 def widths_of(tile: Tile, rows: int) -> range:
@@ -50,21 +49,18 @@ def emit_tiles(module: Module, tile: Tile, rows: int) -> None:
 def _emit_tile(
     module: Module, tile: Tile, symbol: str, shape: tuple[int, int], rows: int, alone: bool
 ) -> None:
-    """Defines void (table, entries, shift, w, depth, to, ahead): the sums of a tile, its rows side
-    by side. `rows`: addresses in an entry; `ahead`: memory to ask for."""
+    """Defines void (table, entries, shift, w, depth, to): the sums of a tile, its rows side by
+    side. `rows`: addresses in an entry."""
     height, vectors = shape
     f = module.function(f"void {symbol}({PARAMETERS})", "internal")
-    begin = [(tile.vector, tile.zero())] * (height * vectors)
-    asks = bool(tile.tiling.ahead_bytes) and not alone
-    if asks:
-        begin.append(("ptr", "%ahead"))
-    taps = f.carry_loop(0, "%entries", 1, begin)
+    zeros = [(tile.vector, tile.zero())] * (height * vectors)
+    taps = f.carry_loop(0, "%entries", 1, zeros)
     entry = f.gep("%table", f.mul(taps.index, rows + 1), "i64")
     places = [f.load(f.gep(entry, row, "ptr"), "ptr", 8) for row in range(height)]
     weights = f.gep("%w", f.load(f.gep(entry, rows, "i64"), "i64", 8), "i8")
     inner = _lanes if alone else _channels
     sums = inner(f, tile, places, weights, vectors, taps.values)
-    for index, total in enumerate(taps.close(sums)[: height * vectors]):
+    for index, total in enumerate(taps.close(sums)):
         f.store(total, tile.vector, f.gep("%to", index * tile.lanes, tile.element), tile.bytes)
     f.ret()
 
@@ -72,18 +68,10 @@ def _emit_tile(
 def _channels(
     f: Function, tile: Tile, places: list[str], weights: str, vectors: int, sums: list[str]
 ) -> list[str]:
-    """One tap: a word of channels of every row times its weights, word after word. The last of
-    `sums` may be an address to ask for."""
-    count = len(places) * vectors
-    carried = [("ptr", weights), *((tile.vector, value) for value in sums[:count])]
-    carried += [("ptr", ahead) for ahead in sums[count:]]
+    """One tap: a word of channels of every row times its weights, word after word."""
+    carried = [("ptr", weights), *((tile.vector, value) for value in sums)]
     loop = f.carry_loop(0, "%depth", 1, carried)
     w, *totals = loop.values
-    asked = []
-    for ahead in totals[count:]:
-        f.module.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-        f.call("void", "@llvm.prefetch.p0", f"ptr {ahead}", "i32 0", "i32 2", "i32 1")
-        asked.append(f.gep(ahead, vectors * tile.lanes * tile.bytes // AHEAD, "i8"))
     columns = [
         f.load(f.gep(w, v * tile.lanes, tile.element), tile.vector, tile.bytes)
         for v in range(vectors)
@@ -94,7 +82,7 @@ def _channels(
         scalar = tile.splat(f, value)
         for v, column in enumerate(columns):
             found.append(tile.multiply_add(f, scalar, column, totals[row * vectors + v]))
-    return loop.close([f.gep(w, vectors * tile.lanes, tile.element), *found, *asked])[1:]
+    return loop.close([f.gep(w, vectors * tile.lanes, tile.element), *found])[1:]
 
 
 def _lanes(

@@ -16,15 +16,11 @@ import graphc.nn as nn
 import graphc.nn.functional as F
 from graphc import backends, config
 from graphc.backends.llvm.backend import LlvmBackend
-from graphc.backends.llvm.conv_last_tile import emit_tiles
 from graphc.backends.llvm.jit import compile_assembly
 from graphc.backends.llvm.libraries import emit_library, template_libraries
-from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.target import Target, make_target
-from graphc.backends.llvm.text import Module
 from graphc.engine import pipeline
 from graphc.ir import dtypes
-from graphc.ir.kernel.plan_last import rows_of, widest_of
 from tests.ir.random_graphs import random_graph
 
 from .contractions import Gemm, narrow_targets
@@ -91,26 +87,6 @@ def test_the_inner_loop_of_a_product(name: str, dtype: Any) -> None:
     assert all(cpu.registers in line for line in products), products
     assert not [line for line in hottest if re.search(cpu.stack, line)], hottest
     assert len(products) > 0.4 * len(hottest)  # the rest is loads and broadcasts
-
-
-@pytest.mark.parametrize("name", ["AVX-512", "AVX2"])
-def test_the_inner_loops_of_a_convolution_with_channels_last(name: str) -> None:
-    """The same for panels of every width; where the machine says so, a step asks for memory."""
-    cpu = CPUS[name]
-    tile = Tile("f32", cpu.target)
-    ahead = tile.tiling.ahead_bytes > 0
-    assert ahead == (tile.tiling.vectors == 2)
-    for vectors in range(1, widest_of(tile.tiling) + 1):
-        rows, module = rows_of(tile.tiling, vectors), Module()
-        emit_tiles(module, tile, rows)
-        bodies = list(loops(compile_assembly(module.text(), cpu.target)))
-        counts = [sum(line.startswith(cpu.fma) for line in body) for body in bodies]
-        found = [body for body, n in zip(bodies, counts, strict=True) if n == rows * vectors]
-        assert found
-        for body in found:
-            assert not [line for line in body if "(%rsp)" in line], body
-        asked = [any("prefetch" in line for line in body) for body in found]
-        assert any(asked) == ahead
 
 
 # --- whole programs on narrower registers of this machine -----------------------------------------
