@@ -73,6 +73,7 @@ DEVICES: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.filterwarnings("ignore:To copy construct:UserWarning")
+@pytest.mark.filterwarnings("ignore:torch.range is deprecated:UserWarning")
 @pytest.mark.parametrize("name", DEVICES)
 def test_every_maker_of_tensors_takes_a_device(name: str) -> None:
     with pytest.raises(RuntimeError, match="no CUDA"):

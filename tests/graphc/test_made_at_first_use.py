@@ -119,6 +119,7 @@ def test_a_lazy_model_is_one_graph_from_the_second_call_on() -> None:
     assert run.compile_count == 1
 
 
+@pytest.mark.filterwarnings("ignore:An output with one or more elements:UserWarning")
 def test_fullgraph_says_why_not() -> None:
     net = graphc.nn.LazyLinear(2)
     with pytest.raises(TraceError, match=r"makes its parameters.*Cure: call the module once"):

@@ -154,7 +154,7 @@ def losses(make: Callable[[], Trained], backend: str) -> list[float]:
         models.training_step(SPACE, model, optimizer), backend=backend, fullgraph=True
     )
     inputs = graphc.tensor(x), graphc.tensor(y)
-    return [float(step(*inputs)) for _ in range(3)]
+    return [step(*inputs).item() for _ in range(3)]
 
 
 @pytest.mark.parametrize("make", (gpt, lenet, residual))
