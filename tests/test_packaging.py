@@ -1,6 +1,7 @@
 """What is installed: graphc alone, with its data, and no way in through the links at the root."""
 
 import importlib
+import os
 import subprocess
 import sys
 import zipfile
@@ -64,3 +65,16 @@ def test_import_through_a_link_names_the_right_module(
     monkeypatch.syspath_prepend(str(repository))
     with pytest.raises(ImportError, match=rf"import graphc\.{name}, not {name}"):
         importlib.import_module(name)
+
+
+def test_folder_named_graphc_beside_a_script_is_not_taken_for_it(tmp_path: Path) -> None:
+    # As after a git clone: not a package itself, but a namespace package to Python.
+    (tmp_path / "graphc" / "docs").mkdir(parents=True)
+    script = tmp_path / "script.py"
+    script.write_text("import graphc\nprint(graphc.__file__, (graphc.ones(2) + 1).tolist())\n")
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    run = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, env=environment
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.split(" ", 1)[1] == "[2.0, 2.0]\n"
