@@ -69,3 +69,20 @@ def test_recurrent_layers_are_loops_of_any_length(kind: str) -> None:
         assert not explanation.callbacks
         steps.add(len(explanation.steps))
     assert explanation.versions == 2 and len(steps) == 1
+
+
+@pytest.mark.parametrize("kind", ["RNN", "LSTM", "GRU"])
+def test_recurrent_layers_drop_by_what_holds_now(kind: str) -> None:
+    """Between its layers, as its mode and rate are at the call, not when it was recorded."""
+    graphc.manual_seed(0)
+    layer = getattr(graphc.nn, kind)(4, 4, num_layers=2, dropout=0.5)
+    compiled = graphc.compile(layer)
+    x = graphc.randn(3, 2, 4)
+    for _ in range(3):
+        compiled(x)
+    layer.eval()
+    check(layer(x), compiled(x), "eval")
+    layer.train()
+    assert not graphc.equal(compiled(x)[0], compiled(x)[0])
+    layer.dropout = 0.0
+    check(layer(x), compiled(x), "without dropout")

@@ -140,7 +140,7 @@ class RNNBase(Module):
         initial = self._initial(input.shape[1], input.dtype, given, batched)
         plain = self.mode == "LSTM" and not self.proj_size
         layers = self.lstm_layers if plain else self.recurrent_layers
-        input, states = layers(input, initial, None, self._weights())
+        input, states = layers(input, initial, None, self._weights(), self._rate())
         if not batched:
             return input.squeeze(1), tuple(state.squeeze(1) for state in states)
         return (input.transpose(0, 1) if self.batch_first else input), states
@@ -164,7 +164,9 @@ class RNNBase(Module):
         if given is not None and order is not None:
             given = tuple(state.index_select(1, order) for state in given)
         initial = self._initial(count, data.dtype, given)
-        output, states = self.recurrent_layers(data, initial, packing, self._weights())
+        output, states = self.recurrent_layers(
+            data, initial, packing, self._weights(), self._rate()
+        )
         if back is not None:
             states = tuple(state.index_select(1, back) for state in states)
         return PackedSequence(output, sizes, order, back), states
@@ -175,16 +177,22 @@ class RNNBase(Module):
             for names in self._all_weights
         ]
 
+    def _rate(self) -> float:
+        """How much is dropped between layers now: what a recording does not see the layers ask."""
+        return self.dropout if self.training else 0.0
+
     @listed
     def lstm_layers(
-        self, input: Tensor, initial: State, packing: Packing | None, weights: list[Weights]
+        self, input: Tensor, initial: State, packing: Packing | None, weights: list[Weights],
+        dropout: float,
     ) -> tuple[Tensor, State]:
         """What torch has one function for on the CPU, which autocast lists there."""
-        return self.recurrent_layers(input, initial, packing, weights)
+        return self.recurrent_layers(input, initial, packing, weights, dropout)
 
     @listed
     def recurrent_layers(
-        self, input: Tensor, initial: State, packing: Packing | None, weights: list[Weights]
+        self, input: Tensor, initial: State, packing: Packing | None, weights: list[Weights],
+        dropout: float,
     ) -> tuple[Tensor, State]:
         """All layers over [L, N, inputs], or over packed steps."""
         last: list[State] = []
@@ -199,8 +207,8 @@ class RNNBase(Module):
                 outputs.append(output)
                 last.append(end)
             input = outputs[0] if len(outputs) == 1 else T.cat(outputs, -1)
-            if self.dropout and layer < self.num_layers - 1:
-                input = F.dropout(input, self.dropout, self.training)
+            if dropout and layer < self.num_layers - 1:
+                input = F.dropout(input, dropout)
         return input, tuple(T.stack(list(parts)) for parts in zip(*last, strict=True))
 
     def extra_repr(self) -> str:
