@@ -17,6 +17,7 @@ from graphc.backends.llvm.attention_tile import (
     emit_tiles,
     ragged_tile,
     whole_tile,
+    widths_of,
 )
 from graphc.backends.llvm.gemm_arguments import Arguments
 from graphc.backends.llvm.gemm_kernel import SCRATCH
@@ -113,8 +114,9 @@ class Head:
 
     def registers(self, rows: Value) -> Value:
         """How many registers hold `rows` queries: a width for which there are tiles."""
-        width: Value = self.tile.widths[0]
-        for smaller in self.tile.widths[1:]:
+        widest, *others = widths_of(self.tile)
+        width: Value = widest
+        for smaller in others:
             fits = self.f.cmp("sle", rows, smaller * self.tile.lanes)
             width = choose(self.f, fits, smaller, width)
         return width
@@ -334,7 +336,7 @@ def column_tiles(module: Module, tile: Tile, columns: int) -> list[tuple[int, st
     found: list[tuple[int, str]] = []
     whole, tail = divmod(columns, tile.lanes)
     at = 0
-    for width in tile.widths:
+    for width in widths_of(tile):
         while whole >= width:
             found.append((at, whole_tile(module, tile, width, fresh=False)))
             at, whole = at + width * tile.lanes, whole - width

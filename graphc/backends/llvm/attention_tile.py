@@ -36,9 +36,15 @@ class Matrix:
         return Matrix(self.base, self.step, self.row)
 
 
+def widths_of(tile: Tile) -> range:
+    """The registers in a row of a tile, widest first: a block of any number of queries is as wide
+    as it must be, for its exponentials take as long as its products."""
+    return range(tile.vectors, 0, -1)
+
+
 def emit_tiles(module: Module, tile: Tile) -> None:
     """Defines the tiles of whole registers: `fresh` ones store the product, the others add it."""
-    for width in tile.widths:
+    for width in widths_of(tile):
         for fresh in (True, False):
             _emit_tile(module, tile, _symbol(tile, width, fresh), width, fresh, 0)
 
@@ -60,7 +66,7 @@ def ragged_tile(module: Module, tile: Tile, tail: int) -> str:
 
 def chosen_tile(f: Function, tile: Tile, width: Value, fresh: bool) -> str:
     """A pointer to the tile of a width that is known at run time."""
-    *others, last = tile.widths
+    *others, last = widths_of(tile)
     chosen = whole_tile(f.module, tile, last, fresh)
     for other in reversed(others):
         symbol = whole_tile(f.module, tile, other, fresh)

@@ -99,6 +99,7 @@ SIZES = [
     (2, 1, 300, 64, 40), (2, 7, 200, 33, 128), (1, 2, 130, 256, 256), (2, 4, 3, 5, 1),
     (1, 1, 1, 1, 1), (3, 5, 7, 3, 2), (2, 64, 96, 16, 16), (2, 65, 97, 64, 64),
     (1, 130, 200, 40, 24), (1, 17, 300, 80, 7), (1, 200, 33, 96, 128),
+    (2, 42, 90, 24, 48), (1, 97, 34, 33, 45),
 ]
 
 
@@ -157,6 +158,27 @@ def test_narrow_registers(name: str, target: Target) -> None:
         check(kernel(name, *sizes, causal=True), target)
     check(kernel(name, 2, 20, 30, 10, 12, mask=(dtypes.bool_, (20, 30)), dtype=f64), target)
     check(kernel(name, 2, 20, 30, 10, 12, dropout=0.5, drawn=True), target)
+
+
+def test_a_query_has_the_same_bits_beside_any_number_of_others() -> None:
+    """Few are computed in narrow tiles, more in wide ones."""
+    lines = np.random.default_rng(0).standard_normal((64, 24)).astype(np.float32)
+    seen: dict[int, bytes] = {}
+    for m in (64, 48, 42, 33, 32, 17, 16):
+        found = kernel("attention", 1, m, 50, 24, 24, causal=True, results=["out"])
+        assert isinstance(found.template, Attention)
+        (written,) = (param.name for param in found.params if param.access == "out")
+        queries = dict(found.template.inputs)["q"].buffer
+        buffers = [
+            np.full(m * 24, np.nan, np.float32) if param.name == written
+            else lines[: m if param.name == queries else 50].ravel().copy()
+            for param in found.params
+        ]
+        run(found, buffers)
+        (out,) = (x for x, p in zip(buffers, found.params, strict=True) if p.name == written)
+        for query, row in enumerate(out.reshape(m, 24)):
+            assert seen.setdefault(query, row.tobytes()) == row.tobytes(), (m, query)
+    assert len(seen) == 64
 
 
 @pytest.mark.parametrize("name", ["attention", "attention_grad"])
