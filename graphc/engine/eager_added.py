@@ -58,12 +58,7 @@ def into(op: Op, types: Types, attrs: Attrs, slow: Ready) -> Ready:
 
 def of_many(op: Op, types: Types, attrs: Attrs, slow: Ready) -> Ready | None:
     """into() of many numbers, without a copy of x (`in_memory`); None: no code, or short rows."""
-    if not _are_rows(op, types, attrs):
-        return None
-    words = _words(types, attrs)
-    if words[2] < _LONG:
-        return None
-    found = native.function("add_rows", types[0].dtype.numpy.char, words, MUCH)
+    found = _of_long_rows(op, types, attrs)
     if found is None:
         return None
     fill, kept = found
@@ -79,12 +74,7 @@ def of_many(op: Op, types: Types, attrs: Attrs, slow: Ready) -> Ready | None:
 def copied(op: Op, types: Types, attrs: Attrs, ready: Ready) -> Ready | None:
     """An index_put that accumulates more than few numbers as a copy of x to which rows are added;
     None: see of_many()."""
-    if not _are_rows(op, types, attrs) or _count(types[1]) <= _FEW:
-        return None
-    words = _words(types, attrs)
-    if words[2] < _LONG:
-        return None
-    found = native.function("add_rows", types[0].dtype.numpy.char, words, MUCH)
+    found = _of_long_rows(op, types, attrs, _FEW)
     if found is None:
         return None
     fill, kept = found
@@ -97,6 +87,19 @@ def copied(op: Op, types: Types, attrs: Attrs, ready: Ready) -> Ready | None:
 
     added.__dict__["kept"] = kept
     return added
+
+
+def _of_long_rows(
+    op: Op, types: Types, attrs: Attrs, few: int = 0
+) -> tuple[Ready, Any] | None:
+    """Native code that adds rows which are worth its calls, and what it reads; None: no such, or
+    not more than `few` numbers."""
+    if not _are_rows(op, types, attrs) or _count(types[1]) <= few:
+        return None
+    words = _words(types, attrs)
+    if words[2] < _LONG:
+        return None
+    return native.function("add_rows", types[0].dtype.numpy.char, words, MUCH)
 
 
 def _words(types: Types, attrs: Attrs) -> list[int]:
