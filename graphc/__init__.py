@@ -68,7 +68,9 @@ _numpy_backend.use(_draws.functions(_native))
 _Eager.whole = staticmethod(_eager_mode.whole)
 _Eager.between = staticmethod(_native.between)
 _Eager.drawer = staticmethod(_native.drawer)
-_numpy_backend.Draws.by_counter = staticmethod(lambda: config.current().random == "counter")
+_numpy_backend.Draws.by_counter = _Eager.by_counter = staticmethod(
+    lambda: config.current().random == "counter"
+)
 
 _float32.Settings.products = staticmethod(_flags.products)
 _float32.Settings.convolutions = staticmethod(_flags.convolutions)

@@ -5,9 +5,8 @@ They are else drawn into new memory, which is written to the tensor's. The bits 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
-
-import numpy as np
 
 from graphc.ir import dtypes
 
@@ -20,48 +19,56 @@ from .values import Eager
 _PLAIN = frozenset({Tensor, Parameter})
 _KINDS = {"f": dtypes.f32, "d": dtypes.f64}
 LEAST = 1e-30  # of standard deviations that leave no zeros, to which a mean of 0 gives a sign
-_FEW = 16  # fewer normal numbers than this are drawn in pairs, and scaled in float64
+_MOST = 3e38  # which float32 has
 
 
-def draw_into(name: str, x: Tensor, generator: Generator | None, **attrs: Any) -> bool:
-    """What the operator `name` draws with these attributes, besides shape and dtype, written to
-    x's memory; whether that was done: of few numbers, where nobody records, counts or watches."""
-    if not _takes(x, generator) or not _fill(name, x._graphc_array, generator, attrs):
+# what draws, as it was done before: by the method, its two numbers, and what it draws into
+_known: dict[Any, Callable[[Any, Any], Any]] = {}
+_LIMIT = 4096
+
+
+def drawn_again(method: str, x: Tensor, generator: Generator | None, a: Any, b: Any) -> bool:
+    """x.uniform_(a, b) or x.normal_(a, b), as it was done before to such a tensor; whether it was
+    done."""
+    try:
+        memory = x._graphc_array
+    except AttributeError:  # of a trace, or without dense memory
         return False
-    x._graphc_storage.version += 1
+    fill = _known.get((method, a, b, memory.dtype, memory.shape))
+    return fill is not None and (
+        type(x) in _PLAIN and is_plain(x) and Eager.prepare is not None
+        and (generator is None or generator._place is None)
+        and not Eager.by_counter() and _fill(fill, x, generator)
+    )
+
+
+def draw_into(
+    method: str, x: Tensor, generator: Generator | None, a: float, b: float, name: str,
+    **attrs: Any,
+) -> bool:
+    """What the operator `name` draws with these attributes, besides shape and dtype, written to
+    x's memory, for x.uniform_(a, b) or x.normal_(a, b); whether that was done: of few numbers,
+    where nobody records, counts or watches."""
+    if not _takes(x, generator):
+        return False
+    memory = x._graphc_array
+    attrs["shape"], attrs["dtype"] = memory.shape, _KINDS[memory.dtype.char]
+    fill = Eager.drawer(name, attrs)
+    if fill is None or not _fill(fill, x, generator):
+        return False
+    if len(_known) >= _LIMIT:
+        _known.clear()
+    _known[(method, a, b, memory.dtype, memory.shape)] = fill
     return True
 
 
 def draw_normals_into(x: Tensor, generator: Generator | None, mean: float, std: float) -> bool:
-    """The same of normal numbers, which are drawn, scaled, and moved."""
-    if not _takes(x, generator):
-        return False
-    memory = x._graphc_array
-    drawn, scaled = memory, std != 1 or mean != 0
-    if scaled and (memory.dtype.char != "f" or std < LEAST):
-        return False
-    if scaled and memory.size < _FEW:
-        if mean != 0:
-            return False
-        drawn = np.empty(memory.shape)
-    if not _fill("rng_normal", drawn, generator, {}):
-        return False
-    if scaled:
-        with np.errstate(all="ignore"):
-            if mean == 0:
-                drawn = np.multiply(drawn, np.asarray(std, drawn.dtype), drawn)
-            else:  # in one rounding, nearly always
-                drawn = drawn.astype(np.float64)
-                np.multiply(drawn, _as_single(std), drawn)
-                np.add(drawn, _as_single(mean), drawn)
-            if drawn is not memory:
-                memory[...] = drawn
-    x._graphc_storage.version += 1
-    return True
-
-
-def _as_single(value: float) -> np.ndarray:
-    return np.asarray(np.float32(value), np.float64)
+    """The same of normal numbers, which are drawn and scaled."""
+    if mean == 0 and std == 1:
+        return draw_into("normal_", x, generator, mean, std, "rng_normal")
+    return LEAST <= std <= _MOST and -_MOST <= mean <= _MOST and draw_into(
+        "normal_", x, generator, mean, std, "normals_scaled", mean=mean, std=std
+    )
 
 
 def _takes(x: Tensor, generator: Generator | None) -> bool:
@@ -72,13 +79,7 @@ def _takes(x: Tensor, generator: Generator | None) -> bool:
     )
 
 
-def _fill(
-    name: str, memory: np.ndarray, generator: Generator | None, attrs: dict[str, Any]
-) -> bool:
-    attrs["shape"], attrs["dtype"] = memory.shape, _KINDS[memory.dtype.char]
-    fill = Eager.drawer(name, attrs)
-    if fill is None:
-        return False
+def _fill(fill: Callable[[Any, Any], Any], x: Tensor, generator: Generator | None) -> bool:
     chosen = default_generator if generator is None else generator
     with chosen.turn:
         state = chosen.state
@@ -86,7 +87,8 @@ def _fill(
             return False
         if readers:
             state._graphc_storage.before_write()
-        if fill(state._graphc_array, memory) is None:
+        if fill(state._graphc_array, x._graphc_array) is None:
             return False
         state._graphc_storage.version += 1
+    x._graphc_storage.version += 1
     return True

@@ -14,6 +14,7 @@ import numpy as np
 from graphc.ir import dtypes, ops
 from graphc.ir.dim import DimEnv
 from graphc.ir.graph import attr_key
+from graphc.ir.numpy_calls import may_share_memory
 from graphc.ir.op import Attrs, Op, OpError
 from graphc.ir.types import TensorType, TupleType
 
@@ -152,7 +153,7 @@ def write_two(op: Op, x: Tensor, y: Tensor) -> bool:
     ):
         return False
     if x is not y and b.ndim and not (a.flags.owndata and b.flags.owndata) and (
-        np.may_share_memory(a, b)
+        may_share_memory(a, b)
     ):
         return False
     if readers:
@@ -164,10 +165,16 @@ def write_two(op: Op, x: Tensor, y: Tensor) -> bool:
 
 def is_plain(x: Tensor) -> bool:
     """Whether all that a write to a tensor means is new numbers and a higher version."""
+    if local.trace is not None or local.counted is not None or x._graphc_trace is not None:
+        return False
+    storage, flags = x._graphc_storage, x._graphc_array.flags
     return (
-        local.trace is None and local.counted is None and x._graphc_trace is None
-        and not (readers and x._graphc_storage.is_read) and is_near(x) and is_writable(x)
-        and not (local.grad and requires_grad(x))
+        not (readers and storage.is_read) and (Eager.elsewhere is None or not storage.away)
+        and flags.c_contiguous and flags.writeable and not storage.inference
+        and not (
+            (x._graphc_requires_grad or x._graphc_node is not None or x._base is not None)
+            and local.grad and requires_grad(x)
+        )
     )
 
 

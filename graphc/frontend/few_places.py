@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from graphc.ir.numpy_calls import may_share_memory
+
 from .context import local
 from .eager import _wrap, is_plain
 from .history import requires_grad
@@ -57,7 +59,7 @@ def write_places(x: Tensor, index: Any, value: Any, add: bool = False) -> bool:
         if type(entry) is not Tensor or entry._graphc_trace is not None or not is_near(entry):
             return False
         array = entry._graphc_array
-        if not array.ndim or np.may_share_memory(mine, array):
+        if not array.ndim or may_share_memory(mine, array):
             return False
         arrays.append(array)
     shape = _written(mine, arrays)
@@ -69,7 +71,7 @@ def write_places(x: Tensor, index: Any, value: Any, add: bool = False) -> bool:
         if (
             value._graphc_trace is not None or not is_near(value) or new.dtype != mine.dtype
             or (new.shape != shape and not _spreads(new.shape, shape))
-            or np.may_share_memory(mine, new) or (local.grad and requires_grad(value))
+            or may_share_memory(mine, new) or (local.grad and requires_grad(value))
         ):
             return False
     elif mine.dtype.char not in "fd" or not _is_number(value):

@@ -74,6 +74,8 @@ class Eager:
     # of the name of a random operator and its attributes: what fills row-major memory, `(state,
     # memory)`, and moves the state on in place; it gives None where it did nothing. None: no such
     drawer: Callable[[str, Attrs], Callable[[Any, Any], Any] | None] = staticmethod(lambda *_: None)
+    # whether random numbers come from a counter, by none of these
+    by_counter: Callable[[], bool] = staticmethod(lambda: False)
 
 
 class ArrayValue(Expr):

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from graphc.ir import dtypes, ops
+from graphc.ir.numpy_calls import may_share_memory
 from graphc.ir.op import Attrs, Op, OpError
 
 from .context import local
@@ -40,7 +41,7 @@ def write_at(op: Op, x: Tensor, operands: tuple[Tensor, ...], attrs: Attrs) -> b
         ):
             return False
         array = other._graphc_array
-        if np.may_share_memory(mine, array):
+        if may_share_memory(mine, array):
             return False
         arrays.append(array)
         written = max(written, array.size)
@@ -112,7 +113,7 @@ def _is_operand(x: Tensor) -> bool:
 
 def _apart(a: np.ndarray, b: np.ndarray) -> bool:
     """Whether two arrays share no memory."""
-    return (a.flags.owndata and b.flags.owndata and a is not b) or not np.may_share_memory(a, b)
+    return (a.flags.owndata and b.flags.owndata and a is not b) or not may_share_memory(a, b)
 
 
 _ASKED_ONE_BY_ONE = 64  # positions, of which a list's smallest is found before a ufunc has begun

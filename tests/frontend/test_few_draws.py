@@ -11,6 +11,7 @@ import pytest
 
 import graphc as torch
 from graphc import _native
+from graphc.frontend import drawn_in_place
 from graphc.frontend.random_state import default_generator
 from graphc.frontend.values import Eager
 from graphc.ir.kernel.routine import HostRoutine
@@ -44,6 +45,10 @@ DRAWS: tuple[Callable[[], Any], ...] = (
     lambda: torch.empty(5).normal_(1.5, 0.5), lambda: torch.empty(17).double().normal_(0, 2),
     lambda: torch.empty(3).normal_(0, 0), lambda: torch.empty(20).normal_(0, 1e-42),
     lambda: torch.empty(2, 3).normal_(generator=OWN), lambda: torch.empty(3).half().normal_(),
+    lambda: torch.empty(16).normal_(0, 3), lambda: torch.empty(33).normal_(-1, 0.1),
+    lambda: torch.empty(0).normal_(0, 2), lambda: torch.empty(()).normal_(0, 2),
+    lambda: torch.empty(18).normal_(mean=2, std=3), lambda: torch.empty(4).uniform_(generator=OWN),
+    lambda: torch.empty(16).normal_(2, 0.5, generator=OWN), lambda: torch.empty(1).uniform_(-0.0),
     lambda: torch.bernoulli(torch.rand(4, 5)), lambda: torch.bernoulli(torch.rand(3, 3).t()),
 )
 OWN = torch.Generator()
@@ -71,6 +76,7 @@ def drawn(seed: int) -> list[Any]:
 def test_the_same_numbers(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = drawn(seed)
     monkeypatch.setattr(Eager, "drawer", staticmethod(lambda *_: None))
+    monkeypatch.setattr(drawn_in_place, "_known", {})
     for one, other in zip(ours, drawn(seed), strict=True):
         assert one.dtype == other.dtype and one.shape == other.shape
         assert one._graphc_array.tobytes() == other._graphc_array.tobytes()
@@ -206,6 +212,50 @@ def test_the_memory_is_drawn_into() -> None:
         with torch.no_grad():
             draw(leaf)
         assert leaf.ne(0).any()
+
+
+def test_what_was_drawn_before_is_drawn_by_the_same_rules() -> None:
+    x = torch.zeros(4, 4)
+    for _ in range(2):
+        x.uniform_(-1, 1).normal_(0, 0.02).uniform_().normal_()
+    assert len(drawn_in_place._known) >= 4
+    for draw, error in (
+        (lambda: x.uniform_(1, -1), "from"), (lambda: x.normal_(0, -1.0), "std"),
+        (lambda: x.expand(2, 4, 4).uniform_(-1, 1), "single memory location"),
+    ):
+        with pytest.raises(RuntimeError, match=error):
+            draw()
+    with torch.inference_mode():
+        inferred = torch.zeros(4, 4)
+        assert inferred.uniform_(-1, 1) is inferred
+    assert x.t().uniform_(-1, 1).ne(0).all() and torch.zeros(4, 4).double().uniform_().ne(0).all()
+    torch.manual_seed(0)
+    by_stream = x.uniform_(-1, 1).tolist()
+    with torch.config.override(random="counter"):
+        torch.manual_seed(0)
+        assert x.uniform_(-1, 1).tolist() != by_stream
+    torch.manual_seed(0)
+    assert x.uniform_(-1, 1).tolist() == by_stream
+    compiled = torch.compile(lambda x: x.uniform_(-1, 1) * 1)
+    torch.manual_seed(0)
+    assert compiled(x).tolist() == by_stream and x.tolist() == by_stream
+
+
+def test_few_numbers_are_torchs() -> None:
+    reference = pytest.importorskip("torch")
+
+    def numbers(engine: Any) -> list[Any]:
+        engine.manual_seed(11)
+        found = []
+        for shape in ((3,), (4, 4), (5, 7), (), (2, 16)):
+            for dtype in (engine.float32, engine.float64):
+                x = engine.zeros(shape, dtype=dtype)
+                for _ in range(2):
+                    for a, b in ((0, 1), (-1, 1), (0.5, 2)):
+                        found += [x.uniform_(a, b).tolist(), x.normal_(a, b).tolist()]
+        return found
+
+    assert numbers(torch) == numbers(reference)
 
 
 def test_wrong_probabilities_draw_nothing() -> None:

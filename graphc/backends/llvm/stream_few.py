@@ -22,6 +22,8 @@ ROOM = 1024  # words at most
 # (code of stream_text.py, words for each number, integers)
 Spelled = tuple[str, int, tuple[int, ...]]
 Into = Callable[[Any, Any], Any]  # (state, memory): None where the state is not as it should be
+SCALED = "normals_scaled"  # normal numbers times `std` plus `mean`, which are float32's
+_BLOCK = 16  # fewer normal numbers than that come by pairs
 _NORMAL = {"f32": "normals32", "f64": "normals64"}
 
 
@@ -49,10 +51,15 @@ def drawer(
     if name == "rng_normal" and attrs["dtype"].name in _NORMAL:
         spelled = _NORMAL[attrs["dtype"].name], 1 + (attrs["dtype"].name == "f64"), ()
     count = math.prod(attrs["shape"])
+    if name == SCALED and attrs["dtype"].name == "f32" and (
+        count >= _BLOCK or attrs["mean"] == 0  # by pairs: in one rounding, which is not this
+    ):
+        scale = struct.pack("<2d", attrs["std"], attrs["mean"])
+        spelled = "scaled32", 1, struct.unpack("<2q", scale)
     if spelled is None or spelled[1] * count > ROOM:
         return None
     code, each, numbers = spelled
-    words = 0 if name == "rng_normal" else each * count
+    words = 0 if name in ("rng_normal", SCALED) else each * count
     return _Drawing(library, address(code), words, count, numbers).draw
 
 
@@ -236,6 +243,54 @@ end:
 }}
 """
 
+# few are scaled in float64; more in float32, or, where a mean is added, in nearly one rounding
+_SCALED = """
+define void @graphc_stream_scaled32(
+    ptr %state, ptr %out, i64 %count, i64 %std.bits, i64 %mean.bits) {
+  %std = bitcast i64 %std.bits to double
+  %mean = bitcast i64 %mean.bits to double
+  %std.single = fptrunc double %std to float
+  %mean.single = fptrunc double %mean to float
+  %std.wide = fpext float %std.single to double
+  %mean.wide = fpext float %mean.single to double
+  %centred = fcmp oeq double %mean, 0.0
+  %few = icmp slt i64 %count, 16
+  br i1 %few, label %pairs, label %blocks
+pairs:
+  %some = icmp sgt i64 %count, 0
+  br i1 %some, label %next, label %end
+next:
+  %i = phi i64 [ 0, %pairs ], [ %i.next, %next ]
+  %z = call double @graphc_stream_normal(ptr %state)
+  %scaled = fmul double %z, %std
+  %value = fptrunc double %scaled to float
+  %to = getelementptr float, ptr %out, i64 %i
+  store float %value, ptr %to
+  %i.next = add i64 %i, 1
+  %more = icmp slt i64 %i.next, %count
+  br i1 %more, label %next, label %end
+blocks:
+  call void @graphc_stream_normals32(ptr %state, ptr %out, i64 %count, i64 0, i64 0)
+  br label %each
+each:
+  %j = phi i64 [ 0, %blocks ], [ %j.next, %each ]
+  %at = getelementptr float, ptr %out, i64 %j
+  %one = load float, ptr %at
+  %alone = fmul float %one, %std.single
+  %wide = fpext float %one to double
+  %product = fmul double %wide, %std.wide
+  %sum = fadd double %product, %mean.wide
+  %moved = fptrunc double %sum to float
+  %found = select i1 %centred, float %alone, float %moved
+  store float %found, ptr %at
+  %j.next = add i64 %j, 1
+  %rest = icmp slt i64 %j.next, %count
+  br i1 %rest, label %each, label %end
+end:
+  ret void
+}
+"""
+
 PAIR = f"""
 declare double @sin(double)
 declare double @cos(double)
@@ -287,6 +342,7 @@ def text(declared: str) -> str:
             bits=bits, kind=kind, each=each, last=16 * each, bytes=2 * bits, room=ROOM,
             rounded=rounded,
         ))
+    parts.append(_SCALED)
     lines = "\n".join(parts).splitlines()
     return "\n".join(
         line for line in lines if not (line.startswith("declare") and line in declared)

@@ -16,6 +16,7 @@ import numpy as np
 from graphc.ir import ops
 from graphc.ir.dim import DimEnv
 from graphc.ir.dtypes import from_numpy
+from graphc.ir.numpy_calls import concatenate
 from graphc.ir.types import TensorType
 
 from ..anomaly import Anomaly
@@ -130,7 +131,7 @@ def _joined(kind: type[Joined], tensors: Sequence[Any], dim: int, new: bool) -> 
     if new:
         part = (*shape[:dim], 1, *shape[dim:])
         arrays = [array.reshape(part) for array in arrays]
-    joined = np.concatenate(arrays, dim)
+    joined = concatenate(arrays, dim)
     result = _wrap(joined if joined.flags.c_contiguous else np.ascontiguousarray(joined))
     if recorded and local.grad:
         type_ = TensorType(from_numpy(dtype), shape)

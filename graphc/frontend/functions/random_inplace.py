@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from graphc.ir.dtypes import DType
 from .. import plain, promote
 from ..context import local
 from ..dispatch import apply, inplace
-from ..drawn_in_place import LEAST, draw_into, draw_normals_into
+from ..drawn_in_place import LEAST, draw_into, draw_normals_into, drawn_again
 from ..ensured import ensured
 from ..errors import located
 from ..placement import beside
@@ -26,11 +26,13 @@ from ..promote import get_default_dtype
 from ..random_state import Generator, default_generator, draw
 from ..tensor import Tensor, from_array
 from ..values import Eager
+from ..wrapped import wraps
 from . import pointwise as P
 from .arguments import check_dtype, shape
 from .dtype_names import iinfo
 from .joining import cat
 
+F = TypeVar("F", bound=Callable[..., Any])
 _FEW = 16  # fewer normal numbers than this are drawn in pairs
 
 
@@ -109,13 +111,39 @@ def _scaled(z: Tensor, mean: Any, std: Any) -> Tensor:
 # --- uniform and normal ------------------------------------------------------------------------
 
 
+def _as_before(first: float, second: float) -> Callable[[F], F]:
+    """uniform_() or normal_() of plain numbers, whose defaults these are: as it was done before."""
+
+    def decorate(function: F) -> F:
+        name = function.__name__
+
+        @wraps(function)
+        def direct(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if len(args) < 3 and (not kwargs or kwargs.keys() == _GENERATOR):
+                a = args[0] if args else first
+                b = args[1] if len(args) > 1 else second
+                if type(a) in _NUMBERS and type(b) in _NUMBERS and drawn_again(
+                    name, self, kwargs["generator"] if kwargs else None, a, b
+                ):
+                    return self
+            return function(self, *args, **kwargs)
+
+        return cast(F, direct)
+
+    return decorate
+
+
+_GENERATOR, _NUMBERS = {"generator"}, frozenset({int, float})
+
+
+@_as_before(0.0, 1.0)
 @beside
 def uniform_(
     self: Tensor, a: Any = 0.0, b: Any = 1.0, *, generator: Generator | None = None, **kw: Any
 ) -> Tensor:
     """Fill with numbers uniform on [from, to)."""
     if not kw and _plain(a) and _plain(b) and a == 0 and b == 1 and (
-        draw_into("rng_uniform", self, generator)
+        draw_into("uniform_", self, generator, a, b, "rng_uniform")
     ):
         return self
     a, b = kw.pop("from", a), kw.pop("to", b)
@@ -138,7 +166,8 @@ def uniform_(
     if kind is dtypes.f32 and _plain(a) and _plain(b):
         low, high = _as_float32(a), _as_float32(b)
         if draw_into(
-            "uniforms_between", self, generator, width=_as_float32(high - low), low=low
+            "uniform_", self, generator, a, b, "uniforms_between",
+            width=_as_float32(high - low), low=low,
         ) or _filled(self, a, b, generator):
             return self
     return _in_memory_order(self, lambda sizes: _uniforms(sizes, kind, a, b, generator))
@@ -182,6 +211,7 @@ def _uniforms(sizes: Any, kind: DType, a: Any, b: Any, generator: Generator | No
     return P.where(P.eq(value, b), a, value) if kind.bits == 16 else value
 
 
+@_as_before(0.0, 1.0)
 @beside
 def normal_(
     self: Tensor, mean: Any = 0.0, std: Any = 1.0, *, generator: Generator | None = None
@@ -344,7 +374,7 @@ def bernoulli_(
         drawn = P.lt(u, promote.cast(p, kind))
         return inplace(self, promote.cast(drawn, self.dtype), overwrite=True)
     check_probability(p)
-    if draw_into("rng_bernoulli", self, generator, p=float(p)):
+    if draw_into("bernoulli_", self, generator, p, 0.0, "rng_bernoulli", p=float(p)):
         return self
     return _in_memory_order(
         self,
