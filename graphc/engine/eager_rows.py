@@ -35,7 +35,7 @@ MUCH = _ENOUGH  # that a call counts for which is to be native from the first ti
 _HELD = 2  # calls of a signature that are held against NumPy
 # of each number by itself: about how many calls of the others take as long, by NumPy
 _STEPPED = {
-    **dict.fromkeys("silu softplus gelu erf".split(), 1),
+    **dict.fromkeys("silu softplus gelu erf where sign rsqrt clamp".split(), 1),
     **dict.fromkeys("erfc lgamma digamma i0 i0e i1 i1e erfcx log_ndtr".split(), 5),
     **dict.fromkeys("erfinv ndtri".split(), 50),
 }
@@ -106,20 +106,20 @@ class Plan(NamedTuple):
 def prepare(op: Op, types: Types, attrs: Attrs, results: Types, ready: Ready) -> Ready | None:
     """`ready` with fewer calls of NumPy's; None: there is no such code."""
     make = _PLANS.get(op.name)
-    most = LARGE if op.name == "max_pool" else MOST
-    if (make is None and op.name not in _STEPPED) or not _is_small(types, most):
-        return None
     char = types[0].dtype.numpy.char
     made = [(t.shape, t.dtype.numpy) for t in results]
     if make is None:
-        name, count = op.name, _count(types[0])
-        if count > _UP_TO.get(name, MOST):
+        kinds = _stepped(op.name, types, results)
+        if kinds is None:
             return None
-        key, function = (name, attrs_key(attrs)), partial(plain(TABLE[name]), **attrs)
+        key, function = (op.name, attrs_key(attrs)), partial(plain(TABLE[op.name]), **attrs)
+        count, calls = _count(results[0]), _STEPPED[op.name]
         return _held(
-            lambda: native.steps(key, function, ((char, False),), count, _STEPPED[name]), _SIMPLE,
-            made, ready, 1,
+            lambda: native.steps(key, function, kinds, count, calls), _SIMPLE, made, ready,
+            len(types),
         )
+    if not _is_small(types, LARGE if op.name == "max_pool" else MOST):
+        return None
     plan = make(types, **attrs)
     if plan is None:
         return None
@@ -128,6 +128,16 @@ def prepare(op: Op, types: Types, attrs: Attrs, results: Types, ready: Ready) ->
         lambda: native.function(plan.name, char, words, plan.calls), plan.given, made, ready,
         len(types),
     )
+
+
+def _stepped(name: str, types: Types, results: Types) -> Kinds | None:
+    """The operands of what goes number by number; None: it is no such operator, or not on these."""
+    shape, count = results[0].shape, _count(results[0])
+    if name not in _STEPPED or not 0 < count <= _UP_TO.get(name, MOST) or any(
+        t.shape not in (shape, ()) or t.dtype.numpy.char not in _CHARS for t in (*types, *results)
+    ):
+        return None
+    return tuple([(t.dtype.numpy.char, not t.shape and bool(shape)) for t in types])
 
 
 Prepare = Callable[[Op, Types, Attrs, Types], Ready]

@@ -21,7 +21,8 @@ Function = tuple[Callable[..., Any], Any]
 _ROOMS = 96  # stretches of numbers between the steps
 _SIZES = {"?": 1, "f": 4, "d": 8, "l": 8}
 _OWN_LOOPS = {
-    (SELECT, "?dd->d"): "select", (SELECT, "?ff->f"): "select_small",
+    (SELECT, "?dd->d"): "select", (SELECT, "?ll->l"): "select",
+    (SELECT, "?ff->f"): "select_small",
     (CAST, "f->d"): "widen", (CAST, "d->f"): "narrow",
     (CAST, "?->f"): "of_bool_small", (CAST, "?->d"): "of_bool",
     (CAST, "l->f"): "of_integer_small", (CAST, "l->d"): "of_integer",

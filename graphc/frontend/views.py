@@ -8,7 +8,7 @@ base). A *chain* is the tuple of (op, attrs) that leads from a base to a view.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -36,10 +36,42 @@ def _reshape_array(array: np.ndarray, attrs: Attrs) -> np.ndarray | None:
     shape = attrs["shape"]
     if array.flags.c_contiguous:
         return array.reshape(shape)
-    strides = reshape_strides(array.shape, strides_of(array), shape, DimEnv())
-    if strides is None:
+    steps = _reshape_steps(array.shape, array.strides, shape, array.itemsize)
+    if steps is None:
         return None
-    return strided(array, shape, strides)
+    if type(array) is np.ndarray:
+        found: np.ndarray = array.reshape(shape)  # a view; dims of one place may have other steps
+        if found.strides == steps:
+            return found
+    found = as_strided(array, tuple(shape), steps)
+    return found
+
+
+def _reshape_steps(
+    shape: tuple[int, ...], steps: tuple[int, ...], new: Shape, size: int
+) -> tuple[int, ...] | None:
+    """reshape_strides() of plain numbers, in bytes, an element having `size` of them."""
+    new = cast("tuple[int, ...]", new)
+    if shape == new:
+        return steps
+    if 0 in shape:
+        return tuple([cast(int, s) * size for s in contiguous_strides(new)])
+    out = [0] * len(new)
+    at, last = len(new) - 1, len(shape) - 1
+    step, old_count, new_count = steps[last], 1, 1
+    for i in range(last, -1, -1):
+        old_count *= shape[i]
+        if i and (shape[i - 1] == 1 or steps[i - 1] == old_count * step):
+            continue
+        while at >= 0 and (old_count > new_count or new[at] == 1):
+            out[at] = new_count * step
+            new_count *= new[at]
+            at -= 1
+        if new_count != old_count:
+            return None
+        if i:
+            step, old_count, new_count = steps[i - 1], 1, 1
+    return tuple(out) if at == -1 else None
 
 
 def _permute_array(array: np.ndarray, attrs: Attrs) -> np.ndarray | None:

@@ -57,7 +57,7 @@ def too_many(most: dict[str, int], setup: str = "") -> dict[str, int]:
 def test_a_call_is_few_functions() -> None:
     assert too_many({
         "-X": 6, "X.exp()": 6, "torch.tanh(X)": 7, "torch.abs(X)": 7, "F.relu(X)": 7, "X + X": 5,
-        "torch.stack([X, X])": 13, "torch.where(MASK, A, B)": 12, "torch.zeros(4)": 8,
+        "torch.stack([X, X])": 13, "torch.where(MASK, A, B)": 15, "torch.zeros(4)": 8,
         "ONE.add_(1)": 5, "W + X": 10, "F.relu(W)": 14,
     }) == {}
 
@@ -70,9 +70,9 @@ def test_functions_of_several_operators_are_few_functions() -> None:
     assert too_many({
         "torch.pdist(A)": 60, "torch.fft.fft(X)": 40, "torch.fft.rfft(X)": 32,
         "torch.fft.irfft(X)": 42, "RNN(S)": 250, "LSTM(S)": 480, "GRU(S)": 430,
-        "torch.equal(X, X * 1)": 16, "torch.isclose(X, X)": 50, "torch.special.entr(X)": 60,
+        "torch.equal(X, X * 1)": 16, "torch.isclose(X, X)": 50, "torch.special.entr(X)": 66,
         "A.median(1)": 110, "A.kthvalue(2)": 110, "A.topk(2)": 60, "F.nll_loss(A, C)": 16,
-        "F.binary_cross_entropy(X, X)": 140, "F.pad(A, (1, 1))": 24, "A.tril()": 18,
+        "F.binary_cross_entropy(X, X)": 140, "F.pad(A, (1, 1))": 24, "A.tril()": 21,
     }, setup + "; C = torch.arange(4)") == {}
 
 

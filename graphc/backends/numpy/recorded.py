@@ -110,9 +110,17 @@ class Recorded(NDArrayOperatorsMixin, Followed):
     def __array_ufunc__(
         self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = None, **others: Any
     ) -> Recorded:
-        if method != "__call__" or others:
+        if method != "__call__" or not others.keys() <= {"dtype"}:
             raise Unfollowed
-        return self.recording.call(ufunc, inputs, out)
+        if "dtype" not in others:
+            return self.recording.call(ufunc, inputs, out)
+        wanted = np.dtype(others["dtype"])  # operands are cast first
+        found = self.recording.call(ufunc, [
+            x.astype(wanted) if isinstance(x, Recorded) else x for x in inputs
+        ], out)
+        if found.dtype != wanted:
+            raise Unfollowed
+        return found
 
     def __array_function__(
         self, function: Any, types: Any, args: Sequence[Any], kwargs: dict[str, Any]
