@@ -20,31 +20,37 @@ Ready = Callable[..., Any]
 
 
 def into(op: Op, types: Types, attrs: Attrs, slow: Ready) -> Ready:
-    """What `slow` does, of (x, rows, index, the array of x). It has a function `rows` of the last
-    three, which gives None where it has done nothing: positions are out of range, or negative."""
+    """What `slow` does, of (x, rows, index, the array of x); see held()."""
     if not _are_rows(op, types, attrs):
         return slow
     if _count(types[1]) > _FEW:
         return of_many(op, types, attrs, slow) or slow
     words, char = _words(types, attrs), types[0].dtype.numpy.char
+    return held(lambda: native.function("add_rows", char, words), slow)
+
+
+def held(find: Callable[[], tuple[Ready, Any] | None], slow: Ready) -> Ready:
+    """`slow`, until native code that is given all but the first operand was right so often. It has
+    a function `rows` of these, which gives None where it has done nothing."""
     fill: Ready | None = None
     found: tuple[Ready, Any] | None = None
     right, wrong = 0, False
 
-    def rows(source: Any, index: Any, out: Any) -> Any:
-        return None if fill is None else fill(source, index, out)
+    def rows(*given: Any) -> Any:
+        return None if fill is None else fill(*given)
 
-    def added(x: Any, source: Any, index: Any, out: Any) -> None:
+    def written(x: Any, *given: Any) -> None:
         nonlocal fill, found, right, wrong
         if fill is not None:
-            if fill(source, index, out) is None:
-                slow(x, source, index, out)
+            if fill(*given) is None:
+                slow(x, *given)
             return
         if not wrong:
-            found = found or native.function("add_rows", char, words)
+            found = found or find()
+        *operands, out = given
         mine = None if found is None or wrong else out.copy()
-        slow(x, source, index, out)
-        if mine is None or found is None or found[0](source, index, mine) is None:
+        slow(x, *given)
+        if mine is None or found is None or found[0](*operands, mine) is None:
             return
         if mine.tobytes() == out.tobytes():
             right += 1
@@ -52,8 +58,8 @@ def into(op: Op, types: Types, attrs: Attrs, slow: Ready) -> Ready:
         else:
             wrong = True
 
-    added.__dict__["rows"] = rows
-    return added
+    written.__dict__["rows"] = rows
+    return written
 
 
 def of_many(op: Op, types: Types, attrs: Attrs, slow: Ready) -> Ready | None:

@@ -22,7 +22,7 @@ from ..ir.dim import DimEnv
 from ..ir.dtypes import from_numpy
 from ..ir.op import Attrs, Op
 from ..ir.types import TensorType
-from . import eager_added, eager_last, eager_rows
+from . import eager_added, eager_last, eager_rows, eager_scattered
 from .eager_form import Types, is_large, is_many
 from .eager_forms import FORMS
 from .eager_layouts import along_memory, in_row_major, reduced_once, unexpanded
@@ -70,7 +70,8 @@ def _prepare(op: Op, types: Types, attrs: Attrs, results: Types) -> Callable[...
             small = eager_rows.prepare(op, types, attrs, results, ready)
             if small is None and hasattr(ready, "into"):
                 small = eager_added.copied(op, types, attrs, ready) or ready
-                small.__dict__["into"] = eager_added.into(op, types, attrs, ready.into)
+                by_rows = eager_added.into(op, types, attrs, ready.into)
+                small.__dict__["into"] = eager_scattered.into(op, types, attrs, by_rows)
         return ready if small is None else small
     code = _kernels().Operator.of(op, types, attrs, results)
     if code is None:
@@ -189,6 +190,13 @@ def whole(
     compiler = importlib.import_module("..compile", __package__)
     made: Callable[..., Any] = compiler.CompiledFunction(function, dynamic=dims, fullgraph=True)
     return made
+
+
+def join(parts: int, width: int, size: int) -> Any:
+    """See Eager.join."""
+    if config.current().eager_kernels == "0":
+        return None
+    return eager_rows.join(parts, width, size)
 
 
 def chain(

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from ..backends.numpy.bound import SORTED_WHOLE
 from ..backends.numpy.common import plain
 from ..backends.numpy.ops import TABLE
 from ..frontend.values import Link
@@ -106,7 +107,6 @@ class Plan(NamedTuple):
 def prepare(op: Op, types: Types, attrs: Attrs, results: Types, ready: Ready) -> Ready | None:
     """`ready` with fewer calls of NumPy's; None: there is no such code."""
     make = _PLANS.get(op.name)
-    char = types[0].dtype.numpy.char
     made = [(t.shape, t.dtype.numpy) for t in results]
     if make is None:
         kinds = _stepped(op.name, types, results)
@@ -118,12 +118,14 @@ def prepare(op: Op, types: Types, attrs: Attrs, results: Types, ready: Ready) ->
             lambda: native.steps(key, function, kinds, count, calls), _SIMPLE, made, ready,
             len(types),
         )
-    if not _is_small(types, LARGE if op.name == "max_pool" else MOST):
+    moves = op.name in _MOVES
+    if not (_is_moved if moves else _is_small)(types, LARGE if op.name == "max_pool" else MOST):
         return None
     plan = make(types, **attrs)
     if plan is None:
         return None
-    words = [*plan.sizes, *plan.own]
+    words, dtype = [*plan.sizes, *plan.own], types[0].dtype.numpy
+    char = _WIDE[dtype.itemsize] if moves else dtype.char
     return _held(
         lambda: native.function(plan.name, char, words, plan.calls), plan.given, made, ready,
         len(types),
@@ -138,6 +140,13 @@ def _stepped(name: str, types: Types, results: Types) -> Kinds | None:
     ):
         return None
     return tuple([(t.dtype.numpy.char, not t.shape and bool(shape)) for t in types])
+
+
+def join(parts: int, width: int, size: int) -> tuple[Ready, Any] | None:
+    """See Eager.join."""
+    if size not in _WIDE:
+        return None
+    return native.function("join", _WIDE[size], (parts, 1, width))
 
 
 Prepare = Callable[[Op, Types, Attrs, Types], Ready]
@@ -196,6 +205,18 @@ def _is_small(types: Types, most: int) -> bool:
     first = types[0]
     return first.dtype.name in ("f32", "f64") and 0 < _count(first) <= most and all(
         t.dtype is first.dtype or t.dtype.name == "i64" for t in types
+    )
+
+
+_MOVES = frozenset({"gather"})  # which compute nothing
+_WIDE = {4: "f", 8: "d"}  # by how many bytes a number has
+
+
+def _is_moved(types: Types, most: int) -> bool:
+    """Whether numbers of any dtype of such a size are taken from places."""
+    x, places = types
+    return x.dtype.numpy.itemsize in _WIDE and places.dtype.name == "i64" and (
+        0 < _count(places) <= most
     )
 
 
@@ -352,6 +373,30 @@ def _batch_norm(types: Types, *, eps: float) -> Plan | None:
     return Plan("norm", (shape[0], shape[1], width), words, given)
 
 
+def _gather(types: Types, *, dim: int, subject: str = "") -> Plan | None:
+    own: Any = types[0].shape
+    shape: Any = types[1].shape
+    if subject or not shape or len(own) != len(shape) or any(
+        n != m for d, (n, m) in enumerate(zip(own, shape, strict=True)) if d != dim
+    ):
+        return None
+    sizes = math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :])
+    return Plan("gather", sizes, (own[dim],), _SIMPLE)
+
+
+_COMPARED = 8192  # numbers, which takes as long as NumPy's functions
+
+
+def _topk(types: Types, *, k: int, dim: int, largest: bool) -> Plan | None:
+    shape: Any = types[0].shape
+    count = _count(types[0])
+    if not shape or dim != len(shape) - 1 or k == 0 or count >= SORTED_WHOLE or (
+        count * k > _COMPARED
+    ):
+        return None
+    return Plan("topk", (1, count // shape[-1], shape[-1]), (k, int(largest)), _SIMPLE)
+
+
 # cells of all windows together up to which sums, one by one, are quicker than NumPy's, which adds a
 # cell of all windows at once
 _SUMMED = 3072
@@ -400,6 +445,6 @@ _PLANS: dict[str, Callable[..., Plan | None]] = {
     },
     **{name: partial(_folded, name) for name in ("sum", "amax", "amin")},
     "sigmoid": _sigmoid, "cross_entropy": _cross_entropy, "layer_norm": _layer_norm,
-    "batch_norm": _batch_norm,
+    "batch_norm": _batch_norm, "gather": _gather, "topk": _topk,
     **{name: partial(_windows, name) for name in ("max_pool", "window_sum")},
 }

@@ -74,6 +74,11 @@ class Eager:
     # of the name of a random operator and its attributes: what fills row-major memory, `(state,
     # memory)`, and moves the state on in place; it gives None where it did nothing. None: no such
     drawer: Callable[[str, Attrs], Callable[[Any, Any], Any] | None] = staticmethod(lambda *_: None)
+    # of how many parts, numbers of a part and bytes of a number: what writes row-major arrays of as
+    # many side by side, `(*arrays, result)`, and what it reads; it gives None where it did nothing
+    join: Callable[[int, int, int], tuple[Callable[..., Any], Any] | None] = staticmethod(
+        lambda *_: None
+    )
     # whether random numbers come from a counter, by none of these
     by_counter: Callable[[], bool] = staticmethod(lambda: False)
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from graphc.ir import dtypes, ops
+from graphc.ir.memory import contiguous
 from graphc.ir.numpy_calls import may_share_memory
 from graphc.ir.op import Attrs, Op, OpError
 
@@ -64,44 +65,79 @@ def write_at(op: Op, x: Tensor, operands: tuple[Tensor, ...], attrs: Attrs) -> b
     except IndexError:  # nothing is written
         return False
     x._graphc_storage.version += 1
-    adds = getattr(signature.into, "rows", None)
-    if adds is not None:
-        _note(attrs["dim"], arrays, adds)
+    if hasattr(signature.into, "rows"):
+        _note(op, attrs, arrays, signature.into)
     return True
 
 
-def _note(dim: int, arrays: list[np.ndarray], rows: Any) -> None:
-    if len(_adders) >= _LIMIT:
-        _adders.clear()
-    types = [part for array in arrays for part in (array.dtype, array.shape)]
-    for named in (dim, dim - arrays[0].ndim):
-        _adders[(named, *types)] = rows
+def _note(op: Op, attrs: Attrs, arrays: list[np.ndarray], into: Any) -> None:
+    name, rows = "index_add", into.rows
+    x, source, index = arrays
+    if op is ops.scatter:
+        name = "scatter_add" if attrs["reduce"] else "scatter"
+        index, source = source, index
+    kind: tuple[Any, ...] = (source.dtype, source.shape)
+    if op is ops.scatter and not any(source.strides):  # a number, which is repeated
+        kind, rows = (None, None), into.number
+    _note_kind(name, attrs["dim"], x, index, kind, rows)
 
 
-# what adds rows to an array, by the dim and the types of an index_add_ that was done before
-_adders: dict[Any, Any] = {}
+def _note_kind(
+    name: str, dim: int, x: np.ndarray, index: np.ndarray, kind: tuple[Any, ...], rows: Any
+) -> None:
+    if len(_writers) >= _LIMIT:
+        _writers.clear()
+    types = [part for array in (x, index) for part in (array.dtype, array.shape)]
+    for each in (dim, dim - x.ndim):
+        _writers[(name, each, *types, *kind)] = rows
+
+
+def _note_larger(
+    name: str, dim: int, x: Tensor, index: Tensor, source: Tensor, part: tuple[slice, ...]
+) -> None:
+    """The same of a source of which only a part is written."""
+    mine, places, values = x._graphc_array, index._graphc_array, source._graphc_array
+    types = mine.dtype, mine.shape, places.dtype, places.shape, values.dtype
+    rows = _writers.get((name, dim, *types, places.shape))
+    if rows is not None:
+        _note_kind(
+            name, dim, mine, places, (values.dtype, values.shape),
+            lambda places, values, out: rows(places, contiguous(values[part]), out),
+        )
+
+
+# what writes rows or numbers to an array, by the method, the dim and the types of a call that was
+# done before
+_writers: dict[Any, Any] = {}
 _LIMIT = 10_000
 
 
-def add_rows(x: Tensor, dim: Any, index: Any, source: Any) -> bool:
-    """x.index_add_(dim, index, source) of few numbers, as it was done before to such tensors;
-    whether it was done."""
-    if Eager.prepare is None or type(index) is not Tensor or type(source) not in _PLAIN or (
-        type(dim) is not int
-    ):
+def write_again(name: str, x: Tensor, dim: Any, index: Any, source: Any) -> bool:
+    """x.index_add_(dim, index, source), scatter_ or scatter_add_ of few numbers, as it was done
+    before to such tensors; whether it was done."""
+    if Eager.prepare is None or type(index) is not Tensor or type(dim) is not int:
         return False
+    kind: tuple[Any, ...]
     try:
-        mine, places, rows = x._graphc_array, index._graphc_array, source._graphc_array
+        mine, places = x._graphc_array, index._graphc_array
+        if type(source) in _PLAIN:
+            values = source._graphc_array
+            kind = values.dtype, values.shape
+        elif type(source) in (int, float) and mine.dtype.char in "fd" and abs(source) < FITS:
+            source, kind = operand(source, x.dtype), (None, None)
+            values = source._graphc_array
+        else:
+            return False
     except AttributeError:  # of a trace, or without dense memory
         return False
-    add = _adders.get(
-        (dim, mine.dtype, mine.shape, rows.dtype, rows.shape, places.dtype, places.shape)
-    )
+    write = _writers.get((name, dim, mine.dtype, mine.shape, places.dtype, places.shape, *kind))
     if (
-        add is None or type(x) not in _PLAIN or not is_plain(x) or not _is_operand(source)
-        or not _is_operand(index) or not (_apart(mine, places) and _apart(mine, rows))
-        or add(rows, places, mine) is None
+        write is None or type(x) not in _PLAIN or not is_plain(x) or not _is_operand(source)
+        or not _is_operand(index) or not (_apart(mine, places) and _apart(mine, values))
     ):
+        return False
+    given = (values, places) if name == "index_add" else (places, values)
+    if write(*given, mine) is None:
         return False
     x._graphc_storage.version += 1
     return True
@@ -166,11 +202,16 @@ def write_by_name(name: str, x: Tensor, args: tuple[Any, ...], kwargs: dict[str,
         n > sizes[d] for d, n in enumerate(places) if d != dim
     ):
         return False
+    part: tuple[slice, ...] | None = None
     if not given:
         value = value.expand(places)
     elif given != places:
         if len(given) != len(places) or any(n > m for n, m in zip(places, given, strict=True)):
             return False
-        value = value[tuple(map(slice, places))]
+        part = tuple(map(slice, places))
+        value = value[part]
     reduce = "add" if name == "scatter_add" else ""
-    return write_at(ops.scatter, x, (index, value), {"dim": dim, "reduce": reduce})
+    done = write_at(ops.scatter, x, (index, value), {"dim": dim, "reduce": reduce})
+    if done and part is not None:
+        _note_larger(name, dim, x, index, source, part)
+    return done

@@ -39,7 +39,7 @@ def operands(package, name, dtype):
 def loaded(only_the_cpu, monkeypatch):
     """Native code at hand, and no tensors met before."""
     monkeypatch.setattr(eager_rows.native, "_asked", 1 << 40)
-    monkeypatch.setattr(written_at, "_adders", {})
+    monkeypatch.setattr(written_at, "_writers", {})
     if eager_rows.native.function("add_rows", "f", [1, 1, 1, 1]) is None:
         pytest.skip("no compiler for this machine")
 
@@ -56,7 +56,7 @@ def test_the_bits_of_numpy_again_and_again(name, dtype, loaded):
             np.add.at(behind, places.numpy(), np.moveaxis(rows.numpy(), dim, 0))
         assert x.numpy().tobytes() == wanted.tobytes()
         assert x._version == count
-    (adder,) = {id(each): each for each in written_at._adders.values()}.values()
+    (adder,) = {id(each): each for each in written_at._writers.values()}.values()
     assert adder(rows.numpy(), places.numpy(), x.numpy()) is not None  # by native code now
 
 

@@ -130,7 +130,10 @@ class Body:
         self._rooms += 1
         return self.let(f"getelementptr i64, ptr {room}, i64 {(self._rooms - 1) * self.most}")
 
-    def given(self, number: int) -> str:
+    def call(self, function: str) -> None:
+        self.lines.append(f"call void {function}")
+
+    def given(self, number: int | str) -> str:
         """An array's memory."""
         found = self.let(f"call ptr @numbers(ptr %args, i64 {number})")
         self.unless(self.let(f"icmp eq ptr {found}, null"))
@@ -188,7 +191,7 @@ class Body:
             f"br label {i}.test", f"{i[1:]}.end:",
         ]
 
-    def gives(self, number: int) -> Body:
+    def gives(self, number: int | str) -> Body:
         """The end: an array."""
         found = self.let(f"getelementptr ptr, ptr %args, i64 {number}")
         found = self.let(f"load ptr, ptr {found}")

@@ -12,19 +12,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from . import small_places_text as places
 from .small_rows_body import ARRAYS, CALLS, Body, function
 from .small_windows_text import max_pool, window_sum
 
 KINDS = {"f": ("float", 4), "d": ("double", 8)}
 NAMES = (
     "softmax", "log_softmax", "sigmoid", "cross_entropy", "norm", "max_pool", "window_sum", "sum",
-    "amax", "amin", "cummax", "cummin", "add_rows",
+    "amax", "amin", "cummax", "cummin", "add_rows", "gather", "scatter", "topk", "join",
 )
 
 
 def text(most: int) -> str:
     """The module, for so many numbers at most."""
-    parts = [ARRAYS, CALLS]
+    parts = [ARRAYS, CALLS, places.DECLARED]
     for char, (kind, size) in KINDS.items():
         for name, body in _BODIES.items():
             parts.append(function(f"{name}_{char}", body(Body(kind, size, most))))
@@ -241,5 +242,6 @@ _BODIES: dict[str, Callable[[Body], Body]] = {
     "softmax": _softmax, "log_softmax": _log_softmax, "sigmoid": _sigmoid,
     "cross_entropy": _cross_entropy, "norm": _norm, "max_pool": max_pool,
     "window_sum": window_sum, "cummax": _running("maximum"), "cummin": _running("minimum"),
-    "add_rows": _add_rows,
+    "add_rows": _add_rows, "gather": places.gather, "scatter": places.scatter,
+    "topk": places.topk, "join": places.join,
 }

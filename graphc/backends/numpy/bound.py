@@ -302,13 +302,13 @@ def _gather(types: Types, *, dim: int, subject: str = "") -> Function | None:
 # --- order ---------------------------------------------------------------------------------------
 
 
-_SORTED_WHOLE = 512  # numbers of which the first are found by sorting all (sorting.py)
+SORTED_WHOLE = 512  # numbers of which the first are found by sorting all (sorting.py)
 
 
 def _topk(types: Types, *, k: int, dim: int, largest: bool) -> Function | None:
     shape: Any = types[0].shape
     dtype, count = types[0].dtype, math.prod(shape)
-    if not shape or dim != len(shape) - 1 or not 0 < count < _SORTED_WHOLE or k == 0 or not (
+    if not shape or dim != len(shape) - 1 or not 0 < count < SORTED_WHOLE or k == 0 or not (
         dtype.is_float or dtype.is_integer
     ):
         return None

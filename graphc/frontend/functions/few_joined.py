@@ -8,6 +8,7 @@ from the one before.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
@@ -105,6 +106,35 @@ def few_joined(kind: type[Joined]) -> Callable[[F], F]:
     return decorate
 
 
+# by where tensors of a shape are joined: what does it, and what that reads
+_known: dict[Any, tuple[Callable[..., Any], Any]] = {}
+_LIMIT = 4096
+
+
+def _at_once(
+    arrays: list[np.ndarray], shape: tuple[int, ...], dtype: np.dtype, dim: int, new: bool
+) -> np.ndarray | None:
+    """Arrays of one shape joined by one call of native code; None: there is none for such."""
+    key = shape, dtype.itemsize, dim, new
+    found = _known.get(key)
+    if found is None:
+        width = math.prod(shape[dim:])
+        if not width:
+            return None
+        found = Eager.join(math.prod(shape[:dim]), width, dtype.itemsize)
+        if found is None:
+            return None
+        if len(_known) >= _LIMIT:
+            _known.clear()
+        _known[key] = found
+    count = len(arrays)
+    sizes = (*shape[:dim], count, *shape[dim:]) if new else (
+        *shape[:dim], shape[dim] * count, *shape[dim + 1 :]
+    )
+    joined: np.ndarray | None = found[0](*arrays, np.empty(sizes, dtype))
+    return joined
+
+
 def _joined(kind: type[Joined], tensors: Sequence[Any], dim: int, new: bool) -> Tensor | None:
     """The result; None: not of these."""
     if not tensors or type(tensors[0]) not in _TENSORS or tensors[0]._graphc_trace is not None:
@@ -128,11 +158,15 @@ def _joined(kind: type[Joined], tensors: Sequence[Any], dim: int, new: bool) -> 
             t._base is not None
         )
     dim %= rank
-    if new:
-        part = (*shape[:dim], 1, *shape[dim:])
-        arrays = [array.reshape(part) for array in arrays]
-    joined = concatenate(arrays, dim)
-    result = _wrap(joined if joined.flags.c_contiguous else np.ascontiguousarray(joined))
+    joined = _at_once(arrays, shape, dtype, dim, new)
+    if joined is None:
+        if new:
+            part = (*shape[:dim], 1, *shape[dim:])
+            arrays = [array.reshape(part) for array in arrays]
+        joined = concatenate(arrays, dim)
+        if not joined.flags.c_contiguous:
+            joined = np.ascontiguousarray(joined)
+    result = _wrap(joined)
     if recorded and local.grad:
         type_ = TensorType(from_numpy(dtype), shape)
         edges = tuple([edge(t, type_) if requires_grad(t) else None for t in tensors])

@@ -24,7 +24,7 @@ from ..overlap import check_apart
 from ..placement import Pinned
 from ..rewritten import is_many, write_whole
 from ..tensor import Parameter, Tensor
-from ..written_at import add_rows, write_by_name
+from ..written_at import write_again, write_by_name
 from . import (
     complex_numbers,
     cumulative,
@@ -119,12 +119,13 @@ def _written(function: Callable[..., Tensor], check: bool) -> Callable[..., Tens
     return method
 
 
-def _rows_first(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """index_add_(), of few numbers as it was done before."""
+def _again_first(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """index_add_(), scatter_() and scatter_add_(), of few numbers as it was done before."""
+    name = method.__name__.removesuffix("_")
 
     @functools.wraps(method)
     def direct(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if len(args) == 3 and not kwargs and add_rows(self, *args):
+        if len(args) == 3 and not kwargs and write_again(name, self, *args):
             return self
         return method(self, *args, **kwargs)
 
@@ -305,7 +306,8 @@ def methods() -> dict[str, Callable[..., Any]]:
     ):
         for name in names.split():
             table[f"{name}_"] = _written(getattr(module, name), False)
-    table["index_add_"] = _rows_first(table["index_add_"])
+    for name in ("index_add_", "scatter_", "scatter_add_"):
+        table[name] = _again_first(table[name])
     table["masked_fill_"] = _mask_first(table["masked_fill_"])
     table["clamp_"] = table["clip_"] = _bounds_first(table["clamp_"])
     table |= inplace_shape.methods()
