@@ -22,6 +22,8 @@ ERRORS: dict[str, Callable[[Any], Any]] = {
     "adaptive pool, one size": lambda s: s.F.adaptive_max_pool2d(s.torch.ones(2, 2), 2),
     "adaptive pool to less than nothing": (
         lambda s: s.F.adaptive_avg_pool2d(s.torch.ones(1, 1, 1, 1), (-1, 0))),
+    "circular padding of more than there is": (
+        lambda s: s.F.pad(s.torch.ones(1, 2, 1, 4), (0, 0, 2, 0), mode="circular")),
     "max pool of no length": lambda s: s.F.max_pool1d(s.torch.ones(1, 3, 0), 1),
     "max pool of no channels": lambda s: s.F.max_pool2d(s.torch.ones(1, 0, 2, 2), 1),
     "conv bias of another dtype": (
@@ -153,6 +155,19 @@ def test_empty_batches_and_everything_dropped() -> None:
         ratio = s.F.fractional_max_pool3d(s.torch.ones(0, 1, 4, 4, 4), 2, output_size=2)
         assert tuple(ratio.shape) == (0, 1, 2, 2, 2)
         assert not s.F.alpha_dropout(s.torch.ones(4), 1.0, training=True).any()
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("kind", ["avg", "max"])
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_adaptive_pools_of_an_empty_batch(rank: int, kind: str, size: int) -> None:
+    for shape in ((0, 3, *[4] * rank), (0, 3, *[5] * rank)):
+        for space in SPACES:
+            pool = getattr(space.F, f"adaptive_{kind}_pool{rank}d")
+            x = space.torch.ones(shape).requires_grad_()
+            y = pool(x, size)
+            y.sum().backward()
+            assert tuple(y.shape) == (0, 3, *[size] * rank) and tuple(x.grad.shape) == shape
 
 
 def test_sparse_gradients() -> None:

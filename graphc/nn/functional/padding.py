@@ -140,9 +140,9 @@ def _by_index(input: Tensor, dim: int, low: int, high: int, mode: str) -> Tensor
             "Argument #4: Padding size should be less than the corresponding input dimension, "
             f"but got: padding ({low}, {high}) at dimension {dim} of input {list(input.shape)}"
         )
-    if local.trace is None and min(low, high) >= 0 and max(low, high) > 0 and (
-        mode != "circular" or max(low, high) <= size
-    ):
+    if mode == "circular" and max(low, high) > size:
+        raise RuntimeError(located("Padding value causes wrapping around more than once."))
+    if local.trace is None and min(low, high) >= 0 and max(low, high) > 0:
         return T.cat(_parts(input, dim, size, low, high, mode), dim)
     positions = []
     for i in range(-low, size + high):

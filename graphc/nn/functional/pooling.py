@@ -285,7 +285,7 @@ def _adaptive_max(spatial: int, input: Tensor, output_size: Any, return_indices:
         return _max_pool(spatial, input, window, window, 0, 1, False, return_indices)
     lead = list(input.shape)[: input.dim() - spatial]
     plane = _window_positions(sizes, outputs)
-    flat = input.reshape([*lead, -1])
+    flat = input.flatten(-spatial)
     windows = flat.index_select(-1, plane.reshape(-1)).reshape([*lead, *plane.shape])
     values, which = windows.max(-1)
     if not return_indices:
