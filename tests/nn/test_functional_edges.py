@@ -56,6 +56,15 @@ ERRORS: dict[str, Callable[[Any], Any]] = {
     "pixel_unshuffle": lambda s: s.F.pixel_unshuffle(s.torch.ones(1, 3, 3, 2), 2),
     "conv groups": (
         lambda s: s.F.conv1d(s.torch.ones(1, 3, 4), s.torch.ones(2, 3, 3), groups=0)),
+    "bilinear of another size": (
+        lambda s: s.F.bilinear(s.torch.ones(2, 1), s.torch.ones(2, 3), s.torch.ones(4, 8, 3))),
+    "bilinear of other batches": (
+        lambda s: s.F.bilinear(s.torch.ones(2, 8), s.torch.ones(1, 3), s.torch.ones(4, 8, 3))),
+    "bilinear of other ranks": (
+        lambda s: s.F.bilinear(s.torch.ones(2, 8), s.torch.ones(3), s.torch.ones(4, 8, 3))),
+    "bilinear bias": (
+        lambda s: s.F.bilinear(
+            s.torch.ones(2, 8), s.torch.ones(2, 3), s.torch.ones(4, 8, 3), s.torch.ones(1))),
     "conv bias of another size": (
         lambda s: s.F.conv1d(s.torch.ones(1, 3, 4), s.torch.ones(2, 3, 3), s.torch.ones(3))),
     "lanczos without antialias": (
@@ -152,6 +161,9 @@ def test_empty_batches_and_everything_dropped() -> None:
     for s in SPACES:
         assert tuple(s.F.max_pool1d(s.torch.ones(0, 3, 4), 2).shape) == (0, 3, 2)
         assert tuple(s.F.batch_norm(*[s.torch.ones(0)] * 3, training=True).shape) == (0,)
+        assert tuple(s.F.instance_norm(s.torch.ones(0, 3, 4)).shape) == (0, 3, 4)
+        kept = s.F.max_pool2d(s.torch.ones(0, 3, 4, 4), 2, return_indices=True)
+        assert tuple(s.F.max_unpool2d(*kept, 2).shape) == (0, 3, 4, 4)
         ratio = s.F.fractional_max_pool3d(s.torch.ones(0, 1, 4, 4, 4), 2, output_size=2)
         assert tuple(ratio.shape) == (0, 1, 2, 2, 2)
         assert not s.F.alpha_dropout(s.torch.ones(4), 1.0, training=True).any()

@@ -97,8 +97,30 @@ def bilinear(
     input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None
 ) -> Tensor:
     """x1 W x2 + bias, weight [out, in1, in2]."""
+    if (wrong := _wrong_sizes(input1, input2, weight, bias)) is not None:
+        raise RuntimeError(located(f"bilinear(): {wrong}"))
     result = einsum("...i,oij,...j->...o", input1, weight, input2)
     return result if bias is None else result + bias
+
+
+def _wrong_sizes(
+    input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
+) -> str | None:
+    """What einsum and an addition would broadcast, and bilinear() does not take."""
+    if input1.dim() != input2.dim():
+        return f"input dimensions do not match: got {input1.dim()} and {input2.dim()}"
+    for i, (one, other) in enumerate(zip(input1.shape[:-1], input2.shape[:-1], strict=True)):
+        if one != other:
+            return f"input batch dimensions do not match at dim {i}: got {one} and {other}"
+    wanted = [("input1", input1, weight.shape[1]), ("input2", input2, weight.shape[2])]
+    if bias is not None:
+        wanted.append(("bias", bias, weight.shape[0]))
+    for name, given, size in wanted:
+        if given.shape[-1] != size:
+            return (
+                f"{name} size does not match weight size: got {given.shape[-1]} but expected {size}"
+            )
+    return None
 
 
 def _check(

@@ -148,7 +148,7 @@ def instance_norm(
             "Expected more than 1 spatial element when training, got input size "
             f"{input.shape}"
         )
-    grouped = input.reshape([sizes[0], sizes[1], -1])
+    grouped = input.flatten(2)
     result = _normal_rows(grouped, eps, weight, bias).reshape(list(sizes))
     if running_mean is not None and running_var is not None:
         with no_grad():

@@ -124,7 +124,7 @@ def _unpool(
         )
     lead = list(input.shape)[: input.dim() - spatial]
     plane = T.zeros([*lead, math.prod(sizes)], dtype=input.dtype)
-    flat = plane.scatter(-1, indices.reshape([*lead, -1]), input.reshape([*lead, -1]))
+    flat = plane.scatter(-1, indices.flatten(-spatial), input.flatten(-spatial))
     return flat.reshape([*lead, *sizes])
 
 
