@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...frontend import functions as T
+from ...frontend import promote
 from ...frontend.autocast import listed
 from ...frontend.dispatch import apply, fixed
 from ...frontend.functions.arguments import named, recorded_as
@@ -16,7 +17,7 @@ from ...frontend.ownership import owns_result
 from ...frontend.replayed import replayed
 from ...frontend.result_layouts import as_suggested, in_rows
 from ...frontend.tensor import Tensor
-from ...ir import ops
+from ...ir import dtypes, ops
 from .conv import tuple_of
 
 
@@ -256,15 +257,36 @@ def _adaptive_avg(spatial: int, input: Tensor, output_size: Any) -> Tensor:
     if all(o and s % o == 0 for s, o in zip(sizes, outputs, strict=True)):
         window = _plain(tuple(s // o for s, o in zip(sizes, outputs, strict=True)))
         return _avg_pool(spatial, input, window, window, 0, False, True, None)
-    result = input
+    # float16 and bfloat16 are rounded once, as torch's, not after each dim
+    result = input.float() if input.dtype in (dtypes.f16, dtypes.bf16) else input
     for i in range(spatial):
-        dim = input.dim() - spatial + i
-        parts = [
-            result.narrow(dim, begin, end - begin).mean(dim, keepdim=True)
-            for begin, end in _bounds(sizes[i], outputs[i])
-        ]
-        result = T.cat(parts, dim) if parts else result.narrow(dim, 0, 0)
-    return result
+        if outputs[i] != sizes[i]:
+            dim = input.dim() - spatial + i
+            result = _averages_along(result, dim, int(sizes[i]), int(outputs[i]))
+    return result.to(input.dtype)
+
+
+def _averages_along(x: Tensor, dim: int, size: int, outputs: int) -> Tensor:
+    """The means of windows [i * size / outputs, (i + 1) * size / outputs), ends rounded outwards,
+    along one dim."""
+    if not x.dtype.is_floating_point:
+        name = promote._name(x.dtype)
+        raise NotImplementedError(f"\"adaptive_avg_pool2d\" not implemented for '{name}'")
+    if outputs == 0:
+        return x.narrow(dim, 0, 0)
+    if size == 0 or size % outputs == 0:
+        return x.unflatten(dim, (outputs, size // outputs)).mean(dim + 1)
+    if outputs % size == 0:  # each window is one element
+        return x.repeat_interleave(outputs // size, dim)
+    begin, end = np.array(_bounds(size, outputs), np.int64).T
+    longest = int((end - begin).max())
+    places = begin[:, None] + np.arange(longest)
+    windows = x.index_select(dim, fixed(np.minimum(places, size - 1).ravel()))
+    windows = windows.unflatten(dim, (outputs, longest))
+    after = (1,) * (x.dim() - dim - 1)
+    inside = fixed((places < end[:, None]).reshape(outputs, longest, *after))
+    total = T.where(inside, windows, T.zeros((), dtype=x.dtype)).sum(dim + 1)
+    return total / fixed((end - begin).reshape(outputs, *after)).to(x.dtype)
 
 
 @owns_result
