@@ -8,6 +8,8 @@ Three drivers per accumulator type, void (request):
 An input gradient with a stride is one contraction per phase (see conv_phase).
 """
 
+from collections.abc import Mapping, Sequence
+
 from graphc.backends.llvm.conv_direct import declare_direct
 from graphc.backends.llvm.conv_geometry import (
     WINDOW_WORDS,
@@ -23,7 +25,7 @@ from graphc.backends.llvm.gemm_descriptor import ENTRY, Descriptor, Word, begin_
 from graphc.backends.llvm.gemm_plan import ceil_div, declare_plan
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Function, Module, Value
-from graphc.ir.kernel.plan_convolution import DIRECT_POSITIONS
+from graphc.ir.kernel.plan_convolution import DIRECT_POSITIONS, reads_words
 
 BASES = "@graphc_conv_bases"
 BY_PLANES = "conv_by_planes"
@@ -75,10 +77,10 @@ class Request:
         r.write(Conv.LEFT_GROUP, f.mul(left, r.read(Conv.LEFT_BYTES)))
         r.write(Conv.RIGHT_GROUP, f.mul(right, r.read(Conv.RIGHT_BYTES)))
 
-    def write_window(self, fields: dict[Window, Value | list[str]]) -> None:
+    def write_window(self, fields: Mapping[Window, Value | Sequence[Value]]) -> None:
         """Fills the description of the right operand."""
         for field, value in fields.items():
-            if isinstance(value, list):
+            if isinstance(value, Sequence) and not isinstance(value, str):
                 for dim, word in enumerate(value):
                     self.geometry.write(field, word, dim)
             else:
@@ -113,8 +115,17 @@ class Request:
                 Window.STEP: self.stride,
                 Window.LOW: self.pad,
                 Window.DILATION: self.dilation,
+                Window.WEIGHT_START: 0,
+                Window.WEIGHT_ROW: self.filter,
+                Window.WEIGHT_CHANNEL: self.taps,
+                Window.WEIGHT_TAP: self.tap_strides(),
             }
         )
+
+    def tap_strides(self) -> list[Value]:
+        """How far apart the taps lie in the weights, by dimension."""
+        _, height, width = self.window
+        return [self.f.mul(height, width), width, 1]
 
     def forward_words(self) -> dict[Word, Value]:
         """What a `conv` asks of its contraction."""
@@ -143,7 +154,7 @@ class Request:
         By default with the kernel's own epilogue.
         """
         f, d = self.f, self.describe(words, epilogue, arguments)
-        if kind == "window" and self.tile.group > 1:
+        if kind == "window" and not reads_words(self.tile.step):
             f.call("void", declare_plan(f.module, self.tile), f"ptr {d.pointer}")
             f.call("void", declare_contract(f.module, self.tile), f"ptr {d.pointer}")
             return

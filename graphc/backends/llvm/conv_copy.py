@@ -18,6 +18,7 @@ from graphc.backends.llvm.gemm_store import (
     M_STRIDE,
     STORE_TYPES,
     store_symbol,
+    sums_of,
 )
 from graphc.backends.llvm.microkernel import MR, Tile
 from graphc.backends.llvm.text import Function, Module, Value
@@ -43,6 +44,7 @@ class Copy(enum.IntEnum):
     STEP_HEIGHT = enum.auto()  # phases of a plane
     STEP_WIDTH = enum.auto()
     IMAGE = enum.auto()  # elements of all planes of an image
+    CHANNELS = enum.auto()  # of a group, where a plane is of two of them (see conv_copy_pairs)
     OUT_HEIGHT = enum.auto()
     OUT_WIDTH = enum.auto()
     VECTORS = enum.auto()  # registers of positions per image
@@ -66,11 +68,17 @@ def emit_pad(module: Module, source: Source) -> None:
     overwritten. Only at the ends of all that is there, or of what a chunk writes, are there masks.
     """
     f = module.function(f"void {pad_symbol(source)}(ptr %copy, i64 %chunk)")
-    planes = _Planes(f, source)
+    planes = Planes(f, source)
     if source.tile.group > 1:
         planes.emit(1)
         f.ret()
-        return
+    else:
+        emit_by_step(planes)
+
+
+def emit_by_step(planes: "Planes") -> None:
+    """The body of a copy: what does planes of any step along a line."""
+    f = planes.f
     for step in (1, 2):
         this, other = f.label("step"), f.label("step")
         f.cond_br(f.cmp("eq", planes.step, step), this, other)
@@ -82,13 +90,15 @@ def emit_pad(module: Module, source: Source) -> None:
     f.ret()
 
 
-class _Planes:
+class Planes:
     """The planes of a chunk: their lines, each of which is some zeros, then elements `step` apart,
     then zeros."""
 
     def __init__(self, f: Function, source: Source) -> None:
         self.f, self.source, self.tile = f, source, source.tile
-        c = Words(f, "%copy")
+        self.lanes, self.element = source.tile.values, source.tile.value_element
+        self.element_bytes = source.tile.value_bytes
+        self.c = c = Words(f, "%copy")
         self.height, self.width, self.pitch = (
             c.read(field) for field in (Copy.IN_HEIGHT, Copy.IN_WIDTH, Copy.PITCH)
         )
@@ -102,53 +112,64 @@ class _Planes:
         self.last = f.smin(f.add(self.first, count), planes)
         self.phase, self.pixels = f.mul(self.lines, self.pitch), f.mul(self.height, self.width)
         # the ends of the source, and of what is written here
-        self.source_end = f.mul(planes, self.pixels)
+        self.source_end = f.mul(self.channels(planes), self.pixels)
         phases = f.mul(self.last, f.mul(self.down, self.step))
         self.end = f.add(f.mul(phases, self.phase), f.sub(self.extent, self.pitch))
 
+    def channels(self, planes: Value) -> Value:
+        """How many of the source make so many planes."""
+        return planes
+
+    def begin(self, plane: Value) -> tuple[Value, Value]:
+        """(where in the source a plane begins, how much further elements are read)."""
+        return self.f.mul(plane, self.pixels), 0
+
     def emit(self, step: int) -> None:
         """Copies them where lines have this step; 0: any."""
-        f, lanes, apart = self.f, self.tile.values, step or self.step
-        with (
-            f.loop(self.first, self.last) as plane,
-            f.loop(0, self.down) as upper,
-            f.loop(0, apart) as left,
-        ):
-            start = f.sub(left, self.low_width)
-            front = f.smax(f.sub(0, start), 0)
-            front = f.smin(ceil_div(f, front, apart), self.extent)
-            place = f.add(start, f.mul(front, apart))
-            count = ceil_div(f, f.smax(f.sub(self.width, place), 0), apart)
-            count = f.smin(count, f.sub(self.extent, front))
-            phase = f.add(f.mul(f.add(f.mul(plane, self.down), upper), apart), left)
-            with f.loop(0, self.lines) as line:
-                from_line = f.sub(f.add(f.mul(line, self.down), upper), self.low_height)
-                inside = f.cmp("ult", from_line, self.height)
-                at = f.add(f.mul(plane, self.pixels), f.mul(from_line, self.width))
-                at = f.add(at, place)
-                to = f.add(f.mul(phase, self.phase), f.mul(line, self.pitch))
-                zeros = choose(f, inside, front, self.extent)
-                some = choose(f, inside, count, 0)
-                read = f.add(at, f.mul(f.add(some, 2 * lanes), apart))
-                stored = f.add(to, f.add(self.extent, lanes))
-                whole = f.let(
-                    f"and i1 {f.cmp('sle', read, self.source_end)}, "
-                    f"{f.cmp('sle', stored, self.end)}"
-                )
-                this, other, done = f.label("whole"), f.label("part"), f.label("copied")
-                f.cond_br(whole, this, other)
-                for label, masked in ((this, False), (other, True)):
-                    f.block(label)
-                    self._line((at, apart), to, (zeros, some), step, masked)
-                    f.br(done)
-                f.block(done)
+        f, apart = self.f, step or self.step
+        with f.loop(self.first, self.last) as plane:
+            begin, further = self.begin(plane)
+            with f.loop(0, self.down) as upper, f.loop(0, apart) as left:
+                self._phase(plane, (begin, further), (upper, left), step)
+
+    def _phase(
+        self, plane: Value, from_: tuple[Value, Value], at: tuple[Value, Value], step: int
+    ) -> None:
+        """The lines of a plane that begin `at` these remainders."""
+        f, (begin, further), (upper, left), apart = self.f, from_, at, step or self.step
+        start = f.sub(left, self.low_width)
+        front = f.smax(f.sub(0, start), 0)
+        front = f.smin(ceil_div(f, front, apart), self.extent)
+        place = f.add(start, f.mul(front, apart))
+        count = ceil_div(f, f.smax(f.sub(self.width, place), 0), apart)
+        count = f.smin(count, f.sub(self.extent, front))
+        phase = f.add(f.mul(f.add(f.mul(plane, self.down), upper), apart), left)
+        with f.loop(0, self.lines) as line:
+            from_line = f.sub(f.add(f.mul(line, self.down), upper), self.low_height)
+            inside = f.cmp("ult", from_line, self.height)
+            first = f.add(f.add(begin, f.mul(from_line, self.width)), place)
+            to = f.add(f.mul(phase, self.phase), f.mul(line, self.pitch))
+            zeros = choose(f, inside, front, self.extent)
+            some = choose(f, inside, count, 0)
+            read = f.add(f.add(first, further), f.mul(f.add(some, 2 * self.lanes), apart))
+            stored = f.add(to, f.add(self.extent, self.lanes))
+            whole = f.let(
+                f"and i1 {f.cmp('sle', read, self.source_end)}, {f.cmp('sle', stored, self.end)}"
+            )
+            this, other, done = f.label("whole"), f.label("part"), f.label("copied")
+            f.cond_br(whole, this, other)
+            for label, masked in ((this, False), (other, True)):
+                f.block(label)
+                self._line((first, apart), to, (zeros, some), step, masked)
+                f.br(done)
+            f.block(done)
 
     def _line(
         self, from_: tuple[Value, Value], to: Value, sizes: tuple[Value, Value], step: int,
         masked: bool,
     ) -> None:
-        f, lanes, (at, apart), (zeros, count) = self.f, self.tile.values, from_, sizes
-        fetch = {1: self._load, 2: self._pair}.get(step, self._gather)
+        f, lanes, (at, apart), (zeros, count) = self.f, self.lanes, from_, sizes
+        fetch = {1: self.load, 2: self.pair}.get(step, self.gather)
         self._zeros(to, zeros, masked)
         data = f.add(to, zeros)
         with f.loop(0, count, lanes) as column:
@@ -159,42 +180,48 @@ class _Planes:
         self._zeros(f.add(to, behind), f.sub(self.extent, behind), masked)
 
     def _zeros(self, at: Value, count: Value, masked: bool) -> None:
-        with self.f.loop(0, count, self.tile.values) as column:
+        with self.f.loop(0, count, self.lanes) as column:
             self._store("zeroinitializer", self.f.add(at, column), masked)
 
     def _store(self, value: str, at: Value, masked: bool) -> None:
         f, tile = self.f, self.tile
-        place = f.gep(self.to, at, tile.value_element)
-        if masked:
-            mask = first_values(f, tile, f.sub(self.end, at))
-            store_words_masked(f, tile, value, place, mask)
+        place = f.gep(self.to, at, self.element)
+        if not masked:
+            f.store(value, tile.vector, place, self.element_bytes)
+            return
+        left = f.sub(self.end, at)
+        if self.lanes == tile.lanes:
+            store_masked(f, tile, value, place, first_lanes(f, tile, left))
         else:
-            f.store(value, tile.vector, place, tile.value_bytes)
+            store_words_masked(f, tile, value, place, first_values(f, tile, left))
 
-    def _load(self, at: Value, count: Value, masked: bool) -> str:
+    def load(self, at: Value, count: Value, masked: bool) -> str:
+        """Neighbours: a register, or the first `count`."""
         mask = first_values(self.f, self.tile, count) if masked else ""
-        return self.source.load_words(self.f, self._place(at), mask)
+        return self.source.load_words(self.f, self.place(at), mask)
 
-    def _pair(self, at: Value, count: Value, masked: bool) -> str:
+    def pair(self, at: Value, count: Value, masked: bool) -> str:
         """Every second element: two registers, their even lanes."""
         f, tile, lanes = self.f, self.tile, self.tile.lanes
         needed = f.sub(f.mul(count, 2), 1)
-        low = self._load(at, needed, masked)
-        high = self._load(f.add(at, lanes), f.sub(needed, lanes), masked)
+        low = self.load(at, needed, masked)
+        high = self.load(f.add(at, lanes), f.sub(needed, lanes), masked)
         even = shuffle_mask(0, lanes, 2)
         return f.let(f"shufflevector {tile.vector} {low}, {tile.vector} {high}, {even}")
 
-    def _gather(self, at: Value, count: Value, masked: bool) -> str:
+    def gather(self, at: Value, count: Value, masked: bool) -> str:
+        """Elements any step apart."""
         f, lanes = self.f, self.tile.lanes
         ints = f"<{lanes} x i64>"
         first = f.let(f"insertelement {ints} poison, i64 {self.step}, i64 0")
         zeros = f"<{lanes} x i32> zeroinitializer"
         apart = f.let(f"shufflevector {ints} {first}, {ints} poison, {zeros}")
         offsets = f.let(f"mul {ints} {lane_numbers(lanes)}, {apart}")
-        mask = first_values(f, self.tile, count) if masked else "splat (i1 true)"
-        return self.source.gather(f, self._place(at), f"{ints} {offsets}", mask)
+        mask = first_lanes(f, self.tile, count) if masked else "splat (i1 true)"
+        return self.source.gather(f, self.place(at), f"{ints} {offsets}", mask)
 
-    def _place(self, at: Value) -> str:
+    def place(self, at: Value) -> str:
+        """The address of an element of the source."""
         return self.f.gep(self.from_, at, self.source.element)
 
 
@@ -251,7 +278,8 @@ def _emit_stored_lines(
     words: str,
 ) -> None:
     """What the plainest epilogue stores of such a tile, line by line."""
-    (pitch, width, end), source = sizes, Source(dtypes.by_name(tile.accumulator), tile)
+    (pitch, width, end), tile = sizes, sums_of(tile)
+    source = Source(dtypes.by_name(tile.accumulator), tile)
     b_stride, m_stride = (
         f.load(f.gep(words, word, "i64"), "i64", 8) for word in (B_STRIDE, M_STRIDE)
     )

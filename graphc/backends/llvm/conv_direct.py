@@ -50,21 +50,25 @@ COPY_ELEMENTS = 1 << 14  # per chunk of the copy
 
 def emit_windows(module: Module, tile: Tile) -> None:
     """Defines, with what it calls, @graphc_contract_window_<acc>(request, window, descriptor):
-    k = (channel, tap), n = position. Not of pairs along k: putting them together in every tile
-    costs more than packing them once. Falls back to the contraction as requested where it costs
+    k = (channel, tap), n = position. Falls back to the contraction as requested where it costs
     less; so does the other."""
+    emit_pack_pieces(module, tile)
+    emit_window_parts(module, tile)
+    Direct(module, tile, "window").emit_window()
+
+
+def emit_window_parts(module: Module, tile: Tile) -> None:
+    """Defines what it calls."""
     _emit_fill_offsets(module, tile)
     _emit_point_positions(module, tile)
-    emit_pack_pieces(module, tile)
     emit_lines_epilogue(module, tile)
-    _Direct(module, tile, "window").emit_window()
 
 
 def emit_lines(module: Module, tile: Tile) -> None:
     """Defines, with what it calls, @graphc_contract_dots_<acc>(request, window, descriptor):
     k = position, n = (channel, tap)."""
     _emit_point_taps(module, tile)
-    _Direct(module, tile, "dots").emit_dots()
+    Direct(module, tile, "dots").emit_dots()
 
 
 def direct_symbol(kind: str, tile: Tile) -> str:
@@ -78,11 +82,13 @@ def declare_direct(module: Module, kind: str, tile: Tile) -> str:
     return direct_symbol(kind, tile)
 
 
-class _Direct:
+class Direct:
     """One of the two functions."""
 
+    packs_pieces = True  # where that costs less than reading the copy
+
     def __init__(self, module: Module, tile: Tile, kind: str) -> None:
-        self.tile, self.bytes = tile, tile.value_bytes
+        self.tile, self.bytes = tile, tile.value_bytes  # of the copy's elements
         self.f = f = module.function(
             f"void {direct_symbol(kind, tile)}(ptr %request, ptr %window, ptr %d)", "", ENTRY
         )
@@ -129,7 +135,8 @@ class _Direct:
         conditions += [f.cmp("sgt", value, 0) for value in (self.d[Word.K], self.channel)]
         return self._all(conditions)
 
-    def _numbers(self, *values: Value) -> list[Number]:
+    def numbers(self, *values: Value) -> list[Number]:
+        """Values as the plan's rules take them."""
         return [Number(self.f, value) for value in values]
 
     def _all(self, conditions: list[str]) -> str:
@@ -152,37 +159,26 @@ class _Direct:
     def emit_window(self) -> None:
         """Positions by register, rows by a table of offsets."""
         f, d, tile = self.f, self.d, self.tile
-        m, k = d[Word.M], d[Word.K]
         lines = f.add(f.mul(f.sub(self.outputs[HEIGHT], 1), self.pitch), self.outputs[WIDTH])
         padded = round_up(f, f.smax(lines, 1), tile.lanes)
-        taps = f.smax(self.taps, 1)
         images = f.sdiv(d[Word.N], f.smax(d[Word.POSITIONS], 1))
-        planes = f.mul(images, f.sdiv(self.image, f.smax(self.channel, 1)))
-        lines = f.mul(self.height, f.mul(self.steps[HEIGHT], self.steps[WIDTH]))
-        numbers = self._numbers(
-            m, k, padded, lines, self.plane, taps, *self.outputs[1:], self.steps[WIDTH], planes
-        )
-        costs = _costs(numbers, tile)
+        costs = self.costs(padded, images)
         several = f.cmp("sgt", self.taps, 1)
         self._unless(self._all([self._plain(), several, costs.copies().value]))
-        given = self._make_copy(images, "false")
+        self.prepare()
+        together = self.together(images)
+        k, given = d[Word.K], self._place_copy(together, "false")
         offsets = d.pointer_at(Word.MEMORY)
         d.set_pointer(Word.MEMORY, f.gep(offsets, round_up(f, f.mul(k, 8), ALIGN), "i8"))
         self._fill_offsets(offsets)
         d.set_pointer(Word.COPY, self.copy.pointer)
         self.copy.write_pointer(Copy.OFFSETS, offsets)
-        in_place, packed = f.label("in_place"), f.label("pieces")
-        f.cond_br(costs.reads().value, in_place, packed)
-        f.block(packed)
-        pieces = {Word.PACK_RIGHT: pieces_symbol(tile)}
-        self._contract({Word.PACK_SCRATCH: 0}, pieces, given)
-        f.ret()
-        f.block(in_place)
+        if self.packs_pieces:
+            self._unless_pieces(costs, (images, together), given)
         self.copy.write(Copy.VECTORS, f.sdiv(padded, tile.lanes))
         self.copy.write_pointer(Copy.ARGUMENTS, d.pointer_at(Word.ARGUMENTS))
         self.copy.write_pointer(Copy.EPILOGUE, d.pointer_at(Word.EPILOGUE))
         values: dict[Word, Value] = {
-            Word.N: f.mul(images, padded),
             Word.POSITIONS: padded,
             Word.PACK_SCRATCH: 0,
             Word.MOST_STEPS: window_steps(tile.tiling),
@@ -191,14 +187,72 @@ class _Direct:
             Word.B_STEP_K: 8,
         }
         pointers = {
-            Word.TILES: self.r.read_pointer(Conv.WINDOWS),
+            Word.TILES: self.tiles(),
             Word.B_STEP: offsets,
             Word.PACK_RIGHT: f"@graphc_point_positions_{tile.name}",
             Word.ARGUMENTS: self.copy.pointer,
             Word.EPILOGUE: f"@graphc_lines_epilogue_{tile.name}",
         }
-        self._contract(values, pointers, given)
+        self._by_images((images, together), padded, values, pointers, given)
         f.ret()
+
+    def _unless_pieces(
+        self, costs: Costs, images: tuple[Value, Value], given: tuple[str, str]
+    ) -> None:
+        """Goes on if the copy is read in place; else positions are packed from it."""
+        f, d = self.f, self.d
+        in_place, packed = f.label("in_place"), f.label("pieces")
+        f.cond_br(costs.reads().value, in_place, packed)
+        f.block(packed)
+        pieces = {Word.PACK_RIGHT: pieces_symbol(self.tile)}
+        self._by_images(images, d[Word.POSITIONS], {Word.PACK_SCRATCH: 0}, pieces, given)
+        f.ret()
+        f.block(in_place)
+
+    def _by_images(
+        self, images: tuple[Value, Value], positions: Value, values: dict[Word, Value],
+        pointers: dict[Word, str], given: tuple[str, str],
+    ) -> None:
+        """The contraction of images, so many at a time, and so many positions of each."""
+        f, (every, together) = self.f, images
+        size = f.mul(self.image, self.r.read(Conv.RIGHT_BYTES))
+        with f.loop(0, every, together) as first:
+            count = f.smin(together, f.sub(every, first))
+            self.copy.write_pointer(Copy.SOURCE, f.gep(given[0], f.mul(first, size), "i8"))
+            self.copy.write(Copy.PLANES, f.mul(count, self.channels()))
+            self._copy()
+            these = {Word.FIRST_IMAGE: first, Word.N: f.mul(count, positions)}
+            self._contract({**values, **these}, pointers)
+        self.restore(given)
+
+    def together(self, images: Value) -> Value:
+        """How many images are copied at a time."""
+        return images
+
+    def costs(self, padded: Value, images: Value) -> Costs:
+        """Of the ways to read so many positions of each image."""
+        f, d = self.f, self.d
+        lines = f.mul(self.height, f.mul(self.steps[HEIGHT], self.steps[WIDTH]))
+        planes, taps = f.mul(images, self.channels()), f.smax(self.taps, 1)
+        m, k, padded_, lines_, plane, taps_, height, width, step, planes_ = self.numbers(
+            d[Word.M], d[Word.K], padded, lines, self.plane, taps, *self.outputs[1:],
+            self.steps[WIDTH], planes,
+        )
+        return costs_of(
+            m, k, padded_, (lines_, plane), taps_, (height, width), step, planes_,
+            self.tile.tiling, self.tile.bytes,
+        )
+
+    def channels(self) -> Value:
+        """Planes of an image in the copy."""
+        return self.f.sdiv(self.image, self.f.smax(self.channel, 1))
+
+    def prepare(self) -> None:
+        """What comes before the copy of the input."""
+
+    def tiles(self) -> str:
+        """The kernels "window"."""
+        return self.r.read_pointer(Conv.WINDOWS)
 
     def _fill_offsets(self, offsets: str) -> None:
         """Where the rows (channel, tap) begin, in bytes: those of a channel as far from the one
@@ -235,14 +289,17 @@ class _Direct:
         positions = f.mul(height, width)
         padded = round_up(f, f.smax(length, 1), tile.values)
         phases = choose(f, self._all(self._ones()), 0, self.plane)
-        numbers = self._numbers(m, padded, lines, positions, phases, f.smax(self.taps, 1))
+        numbers = self.numbers(m, padded, lines, positions, phases, f.smax(self.taps, 1))
         cheaper = reads_lines(*numbers).value
         same = f.cmp("ne", self.r.read(Conv.LEFT_SAME), 0)
         # words of several values are copied in one phase
         ones = self._ones() if tile.group > 1 else []
         self._unless(self._all([self._plain(), *ones, same, cheaper]))
         images = f.sdiv(k, positions)
-        given = self._make_copy(images, self._is_plane())
+        skip = self._is_plane()
+        given = self._place_copy(images, skip)
+        with f.when(f.let(f"xor i1 {skip}, true")):
+            self._copy()
         jump = f.mul(self.copy.read(Copy.IMAGE), self.bytes)
         left_image = f.mul(d[Word.LEFT_SEGMENT], self.bytes)
         shape = f.alloca("i64", SHAPE_WORDS)
@@ -274,7 +331,8 @@ class _Direct:
             Word.COPY: self.copy.pointer,
             Word.PACK_RIGHT: f"@graphc_point_taps_{tile.name}",
         }
-        self._contract(values, pointers, given)
+        self._contract(values, pointers)
+        self.restore(given)
         f.ret()
 
     def _ones(self) -> list[str]:
@@ -290,14 +348,14 @@ class _Direct:
         conditions += [f.cmp("eq", self.pitch, self.inputs[WIDTH])]
         return self._all(conditions)
 
-    def _make_copy(self, images: Value, skip: str) -> tuple[str, str]:
+    def _place_copy(self, images: Value, skip: str) -> tuple[str, str]:
         """Makes the copy (or, if `skip`, takes the source for it) the right operand. The copy lies
-        where the request's scratch began.
+        where the request's scratch began; `_copy` fills it.
 
-        Returns what the request's words were, for `_contract` to restore.
+        Returns what the request's words were, for `restore`.
         """
         f, r, copy = self.f, self.r, self.copy
-        channels = f.sdiv(self.image, self.channel)
+        channels = self.channels()
         planes = f.mul(images, channels)
         source = r.read_pointer(Conv.RIGHT)
         chunk = clamp(f, f.sdiv(COPY_ELEMENTS, f.smax(self.plane, 1)), 1, f.smax(planes, 1))
@@ -323,23 +381,27 @@ class _Direct:
         with f.when(f.let(f"xor i1 {skip}, true")):
             # tiles read a register past the last plane
             elements = f.add(f.mul(planes, self.plane), self.shared)
-            size = f.mul(f.add(elements, self.tile.values), self.bytes)
+            register = self.tile.lanes * self.tile.bytes // self.bytes
+            size = f.mul(f.add(elements, register), self.bytes)
             target = self.d.pointer_at(Word.MEMORY)
             self.d.set_pointer(Word.MEMORY, f.gep(target, round_up(f, size, ALIGN), "i8"))
             copy.write_pointer(Copy.TARGET, target)
-            pad, chunks = r.read_pointer(Conv.PAD_COPY), ceil_div(f, planes, chunk)
-            arguments = (f"ptr {pad}", f"ptr {copy.pointer}", f"i64 {chunks}")
-            f.call("void", run_symbol(f.module), *arguments)
         group = r.read(Conv.RIGHT_GROUP)
         per_group = f.sdiv(channels, f.smax(r.read(Conv.GROUPS), 1))
         r.write(Conv.RIGHT_GROUP, f.mul(f.mul(per_group, self.plane), self.bytes))
         r.write_pointer(Conv.RIGHT, copy.read_pointer(Copy.TARGET))
         return source, group
 
-    def _contract(
-        self, values: dict[Word, Value], pointers: dict[Word, str], given: tuple[str, str]
-    ) -> None:
-        """Runs the changed request and restores the convolution's."""
+    def _copy(self) -> None:
+        """Fills the copy."""
+        f, copy = self.f, self.copy
+        planes, chunk = copy.read(Copy.PLANES), copy.read(Copy.PLANES_PER_CHUNK)
+        pad, chunks = self.r.read_pointer(Conv.PAD_COPY), ceil_div(f, planes, chunk)
+        arguments = (f"ptr {pad}", f"ptr {copy.pointer}", f"i64 {chunks}")
+        f.call("void", run_symbol(f.module), *arguments)
+
+    def _contract(self, values: dict[Word, Value], pointers: dict[Word, str]) -> None:
+        """Runs the changed request."""
         f, d = self.f, self.d
         for word, value in values.items():
             d[word] = value
@@ -347,17 +409,12 @@ class _Direct:
             d.set_pointer(word, pointer)
         f.call("void", declare_plan(f.module, self.tile), "ptr %d")
         f.call("void", declare_contract(f.module, self.tile), "ptr %d")
+
+    def restore(self, given: tuple[str, str]) -> None:
+        """Makes the request the convolution's again."""
         source, group = given
         self.r.write_pointer(Conv.RIGHT, source)
         self.r.write(Conv.RIGHT_GROUP, group)
-
-
-def _costs(numbers: list[Number], tile: Tile) -> Costs:
-    m, k, padded, lines, elements, taps, height, width, step, planes = numbers
-    return costs_of(
-        m, k, padded, (lines, elements), taps, (height, width), step, planes, tile.tiling,
-        tile.bytes,
-    )
 
 
 def _emit_fill_offsets(module: Module, tile: Tile) -> None:
@@ -384,7 +441,7 @@ def _emit_point_positions(module: Module, tile: Tile) -> None:
         number = f.add(first, index)
         at = f.mul(f.srem(number, vectors), tile.lanes)
         offset = f.add(f.mul(f.sdiv(number, vectors), image), at)
-        place = f.gep("%base", offset, tile.value_element)
+        place = f.gep("%base", offset, tile.element)
         f.store(place, "ptr", f.gep("%to", index, "ptr"), 8)
     f.ret()
 

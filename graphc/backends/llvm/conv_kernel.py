@@ -2,6 +2,7 @@
 
 from graphc.backends.llvm.conv import BY_PLANES, declare_conv
 from graphc.backends.llvm.conv_copy import pad_symbol
+from graphc.backends.llvm.conv_copy_pairs import pad_pairs_symbol
 from graphc.backends.llvm.conv_geometry import CONV_WORDS, Conv, Words
 from graphc.backends.llvm.conv_mend import TermsEmitter, emit_again, may_meet_nothing, mended
 from graphc.backends.llvm.conv_places import PLACES
@@ -24,6 +25,7 @@ from graphc.backends.llvm.microkernel import Tile, declare_table
 from graphc.backends.llvm.text import Module, Value
 from graphc.ir.dim import Size, product
 from graphc.ir.kernel import ConvGeometry, Convolution, Kernel
+from graphc.ir.kernel.plan_convolution import reads_words
 
 # Offsets inside an image are kept as 32-bit lanes where a vector is gathered from up to 16 images.
 MOST_ELEMENTS = 1 << 27
@@ -122,14 +124,17 @@ def _reached(module: Module, c: Convolution, tile: Tile, symbol: str) -> dict[Co
                 pointers[field] = own_tiles(module, tile, f"@{symbol}.{kind}s", kernels, kind)
         if found.dots:
             pointers[Conv.DOTS] = own_dots(module, tile, f"@{symbol}.dots", found.dots)
+    pad = pad_symbol(right)
+    if c.kind != "conv_weight_grad" and reads_words(tile.step) and tile.group > 1:
+        pad = pad_pairs_symbol(right)
     if found is None or found.copies:
-        module.declare(f"declare void {pad_symbol(right)}(ptr, i64)")
+        module.declare(f"declare void {pad}(ptr, i64)")
     copies, packs, packs_left = (True,) * 3 if found is None else found[4:]
     return pointers | {
         Conv.PACK_LEFT:
             declare_packer(module, left_packer, left, LEFT_TYPES) if packs_left else "null",
         Conv.PACK_RIGHT: declare_packer(module, packer, right, RIGHT_TYPES) if packs else "null",
-        Conv.PAD_COPY: pad_symbol(right) if copies else "null",
+        Conv.PAD_COPY: pad if copies else "null",
     }
 
 

@@ -139,7 +139,7 @@ def _write_phase_window(f: Function, r: Request, phase: tuple[str, ...]) -> tupl
         fields.append([f.load(f.gep(out, index, "i64"), "i64", 8) for index in range(6)])
     columns = (list(column) for column in zip(*fields, strict=True))
     taps, firsts, spacings, grid, lows, dilations = columns
-    strides = [f.mul(r.window[1], r.window[2]), r.window[2], 1]
+    strides = r.tap_strides()
     start: Value = 0
     for first, stride in zip(firsts, strides, strict=True):
         start = f.add(start, f.mul(first, stride))

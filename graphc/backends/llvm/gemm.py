@@ -421,7 +421,7 @@ def _emit_finish_tile(module: Module, tile: Tile) -> None:
     )
     d = Descriptor(f, "%d")
     positions = d[Word.POSITIONS]
-    first_b = f.mul("%b", d[Word.EPILOGUE_B])
+    first_b = f.add(f.mul("%b", d[Word.EPILOGUE_B]), d[Word.FIRST_IMAGE])
     m = f.add(f.mul("%b", d[Word.EPILOGUE_M]), "%m")
     epilogue, arguments = d.pointer_at(Word.EPILOGUE), d.pointer_at(Word.ARGUMENTS)
 

@@ -38,7 +38,8 @@ class Word(enum.IntEnum):
     PACK_SCRATCH = enum.auto()  # bytes that PACK_RIGHT wants to work in,
     PACK_SCRATCH_COLUMN = enum.auto()  # and bytes per column on top
     POSITIONS = enum.auto()  # n = (image, position); N if n is not flattened
-    EPILOGUE_B = enum.auto()  # the epilogue's b is batch * this + image
+    EPILOGUE_B = enum.auto()  # the epilogue's b is batch * this + image,
+    FIRST_IMAGE = enum.auto()  # counted from this one on
     EPILOGUE_M = enum.auto()  # the epilogue's m is batch * this + m
     VALUES = enum.auto()  # of k in all: K, or what its pairs are made of
     TERMS = enum.auto()  # multiplications per sum (K, unless a step of k is more than one)

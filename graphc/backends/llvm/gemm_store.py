@@ -95,7 +95,8 @@ class Result:
         self.b_stride, self.m_stride = (
             f.load(f.gep(words, word, "i64"), "i64", 8) for word in (B_STRIDE, M_STRIDE)
         )
-        start = f.mul(f.mul(batch, d[Word.EPILOGUE_B]), self.b_stride)
+        first_b = f.add(f.mul(batch, d[Word.EPILOGUE_B]), d[Word.FIRST_IMAGE])
+        start = f.mul(first_b, self.b_stride)
         start = f.add(start, f.mul(f.mul(batch, d[Word.EPILOGUE_M]), self.m_stride))
         self.base = f.gep(address, start, tile.element)
 

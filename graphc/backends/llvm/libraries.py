@@ -14,7 +14,9 @@ from graphc.backends.llvm.conv import (
 )
 from graphc.backends.llvm.conv_alone import emit_line, line_kernels
 from graphc.backends.llvm.conv_copy import emit_pad
+from graphc.backends.llvm.conv_copy_pairs import emit_pair_copies
 from graphc.backends.llvm.conv_direct import emit_lines, emit_windows
+from graphc.backends.llvm.conv_direct_pairs import emit_pair_windows
 from graphc.backends.llvm.conv_last import emit_last
 from graphc.backends.llvm.conv_last_kernel import last_rows
 from graphc.backends.llvm.conv_mend import emit_mend, may_meet_nothing
@@ -43,6 +45,7 @@ from graphc.backends.llvm.text import Module
 from graphc.ir import dtypes
 from graphc.ir.kernel import Attention, Convolution, Kernel, Product
 from graphc.ir.kernel.plan_contraction import is_dot, plan_contraction
+from graphc.ir.kernel.plan_convolution import reads_words
 
 
 def template_libraries(kernel: Kernel, target: Target) -> tuple[str, ...]:
@@ -96,6 +99,8 @@ def _of_convolution(c: Convolution, tile: Tile) -> list[str]:
     kinds += ["mend"] if may_meet_nothing(c) else []
     if tile.group > 1:
         kinds += ["transpose", "dots", f"conv_packs.{left}", f"conv_packs.{right}"]
+        if reads_words(tile.step) and not columns:
+            kinds += ["conv_pair_windows", f"conv_pair_copies.{left}"]
         return [*kinds, f"packs.{left}"]
     reached = conv_reach(c, tile)
     if reached.places:
@@ -137,6 +142,8 @@ _EMITTERS: dict[str, Callable[..., None]] = {
     "conv_packs": lambda m, tile, dtype: emit_conv_pair_packs(m, _source(dtype, tile)),
     "conv_pad": lambda m, tile, dtype: emit_pad(m, _source(dtype, tile)),
     "conv_places": emit_forward_in_place,
+    "conv_pair_copies": lambda m, tile, dtype: emit_pair_copies(m, _source(dtype, tile)),
+    "conv_pair_windows": emit_pair_windows,
     "conv_planes": emit_forward_by_planes,
     "conv_rows": lambda m, tile, dtype: emit_pack_rows(m, _source(dtype, tile)),
     "conv_weight_grad": emit_weight_grad,

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 from ..dim import Size, evaluate, is_static
 from ..machine import Machine, Tiling
-from ..record import record, replaced
+from ..record import replaced
 from .blocking import (
     ALIGN,
     MOST_SLOTS,
@@ -33,9 +33,11 @@ from .blocking import (
     tiled,
 )
 from .plan_last import plan_last
+from .plan_pairs import images_together, pair_costs, pair_steps
 from .plan_planes import by_planes, offsets_bytes, strips
-from .steps import step_of
+from .steps import Step, step_of
 from .templates import Convolution
+from .window import Triple, Window, phase_of
 
 DIRECT_POSITIONS = 96  # images at least this large are read in place by a weight's gradient
 # Cycles that packing costs per register of a line, against one per row of the left operand for the
@@ -59,71 +61,16 @@ PLACE_BYTES = 2 * POINTER_BYTES  # of a row: where it begins, and its mask
 IMAGE_COST = 15  # of positions packed over all images, against an image read where it lies
 DOT_TERMS = 768  # of a block: below that the sums over lanes weigh too much
 
-Triple = tuple[int, int, int]  # depth, height, width
 Kind = Literal["tiles", "pieces", "windows", "places", "dots"]
-
-
-@record
-class Window:
-    """Position p of `out` and tap t read coordinate p * step - low + t * dilation of `input`."""
-
-    input: Triple
-    size: Triple
-    out: Triple
-    step: Triple
-    low: Triple
-    dilation: Triple
-
-    @property
-    def taps(self) -> int:
-        return _count(self.size)
-
-    @property
-    def positions(self) -> int:
-        return _count(self.out)
-
-    @property
-    def spans(self) -> list[int]:
-        """How far the last tap is from the first one; a dilation may be negative."""
-        return [(size - 1) * d for size, d in zip(self.size, self.dilation, strict=True)]
-
-    @property
-    def lows(self) -> list[int]:
-        """Coordinates that a copy has before the input's first."""
-        return [low - min(span, 0) for low, span in zip(self.low, self.spans, strict=True)]
-
-    @property
-    def plane(self) -> tuple[int, int]:
-        """Lines of a copied plane's phase, and elements from line to line."""
-        _, height, width = self._extents
-        return height, width - self.shared
-
-    @property
-    def phases(self) -> int:
-        """Of a copied plane: remainders of a coordinate by the step."""
-        return _count(self.step)
-
-    @property
-    def _extents(self) -> list[int]:
-        of = zip(self.out, self.spans, self.step, strict=True)
-        return [out + abs(span) // step for out, span, step in of]
-
-    @property
-    def shared(self) -> int:
-        """Elements of a copied line that are the next one's, too: the padding between them."""
-        low, step, width = max(self.lows[2], 0), self.step[2], self._extents[2]
-        high = width - quotient_up(self.input[2] + low, step)
-        return int(min(low // step, width - self.out[2], max(high, 0)))
-
-    @property
-    def is_plain(self) -> bool:
-        """At most two dimensions: a copy can be read by lines."""
-        flat = (self.input[0], self.out[0], self.size[0], self.step[0])
-        return flat == (1, 1, 1, 1) and self.lows[0] == 0
 
 
 def _count(sizes: Triple) -> int:
     return sizes[0] * sizes[1] * sizes[2]
+
+
+def reads_words(step: Step) -> bool:
+    """Whether tiles of a step read a copy: of single values, or of pairs of them."""
+    return step.group <= 2 and not step.matrix
 
 
 class Costs(NamedTuple):
@@ -230,7 +177,7 @@ class _Planner:
         assert machine.tiling is not None
         self.itemsize = c.acc_dtype.itemsize
         self.tiling, self.lanes = machine.tiling, machine.tiling.lanes(self.itemsize)
-        step = step_of(c, machine.tiling)
+        self.step = step = step_of(c, machine.tiling)
         self.value_bytes, self.group = step.left.itemsize, step.group
         self.images = evaluate(g.batch, dims)
         self.known = is_static((g.batch, *g.input, *g.output))
@@ -344,7 +291,7 @@ class _Planner:
             before = multiple(pixels * self.itemsize, ALIGN)
         work = self._table(self.tiling.block_k * self.group)
         for phase in phases:
-            found = _phase(w, phase)
+            found = phase_of(w, phase)
             k, n = self.outputs * found.taps, self.images * found.positions
             request = self._request(self.channels, n, k, False, k, 1, work, 0)
             plan = self._positions(request, found, self.outputs)
@@ -363,22 +310,33 @@ class _Planner:
     def _positions(self, r: Request, w: Window, channels: int) -> Blocking:
         """Columns are positions."""
         if not (
-            self.group == 1
-            and w.is_plain and w.taps > 1 and r.n > 0 and r.k > 0 and _count(w.input) > 0
+            reads_words(self.step) and w.is_plain and w.taps > 1 and r.n > 0 and r.k > 0
+            and _count(w.input) > 0
         ):
             return self._tiled(r)
         costs = self._costs(r, w, channels)
         if not costs.copies():
             return self._tiled(r)
-        plane = w.plane[0] * w.plane[1] * w.phases
-        before = self._copy(channels, plane, w.shared) + multiple(r.k * POINTER_BYTES, ALIGN)
+        plane, before, images = w.plane[0] * w.plane[1] * w.phases, 0, self.images
+        if self.group > 1:  # words of channels, of the weights, too
+            k, channels = pair_steps(channels, w.taps), quotient_up(channels, self.group)
+            size = channels * self.groups * plane * self.itemsize
+            images = images_together(images, size, self.tiling)
+            r = replaced(r, k=k, left_direct=True, segment=k)
+            before = multiple(self.groups * r.m * k * self.itemsize, ALIGN)
+        before += self._copy(images * channels, plane, w.shared, self.itemsize)
+        before += multiple(r.k * POINTER_BYTES, ALIGN)
         if not costs.reads():
             return self._tiled(replaced(r, pack_scratch=0), before, "pieces")
         copied = replaced(
-            r, n=self.images * self._padded(w), pack_scratch=0, dense=False,
-            most_steps=window_steps(self.tiling), most_columns=self.tiling.pointed_columns,
+            r, pack_scratch=0, dense=False, most_steps=window_steps(self.tiling),
+            most_columns=self.tiling.pointed_columns,
         )
-        return self._tiled(copied, before, "windows")
+        counts = {images, self.images - (self.images - 1) // images * images}
+        return _room_for([
+            self._tiled(replaced(copied, n=count * self._padded(w)), before, "windows")
+            for count in sorted(counts)
+        ])
 
     def _padded(self, w: Window) -> int:
         """Positions of an image in a copy, in whole registers."""
@@ -388,6 +346,12 @@ class _Planner:
     def _costs(self, r: Request, w: Window, channels: int) -> Costs:
         (height, width), planes = w.plane, self.images * channels * self.groups
         lines = height * w.phases
+        if self.group > 1:
+            windows, packed = pair_costs(
+                r.m, channels, self._padded(w), (lines, lines * width), w.taps, w.out[1:],
+                w.step[2], self.images, self.lanes,
+            )
+            return Costs(windows, packed, packed)
         return costs_of(
             r.m, r.k, self._padded(w), (lines, lines * width), w.taps, w.out[1:], w.step[2],
             planes, self.tiling, self.itemsize,
@@ -414,13 +378,15 @@ class _Planner:
         )
         as_it_is = self.right_same and w.lows[1:] == [0, 0] and w.plane == w.input[1:]
         as_it_is = as_it_is and w.phases == 1
-        before = 0 if as_it_is else self._copy(self.channels, plane, w.shared)
+        images = self.images * self.channels
+        before = 0 if as_it_is else self._copy(images, plane, w.shared, self.value_bytes)
         return self._tiled(copied, before, "dots")
 
-    def _copy(self, channels: int, plane: int, shared: int) -> int:
-        """Bytes of the padded copy of all planes; tiles read a register past the last."""
-        elements = self.images * channels * self.groups * plane + shared + self.lanes * self.group
-        return int(multiple(elements * self.value_bytes, ALIGN))
+    def _copy(self, channels: int, plane: int, shared: int, itemsize: int) -> int:
+        """Bytes of the padded copy of so many channels of each group; tiles read a register past
+        the last."""
+        elements = channels * self.groups * plane + shared
+        return int(multiple((elements + self.lanes * self.itemsize // itemsize) * itemsize, ALIGN))
 
     def _tiled(
         self, request: Request, before: int = 0,
@@ -429,26 +395,6 @@ class _Planner:
         plan = tiled(request, self.machine, self.itemsize)
         self.contractions.append(Contraction(kind, int(request.m), int(request.n), plan))
         return replaced(plan, chunks_at=before + plan.chunks_at)
-
-
-def _phase(w: Window, phase: tuple[int, ...]) -> Window:
-    """The window of the output's gradient that an input gradient's positions see, whose coordinates
-    leave the remainder `phase` (backends/llvm/conv_phase.py)."""
-    dims = zip(w.step, w.dilation, w.low, w.size, w.input, phase, strict=True)
-    taps, grid, low, dilation = zip(*(_phase_of(*dim) for dim in dims), strict=True)
-    return Window(w.out, taps, grid, (1, 1, 1), low, dilation)
-
-
-def _phase_of(
-    stride: int, dilation: int, pad: int, size: int, input_: int, phase: int
-) -> tuple[int, int, int, int]:
-    """(taps, positions, low, dilation) in one dimension."""
-    spacing = next(t for t in range(1, stride + 1) if t * dilation % stride == 0)
-    meets = (t for t in range(stride) if (phase + pad - t * dilation) % stride == 0)
-    first = next(meets, stride)
-    taps = (size - 1 - first) // spacing + 1 if first < min(spacing, size) else 0
-    low = -((phase + pad - first * dilation) // stride)
-    return taps, quotient_up(max(input_ - phase, 0), stride), low, -(spacing * dilation // stride)
 
 
 def contractions(c: Convolution, machine: Machine) -> list[Contraction] | None:
@@ -465,11 +411,14 @@ def contractions(c: Convolution, machine: Machine) -> list[Contraction] | None:
 def plan_convolution(
     c: Convolution, machine: Machine, dims: Mapping[str, int]
 ) -> Blocking:
-    """How a convolution is tiled: of several contractions the one with the most chunks, with
-    scratch for each of them. All its sizes are known."""
+    """How a convolution is tiled: one of its contractions. All its sizes are known."""
     if c.kind == "conv_last":
         return plan_last(c, machine, dims)
-    plans = list(_Planner(c, machine, dims).plans())
+    return _room_for(list(_Planner(c, machine, dims).plans()))
+
+
+def _room_for(plans: list[Blocking]) -> Blocking:
+    """The plan with the most chunks, with scratch for each of them."""
     largest = max(plans, key=lambda plan: plan.chunks)
     return replaced(
         largest, chunks_at=max(plan.chunks_at for plan in plans),
