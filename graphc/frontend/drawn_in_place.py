@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from graphc.ir import dtypes
 
+from .context import local
 from .eager import is_plain, is_writable
 from .random_state import Generator, default_generator
 from .storage import readers
-from .tensor import Parameter, Tensor
+from .tensor import Parameter, Tensor, from_array
 from .values import Eager
 
 _PLAIN = frozenset({Tensor, Parameter})
@@ -56,10 +59,14 @@ def draw_into(
     fill = Eager.drawer(name, attrs)
     if fill is None or not _fill(fill, x, generator):
         return False
+    _note((method, a, b, memory.dtype, memory.shape), fill)
+    return True
+
+
+def _note(key: Any, fill: Callable[[Any, Any], Any]) -> None:
     if len(_known) >= _LIMIT:
         _known.clear()
-    _known[(method, a, b, memory.dtype, memory.shape)] = fill
-    return True
+    _known[key] = fill
 
 
 def draw_normals_into(x: Tensor, generator: Generator | None, mean: float, std: float) -> bool:
@@ -80,6 +87,15 @@ def _takes(x: Tensor, generator: Generator | None) -> bool:
 
 
 def _fill(fill: Callable[[Any, Any], Any], x: Tensor, generator: Generator | None) -> bool:
+    if not _draw(fill, x._graphc_array, generator):
+        return False
+    x._graphc_storage.version += 1
+    return True
+
+
+def _draw(
+    fill: Callable[[Any, Any], Any], memory: np.ndarray, generator: Generator | None
+) -> bool:
     chosen = default_generator if generator is None else generator
     with chosen.turn:
         state = chosen.state
@@ -87,8 +103,36 @@ def _fill(fill: Callable[[Any, Any], Any], x: Tensor, generator: Generator | Non
             return False
         if readers:
             state._graphc_storage.before_write()
-        if fill(state._graphc_array, x._graphc_array) is None:
+        if fill(state._graphc_array, memory) is None:
             return False
         state._graphc_storage.version += 1
-    x._graphc_storage.version += 1
     return True
+
+
+def kept(x: Tensor, p: float) -> Tensor | None:
+    """What dropout multiplies few numbers by: 0 with probability p, else 1 / (1 - p); None: they
+    are not few, or somebody records, counts or watches."""
+    if (
+        type(x) not in _PLAIN or type(p) not in (float, int)
+        or Eager.prepare is None or Eager.elsewhere is not None
+        or local.trace is not None or local.counted is not None or x._graphc_trace is not None
+    ):
+        return None
+    array = x._graphc_array
+    if array.dtype.char not in _KINDS or not array.flags.c_contiguous or Eager.by_counter():
+        return None
+    key = ("dropout", p, 0.0, array.dtype, array.shape)
+    fill = _known.get(key)
+    if fill is None:
+        rest = array.dtype.type(1 - p)
+        if rest < LEAST:
+            return None
+        fill = Eager.drawer("kept_scaled", {
+            "p": float(1 - p), "scale": float(array.dtype.type(1) / rest), "shape": array.shape,
+            "dtype": _KINDS[array.dtype.char],
+        })
+        if fill is None:
+            return None
+        _note(key, fill)
+    noise = np.empty(array.shape, array.dtype)
+    return from_array(noise) if _draw(fill, noise, None) else None

@@ -26,7 +26,11 @@ DRAWS: tuple[Callable[[], Any], ...] = (
     lambda: torch.rand(3, 3), lambda: torch.rand(7, dtype=torch.float64), lambda: torch.rand(2000),
     lambda: torch.randint(0, 10, (5,)), lambda: torch.randint(-5, 2**40, (3,)),
     lambda: torch.randint(0, 9, (4,), dtype=torch.int32), lambda: torch.randperm(5),
-    lambda: F.dropout(torch.ones(4, 4), 0.3), lambda: torch.bernoulli(torch.full((3,), 0.4)),
+    lambda: F.dropout(torch.ones(4, 4), 0.3), lambda: F.dropout(torch.ones(3).double(), 0.9),
+    lambda: F.dropout(torch.full((2, 2), -3.0), 1 / 3), lambda: F.dropout(torch.ones(5), 1.0),
+    lambda: F.dropout(torch.ones(3, 5).t(), 0.5), lambda: F.dropout(torch.ones(5).half(), 0.3),
+    lambda: F.dropout(torch.ones(()), 0.5, inplace=True),
+    lambda: torch.bernoulli(torch.full((3,), 0.4)),
     lambda: torch.ones(3).uniform_(1, 2), lambda: torch.ones(3).normal_(),
     lambda: torch.randn(4, dtype=torch.bfloat16), lambda: torch.randn_like(torch.ones(2, 3).t()),
     lambda: torch.empty(3).exponential_(), lambda: torch.empty(2, 4).double().exponential_(0.5),
@@ -256,6 +260,33 @@ def test_few_numbers_are_torchs() -> None:
         return found
 
     assert numbers(torch) == numbers(reference)
+
+
+def test_dropout_of_few_numbers_is_torchs() -> None:
+    reference = pytest.importorskip("torch")
+
+    def outcomes(engine: Any) -> list[Any]:
+        engine.manual_seed(5)
+        found: list[Any] = []
+        dropout = engine.nn.functional.dropout
+        for _ in range(3):
+            for p in (0.1, 0.5, 0.75, 0):
+                for x in (engine.arange(6.0) - 2, engine.ones(4, 5), engine.ones(()).double()):
+                    w = x.clone().requires_grad_()
+                    y = dropout(w, p)
+                    (y * y).sum().backward()
+                    with engine.no_grad():
+                        quiet = dropout(w, p)
+                    assert not (p and quiet.requires_grad)
+                    node = y.grad_fn.name() if p else None
+                    found += [y.tolist(), w.grad.tolist(), quiet.tolist(), node]
+                    found.append(dropout(x, p, False) is x)
+        found.append(engine.nn.Dropout(0.25)(engine.ones(3, 3)).tolist())
+        return found
+
+    wanted = outcomes(reference)
+    for one, other in zip(outcomes(torch), wanted, strict=True):
+        assert str(one).replace("MulBackward0", "") == str(other).replace("MulBackward0", "")
 
 
 def test_wrong_probabilities_draw_nothing() -> None:

@@ -197,7 +197,10 @@ def _spelled(name: str, attrs: Mapping[str, Any]) -> stream_few.Spelled | None:
         return f"unit{bits}", bits // 32, ()
     if name == "rng_exponential":
         return "exponential32" if bits == 32 else "exponential", 2, ()
-    return (f"kept{bits}", 2, (limit(attrs["p"]),)) if name == "rng_bernoulli" else None
+    if name not in ("rng_bernoulli", stream_few.KEPT):
+        return None
+    (number,) = struct.unpack("<q", struct.pack("<d", attrs.get("scale", 1.0)))
+    return f"kept{bits}", 2, (limit(attrs["p"]), number)
 
 
 DRAWER = "drawer"  # no operator: see stream_few.drawer

@@ -23,6 +23,7 @@ ROOM = 1024  # words at most
 Spelled = tuple[str, int, tuple[int, ...]]
 Into = Callable[[Any, Any], Any]  # (state, memory): None where the state is not as it should be
 SCALED = "normals_scaled"  # normal numbers times `std` plus `mean`, which are float32's
+KEPT = "kept_scaled"  # `scale` where rng_bernoulli has 1
 _BLOCK = 16  # fewer normal numbers than that come by pairs
 _NORMAL = {"f32": "normals32", "f64": "normals64"}
 
@@ -155,9 +156,12 @@ end:
 }
 """
 
-# 1 where 53 bits of two words are below a limit, else 0
+# a number where 53 bits of two words are below a limit, else 0
 _KEPT = """
-define void @graphc_stream_kept{bits}(ptr %words, ptr %out, i64 %count, i64 %limit, i64 %unused) {{
+define void @graphc_stream_kept{bits}(
+    ptr %words, ptr %out, i64 %count, i64 %limit, i64 %number.bits) {{
+  %given = bitcast i64 %number.bits to double
+  %kept = {rounded}
   %some = icmp sgt i64 %count, 0
   br i1 %some, label %next, label %end
 next:
@@ -169,7 +173,7 @@ next:
   %number = or i64 %up, %down
   %low = and i64 %number, 9007199254740991
   %less = icmp ult i64 %low, %limit
-  %value = uitofp i1 %less to {kind}
+  %value = select i1 %less, {kind} %kept, {kind} 0.0
   %to = getelementptr {kind}, ptr %out, i64 %i
   store {kind} %value, ptr %to
   %i.next = add i64 %i, 1
@@ -337,7 +341,9 @@ def text(declared: str) -> str:
         (32, "float", 1, "fptrunc double %double to float"),
         (64, "double", 2, "fadd double %double, -0.0"),
     ):
-        parts.append(_KEPT.format(bits=bits, kind=kind))
+        parts.append(_KEPT.format(
+            bits=bits, kind=kind, rounded=rounded.replace("%double", "%given")
+        ))
         parts.append(_NORMALS.format(
             bits=bits, kind=kind, each=each, last=16 * each, bytes=2 * bits, room=ROOM,
             rounded=rounded,

@@ -10,6 +10,7 @@ from ...frontend import plain, promote
 from ...frontend.autocast import listed
 from ...frontend.context import local
 from ...frontend.dispatch import apply
+from ...frontend.drawn_in_place import kept
 from ...frontend.errors import located
 from ...frontend.functions.arguments import named, recorded_as
 from ...frontend.grad_mode import no_grad
@@ -350,6 +351,8 @@ def dropout(
     _check_probability(p)
     if not training or p == 0.0 or input.numel() == 0:
         return input
+    if not inplace and (scaled := kept(input, p)) is not None:
+        return input * scaled
     return _masked(input, p, None if p == 1.0 else _kept(input, p), inplace)
 
 
