@@ -47,22 +47,24 @@ FIRST = ("words", "between32")
 
 class _Code:
     """The functions of stream_text.py, called with arrays and integers: those of FIRST at once,
-    the others are linked when one of them is first wanted."""
+    with what draws few numbers by any of them (stream_few.py); the others are linked when one of
+    them is first wanted."""
 
     def __init__(self, directory: Path | None) -> None:
         self._directory = directory
-        self._first = linked("stream of parameters", _first_text, None, directory, opt_level=2)
-        self._bind(FIRST, self._first)
+        symbols = stream_few.addresses()
+        self.first = linked("stream of parameters", _first_text, symbols, directory, opt_level=2)
+        self._bind(FIRST, self.first)
 
     @functools.cached_property
     def others(self) -> Library:
-        """What FIRST has not, and what stream_few.py has besides."""
-        symbols = {_WORDS: self._first.address(_WORDS), **stream_few.addresses()}
+        """What FIRST has not, and what stream_few.py makes of it."""
+        symbols = {_WORDS: self.first.address(_WORDS)}
         return linked("stream", _text, symbols, self._directory, opt_level=2)
 
     def address(self, name: str) -> int:
         """Of a function, which this object keeps."""
-        return (self._first if name in FIRST else self.others).address(f"graphc_stream_{name}")
+        return (self.first if name in FIRST else self.others).address(f"graphc_stream_{name}")
 
     def __getattr__(self, name: str) -> _Native:
         if name not in SIGNATURES:
@@ -223,7 +225,7 @@ def functions(directory: Path | None) -> dict[str, Callable[..., Any]]:
 
     def drawer(name: str, attrs: Mapping[str, Any]) -> stream_few.Into | None:
         spelled = _spelled(name, attrs)
-        return stream_few.drawer(code.others, code.address, name, attrs, spelled)
+        return stream_few.drawer(code.first, code.address, name, attrs, spelled)
 
     return {**drawn, BETWEEN: functools.partial(_between, code), DRAWER: drawer}
 
@@ -231,7 +233,7 @@ def functions(directory: Path | None) -> dict[str, Callable[..., Any]]:
 def _first_text() -> str:
     from graphc.backends.llvm.stream_text import stream_text
 
-    return stream_text(FIRST)
+    return stream_text(FIRST) + stream_few.DRAW
 
 
 def _text() -> str:

@@ -29,7 +29,7 @@ _NORMAL = {"f32": "normals32", "f64": "normals64"}
 
 
 def addresses() -> dict[str, int]:
-    """Of what the text calls."""
+    """Of what DRAW calls."""
     return {name: address_of(name) for name in ("Py_IncRef", "PyLong_AsVoidPtr")}
 
 
@@ -38,8 +38,8 @@ def drawer(
     spelled: Spelled | None,
 ) -> Into | None:
     """What an operator with these attributes draws, into row-major memory of its dtype and size;
-    None: it is not for few numbers. `address`: of code by its name, which somebody keeps;
-    `spelled`: all but normal numbers."""
+    None: it is not for few numbers. `library`: has DRAW; `address`: of code by its name, which
+    somebody keeps; `spelled`: all but normal numbers."""
     if layout() is None:
         return None
     if name == "rng_permutation":
@@ -88,7 +88,8 @@ def _bits(value: float) -> str:
     return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
 
 
-_DRAW = f"""
+# what joins a module that has graphc_stream_words
+DRAW = f"""
 declare void @Py_IncRef(ptr)
 declare ptr @PyLong_AsVoidPtr(ptr)
 define ptr @graphc_stream_draw(ptr %self, ptr %args, i64 %n) {{
@@ -336,7 +337,7 @@ new:
 
 def text(declared: str) -> str:
     """What joins a module that has the functions of stream_text.py and says `declared`."""
-    parts = [PAIR, _DRAW, _EXPONENTIALS, _ORDER]
+    parts = [PAIR, _EXPONENTIALS, _ORDER]
     for bits, kind, each, rounded in (
         (32, "float", 1, "fptrunc double %double to float"),
         (64, "double", 2, "fadd double %double, -0.0"),

@@ -58,8 +58,14 @@ def test_what_parameters_begin_with_is_compiled_alone(monkeypatch: pytest.Monkey
     found, state = functions(None), reference.seed_state(1)
     out = np.empty(40, np.float32)
     after = found["uniforms_between"](state, out, 2.0, -1.0)
+    few, moved = np.empty(40, np.float32), state.copy()
+    attrs = {"shape": (40,), "dtype": dtypes.f32}
+    draw = found["drawer"]("uniforms_between", {**attrs, "width": 2.0, "low": -1.0})
+    if draw is not None:  # this Python's arrays are as they are known
+        assert draw(moved, few) is few
+        assert np.array_equal(few, out) and np.array_equal(moved, after)
     assert len(made) == 1
-    values, state = found["rng_uniform"](state, shape=(40,), dtype=dtypes.f32)
+    values, state = found["rng_uniform"](state, **attrs)
     assert len(made) == 2 and np.array_equal(after, state)
     assert np.array_equal(out, np.float32(values.astype(np.float64) * 2.0 - 1.0))
 
