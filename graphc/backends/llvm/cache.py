@@ -3,16 +3,22 @@
 import contextlib
 import functools
 import hashlib
+import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from graphc.backends.host.store import Store
-from graphc.backends.llvm.apart import compile_apart
 from graphc.backends.llvm.binding import llvm_version
 from graphc.backends.llvm.jit import Passes, compile_object
 from graphc.backends.llvm.target import Target, host_target
+from graphc.ir.late import late
+
+if TYPE_CHECKING:
+    from graphc.backends.llvm import apart
+else:  # where code is for another machine
+    apart = late("graphc.backends.llvm.apart")
 
 MAGIC = b"graphc object 1\n"
 
@@ -22,7 +28,11 @@ def sources() -> list[Path]:
     and the IR's, of which it is made (sizes, types, Kernels, what passes find out of them)."""
     folder = Path(__file__).parent
     parts = folder.parents[1] / "ir", folder.parent / "host", folder
-    return [path for part in parts for path in sorted(part.rglob("*.py"))]
+    found = [
+        os.path.join(folder, name) for part in parts for folder, _, names in os.walk(part)
+        for name in names if name.endswith(".py")
+    ]
+    return [Path(path) for path in sorted(found)]
 
 
 @functools.cache
@@ -30,10 +40,11 @@ def source_digest() -> bytes:
     """A digest of `sources`. It is asked for before other threads begin: each of its hundreds of
     calls of the system gives the GIL away, for 5 ms where another thread computes."""
     digest = hashlib.sha256()
-    package = Path(__file__).parents[2]
-    for path in sources():
-        name = path.relative_to(package).as_posix()
-        digest.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
+    package = len(str(Path(__file__).parents[2]))
+    for path in map(str, sources()):
+        with open(path, "rb", buffering=0) as file:
+            text = file.read()
+        digest.update(path[package:].encode() + b"\0" + text + b"\0")
     return digest.digest()
 
 
@@ -81,7 +92,7 @@ class ObjectCache:
                 source = text if make is None else make()
                 host = host_target()
                 here = target._replace(matrix=host.matrix) == host  # an emulated unit is plain code
-                make_object = compile_object if here else compile_apart
+                make_object = compile_object if here else apart.compile_apart
                 found = make_object(source, target, opt_level, passes, verify)
                 self._store.write(key, found)
             with self._lock:

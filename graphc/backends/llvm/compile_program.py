@@ -24,7 +24,7 @@ from graphc.backends.llvm.short import is_short
 from graphc.backends.llvm.side_by_side import side_by_side
 from graphc.backends.llvm.target import Target
 from graphc.backends.llvm.words import Layout
-from graphc.ir.dim import evaluate, is_static
+from graphc.ir.dim import Size, evaluate, is_static
 from graphc.ir.kernel import Attention, Kernel, Launch, Leaf, Program, Routine, leaves
 from graphc.ir.kernel.blocking import Blocking
 from graphc.ir.kernel.plan_contraction import plan_template
@@ -148,9 +148,13 @@ def _early_outputs(program: Program) -> frozenset[int]:
 def _scratch(steps: Sequence[Leaf], target: Target) -> tuple[Scratch, ...] | None:
     """Of each template; None where its plan depends on sizes."""
     found: dict[Scratch, None] = {}
+    planned: set[tuple[int, tuple[Size, ...]]] = set()
     for step in steps:
         if not isinstance(step, Launch) or step.kernel.template is None:
             continue
+        if (id(step.kernel), step.dims) in planned:
+            continue
+        planned.add((id(step.kernel), step.dims))
         if not is_static(step.dims):
             return None
         own = {name: evaluate(n, {}) for name, n in zip(step.kernel.dims, step.dims, strict=True)}

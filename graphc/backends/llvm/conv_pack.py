@@ -4,11 +4,19 @@ Each for one source dtype and accumulator:
     @graphc_pack_window_rows_<src>_<acc>     right operand, k = (channel, tap), n = position
     @graphc_pack_window_columns_<src>_<acc>  right operand, k = position, n = (channel, tap)
     @graphc_pack_weights_<src>_<acc>         left operand, m = row, k = (channel, tap)
+
+The first two share what makes rows of the window, a library by itself.
 """
 
 from graphc.backends.llvm.conv_geometry import DEPTH, HEIGHT, WIDTH, Window, Words
-from graphc.backends.llvm.conv_tables import emit_tables, table_bytes, window_sum
-from graphc.backends.llvm.conv_window import Rows, begin_pack, window_symbol
+from graphc.backends.llvm.conv_tables import (
+    TABLES_TYPES,
+    emit_tables,
+    table_bytes,
+    tables_symbol,
+    window_sum,
+)
+from graphc.backends.llvm.conv_window import ROWS_TYPES, Rows, begin_pack, window_symbol
 from graphc.backends.llvm.gemm_descriptor import Descriptor, Word
 from graphc.backends.llvm.gemm_pack import (
     LEFT_PARAMETERS,
@@ -26,13 +34,23 @@ from graphc.backends.llvm.microkernel import MR
 from graphc.backends.llvm.text import Function, Module, Value
 
 
+def emit_window_rows(module: Module, source: Source) -> None:
+    """What both packers call."""
+    emit_tables(module, source, "")
+    Rows(module, source, "sums", "").emit()
+
+
+def _declare_window_rows(module: Module, source: Source) -> None:
+    module.declare(f"declare void {tables_symbol(source)}({TABLES_TYPES})")
+    module.declare(f"declare void {window_symbol(source, 'sums')}({ROWS_TYPES})")
+
+
 def emit_pack_rows(module: Module, source: Source) -> None:
     """k = (channel, tap); n = position."""
-    emit_tables(module)
-    Rows(module, source, "sums").emit()
+    _declare_window_rows(module, source)
     f = module.function(f"void @graphc_pack_window_rows_{source.name}({RIGHT_PARAMETERS})")
     tile = source.tile
-    g, _ = begin_pack(f, "%k", "%steps")
+    g, _ = begin_pack(f, source, "%k", "%steps")
     with packed_panels(f, tile, "%columns", "%steps") as (column, to, pitch):
         count = f.smin(f.sub("%columns", column), pitch)
         values = (f.add("%n", column), count, "%steps")
@@ -52,13 +70,12 @@ def emit_pack_rows(module: Module, source: Source) -> None:
 
 def emit_pack_columns(module: Module, source: Source) -> None:
     """k = position, n = (channel, tap): rows of the window, transposed square by square."""
-    emit_tables(module)
-    Rows(module, source, "sums").emit()
+    _declare_window_rows(module, source)
     declare_transpose(module, source.tile)
     f = module.function(f"void @graphc_pack_window_columns_{source.name}({RIGHT_PARAMETERS})")
     tile = source.tile
     square = tile.lanes * tile.bytes
-    g, taps = begin_pack(f, "%n", "%columns")
+    g, taps = begin_pack(f, source, "%n", "%columns")
     buffer = f.alloca(tile.vector, tile.lanes)
     rows = f.gep("%scratch", table_bytes(f, taps, window_sum(f, g), "%columns"), "i8")
     with f.loop(0, "%steps", tile.lanes) as step:

@@ -24,10 +24,10 @@ from graphc.backends.llvm.text import Function, Module, Value
 
 def emit_conv_pair_packs(module: Module, source: Source) -> None:
     """Defines the three packers for one source dtype, and the padded copy."""
-    emit_tables(module)
+    emit_tables(module, source, "internal")
     emit_pad(module, source)
-    Rows(module, source, "pairs").emit()
-    Rows(module, source, "values").emit()
+    Rows(module, source, "pairs", "internal").emit()
+    Rows(module, source, "values", "internal").emit()
     declare_transpose(module, source.tile)
     _emit_pack_rows(module, source)
     _emit_pack_columns(module, source)
@@ -39,7 +39,7 @@ def _emit_pack_rows(module: Module, source: Source) -> None:
     f = module.function(f"void @graphc_pack_window_rows_{source.name}({RIGHT_PARAMETERS})")
     tile = source.tile
     steps = Steps(f, Descriptor(f, "%d"), tile)
-    g, _ = begin_pack(f, steps.first, steps.count)
+    g, _ = begin_pack(f, source, steps.first, steps.count)
     with packed_panels(f, tile, "%columns", "%steps") as (column, to, pitch):
         count = f.smin(f.sub("%columns", column), pitch)
         values = (f.add("%n", column), count, steps.count)
@@ -64,7 +64,7 @@ def _emit_pack_columns(module: Module, source: Source) -> None:
     tile = source.tile
     square = tile.lanes * tile.bytes
     steps = Steps(f, Descriptor(f, "%d"), tile)
-    g, taps = begin_pack(f, "%n", "%columns")
+    g, taps = begin_pack(f, source, "%n", "%columns")
     buffer = f.alloca(tile.vector, tile.lanes)
     rows = f.gep("%scratch", table_bytes(f, taps, window_sum(f, g), "%columns"), "i8")
     with f.loop(0, steps.count, tile.values) as value:

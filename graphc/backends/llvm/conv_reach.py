@@ -4,6 +4,7 @@ from its channels, which are known; where all sizes are, its contractions say th
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
 from graphc.backends.llvm.gemm_reach import row_classes, widths
@@ -13,6 +14,7 @@ from graphc.ir.kernel.plan_convolution import Contraction, contractions
 
 T = TypeVar("T")
 Kernels = tuple[tuple[int, int], ...]  # by rows, and width in registers
+_KEPT = 128  # convolutions: each is asked about for its libraries and for its code
 
 
 class ConvReach(NamedTuple):
@@ -28,6 +30,7 @@ class ConvReach(NamedTuple):
     left: bool
 
 
+@lru_cache(maxsize=_KEPT)
 def conv_reach(c: Convolution, tile: Tile) -> ConvReach:
     """What a convolution comes to whose steps of k are single values."""
     found = contractions(c, tile.machine)

@@ -4,9 +4,15 @@ Made once per packed block; the masks are then made per piece (see conv_pack).
 """
 
 from graphc.backends.llvm.conv_geometry import DEPTH, HEIGHT, WIDTH, Window, Words
+from graphc.backends.llvm.gemm_pack import Source
 from graphc.backends.llvm.text import Function, Module, Value
 
-TABLES = "@graphc_window_tables"
+TABLES_TYPES = "ptr, i64, i64, ptr"
+
+
+def tables_symbol(source: Source) -> str:
+    """Makes them for the packers of one source dtype, in whose module or library it is."""
+    return f"@graphc_window_tables_{source.name}"
 
 
 def window_sum(f: Function, words: Words) -> Value:
@@ -42,9 +48,11 @@ class Tables:
         self.rows = f.gep(memory, fixed, "i8")
 
 
-def emit_tables(module: Module) -> None:
+def emit_tables(module: Module, source: Source, linkage: str) -> None:
     """Defines void (window, row, rows, memory): all tables but the masks."""
-    f = module.function(f"void {TABLES}(ptr %g, i64 %row, i64 %rows, ptr %memory)", "internal")
+    f = module.function(
+        f"void {tables_symbol(source)}(ptr %g, i64 %row, i64 %rows, ptr %memory)", linkage
+    )
     g = Words(f, "%g")
     tables = Tables(f, g, "%memory")
     sizes, inputs, steps = g.read3(Window.WINDOW), g.read3(Window.IN), g.read3(Window.DILATION)

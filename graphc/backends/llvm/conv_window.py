@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from graphc.backends.llvm.conv_geometry import DEPTH, HEIGHT, WIDTH, Window, Words
-from graphc.backends.llvm.conv_tables import TABLES, Tables
+from graphc.backends.llvm.conv_tables import Tables, tables_symbol
 from graphc.backends.llvm.gemm_descriptor import Descriptor, Word
 from graphc.backends.llvm.gemm_pack import Source, first_lanes, store_masked
 from graphc.backends.llvm.gemm_plan import choose
@@ -24,11 +24,11 @@ AHEAD = 2 * LINE  # bytes: two to four pieces
 _Fetch = Callable[[str, str], str]  # (address of lane 0, mask bits) -> a register
 
 
-def begin_pack(f: Function, row: Value, rows: Value) -> tuple[Words, Value]:
+def begin_pack(f: Function, source: Source, row: Value, rows: Value) -> tuple[Words, Value]:
     """(window, taps) of a packer, with the tables of some rows made in %scratch."""
     window = Descriptor(f, "%d").pointer_at(Word.GEOMETRY)
     arguments = (f"ptr {window}", f"i64 {row}", f"i64 {rows}", "ptr %scratch")
-    f.call("void", TABLES, *arguments)
+    f.call("void", tables_symbol(source), *arguments)
     g = Words(f, window)
     return g, f.smax(g.read(Window.TAPS), 1)
 
@@ -36,6 +36,9 @@ def begin_pack(f: Function, row: Value, rows: Value) -> tuple[Words, Value]:
 def window_symbol(source: Source, kind: Kind) -> str:
     """Packs rows of a window at some positions; see Rows."""
     return f"@graphc_window_{kind}_{source.name}"
+
+
+ROWS_TYPES = "ptr, ptr, i64, i64, i64, ptr, i64, i64, ptr"
 
 
 class Rows:
@@ -50,7 +53,7 @@ class Rows:
     left to right, whole registers where there is room: the next piece overwrites the excess.
     """
 
-    def __init__(self, module: Module, source: Source, kind: Kind) -> None:
+    def __init__(self, module: Module, source: Source, kind: Kind, linkage: str) -> None:
         self.source, self.tile, self.kind = source, source.tile, kind
         self.element, self.bytes = self.tile.element, self.tile.bytes
         if kind == "values":
@@ -60,7 +63,7 @@ class Rows:
         self.f = f = module.function(
             f"void {window_symbol(source, kind)}(ptr %g, ptr %base, i64 %position, i64 %count, "
             "i64 %rows, ptr %to, i64 %pitch, i64 %room, ptr %work)",
-            "internal",
+            linkage,
         )
         self.g = g = Words(f, "%g")
         self.inputs, self.sizes = g.read3(Window.IN), g.read3(Window.WINDOW)

@@ -74,7 +74,7 @@ def kernel_checks(kernel: Kernel) -> list[Check]:
 def mutable_buffers(body: Sequence[Stmt]) -> frozenset[str]:
     """Buffers that statements both load and store: their loads may not move."""
     stored = {stmt.buffer for stmt in walk.statements(body) if isinstance(stmt, Store)}
-    loaded = {scalar.buffer for _, scalar in walk.evaluated(body) if isinstance(scalar, Load)}
+    loaded = {scalar.buffer for scalar in walk.parts(walk.roots(body)) if isinstance(scalar, Load)}
     return frozenset(loaded & stored)
 
 

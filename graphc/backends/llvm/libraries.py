@@ -24,6 +24,7 @@ from graphc.backends.llvm.conv_pack import (
     emit_pack_columns,
     emit_pack_rows,
     emit_pack_weights,
+    emit_window_rows,
 )
 from graphc.backends.llvm.conv_pack_pairs import emit_conv_pair_packs
 from graphc.backends.llvm.conv_phase import emit_input_grad
@@ -113,7 +114,7 @@ def _of_convolution(c: Convolution, tile: Tile) -> list[str]:
     kinds += [f"dot.{rows}" for rows in reached.dots]
     kinds += [f"conv_pad.{right}"] if reached.copies else []
     if reached.packs:
-        kinds.append(f"conv_{'columns' if columns else 'rows'}.{right}")
+        kinds += [f"conv_{'columns' if columns else 'rows'}.{right}", f"conv_window_rows.{right}"]
         kinds += ["transpose"] if columns else []
     if reached.left:
         kinds.append(f"conv_weights.{left}" if c.kind == "conv_input_grad" else f"pack.left.{left}")
@@ -148,6 +149,7 @@ _EMITTERS: dict[str, Callable[..., None]] = {
     "conv_rows": lambda m, tile, dtype: emit_pack_rows(m, _source(dtype, tile)),
     "conv_weight_grad": emit_weight_grad,
     "conv_weights": lambda m, tile, dtype: emit_pack_weights(m, _source(dtype, tile)),
+    "conv_window_rows": lambda m, tile, dtype: emit_window_rows(m, _source(dtype, tile)),
     "conv_windows": emit_windows,
     "dot": lambda module, tile, rows: emit_dot(module, tile, int(rows)),
     "dots": emit_dots,

@@ -66,6 +66,15 @@ def parts(roots: Iterable[Scalar]) -> Iterator[Scalar]:
             stack.extend(reversed(children(scalar)))
 
 
+def roots(body: Iterable[Stmt]) -> Iterator[Scalar]:
+    """The scalars that statements and carries evaluate, without what those are made of."""
+    for stmt in statements(body):
+        yield from scalars(stmt)
+        if isinstance(stmt, Loop):
+            for carry in stmt.carries:
+                yield from scalars(carry)
+
+
 def evaluated(body: Iterable[Stmt]) -> Iterator[tuple[Stmt | Carry, Scalar]]:
     """Every scalar with the statement or carry that evaluates it, in the order of evaluation."""
     for stmt in body:
