@@ -139,26 +139,30 @@ class Graph:
 
 def on_complex(node: Node) -> bool:
     """Whether a node takes or gives complex numbers: it is never part of a kernel."""
-    results = node.type.elements if isinstance(node.type, TupleType) else (node.type,)
-    if any(t.dtype.is_complex for t in results):
-        return True
-    return any(isinstance(x.type, TensorType) and x.type.dtype.is_complex for x in node.inputs)
+    kind = node.type
+    for each in kind.elements if isinstance(kind, TupleType) else (kind,):
+        if each.dtype.is_complex:
+            return True
+    types = [x.type for x in node.inputs]
+    return True in [isinstance(t, TensorType) and t.dtype.is_complex for t in types]
 
 
 def toposort(outputs: Iterable[Node], first: Sequence[Node] = ()) -> tuple[Node, ...]:
     """Every node that `outputs` need, inputs before users; iterative, so any depth is fine."""
     order: dict[Node, None] = dict.fromkeys(first)
-    stack: list[tuple[Node, int]] = [(n, 0) for n in reversed(list(outputs))]
-    while stack:
-        node, i = stack.pop()
-        if node in order:
+    for output in outputs:
+        if output in order:
             continue
-        if i < len(node.inputs):
-            stack.append((node, i + 1))
-            if node.inputs[i] not in order:
-                stack.append((node.inputs[i], 0))
-        else:
-            order[node] = None
+        begun, left = [output], [iter(output.inputs)]  # and what of their inputs is to be seen
+        while begun:
+            for node in left[-1]:
+                if node not in order:
+                    begun.append(node)
+                    left.append(iter(node.inputs))
+                    break
+            else:
+                order[begun.pop()] = None
+                left.pop()
     return tuple(order)
 
 

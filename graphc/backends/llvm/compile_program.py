@@ -126,17 +126,21 @@ def _draws(steps: Iterable[Leaf]) -> list[str]:
     return list(dict.fromkeys(draw.kind for draw in found if draw is not None))
 
 
-def _can_fail(leaf: Leaf) -> bool:
+def _can_fail(leaf: Leaf, known: dict[int, bool]) -> bool:
     if isinstance(leaf, Routine):
         return not leaf.claimed
-    return bool(kernel_checks(leaf.kernel))
+    number = id(leaf.kernel)
+    if number not in known:
+        known[number] = bool(kernel_checks(leaf.kernel))
+    return known[number]
 
 
 def _early_outputs(program: Program) -> frozenset[int]:
     """See Frame."""
     behind = 0
+    known: dict[int, bool] = {}  # of kernels, by identity
     for number, step in enumerate(program.steps, 1):
-        if any(_can_fail(leaf) for leaf in leaves([step])):
+        if any(_can_fail(leaf, known) for leaf in leaves([step])):
             behind = number
     return frozenset(
         buffer.index for leaf in leaves(program.steps[:behind])

@@ -103,6 +103,9 @@ class Writer:
 
     def level(self, value: Scalar) -> int:
         """The innermost scope that a scalar depends on."""
+        if isinstance(value, Apply) and all(isinstance(x, Var | Literal) for x in value.args):
+            levels = self.levels  # what most are
+            return max([levels[x.name] for x in value.args if isinstance(x, Var)] + [self.floor])
         level = self.floor
         for part in walk.parts((value,)):
             if isinstance(part, Var):

@@ -15,7 +15,7 @@ from typing import Any
 
 from ...dim import Dim, product, substitute, unwrap
 from ...graph import Graph, Node
-from ...kernel import Launch, Program, ProgramStep, Routine
+from ...kernel import Kernel, Launch, Program, ProgramStep, Routine
 from ...machine import Machine
 from ...types import TensorType, TupleType
 from ..lower import Lowered
@@ -77,6 +77,7 @@ class Planner:
         self.inputs: list[Storage] = []
         self.in_place: dict[int, int] = {}
         self.leaving = {_made(node) for node in graph.outputs}
+        self._known_safe: dict[tuple[int, int, int], tuple[Kernel, bool]] = {}
         for node in graph.nodes:
             self._add(node)
         self._before_checks = self._ancestors_of_checks()
@@ -222,7 +223,7 @@ class Planner:
         result = writer.writes.index(source)
         if len(mine) > 1:
             return False
-        if mine and not safe_in_place(writer.lowered.kernel, f"a{mine[0]}", f"o{result}"):
+        if mine and not self._safe(writer.lowered.kernel, mine[0], result):
             return False
         others = [r for r in destination.readers if r is not writer]
         if self._reaches(writer, set(others)):
@@ -236,6 +237,16 @@ class Planner:
         if mine:
             writer.pairs.append((mine[0], result))
         return True
+
+    def _safe(self, kernel: Kernel, read: int, result: int) -> bool:
+        """Whether a kernel may write a result over what it reads: asked once of those that are
+        launched often, as an optimizer's."""
+        key = id(kernel), read, result
+        found = self._known_safe.get(key)
+        if found is None:  # with the kernel: nothing else then has its number
+            safe = safe_in_place(kernel, f"a{read}", f"o{result}")
+            found = self._known_safe[key] = kernel, safe
+        return found[1]
 
     _followers: dict[Step, list[Step]]
 
