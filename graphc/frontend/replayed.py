@@ -404,13 +404,19 @@ def key_of(function: Any, args: tuple[Any, ...], kwargs: Any, tensors: list[Tens
         else:
             return UNKNOWN
     count = len(tensors)
-    if count > 1 and (
-        tensors[0] is tensors[1] if count == 2 else len(set(map(id, tensors))) < count
-    ):
+    if count > 1 and (tensors[0] is tensors[1] if count == 2 else _repeats(tensors)):
         # which are the same: a call that is watched does not say which it reads
         ids = list(map(id, tensors))
         parts.append(tuple(map(ids.index, ids)))
     return tuple(parts)
+
+
+def _repeats(tensors: list[Tensor]) -> bool:
+    """Whether one of three or more tensors is there twice."""
+    if len(tensors) == 3:
+        a, b, c = tensors
+        return a is b or b is c or a is c
+    return len(set(map(id, tensors))) < len(tensors)
 
 
 def _may_be_here(args: tuple[Any, ...]) -> bool:

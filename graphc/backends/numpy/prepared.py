@@ -15,7 +15,7 @@ import numpy as np
 from graphc.ir.op import Op
 from graphc.ir.types import TensorType
 
-from . import bound, indexing
+from . import bound, bound_fourier, indexing
 from .common import Array, Function, be_as_before, be_quiet, plain
 from .ops import AS_LEFT, SILENT, TABLE, run
 from .order import channels_kept, each, laid_out, row_major
@@ -29,6 +29,9 @@ def prepare(
 ) -> Ready:
     """`run(op, arrays, attrs)` as a function of arrays of these types. Sizes are known."""
     function = TABLE.get(op.name)
+    if op.name in bound_fourier.TABLE:
+        along = bound_fourier.TABLE[op.name](types, **attrs)
+        return _as_it_runs(op, attrs) if along is None else _unordered(along)
     if function is None or op.impure or op.view or op.family in ("control", "routine", "structure"):
         return _as_it_runs(op, attrs)
     halved = any(t.dtype.is_float and t.dtype.bits == 16 for t in types)
