@@ -17,7 +17,7 @@ from .test_targets import loops
 def test_avx2_compares_lanes_for_a_mask(tile: str) -> None:
     """Bits are not moved to their lanes one by one, which took half of a strided convolution."""
     target = make_target("x86_64-unknown-linux-gnu", "x86-64-v3", "+avx2,+fma")
-    text = compile_assembly(emit_library(f"conv_rows.{tile}.{tile}", target).text(), target)
+    text = compile_assembly(emit_library(f"conv_window_rows.{tile}.{tile}", target).text(), target)
     assert "vmaskmov" in text and "vpcmpeq" in text
     assert "vpinsr" not in text
     # a store under a mask takes 12 cycles: only the last row of a piece is
