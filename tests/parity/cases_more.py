@@ -82,7 +82,11 @@ case("foreach", lambda t, x, y: (
     t._foreach_add([x, y], 2), t._foreach_mul([x, y], [2.0, 3.0]), t._foreach_sqrt([x, y]),
     t._foreach_add([x, y], [y, x], alpha=2), t._foreach_addcmul([x], [y], [y], value=0.5),
     t._foreach_norm([x, y]), t._foreach_neg([x])), positive(3), positive(3))
-
+case("foreach, of other kinds", lambda t, x, y: (
+    t._foreach_maximum([x, y], 1.5), t._foreach_minimum([x, y], [1.0, 2.0]),
+    t._foreach_maximum([x], [y]), t._foreach_clone([x, y]), t._foreach_max([x, y]),
+    t._foreach_mm([x.outer(y)], [y.outer(x)]), t._foreach_cosh([x]),
+    t._foreach_frac([y])), positive(3), positive(3))
 
 def _foreach_(t, x, y):  # type: ignore[no-untyped-def]
     xs = [x * 1, y * 1]
@@ -90,11 +94,22 @@ def _foreach_(t, x, y):  # type: ignore[no-untyped-def]
     t._foreach_add_(xs, [y, x], alpha=3)
     t._foreach_addcdiv_(xs, [y, x], [x, y], value=-0.1)
     t._foreach_lerp_(xs, [y, x], 0.2)
+    t._foreach_addcmul_(xs, [y, x], [x, y], [0.5, 2.0])
     given = t._foreach_add_(xs, 1)
     return t._foreach_sqrt_(xs), given is xs
 
 
 case("foreach in place", _foreach_, positive(3), positive(3))
+
+
+def _foreach_bounds(t, x, y):  # type: ignore[no-untyped-def]
+    xs = [x * 1, y * 1]
+    t._foreach_maximum_(xs, [0.5, 1.0])
+    t._foreach_minimum_(xs, [y, x])
+    return xs, t._foreach_powsum([x, -y], 3)
+
+
+case("foreach without gradients", _foreach_bounds, positive(3), positive(3), grad=False)
 case("apply_", lambda t, x: x.clone().apply_(lambda v: v * 2), real(4), grad=False,
      segments="runs Python on each element")
 case("resize_", lambda t, x: (x.clone().resize_(2, 2), x.clone().resize_(4)), real(6), grad=False,
