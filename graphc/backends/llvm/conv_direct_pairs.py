@@ -10,7 +10,7 @@ from graphc.backends.llvm.conv_direct import COPY_ELEMENTS, Direct, emit_window_
 from graphc.backends.llvm.conv_geometry import HEIGHT, WIDTH, Conv, Words
 from graphc.backends.llvm.gemm_descriptor import Word
 from graphc.backends.llvm.gemm_pack import Source
-from graphc.backends.llvm.gemm_plan import ceil_div, clamp, round_up, value_of
+from graphc.backends.llvm.gemm_plan import ceil_div, choose, clamp, round_up, value_of
 from graphc.backends.llvm.gemm_stages import run_symbol
 from graphc.backends.llvm.microkernel import (
     ROW_CLASSES,
@@ -21,7 +21,7 @@ from graphc.backends.llvm.microkernel import (
 )
 from graphc.backends.llvm.text import Module, Value
 from graphc.ir.kernel.blocking import ALIGN
-from graphc.ir.kernel.plan_convolution import Costs
+from graphc.ir.kernel.plan_convolution import Costs, window_steps
 from graphc.ir.kernel.plan_pairs import images_together, pair_costs
 
 
@@ -59,13 +59,15 @@ class _Pairs(Direct):
         f = self.f
         lines = f.mul(self.height, f.mul(self.steps[HEIGHT], self.steps[WIDTH]))
         taps, images = f.smax(self.taps, 1), f.smax(images, 1)
-        m, channels, padded_, lines_, plane, taps_, height, width, step, images_ = self.numbers(
-            self.d[Word.M], self.of_group, padded, lines, self.plane, taps, *self.outputs[1:],
-            self.steps[WIDTH], images,
+        m, channels, padded_, lines_, plane, taps_, height, width, step, images_, planes = (
+            self.numbers(
+                self.d[Word.M], self.of_group, padded, lines, self.plane, taps, *self.outputs[1:],
+                self.steps[WIDTH], images, f.mul(images, self.channels()),
+            )
         )
         windows, packed = pair_costs(
-            m, channels, padded_, (lines_, plane), taps_, (height, width), step, images_,
-            self.tile.lanes,
+            m, channels, padded_, (lines_, plane), taps_, (height, width), step, images_, planes,
+            self.tile.tiling,
         )
         return Costs(windows, packed, packed)
 
@@ -73,10 +75,15 @@ class _Pairs(Direct):
         return self.f.mul(self.groups, self.pairs)
 
     def together(self, images: Value) -> Value:
-        f = self.f
+        """See images_together. The bits are the same either way where sums are those of one block
+        of k."""
+        f, most = self.f, window_steps(self.tile.tiling)
         image = f.mul(f.mul(self.channels(), self.plane), self.bytes)
         every, size = self.numbers(images, image)
-        return value_of(images_together(every, size, self.tile.tiling))
+        few = value_of(images_together(every, size, self.tile.tiling))
+        alone = f.cmp("eq", self.r.read(Conv.WORKERS), 1)
+        alone = f.let(f"and i1 {alone}, {f.cmp('sle', self.d[Word.K], most)}")
+        return choose(f, alone, few, images)
 
     def tiles(self) -> str:
         return _windows_table(self.tile)

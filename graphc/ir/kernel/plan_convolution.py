@@ -318,10 +318,12 @@ class _Planner:
         if not costs.copies():
             return self._tiled(r)
         plane, before, images = w.plane[0] * w.plane[1] * w.phases, 0, self.images
+        counts = {images}
         if self.group > 1:  # words of channels, of the weights, too
             k, channels = pair_steps(channels, w.taps), quotient_up(channels, self.group)
             size = channels * self.groups * plane * self.itemsize
-            images = images_together(images, size, self.tiling)
+            few = images_together(images, size, self.tiling)
+            counts |= {few, images - (images - 1) // few * few}
             r = replaced(r, k=k, left_direct=True, segment=k)
             before = multiple(self.groups * r.m * k * self.itemsize, ALIGN)
         before += self._copy(images * channels, plane, w.shared, self.itemsize)
@@ -332,10 +334,9 @@ class _Planner:
             r, pack_scratch=0, dense=False, most_steps=window_steps(self.tiling),
             most_columns=self.tiling.pointed_columns,
         )
-        counts = {images, self.images - (self.images - 1) // images * images}
         return _room_for([
             self._tiled(replaced(copied, n=count * self._padded(w)), before, "windows")
-            for count in sorted(counts)
+            for count in sorted(counts, reverse=True)
         ])
 
     def _padded(self, w: Window) -> int:
@@ -349,7 +350,8 @@ class _Planner:
         if self.group > 1:
             windows, packed = pair_costs(
                 r.m, channels, self._padded(w), (lines, lines * width), w.taps, w.out[1:],
-                w.step[2], self.images, self.lanes,
+                w.step[2], self.images, self.images * self.groups * quotient_up(channels, 2),
+                self.tiling,
             )
             return Costs(windows, packed, packed)
         return costs_of(

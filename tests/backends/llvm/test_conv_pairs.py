@@ -57,7 +57,7 @@ def test_many_rows_meet_packed_positions() -> None:
         assert found.kind == kind
 
 
-def test_images_are_copied_as_many_at_a_time_as_stay_in_the_caches() -> None:
+def test_one_thread_copies_as_many_images_at_a_time_as_stay_in_its_caches() -> None:
     tiling = WITH.machine.tiling
     assert tiling is not None
     half = tiling.in_place_bytes // 2
@@ -66,8 +66,17 @@ def test_images_are_copied_as_many_at_a_time_as_stay_in_the_caches() -> None:
     ):
         assert images_together(images, size, tiling) == together
     case = Conv(5, 64, (40, 40), 8, (3, 3), pad=(1, 1))
-    whole, rest = sorted((each.n for each in planned(case)), reverse=True)
-    assert whole == 2 * rest  # two, two and one
+    whole, some, rest = (each.n for each in planned(case))  # all; two, two and one
+    assert (whole, some) == (5 * rest, 2 * rest)
+    results = [check(pairs(case), "conv", threads=threads) for threads in (1, 2)]
+    assert results[0].tobytes() == results[1].tobytes()
+
+
+def test_sums_of_several_blocks_of_k_are_the_same_for_any_number_of_threads() -> None:
+    """Fewer images would have their sums split elsewhere."""
+    case = Conv(6, 202, (26, 26), 3, (3, 3), pad=(1, 1))
+    assert {each.kind for each in planned(case)} == {"windows"}
+    assert len({each.n for each in planned(case)}) > 1
     results = [check(pairs(case), "conv", threads=threads) for threads in (1, 2)]
     assert results[0].tobytes() == results[1].tobytes()
 
