@@ -51,6 +51,11 @@ class Copy(enum.IntEnum):
     ARGUMENTS = enum.auto()  # of the epilogue that counts positions without the excess columns
     EPILOGUE = enum.auto()
     OFFSETS = enum.auto()  # a table: where each row (channel, tap) begins, in bytes
+    # copies for each tap of a line (see conv_shifts): phases, elements from one to the next, bytes
+    # of masks
+    PHASES = enum.auto()
+    PHASE = enum.auto()
+    MASKS = enum.auto()
 
 
 COPY_WORDS = len(Copy)
@@ -304,3 +309,26 @@ def _emit_stored_lines(
             with f.when(some):
                 value = source.load_masked(f, f.gep(sums, whole, tile.element), mask)
                 store_masked(f, tile, value, f.gep(to, whole, tile.element), mask)
+
+
+def places_epilogue(tile: Tile) -> str:
+    """The name of the next one."""
+    return f"@graphc_places_epilogue_{tile.name}"
+
+
+def emit_places_epilogue(module: Module, tile: Tile) -> None:
+    """The epilogue on an image's positions in whole registers, which leaves out those of the last
+    one that it has not."""
+    f = module.function(
+        f"void {places_epilogue(tile)}(ptr %copy, i64 %b, i64 %m, i64 %rows, i64 %n, "
+        "i64 %columns, ptr %tile, i64 %pitch)",
+        "internal",
+    )
+    c = Words(f, "%copy")
+    positions = f.mul(c.read(Copy.OUT_HEIGHT), c.read(Copy.OUT_WIDTH))
+    columns = f.smin("%columns", f.sub(positions, "%n"))
+    with f.when(f.cmp("sgt", columns, 0)):
+        values = (f"i64 {v}" for v in ("%b", "%m", "%rows", "%n", columns))
+        epilogue, arguments = c.read_pointer(Copy.EPILOGUE), c.read_pointer(Copy.ARGUMENTS)
+        f.call("void", epilogue, f"ptr {arguments}", *values, "ptr %tile", "i64 %pitch")
+    f.ret()

@@ -8,6 +8,7 @@ from graphc.backends.llvm.conv_mend import TermsEmitter, emit_again, may_meet_no
 from graphc.backends.llvm.conv_places import PLACES
 from graphc.backends.llvm.conv_planes import asks_for_planes, may_go_by_planes
 from graphc.backends.llvm.conv_reach import conv_reach
+from graphc.backends.llvm.conv_shifts import SHIFTS
 from graphc.backends.llvm.conv_sweep import emit_sweep, is_known, is_swept
 from graphc.backends.llvm.gemm_arguments import Arguments
 from graphc.backends.llvm.gemm_descriptor import ENTRY
@@ -90,8 +91,8 @@ def emit_conv_kernel(
         for dim, size in enumerate(padded):
             request.write(field, arguments.size(size), dim)
     driver = BY_PLANES if may_go_by_planes(c, tile) and not swept else c.kind
-    if tile.group == 1 and conv_reach(c, tile).places:
-        driver = PLACES
+    if tile.group == 1 and (reached := conv_reach(c, tile)):
+        driver = PLACES if reached.places else SHIFTS if reached.shifts else driver
     if swept:
         sweep = emit_sweep(module, c, tile, symbol, plain_store(kernel, tile) is not None)
         planes, product_ = f.label("planes"), f.label("product")
@@ -129,7 +130,7 @@ def _reached(module: Module, c: Convolution, tile: Tile, symbol: str) -> dict[Co
         pad = pad_pairs_symbol(right)
     if found is None or found.copies:
         module.declare(f"declare void {pad}(ptr, i64)")
-    copies, packs, packs_left = (True,) * 3 if found is None else found[4:]
+    copies, packs, packs_left = (True,) * 3 if found is None else found[4:7]
     return pointers | {
         Conv.PACK_LEFT:
             declare_packer(module, left_packer, left, LEFT_TYPES) if packs_left else "null",

@@ -11,7 +11,7 @@ For sizes that are known (`ir/kernel/plan_convolution.py` says when).
 """
 
 from graphc.backends.llvm.conv import Request, conv_symbol, emit_bases
-from graphc.backends.llvm.conv_copy import COPY_WORDS, Copy
+from graphc.backends.llvm.conv_copy import COPY_WORDS, Copy, emit_places_epilogue, places_epilogue
 from graphc.backends.llvm.conv_geometry import HEIGHT, WIDTH, Conv, Window, Words
 from graphc.backends.llvm.gemm import declare_contract
 from graphc.backends.llvm.gemm_descriptor import ENTRY, Descriptor, Word
@@ -31,7 +31,7 @@ def emit_forward_in_place(module: Module, tile: Tile) -> None:
     """Defines the driver, and what it calls."""
     emit_bases(module)
     _emit_point_places(module, tile)
-    _emit_epilogue(module, tile)
+    emit_places_epilogue(module, tile)
     f = module.function(f"void {conv_symbol(PLACES, tile)}(ptr %request)", "", ENTRY)
     r = Request(f, tile)
     r.set_groups(f.mul(r.outputs, r.filter), f.mul(r.channels, r.pixels))
@@ -68,7 +68,7 @@ def emit_forward_in_place(module: Module, tile: Tile) -> None:
         d.set_pointer(word, pointer)
     with f.when(f.cmp("ne", padded, r.positions)):
         d.set_pointer(Word.ARGUMENTS, copy.pointer)
-        d.set_pointer(Word.EPILOGUE, f"@graphc_places_epilogue_{tile.name}")
+        d.set_pointer(Word.EPILOGUE, places_epilogue(tile))
     f.call("void", declare_plan(module, tile), f"ptr {d.pointer}")
     f.call("void", declare_contract(module, tile), f"ptr {d.pointer}")
     f.ret()
@@ -187,21 +187,3 @@ def _marked(f: Function, place: str, bounds: tuple[Value, Value]) -> str:
     before, behind = f.cmp("slt", address, bounds[0]), f.cmp("sgt", address, bounds[1])
     outside = f.let(f"or i1 {before}, {behind}")
     return f.let(f"select i1 {outside}, i64 {f.add(address, OUTSIDE)}, i64 {address}")
-
-
-def _emit_epilogue(module: Module, tile: Tile) -> None:
-    """The epilogue on an image's positions, which leaves out those of its last register that it
-    has not."""
-    f = module.function(
-        f"void @graphc_places_epilogue_{tile.name}(ptr %copy, i64 %b, i64 %m, i64 %rows, i64 %n, "
-        "i64 %columns, ptr %tile, i64 %pitch)",
-        "internal",
-    )
-    c = Words(f, "%copy")
-    positions = f.mul(c.read(Copy.OUT_HEIGHT), c.read(Copy.OUT_WIDTH))
-    columns = f.smin("%columns", f.sub(positions, "%n"))
-    with f.when(f.cmp("sgt", columns, 0)):
-        values = (f"i64 {v}" for v in ("%b", "%m", "%rows", "%n", columns))
-        epilogue, arguments = c.read_pointer(Copy.EPILOGUE), c.read_pointer(Copy.ARGUMENTS)
-        f.call("void", epilogue, f"ptr {arguments}", *values, "ptr %tile", "i64 %pitch")
-    f.ret()

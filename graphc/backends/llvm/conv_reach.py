@@ -19,7 +19,8 @@ _KEPT = 128  # convolutions: each is asked about for its libraries and for its c
 
 class ConvReach(NamedTuple):
     """The kernels (`places` read the input under masks), and whether the input is copied with its
-    padding, packed as it is (`packs`), and the left operand packed."""
+    padding, packed as it is (`packs`), and the left operand packed; and whether the input is copied
+    for each tap of a line."""
 
     tiles: Kernels
     windows: Kernels
@@ -28,6 +29,7 @@ class ConvReach(NamedTuple):
     copies: bool
     packs: bool
     left: bool
+    shifts: bool = False
 
 
 @lru_cache(maxsize=_KEPT)
@@ -39,13 +41,13 @@ def conv_reach(c: Convolution, tile: Tile) -> ConvReach:
     kinds = {each.kind for each in found}
     return ConvReach(
         _kernels(tile, (each for each in found if each.kind in ("tiles", "pieces"))),
-        _kernels(tile, (each for each in found if each.kind == "windows")),
+        _kernels(tile, (each for each in found if each.kind in ("windows", "shifts"))),
         _kernels(tile, (each for each in found if each.kind == "places")),
         _distinct(
             rows for each in found if each.kind == "dots" for rows in row_classes(tile, each.m)
         ),
         copies=bool(kinds & {"pieces", "windows", "dots"}), packs="tiles" in kinds,
-        left=any(bool(each.plan.left_packed) for each in found),
+        left=any(bool(each.plan.left_packed) for each in found), shifts="shifts" in kinds,
     )
 
 

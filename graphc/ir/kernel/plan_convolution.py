@@ -4,7 +4,7 @@ The right operand is a window: its rows are (channel, tap), its columns position
 gradient the other way round). It is packed on the fly; or, where that costs less, the input is
 copied once with its padding, and the window packed from there, or read there by tiles, through
 pointers; or they read the input where it lies, under masks, if lines of the output are as long as
-its own.
+its own; or copies for each tap of a line (plan_shifts).
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from .blocking import (
 from .plan_last import plan_last
 from .plan_pairs import images_together, pair_costs, pair_steps
 from .plan_planes import by_planes, offsets_bytes, strips
+from .plan_shifts import shifts_of
 from .steps import Step, step_of
 from .templates import Convolution
 from .window import Triple, Window, phase_of
@@ -61,7 +62,7 @@ PLACE_BYTES = 2 * POINTER_BYTES  # of a row: where it begins, and its mask
 IMAGE_COST = 15  # of positions packed over all images, against an image read where it lies
 DOT_TERMS = 768  # of a block: below that the sums over lanes weigh too much
 
-Kind = Literal["tiles", "pieces", "windows", "places", "dots"]
+Kind = Literal["tiles", "pieces", "windows", "places", "shifts", "dots"]
 
 
 def _count(sizes: Triple) -> int:
@@ -159,13 +160,24 @@ def place_columns(k: Number, tiling: Tiling, itemsize: int) -> Number:
 
 class Contraction(NamedTuple):
     """One of those that a convolution is done by: `kind` says what reads the right operand: packed
-    "tiles", "pieces" packed from a copy, "windows" of one, "places" in the input under masks, or
-    "dots" along lines of a copy; sums of m rows, n columns."""
+    "tiles", "pieces" packed from a copy, "windows" of one, "places" in the input under masks,
+    "shifts" in copies for each tap of a line, or "dots" along lines of a copy; sums of m rows, n
+    columns."""
 
     kind: Kind
     m: int
     n: int
     plan: Blocking
+
+
+class Way(NamedTuple):
+    """One of those to do a convolution: what it costs, and `before` bytes of scratch in front of
+    its plan's."""
+
+    cost: int
+    request: Request
+    before: int
+    kind: Kind
 
 
 class _Planner:
@@ -233,30 +245,61 @@ class _Planner:
         n = self.images * self.window.positions
         work = self._table(self.tiling.block_k * self.group)
         request = self._request(self.outputs, n, k, self.left_same, k, 1, work, 0)
-        places = self._places(request)
-        yield places or self._positions(request, self.window, self.channels)
+        best = min(self._costs(request, self.window, self.channels))
+        ways = [self._places(request), self._shifts(request)] if self._is_masked(request) else []
+        cheap = [way for way in ways if way and way.cost < best]
+        if not cheap:
+            yield self._positions(request, self.window, self.channels)
+            return
+        way = min(cheap, key=lambda way: way.cost)
+        yield self._tiled(way.request, way.before, way.kind)
 
-    def _places(self, r: Request) -> Blocking | None:
+    def _is_masked(self, r: Request) -> bool:
+        """Whether what reads the input under masks may do so."""
+        w = self.window
+        return bool(
+            self.known and self.group == 1 and self.right_same and w.is_plain and w.taps > 1
+            and self.tiling.vector_bytes >= MASKED_BYTES and min(r.n, r.k, _count(w.input)) > 0
+        )
+
+    def _places(self, r: Request) -> Way | None:
         """Columns are positions, read in the input: the same tap of a line's positions is a line of
-        it, but for what a mask leaves out. None where a copy or packing costs less."""
+        it, but for what a mask leaves out. None where they are not."""
         w, steps = self.window, self.tiling.block_k
         if not (
-            self.known and self.group == 1 and self.right_same and w.is_plain and w.taps > 1
-            and self.tiling.vector_bytes >= MASKED_BYTES and _count(w.step) == 1
-            and w.out[2] == w.input[2] and r.n > 0 and r.k > 0 and _count(w.input) > 0
+            _count(w.step) == 1 and w.out[2] == w.input[2]
             and POINTER_BYTES + w.taps * masks_bytes(self.lanes) <= self.lanes * POINTER_BYTES
         ):
             return None
         padded = multiple(w.positions, self.lanes)
         masked = r.k * SPLIT_COST[0] // SPLIT_COST[1] if self.tiling.split else r.k
         cost = padded * (r.m * (masked + LINES_COST) + MASK_COST + MASK_TAP_COST * w.taps)
-        if cost >= min(self._costs(r, w, self.channels)):
-            return None
         read = replaced(
             r, n=self.images * padded, pack_scratch=0, dense=False, most_steps=2 * steps,
             most_columns=place_columns(r.k, self.tiling, self.itemsize),
         )
-        return self._tiled(read, multiple(r.k * PLACE_BYTES, ALIGN), "places")
+        return Way(cost, read, multiple(r.k * PLACE_BYTES, ALIGN), "places")
+
+    def _shifts(self, r: Request) -> Way | None:
+        """Columns are positions, read in copies for each tap of a line. They were timed where
+        registers are computed in halves, not yet elsewhere."""
+        w, padded = self.window, multiple(self.window.positions, self.lanes)
+        if not self.tiling.split:
+            return None
+        s = shifts_of(
+            r.k, w.taps, w.size[1:], w.step[1], w.dilation[1], w.out[1:], self.images,
+            self.tiling, self.itemsize,
+        )
+        read = replaced(
+            r, n=self.images * padded, quantum=w.taps, pack_scratch=s.scratch, dense=False,
+            most_columns=s.columns,
+        )
+        source = self.images * self.groups * self.channels * _count(w.input) * self.itemsize
+        cost = r.m * padded * (r.k + LINES_COST) + s.copying(
+            tiled(read, self.machine, self.itemsize), self.channels, w.out[1:], w.step[2],
+            source > self.tiling.in_place_bytes, self.lanes,
+        )
+        return Way(cost, read, multiple(s.channels * w.taps * POINTER_BYTES, ALIGN), "shifts")
 
     def _is_by_planes(self) -> bool:
         w = self.window

@@ -58,7 +58,8 @@ def test_nothing_is_called_that_is_not_linked(target: Target) -> None:
                 if each.kind == "dots":
                     dots |= {rows for rows, _ in kernels}
                 else:
-                    called["tiles" if each.kind == "pieces" else each.kind] |= kernels
+                    alike = {"pieces": "tiles", "shifts": "windows"}
+                    called[alike.get(each.kind, each.kind)] |= kernels
                 assert reached.left or not each.plan.left_packed
             assert called["tiles"] <= set(reached.tiles), (case, kind, called, reached)
             assert called["windows"] <= set(reached.windows), (case, kind, called, reached)
@@ -72,8 +73,9 @@ def test_nothing_is_called_that_is_not_linked(target: Target) -> None:
                                         for name in names)
             assert reached.copies == any(name.startswith("conv_pad") for name in names)
             assert bool(reached.places) == any(name.startswith("conv_places") for name in names)
+            assert reached.shifts == any(name.startswith("conv_shifts") for name in names)
             seen |= {(kind, each.kind) for each in found}
-    assert seen - {("conv", "places")} == {
+    assert seen - {("conv", "places"), ("conv", "shifts")} == {
         ("conv", "tiles"), ("conv", "windows"), ("conv_input_grad", "tiles"),
         ("conv_input_grad", "windows"), ("conv_weight_grad", "tiles"), ("conv_weight_grad", "dots"),
         ("conv", "pieces"), ("conv_input_grad", "pieces"),
