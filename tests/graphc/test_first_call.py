@@ -1,6 +1,7 @@
 """A first call: what it prints of itself, and what it leaves of the collector's settings."""
 
 import gc
+import os
 import subprocess
 import sys
 import threading
@@ -58,6 +59,7 @@ def test_what_is_furthest_apart_holds_whoever_leaves_first(threshold: tuple[int,
 
 _SETTLED = """
 import gc
+import os
 gc.disable()
 import graphc
 from graphc.collecting import IMPORTING
@@ -126,3 +128,20 @@ def test_the_bill(capsys: pytest.CaptureFixture[str]) -> None:
     assert said.count("bill: first call: recording ") == 1
     for part in ("compiling or loading", "first run", "importing graphc so far"):
         assert part in said
+
+
+def test_a_program_without_convolutions_or_attention_imports_none_of_their_code() -> None:
+    code = (
+        "import sys, graphc as torch\n"
+        "f = torch.compile(lambda x, w: (x @ w).relu().sum(1).sort().values)\n"
+        "print(f(torch.ones(3, 4), torch.ones(4, 5)).tolist())\n"
+        "print(sorted(name for name in sys.modules if name.startswith('graphc.backends.llvm.')))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True,
+        env={**os.environ, "GRAPHC_CACHE_DIR": ""},
+    )
+    result, names = done.stdout.splitlines()
+    assert result == "[20.0, 20.0, 20.0]" and "backends.llvm.gemm_kernel" in names
+    for each in ("conv_kernel", "conv_libraries", "attention_block", "apart"):
+        assert f"graphc.backends.llvm.{each}'" not in names

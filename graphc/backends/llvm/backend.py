@@ -77,10 +77,11 @@ class LlvmBackend:
     def renders(self, template: Template) -> bool:
         """Products; convolutions whose operands lie in memory as torch has them, or with their
         channels last, and weights in panels; attention."""
-        from graphc.backends.llvm.attention import renders_attention
         from graphc.ir.kernel import Attention, Convolution
 
         if isinstance(template, Attention):
+            from graphc.backends.llvm.attention import renders_attention
+
             return renders_attention(template)
         if isinstance(template, Convolution) and template.kind == "conv_last":
             from graphc.backends.llvm.conv_last_kernel import renders_last

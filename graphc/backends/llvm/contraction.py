@@ -4,12 +4,11 @@ A kernel's own object holds its sizes, where its operands begin, and its epilogu
 and packers are libraries of their own (`libraries.py`), compiled once for all shapes.
 """
 
-from collections.abc import Callable
-from typing import TypeGuard
+from __future__ import annotations
 
-from graphc.backends.llvm.conv_kernel import emit_conv_kernel
-from graphc.backends.llvm.conv_last_kernel import emit_last_kernel
-from graphc.backends.llvm.conv_mend import TermsEmitter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeGuard
+
 from graphc.backends.llvm.gemm_kernel import emit_gemm_kernel
 from graphc.backends.llvm.gemm_store import plain_store
 from graphc.backends.llvm.microkernel import ACCUMULATORS, Tile
@@ -17,6 +16,14 @@ from graphc.backends.llvm.target import Target
 from graphc.backends.llvm.text import Function, Module
 from graphc.ir.kernel import Attention, Convolution, Kernel, SumTemplate
 from graphc.ir.kernel.steps import step_of
+from graphc.ir.late import late
+
+if TYPE_CHECKING:
+    from graphc.backends.llvm import conv_kernel, conv_last_kernel
+    from graphc.backends.llvm.conv_mend import TermsEmitter
+else:  # where a program has convolutions
+    conv_kernel = late("graphc.backends.llvm.conv_kernel")
+    conv_last_kernel = late("graphc.backends.llvm.conv_last_kernel")
 
 # Emits the body (all but `ret`) of an epilogue: void (ptr %args, i64 %b, i64 %m, i64 %rows, i64 %n,
 # i64 %columns, ptr %tile, i64 %pitch). The sum of (m + i, n + j) is %tile[i * pitch + j], of the
@@ -55,9 +62,9 @@ def emit_contraction(
     if plain_store(kernel, tile) is None:
         _emit_epilogue(module, kernel, tile, symbol, epilogue)
     if is_last(template):
-        emit_last_kernel(module, kernel, template, tile, symbol)
+        conv_last_kernel.emit_last_kernel(module, kernel, template, tile, symbol)
     elif isinstance(template, Convolution):
-        emit_conv_kernel(module, kernel, template, tile, symbol, terms)
+        conv_kernel.emit_conv_kernel(module, kernel, template, tile, symbol, terms)
     else:
         emit_gemm_kernel(module, kernel, template, tile, symbol)
 

@@ -26,6 +26,7 @@ from graphc.backends.llvm.conv_phase import emit_input_grad
 from graphc.backends.llvm.conv_places import PLACES, emit_forward_in_place
 from graphc.backends.llvm.conv_planes import may_go_by_planes
 from graphc.backends.llvm.conv_reach import conv_reach
+from graphc.backends.llvm.conv_shifts import SHIFTS, emit_forward_by_shifts
 from graphc.backends.llvm.conv_sweep import is_known, is_swept
 from graphc.backends.llvm.gemm_pack import Source
 from graphc.backends.llvm.microkernel import Tile
@@ -58,8 +59,8 @@ def of_convolution(c: Convolution, tile: Tile) -> list[str]:
             kinds += ["conv_pair_windows", f"conv_pair_copies.{left}"]
         return [*kinds, f"packs.{left}"]
     reached = conv_reach(c, tile)
-    if reached.places:
-        kinds[kinds.index(c.kind)] = PLACES
+    if reached.places or reached.shifts:
+        kinds[kinds.index(c.kind)] = PLACES if reached.places else SHIFTS
     elif not columns:
         kinds.append("conv_windows")
     tables = (("tile", reached.tiles), ("window", reached.windows), ("place", reached.places))
@@ -92,6 +93,7 @@ EMITTERS: dict[str, Callable[..., None]] = {
     "conv_pair_windows": emit_pair_windows,
     "conv_planes": emit_forward_by_planes,
     "conv_rows": lambda m, tile, dtype: emit_pack_rows(m, _source(dtype, tile)),
+    "conv_shifts": emit_forward_by_shifts,
     "conv_weight_grad": emit_weight_grad,
     "conv_weights": lambda m, tile, dtype: emit_pack_weights(m, _source(dtype, tile)),
     "conv_window_rows": lambda m, tile, dtype: emit_window_rows(m, _source(dtype, tile)),

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from graphc.backends.llvm import turned
-from graphc.backends.llvm.attention import emit_attention
-from graphc.backends.llvm.contraction import emit_contraction
-from graphc.backends.llvm.conv_last_kernel import panel_columns
+from graphc.backends.llvm.contraction import emit_contraction, is_last
 from graphc.backends.llvm.emit_context import Buffer
 from graphc.backends.llvm.emit_index import UNKNOWN
 from graphc.backends.llvm.emit_loops import Statements
@@ -44,7 +43,14 @@ from graphc.ir.kernel import (
     walk,
 )
 from graphc.ir.kernel.text import kernel_symbol
+from graphc.ir.late import late
 from graphc.ir.passes.lower.template_loops import summed
+
+if TYPE_CHECKING:
+    from graphc.backends.llvm import attention, conv_last_kernel
+else:  # where a program has some
+    attention = late("graphc.backends.llvm.attention")
+    conv_last_kernel = late("graphc.backends.llvm.conv_last_kernel")
 
 PARALLEL = "@graphc_par"
 _HALF = 'nounwind "prefer-vector-width"="256" "min-legal-vector-width"="0"'
@@ -55,7 +61,7 @@ def emit(kernel: Kernel, target: Target, symbol: str = "") -> str:
     symbol = symbol or kernel_symbol(kernel)
     module = Module()
     if isinstance(kernel.template, Attention):
-        emit_attention(module, kernel, kernel.template, target, symbol)
+        attention.emit_attention(module, kernel, kernel.template, target, symbol)
     elif kernel.template is not None:
         emit_contraction(module, kernel, target, symbol, emit_epilogue, emit_terms)
     else:
@@ -115,7 +121,7 @@ def emit_epilogue(fn: Function, kernel: Kernel, tile: Tile) -> None:
         if isinstance(size, int):
             context.upper[name] = size - 1
     context.vector_base, context.aligned = "%n", False
-    known = panel_columns(template, tile.lanes)
+    known = conv_last_kernel.panel_columns(template, tile.lanes) if is_last(template) else None
     context.most_lanes = 0 if known else tile.lanes  # a tile is only a few registers wide
     row, pitch, first = (Dim.var(name) for name in ("tile.row", "tile.pitch", "tile.n"))
     where = row * pitch + Dim.var("n") - first
