@@ -267,7 +267,9 @@ def count_writes(written: Written) -> None:
 
 
 def kept_for_backward(
-    read: Iterable[int], arrays: Sequence[np.ndarray], mutated: Mapping[int, int]
+    read: Iterable[int], arrays: Sequence[np.ndarray], mutated: Mapping[int, int],
+    parts: Iterable[int] = (),
 ) -> dict[int, np.ndarray]:
-    """Copies of the inputs that a backward reads and the call overwrites."""
-    return {i: arrays[i].copy() for i in set(mutated.values()).intersection(read)}
+    """Copies of the inputs that a backward reads and the call overwrites. `parts`: inputs that lie
+    in memory which it may write to."""
+    return {i: arrays[i].copy() for i in {*mutated.values(), *parts}.intersection(read)}

@@ -100,6 +100,32 @@ def one_of_overlapping_windows_is_written(torch: Any, nn: Any, F: Any, compile: 
     return out
 
 
+@stale
+def a_backward_reads_what_another_argument_overwrites(
+    torch: Any, nn: Any, F: Any, compile: Any
+) -> Any:
+    def by_value(a: Any, b: Any, w: Any) -> Any:
+        kept = a.sin()
+        b.mul_(2)
+        return kept * w.sum()
+
+    def by_place(a: Any, b: Any, w: Any) -> Any:
+        kept = a * 2
+        b[::2] = 1.0
+        return torch.where(kept > kept.mean(), kept, w.sum())
+
+    out = []
+    for function in (by_value, by_place):
+        c = compile(function)
+        for rows in (3, 3, 4):
+            base = torch.arange((rows + 1) * 3.0).reshape(-1, 3).sin()
+            w = torch.ones(3, requires_grad=True)
+            y = c(base[:rows], base[1:], w)
+            y.square().sum().backward()
+            out += [y.detach(), base, w.grad]
+    return out
+
+
 def _last(torch: Any, *shape: int) -> Any:
     """Numbers with their channels last in memory."""
     count = 1

@@ -102,7 +102,7 @@ class CompiledBackwardPlan:
     def _read_again(self, version: Version) -> list[tuple[int, TensorInput]]:
         """The inputs that a backward reads where they lie, as the call has not written to them."""
         if self._lying is None:
-            written = set(version.engine.mutated.values())
+            written = version.forwarded.union(version.engine.mutated.values())
             self._lying = [
                 (i, source) for i in sorted(self.read - written)
                 if type(source := version.inputs[i]) is TensorInput

@@ -33,6 +33,7 @@ class Version(Protocol):
     spent: list[Output]  # results that are used up
     leaves: dict[int, list[Tensor]]  # what waits for these, by id
     changes_history: bool
+    forwarded: set[int]  # inputs that lie in the memory of others, which the call may write to
 
 
 class Results:

@@ -343,7 +343,9 @@ class Specialisation:
             before_write(written)
             with engine.turns(call.arrays):
                 if plan is not None:
-                    before = kept_for_backward(plan.read, call.arrays, engine.mutated)
+                    before = kept_for_backward(
+                        plan.read, call.arrays, engine.mutated, self.forwarded
+                    )
                 try:
                     _, call.results = engine.call(
                         call.arrays, call.dims, self.forwarded,
