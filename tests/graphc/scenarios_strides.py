@@ -126,6 +126,31 @@ def a_backward_reads_what_another_argument_overwrites(
     return out
 
 
+@stale
+def views_of_what_overlaps_and_is_written_are_given_back(
+    torch: Any, nn: Any, F: Any, compile: Any
+) -> Any:
+    def of_the_written(a: Any, b: Any) -> Any:
+        a.add_(b.mean())
+        return a.view(-1), a[1:], a.detach()
+
+    def of_the_other(a: Any, b: Any) -> Any:
+        a.mul_(b.amax())
+        return b.t(), b[::2], a
+
+    out = []
+    for function in (of_the_written, of_the_other):
+        c = compile(function)
+        for rows in (3, 3, 5):
+            base = torch.arange((rows + 2) * 3.0).reshape(-1, 3) / 7
+            found = c(base[:rows], base[1 : rows + 1])
+            out += [[x.clone() for x in found], base.clone()]
+            for x in found:
+                x.add_(1)
+            out.append(base)
+    return out
+
+
 def _last(torch: Any, *shape: int) -> Any:
     """Numbers with their channels last in memory."""
     count = 1

@@ -21,7 +21,7 @@ from ..built import Engine
 from ..capture.argument_writes import Given
 from ..orders import put_back
 from .call import Call
-from .sources import owner_of, tensor_of
+from .sources import array_of, owner_of, tensor_of
 
 
 class Version(Protocol):
@@ -100,6 +100,8 @@ class Results:
             source = self.version.inputs[output.index]
             assert isinstance(source, TensorInput)
             base = tensor_of(source, self.call.arguments)
+            if source.kind == "storage":  # the views lead on from the whole memory
+                base = base.as_strided((array_of(source, base).size,), (1,), 0)
             if output.detached:
                 base = base.data if output.untracked else base.detach()
             if output.unrecorded:
