@@ -38,6 +38,7 @@ from graphc.ir.passes.lower import lower
 from graphc.ir.passes.lower.attention import whole_template
 from graphc.ir.passes.lower.contraction import whole_convolution
 from graphc.ir.passes.pack import pack
+from graphc.ir.passes.pairs import pairs
 from graphc.ir.passes.partition import Split, split
 from graphc.ir.passes.plan import plan
 from graphc.ir.passes.roll import roll
@@ -75,6 +76,7 @@ DECOMPOSE = Step("decompose", decompose, "after it, primitives and what a backen
 OPTIMISE: tuple[Step, ...] = (
     ROLL,
     DECOMPOSE,
+    Step("pairs", pairs, "after decompose, whose primitives it knows; then all rules apply"),
     Step("fold", lambda graph: fold(graph, TABLE), "rules match numbers, so compute them first"),
     Step("simplify", simplify, "canonical spelling: cse and fuse then meet one form of each thing"),
     Step("cse", cse, "after rewriting, which makes unequal spellings equal"),

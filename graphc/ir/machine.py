@@ -122,7 +122,7 @@ class Machine:
     column of its own to go along, `column_rows` where rows are the lanes of a running sum. It is
     given rows, in a serial loop, until it has `iteration_least` elements, as long as
     `least_parallel` iterations are left. What differs along an axis by stretches of at least
-    `stretch` elements gets a loop for each.
+    `stretch` elements gets a loop for each; along one of `stretched` at least, shorter ones, too.
 
     A reduction over less than `alone` elements joins the kernel of its readers even if that has
     fewer than `least_parallel` iterations. One over `split_least` elements that keeps few places
@@ -192,6 +192,7 @@ class Machine:
     column_rows: int
     iteration_least: int
     stretch: int
+    stretched: int
     least_parallel: int
     alone: int
     split_least: int

@@ -8,7 +8,7 @@ from graphc.ir.record import replaced
 # Little shapes take the paths of big ones.
 TINY = replaced(
     CPU, small=4, chunk_least=4, chunk_most=8, block=4, columns=4, split_least=8, split_piece=4,
-    lanes_outside=3, stretch=2,
+    lanes_outside=3, stretch=2, stretched=8,
 )
 
 WIDE = GPU  # many cores with wide lanes
@@ -21,6 +21,6 @@ SORTS = replaced(
 # ... of which little shapes are already cut in pieces, done in stages, kept in tiles.
 CUTTING = replaced(
     GPU, lane_steps=3, piece_steps=1, columns=4, block=4, parallelism=8, least_parallel=4,
-    split_least=8, chunk_least=4, chunk_most=8, stretch=2, tile=24, rereads=24,
+    split_least=8, chunk_least=4, chunk_most=8, stretch=2, stretched=6, tile=24, rereads=24,
     rows_least=2,
 )

@@ -39,6 +39,9 @@ CASES: dict[str, tuple[Any, list[tuple[int, ...]], list[int]]] = {
     "concat of what is computed": (
         lambda x, y: ops.concat(ops.relu(x), x * y, y, dim=1), [(40, 64), (40, 64)], [64] * 3
     ),
+    "short ones beside a long one": (
+        lambda x, y: ops.concat(x, y, x, dim=1), [(40, 3), (40, 250)], [3, 250, 3]
+    ),
     "sums of paddings": (
         lambda x, y: (beside(x * 2.0, 64, 16) + beside(y * y, 0, 112)) + beside(y, 32, 80),
         [(40, 64), (40, 32)], [32, 32, 64, 16],
@@ -102,6 +105,23 @@ def test_a_serial_loop_has_stretches_too() -> None:
     text = print_kernel(kernel)
     assert "serial r0_0 in [128]" in text and "serial r0_1 in [128]" in text
     assert text.count("vector v in [64]") == 2 and " if " not in text
+
+
+def test_pairs_are_walked_by_the_others_of_their_kind() -> None:
+    """What is stored to every other place, rotary embeddings say, is walked along these places, not
+    along the batch, of which each element lies in another line of memory."""
+
+    def pairs(x: Any, y: Any) -> Any:
+        def part(number: int) -> Any:
+            return ops.slice(
+                x, starts=(0, 0, number), stops=(8, 64, 64), steps=(1, 1, 2)
+            )
+
+        both = [ops.reshape(z, shape=(8, 64, 32, 1)) for z in (-part(1), part(0))]
+        return x * y + ops.reshape(ops.concat(*both, dim=3), shape=(8, 64, 64)) * (y + 1.0)
+
+    text = print_kernel(only_kernel(pairs, (8, 64, 64), (64, 64)))
+    assert "vector v in [2048]" in text and "+ 2*v)] = " in text
 
 
 @pytest.mark.parametrize(

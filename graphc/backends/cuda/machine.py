@@ -16,6 +16,7 @@ GPU = Machine(
     column_rows=32,
     iteration_least=32,
     stretch=256,
+    stretched=1 << 30,
     least_parallel=128,
     alone=2048,
     split_least=1 << 16,

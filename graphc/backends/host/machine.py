@@ -62,6 +62,7 @@ CPU = Machine(
     column_rows=16,
     iteration_least=256,
     stretch=16,
+    stretched=256,  # a short loop takes as long as a register or two under masks
     least_parallel=4,
     alone=65536,
     split_least=32768,

@@ -195,8 +195,7 @@ class Memory(Indices):
             return self._load_contiguous(access, live, fill)
         if where.stride == -1 and where.general is None and live is None:
             return self._load_reversed(access)
-        even = where.stride == 2 and where.general is None and not lanes % 2
-        if even and dtype.itemsize in (4, 8):
+        if self._is_even(where, dtype):
             return self._load_even(access, live, fill)
         pointers = self._lane_addresses(access)
         return self._gather(dtype, pointers, live, fill)
@@ -275,6 +274,11 @@ class Memory(Indices):
             place = self.fn.let(f"getelementptr {kind}, ptr {first}, i64 {further + lane}", "p")
             # to read, of some use again, data
             self.fn.call("void", "@llvm.prefetch.p0", f"ptr {place}", how, "i32 1")
+
+    def _is_even(self, where: Affine, dtype: DType) -> bool:
+        """Whether lanes lie two apart, in pairs of registers."""
+        apart = where.stride == 2 and where.general is None
+        return apart and self.lanes % 2 == 0 and dtype.itemsize in (4, 8)
 
     def _load_even(self, access: Access, live: str | None, fill: str) -> str:
         """Every other element: two registers, which meet in the odd element that nobody wants, so
@@ -424,6 +428,9 @@ class Memory(Indices):
             mask = f"<{lanes} x i1> {access.mask}"
             self.fn.call("void", name, f"{kind} {text}", f"ptr {address}", f"i32 {align}", mask)
             return
+        if self._is_even(where, dtype) and not combine and self.target.vector_bytes == 64:
+            self._store_even(access, self._to_memory(text, dtype, lanes))
+            return
         pointers = self._lane_addresses(access)
         if combine:
             old = self._gather(dtype, pointers, access.mask, fill)
@@ -435,6 +442,24 @@ class Memory(Indices):
         mask = f"<{lanes} x i1> {access.mask or 'splat (i1 true)'}"
         arguments = f"{kind} {text}", f"{places} {pointers}", f"i32 {align}", mask
         self.fn.call("void", name, *arguments)
+
+    def _store_even(self, access: Access, text: str) -> None:
+        """Every other element: two registers under masks. A scatter takes a lane at a time."""
+        dtype, lanes = access.dtype, self.lanes
+        kind, bits = memory_type(dtype, lanes), f"<{lanes} x i1>"
+        first = self.address(access.buffer, access.where).value
+        name = f"@llvm.masked.store.{suffix(dtype, lanes, memory=True)}.p0"
+        self.module.declare(f"declare void {name}({kind}, ptr, i32, {bits})")
+        for part in (0, lanes):
+            spread = [(part + at) // 2 if at % 2 == 0 else lanes for at in range(lanes)]
+            live = "splat (i1 true)" if access.mask is None else access.mask
+            mask = self._shuffled(bits, live, "zeroinitializer", spread)
+            apart = self._shuffled(kind, text, "poison", spread)
+            place = self.fn.let(
+                f"getelementptr {memory_type(dtype)}, ptr {first}, i64 {part}", "p"
+            )
+            self.fn.call("void", name, f"{kind} {apart}", f"ptr {place}",
+                         f"i32 {dtype.itemsize}", f"{bits} {mask}")
 
     def _store_first(self, text: str, address: str, dtype: DType, count: int) -> None:
         """The first lanes, as a vector of so many."""

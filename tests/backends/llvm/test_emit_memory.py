@@ -47,12 +47,26 @@ def test_division_of_negative_numbers_rounds_down(unit: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", EVERY)
-@pytest.mark.parametrize("index", ("v", "3*v", "v + 2", "(v*37) % 100"))
+@pytest.mark.parametrize("index", ("v", "2*v", "2*v + 1", "3*v", "v + 2", "(v*37) % 100"))
 def test_stores(dtype: str, index: str) -> None:
     for size in (1, 16, 27, 80):
         text = f"""kernel k(a: {dtype}[{size}] in, o: {dtype}[300] out) dims () {{
           stage {{ vector v in [{size}] {{ store o[{index}] = a[v] }} }} }}"""
         compare(text, [values(size, dtype), values(300, dtype)])
+
+
+@pytest.mark.parametrize("dtype", ("f32", "f64", "i64"))
+def test_every_other_element_is_stored_and_no_more(dtype: str) -> None:
+    """What lies between keeps its values, and the last one is the last of the memory."""
+    for size in (1, 2, 15, 16, 17, 27, 80):
+        text = f"""kernel k(a: {dtype}[{size}] in, m: bool[{size}] in,
+          o: {dtype}[{2 * size - 1}] inout, p: {dtype}[{2 * size - 1}] inout) dims () {{
+          stage {{ vector v in [{size}] {{
+            store o[2*v] = a[v] if m[v]
+            store p[2*v] = a[v]
+          }} }} }}"""
+        between = [values(2 * size - 1, dtype) for _ in range(2)]
+        compare(text, [values(size, dtype), values(size, "bool"), *between])
 
 
 @pytest.mark.parametrize("dtype", EVERY)

@@ -54,7 +54,7 @@ def lower_loop(body: Body) -> Kernel:
     found = accesses(space, trial)
     axes = merge(space, found) or [Axis(1)]
     for axis in axes:
-        axis.stretches = stretches(axis.size, axis.var, conditions, body.machine.stretch)
+        axis.stretches = stretches(axis.size, axis.var, conditions, body.machine)
     if any(axis.stretches for axis in axes):
         found = accesses(axes, trial)  # as it is walked then
     writer = Writer(body.machine.hoists)

@@ -121,7 +121,7 @@ def vector_axis(axes: list[Axis], found: list[tuple[Size, bool]]) -> int:
             c = index_maps.coefficient(index, axis.var)
             if c == 1:
                 score += (6 if store else 4) * share
-            elif c == 0:
+            elif c in (0, 2):  # every other element: a register is two loads, all of whose lines
                 score += (0 if store else 2) * share
             else:
                 score -= 2 * share

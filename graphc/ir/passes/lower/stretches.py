@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING
 from ...dim import Dim, Size, unwrap
 
 if TYPE_CHECKING:
+    from ...machine import Machine
     from .moves import Condition
 
 _MOST = 8  # stretches of an axis: each repeats the code
+_FEW = 4  # elements of an axis that may have a stretch each: parts of pairs, say
 
 
 def stretches(
-    size: Size, var: str, conditions: Iterable[Condition], least: int
+    size: Size, var: str, conditions: Iterable[Condition], machine: Machine
 ) -> tuple[int, ...]:
-    """The sizes of an axis's stretches; none where it is one, or one is shorter than `least`."""
+    """The sizes of an axis's stretches; none where it is one, or one is too short for a loop."""
     if not isinstance(size, int):
         return ()
     cuts = {0, size}
@@ -28,7 +30,8 @@ def stretches(
         cuts.update(edge for edge in span or () if 0 < edge < size)
     edges = sorted(cuts)
     found = tuple(b - a for a, b in pairwise(edges))
-    return found if 1 < len(found) <= _MOST and min(found) >= least else ()
+    loops = min(found) >= machine.stretch or not _FEW < size < machine.stretched
+    return found if 1 < len(found) <= _MOST and loops else ()
 
 
 def _span(condition: Condition, var: str) -> tuple[int, int] | None:
