@@ -361,12 +361,13 @@ class _Planner:
         if not costs.copies():
             return self._tiled(r)
         plane, before, images = w.plane[0] * w.plane[1] * w.phases, 0, self.images
-        counts = {images}
+        counts = [images]
         if self.group > 1:  # words of channels, of the weights, too
             k, channels = pair_steps(channels, w.taps), quotient_up(channels, self.group)
             size = channels * self.groups * plane * self.itemsize
             few = images_together(images, size, self.tiling)
-            counts |= {few, images - (images - 1) // few * few}
+            if not isinstance(images, int) or few < images:  # an interval has values to differ in
+                counts += [few, images - (images - 1) // few * few]
             r = replaced(r, k=k, left_direct=True, segment=k)
             before = multiple(self.groups * r.m * k * self.itemsize, ALIGN)
         before += self._copy(images * channels, plane, w.shared, self.itemsize)
@@ -379,7 +380,7 @@ class _Planner:
         )
         return _room_for([
             self._tiled(replaced(copied, n=count * self._padded(w)), before, "windows")
-            for count in sorted(counts, reverse=True)
+            for count in counts
         ])
 
     def _padded(self, w: Window) -> int:
