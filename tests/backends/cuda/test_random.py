@@ -5,18 +5,22 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
 from graphc.backends.cuda.emulator import Schedule
 from graphc.backends.cuda.loops import mapping
+from graphc.backends.numpy import TABLE
 from graphc.doubt.case import Case
 from graphc.engine import pipeline
 from graphc.engine.built import Built
+from graphc.ir import interpret, ops
 from tests.fuzz.__main__ import config
 from tests.fuzz.check import Tally, run_built
 from tests.fuzz.generate import generate
+from tests.ir.kernel_cases import build
 
 from .emulated import NAME, EmulatedBackend
 
@@ -53,6 +57,26 @@ def run(seeds: range, emulated: EmulatedBackend) -> None:
 
 def test_a_few_random_graphs(emulated: EmulatedBackend) -> None:
     run(range(8), emulated)
+
+
+@pytest.mark.parametrize("groups", [1, 3])
+def test_convolutions_in_the_order_of_a_cpu(groups: int, emulated: EmulatedBackend) -> None:
+    """Channels last, of panels of weights: what has code here reads and writes another order."""
+
+    def function(x: Any, w: Any) -> Any:
+        return ops.conv_last(
+            x, w, outputs=15, stride=(2,), pad_low=(1,), pad_high=(1,), dilation=(1,),
+            groups=groups, group=1,
+        )
+
+    emulated.schedule = SCHEDULES[0]
+    graph = build(function, (2, 3, 9), (15, 1, 9 // groups, 1))
+    rng = np.random.default_rng(0)
+    inputs = [rng.standard_normal(node.shape).astype(np.float32) for node in graph.inputs]
+    (want,) = interpret.evaluate(graph, inputs, TABLE)
+    got = np.full(want.shape, np.nan, np.float32)
+    pipeline.build(graph, config=config(1), backend=NAME).run(inputs, [got])
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.slow

@@ -46,8 +46,11 @@ _FEW = 8  # channels of a group: a tile would be mostly empty
 
 
 def takes(template: Template) -> bool:
-    """Convolutions of two floats of one dtype that lie affine, of planes that an int counts."""
+    """Convolutions of two floats of one dtype that lie affine, of planes that an int counts. What
+    goes along an image's channels last is a CPU's (conv_last): loops do it here."""
     if not isinstance(template, Convolution) or not _is_counted(template.geometry):
+        return False
+    if template.kind not in _PRODUCTS:
         return False
     operands = template.operands
     if any(strides_of(operand.index, VARIABLES) is None for operand in operands):
