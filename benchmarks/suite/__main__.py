@@ -82,7 +82,8 @@ def _measure_all(
         if time.monotonic() > end:
             return len(todo) - number
         kept.add(
-            row.name, threads, measure(row, near, threads, more, args.seconds, args.limit)
+            row.name, threads,
+            measure(row, near, threads, more, args.seconds, args.limit, args.exported),
         )
         _tell(row, threads, kept.rows[row.name, threads])
     return 0
@@ -117,6 +118,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--limit", type=float, default=300.0,
                         help="seconds in which an engine has to answer, compiling included")
     parser.add_argument("--rows", type=Path, help="file of JSON lines: kept, and gone on with")
+    parser.add_argument("--exported", type=Path, metavar="FOLDER",
+                        help="keeps what peers read (ONNX files) for the next time")
     parser.add_argument("--out", type=Path, help="folder of benchmarks.md and benchmarks.svg")
     parser.add_argument("--list", action="store_true", help="print the rows' names alone")
     return parser.parse_args()

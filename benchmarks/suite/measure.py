@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -86,28 +87,35 @@ def contenders(found: dict[str, Found], engines: list[str], drop: float) -> list
 
 
 def measure(
-    row: Workload, engines: list[str], threads: int, rounds: int, seconds: float, limit: float
+    row: Workload, engines: list[str], threads: int, rounds: int, seconds: float, limit: float,
+    exported: Path | None = None,
 ) -> dict[str, Found]:
     """By engine; `seconds`: of each process's turns together, in a round. An engine that takes more
-    than `limit` seconds for an answer (starting and compiling are the first one's) has failed."""
+    than `limit` seconds for an answer (starting and compiling are the first one's) has failed.
+    `exported`: a folder where what peers read is kept, and taken from if it is there."""
     engines = taking(row, engines)
     found = {name: Found() for name in engines}
     with tempfile.TemporaryDirectory(prefix="graphc-suite-") as folder:
-        files = Path(folder)
+        caches = Path(folder)
+        files = caches if exported is None else exported / re.sub(r"\W+", "-", row.name)
+        files.mkdir(parents=True, exist_ok=True)
         if importlib.util.find_spec("torch") is not None and READERS & set(engines):
             problem = _files(row, files, limit)
             for name in ("onnxruntime", "openvino"):
                 if problem and name in found:
                     found[name].failed = problem
         for name in engines:
-            (files / name).mkdir()
+            (caches / name).mkdir()
         for number in range(rounds):
-            _round(row, threads, number, seconds, limit, files, found)
+            _round(row, threads, number, seconds, limit, caches, files, found)
     return found
 
 
 def _files(row: Workload, folder: Path, limit: float) -> str:
-    """What went wrong with the export; "" if nothing did."""
+    """What went wrong with the export; "" if nothing did, or it has been done."""
+    finished = folder / "finished"
+    if finished.exists():
+        return ""
     path = f"{ROOT}:{ROOT / 'benchmarks'}:{HERE}"
     try:
         done = subprocess.run(
@@ -116,13 +124,15 @@ def _files(row: Workload, folder: Path, limit: float) -> str:
         )
     except subprocess.TimeoutExpired:
         return f"not exported in {limit:g} s"
-    exported = not row.exports or (folder / "model.onnx").exists()
-    return "" if exported else f"not exported: {done.stderr.strip()[-200:]}"
+    if done.returncode or (row.exports and not (folder / "model.onnx").exists()):
+        return f"not exported: {done.stderr.strip()[-200:]}"
+    finished.touch()
+    return ""
 
 
 def _round(
-    row: Workload, threads: int, number: int, seconds: float, limit: float, files: Path,
-    found: dict[str, Found],
+    row: Workload, threads: int, number: int, seconds: float, limit: float, caches: Path,
+    files: Path, found: dict[str, Found],
 ) -> None:
     values: dict[str, list[float]] = {}
     spent: dict[str, list[float]] = {}
@@ -130,7 +140,7 @@ def _round(
         workers: dict[str, Worker] = {}
 
         def start(name: str) -> None:
-            workers[name] = Worker(name, row.name, threads, files / name, files, limit)
+            workers[name] = Worker(name, row.name, threads, caches / name, files, limit)
             closing.callback(workers[name].close)
 
         names = [name for name in _turned(list(found), number) if not found[name].failed]
