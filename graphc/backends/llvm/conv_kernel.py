@@ -9,6 +9,7 @@ from graphc.backends.llvm.conv_places import PLACES
 from graphc.backends.llvm.conv_planes import asks_for_planes, may_go_by_planes
 from graphc.backends.llvm.conv_reach import conv_reach
 from graphc.backends.llvm.conv_shifts import SHIFTS
+from graphc.backends.llvm.conv_strips import emit_strips
 from graphc.backends.llvm.conv_sweep import emit_sweep, is_known, is_swept
 from graphc.backends.llvm.gemm_arguments import Arguments
 from graphc.backends.llvm.gemm_descriptor import ENTRY
@@ -55,6 +56,9 @@ def emit_conv_kernel(
         again = emit_again(module, kernel, c, tile, symbol, terms)
         own = ("%args", epilogue_arguments, epilogue, again)
         epilogue, epilogue_arguments = mended(f, tile, own)
+    if tile.group == 1 and conv_reach(c, tile).strips:
+        emit_strips(module, c, tile, symbol, f, arguments, (epilogue, epilogue_arguments))
+        return
     pointers = {
         Conv.ARGUMENTS: epilogue_arguments,
         Conv.EPILOGUE: epilogue,

@@ -59,6 +59,8 @@ def of_convolution(c: Convolution, tile: Tile) -> list[str]:
             kinds += ["conv_pair_windows", f"conv_pair_copies.{left}"]
         return [*kinds, f"packs.{left}"]
     reached = conv_reach(c, tile)
+    if reached.strips:
+        return ["transpose"]
     if reached.places or reached.shifts:
         kinds[kinds.index(c.kind)] = PLACES if reached.places else SHIFTS
     elif not columns:

@@ -20,7 +20,7 @@ _KEPT = 128  # convolutions: each is asked about for its libraries and for its c
 class ConvReach(NamedTuple):
     """The kernels (`places` read the input under masks), and whether the input is copied with its
     padding, packed as it is (`packs`), and the left operand packed; and whether the input is copied
-    for each tap of a line."""
+    for each tap of a line, or done strip by strip."""
 
     tiles: Kernels
     windows: Kernels
@@ -30,6 +30,7 @@ class ConvReach(NamedTuple):
     packs: bool
     left: bool
     shifts: bool = False
+    strips: bool = False
 
 
 @lru_cache(maxsize=_KEPT)
@@ -48,6 +49,7 @@ def conv_reach(c: Convolution, tile: Tile) -> ConvReach:
         ),
         copies=bool(kinds & {"pieces", "windows", "dots"}), packs="tiles" in kinds,
         left=any(bool(each.plan.left_packed) for each in found), shifts="shifts" in kinds,
+        strips="strips" in kinds,
     )
 
 

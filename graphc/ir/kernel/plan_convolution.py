@@ -36,6 +36,7 @@ from .plan_last import plan_last
 from .plan_pairs import images_together, pair_costs, pair_steps
 from .plan_planes import by_planes, offsets_bytes, strips
 from .plan_shifts import shifts_of
+from .plan_strips import Strips, strips_of
 from .steps import Step, step_of
 from .templates import Convolution
 from .window import Triple, Window, phase_of
@@ -62,7 +63,7 @@ PLACE_BYTES = 2 * POINTER_BYTES  # of a row: where it begins, and its mask
 IMAGE_COST = 15  # of positions packed over all images, against an image read where it lies
 DOT_TERMS = 768  # of a block: below that the sums over lanes weigh too much
 
-Kind = Literal["tiles", "pieces", "windows", "places", "shifts", "dots"]
+Kind = Literal["tiles", "pieces", "windows", "places", "shifts", "strips", "dots"]
 
 
 def _count(sizes: Triple) -> int:
@@ -161,8 +162,8 @@ def place_columns(k: Number, tiling: Tiling, itemsize: int) -> Number:
 class Contraction(NamedTuple):
     """One of those that a convolution is done by: `kind` says what reads the right operand: packed
     "tiles", "pieces" packed from a copy, "windows" of one, "places" in the input under masks,
-    "shifts" in copies for each tap of a line, or "dots" along lines of a copy; sums of m rows, n
-    columns."""
+    "shifts" in copies for each tap of a line, "strips" of lines by channels (no product: see
+    plan_strips), or "dots" along lines of a copy; sums of m rows, n columns."""
 
     kind: Kind
     m: int
@@ -248,6 +249,10 @@ class _Planner:
         best = min(self._costs(request, self.window, self.channels))
         ways = [self._places(request), self._shifts(request)] if self._is_masked(request) else []
         cheap = [way for way in ways if way and way.cost < best]
+        strips = self.strips()
+        if strips and strips.cost < min([best, *(way.cost for way in cheap)]):
+            yield self._by_strips(strips)
+            return
         if not cheap:
             yield self._positions(request, self.window, self.channels)
             return
@@ -300,6 +305,34 @@ class _Planner:
             source > self.tiling.in_place_bytes, self.lanes,
         )
         return Way(cost, read, multiple(s.channels * w.taps * POINTER_BYTES, ALIGN), "shifts")
+
+    def strips(self) -> Strips | None:
+        """How an image is done strip by strip: of float32 alone, since torch's own kernels, too,
+        leave the padding out of such sums, and have it in those of float64, where an infinite
+        weight then gives NaN. They were timed where registers are computed in halves, not yet
+        elsewhere."""
+        if not (
+            self.tiling.split and self.known and self.step.name == "f32" and self.left_same
+            and self.right_same and isinstance(self.images, int)
+            and self.images > 0 and self.window.taps > 1
+        ):
+            return None
+        return strips_of(
+            self.window, self.channels, self.outputs, self.groups, self.images, self.machine,
+            self.itemsize,
+        )
+
+    def _by_strips(self, s: Strips) -> Blocking:
+        chunks = self.images * self.groups * s.strips
+        nothing = Blocking(*(0 for _ in Blocking.__match_args__))
+        plan = replaced(
+            nothing, chunks=chunks, chunk_m=s.vectors * self.lanes,
+            chunk_n=s.lines * self.window.out[2], chunks_at=s.weights, chunk_scratch=s.scratch,
+            slots=min(chunks, MOST_SLOTS),
+        )
+        n = self.images * self.window.positions
+        self.contractions.append(Contraction("strips", self.outputs, n, plan))
+        return plan
 
     def _is_by_planes(self) -> bool:
         w = self.window
@@ -452,6 +485,14 @@ def contractions(c: Convolution, machine: Machine) -> list[Contraction] | None:
     for _ in planner.plans():
         pass
     return planner.contractions
+
+
+def strips_plan(c: Convolution, machine: Machine) -> tuple[Window, int, Strips]:
+    """The window, images and strips of a convolution that is done so."""
+    planner = _Planner(c, machine, {})
+    found = planner.strips()
+    assert found is not None
+    return planner.window, planner.images, found
 
 
 def plan_convolution(

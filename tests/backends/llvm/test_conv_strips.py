@@ -1,0 +1,117 @@
+"""Convolutions strip by strip, the channels of what they copy last."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graphc.backends.host.machine import cpu
+from graphc.backends.llvm.conv_reach import conv_reach
+from graphc.backends.llvm.libraries import template_libraries
+from graphc.backends.llvm.target import Target, host_target
+from graphc.ir.kernel import Convolution, plan_convolution
+from graphc.ir.kernel.plan_strips import strips_of
+from graphc.ir.record import replaced
+
+from .contractions import Conv, run
+from .test_conv import check, check_edges
+
+CASES = [
+    Conv(2, 17, (28, 28), 40, (3, 3), pad=(1, 1)),
+    Conv(2, 3, (60, 61), 33, (7, 7), (2, 2), (3, 3)),
+    Conv(1, 5, (40, 39), 20, (3, 3), (3, 3), (1, 1)),
+    Conv(1, 5, (19, 45), 20, (1, 4), (2, 2), (0, 1)),
+    Conv(2, 6, (30, 25), 21, (3, 5), (2, 1), (4, 7), (3, 2)),  # more padding than taps need
+    Conv(3, 8, (9, 7), 48, (5, 5), pad=(2, 2)),
+    Conv(9, 6, (19, 3), 30, (7, 3), (2, 2), (3, 0)),  # lines of one position
+    Conv(2, 130, (8, 32), 33, (3, 3), pad=(1, 1)),
+    Conv(2, 2, (9, 9), 13, (9, 9), pad=(4, 4)),
+    Conv(2, 40, (12, 16), 48, (3, 3), (2, 2), (1, 1), groups=2),
+    Conv(3, 24, (100,), 40, (5,), (2,), (2,)),
+    Conv(1, 64, (70, 90), 64, (3, 3), (2, 2), (1, 1)),
+    Conv(1, 7, (4, 5), 3, (3, 3), (4, 4), (9, 9)),  # strips, and tiles, of nothing but padding
+]
+
+
+def _split() -> Target:
+    """This machine's CPU with registers that are computed in halves."""
+    host = host_target()
+    if host.vector_bytes != 64:
+        pytest.skip("such CPUs have AVX-512")
+    return replaced(host, cpu="znver4")
+
+
+def _kind(case: Conv, target: Target) -> str:
+    template = case.kernel("conv").template
+    assert isinstance(template, Convolution)
+    (found,) = plan_convolution.contractions(template, target.machine) or ()
+    return found.kind
+
+
+@pytest.fixture
+def cheap(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """They cost nothing, so that this way is always chosen."""
+    conv_reach.cache_clear()
+
+    def cheapest(*args: Any) -> Any:
+        found = strips_of(*args)
+        return found and replaced(found, cost=-(1 << 60))
+
+    monkeypatch.setattr(plan_convolution, "strips_of", cheapest)
+    yield
+    conv_reach.cache_clear()
+
+
+@pytest.mark.usefixtures("cheap")
+@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.input}-{c.window}-{c.stride}")
+def test_values(case: Conv) -> None:
+    target = _split()
+    assert _kind(case, target) == "strips"
+    results = [check(case, "conv", target, threads) for threads in (1, 4)]
+    assert results[0].tobytes() == results[1].tobytes()
+
+
+@pytest.mark.usefixtures("cheap")
+@pytest.mark.parametrize("channels, size", [(20, (8, 128)), (128, (4, 10))])
+def test_nothing_beside_an_image_is_read(channels: int, size: tuple[int, int]) -> None:
+    check_edges(Conv(1, channels, size, 40, (3, 3), pad=(1, 1)), _split())
+
+
+@pytest.mark.usefixtures("cheap")
+def test_infinite_weights_beside_an_image_give_no_nan() -> None:
+    """A sum has no terms there, as in those of torch's kernels that this size gets."""
+    case = Conv(2, 17, (28, 27), 40, (3, 3), (2, 1), (1, 2))
+    rng = np.random.default_rng(0)
+    w, x = (rng.standard_normal(case.shapes[name]).astype(np.float32) for name in "wx")
+    w[0, 0, 0, 0], w[1, 3, 2, 2], w[2, 2, 1, 0] = np.inf, np.nan, -np.inf
+    y = np.zeros(case.shapes["y"], np.float32)
+    run(case.kernel("conv"), [w, x, y], target=_split())
+    padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (2, 2)))
+    inside = np.pad(np.ones_like(x), ((0, 0), (0, 0), (1, 1), (2, 2)))
+    want = np.zeros_like(y)
+    lines, columns = y.shape[2:]
+    for kh, kw in np.ndindex(3, 3):
+        place = np.s_[:, :, kh : kh + 2 * lines : 2, kw : kw + columns]
+        seen = padded[place][:, :, :lines], inside[place][:, :, :lines]
+        with np.errstate(invalid="ignore"):
+            terms = seen[0][:, None] * w[None, :, :, kh, kw, None, None]
+        want += np.where(seen[1][:, None] > 0, terms, 0).sum(2)
+    np.testing.assert_allclose(y, want, atol=2e-4)
+
+
+def test_which_go_this_way() -> None:
+    """Those of few positions, and of large images, where registers are computed in halves."""
+    machine, whole = cpu(64, 32, split=True), cpu(64, 32)
+    for case in (
+        Conv(4, 72, (9, 9), 56, (5, 5), (2, 2), (2, 2)),
+        Conv(8, 64, (56, 56), 64, (3, 3), pad=(1, 1)),
+    ):
+        template = case.kernel("conv").template
+        assert isinstance(template, Convolution)
+        (found,), (other,) = (
+            plan_convolution.contractions(template, each) or () for each in (machine, whole)
+        )
+        assert found.kind == "strips" != other.kind
+    names = template_libraries(case.kernel("conv"), _split())
+    assert names == ("transpose.f32", "store.f32")
