@@ -24,6 +24,7 @@ from graphc.backends.llvm.microkernel import MR, Tile
 from graphc.backends.llvm.text import Function, Module, Value
 from graphc.backends.llvm.values import lane_numbers, shuffle_mask
 from graphc.ir import dtypes
+from graphc.ir.kernel import Convolution
 
 
 class Copy(enum.IntEnum):
@@ -61,37 +62,27 @@ class Copy(enum.IntEnum):
 COPY_WORDS = len(Copy)
 
 
-def pad_symbol(source: Source) -> str:
+def copied_step(c: Convolution, tile: Tile) -> int:
+    """The step along a line for which the copy of a convolution has code of its own; 0: any."""
+    if c.kind == "conv_input_grad" or tile.group > 1:
+        return 1
+    step = c.geometry.stride[-1]
+    return step if step in (1, 2) else 0
+
+
+def pad_symbol(source: Source, step: int) -> str:
     """The copy of some planes: void (copy, chunk)."""
-    return f"@graphc_pad_{source.name}"
+    return f"@graphc_pad_{step}_{source.name}"
 
 
-def emit_pad(module: Module, source: Source) -> None:
-    """Defines the copy for one source dtype, converting to the accumulator's type.
+def emit_pad(module: Module, source: Source, step: int) -> None:
+    """Defines the copy for one source dtype, converting to the accumulator's type, by `step`.
 
     Whole registers are read and stored, in ascending order: what of them is beside a line is
     overwritten. Only at the ends of all that is there, or of what a chunk writes, are there masks.
     """
-    f = module.function(f"void {pad_symbol(source)}(ptr %copy, i64 %chunk)")
-    planes = Planes(f, source)
-    if source.tile.group > 1:
-        planes.emit(1)
-        f.ret()
-    else:
-        emit_by_step(planes)
-
-
-def emit_by_step(planes: "Planes") -> None:
-    """The body of a copy: what does planes of any step along a line."""
-    f = planes.f
-    for step in (1, 2):
-        this, other = f.label("step"), f.label("step")
-        f.cond_br(f.cmp("eq", planes.step, step), this, other)
-        f.block(this)
-        planes.emit(step)
-        f.ret()
-        f.block(other)
-    planes.emit(0)
+    f = module.function(f"void {pad_symbol(source, step)}(ptr %copy, i64 %chunk)")
+    Planes(f, source).emit(step)
     f.ret()
 
 
@@ -154,8 +145,9 @@ class Planes:
             inside = f.cmp("ult", from_line, self.height)
             first = f.add(f.add(begin, f.mul(from_line, self.width)), place)
             to = f.add(f.mul(phase, self.phase), f.mul(line, self.pitch))
-            zeros = choose(f, inside, front, self.extent)
-            some = choose(f, inside, count, 0)
+            first, to = f.opaque(first), f.opaque(to)
+            zeros = f.opaque(choose(f, inside, front, self.extent))
+            some = f.opaque(choose(f, inside, count, 0))
             read = f.add(f.add(first, further), f.mul(f.add(some, 2 * self.lanes), apart))
             stored = f.add(to, f.add(self.extent, self.lanes))
             whole = f.let(
@@ -176,13 +168,13 @@ class Planes:
         f, lanes, (at, apart), (zeros, count) = self.f, self.lanes, from_, sizes
         fetch = {1: self.load, 2: self.pair}.get(step, self.gather)
         self._zeros(to, zeros, masked)
-        data = f.add(to, zeros)
+        data = f.opaque(f.add(to, zeros))
         with f.loop(0, count, lanes) as column:
             left = f.sub(count, column) if masked else 0
             value = fetch(f.add(at, f.mul(column, apart)), left, masked)
             self._store(value, f.add(data, column), masked)
-        behind = f.add(zeros, count)
-        self._zeros(f.add(to, behind), f.sub(self.extent, behind), masked)
+        behind = f.opaque(f.add(zeros, count))
+        self._zeros(f.opaque(f.add(to, behind)), f.sub(self.extent, behind), masked)
 
     def _zeros(self, at: Value, count: Value, masked: bool) -> None:
         with self.f.loop(0, count, self.lanes) as column:

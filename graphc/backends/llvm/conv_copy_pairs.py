@@ -6,7 +6,7 @@ an odd channel's word has no second value for is 0.
 import enum
 from collections.abc import Callable
 
-from graphc.backends.llvm.conv_copy import Copy, Planes, emit_by_step
+from graphc.backends.llvm.conv_copy import Copy, Planes
 from graphc.backends.llvm.conv_geometry import DEPTH, HEIGHT, WIDTH, Window, Words
 from graphc.backends.llvm.conv_pack import flat_taps
 from graphc.backends.llvm.gemm_pack import Source, first_lanes, first_values, store_masked
@@ -46,8 +46,22 @@ def pair_weights_symbol(source: Source) -> str:
 def emit_pair_copies(module: Module, source: Source) -> None:
     """Defines both."""
     f = module.function(f"void {pad_pairs_symbol(source)}(ptr %copy, i64 %chunk)")
-    emit_by_step(_PairPlanes(f, source))
+    _emit_by_step(_PairPlanes(f, source))
     _emit_weights(module, source)
+
+
+def _emit_by_step(planes: Planes) -> None:
+    """The body of a copy: what does planes of any step along a line."""
+    f = planes.f
+    for step in (1, 2):
+        this, other = f.label("step"), f.label("step")
+        f.cond_br(f.cmp("eq", planes.step, step), this, other)
+        f.block(this)
+        planes.emit(step)
+        f.ret()
+        f.block(other)
+    planes.emit(0)
+    f.ret()
 
 
 class _PairPlanes(Planes):

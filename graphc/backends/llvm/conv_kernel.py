@@ -1,7 +1,7 @@
 """The entry of a convolution kernel: its sizes and buffers as a request to the shared drivers."""
 
 from graphc.backends.llvm.conv import BY_PLANES, declare_conv
-from graphc.backends.llvm.conv_copy import pad_symbol
+from graphc.backends.llvm.conv_copy import copied_step, pad_symbol
 from graphc.backends.llvm.conv_copy_pairs import pad_pairs_symbol
 from graphc.backends.llvm.conv_geometry import CONV_WORDS, Conv, Words
 from graphc.backends.llvm.conv_mend import TermsEmitter, emit_again, may_meet_nothing, mended
@@ -129,7 +129,7 @@ def _reached(module: Module, c: Convolution, tile: Tile, symbol: str) -> dict[Co
                 pointers[field] = own_tiles(module, tile, f"@{symbol}.{kind}s", kernels, kind)
         if found.dots:
             pointers[Conv.DOTS] = own_dots(module, tile, f"@{symbol}.dots", found.dots)
-    pad = pad_symbol(right)
+    pad = pad_symbol(right, copied_step(c, tile))
     if c.kind != "conv_weight_grad" and reads_words(tile.step) and tile.group > 1:
         pad = pad_pairs_symbol(right)
     if found is None or found.copies:

@@ -8,7 +8,7 @@ from graphc.backends.llvm.conv import (
     emit_weight_grad,
 )
 from graphc.backends.llvm.conv_alone import emit_line, line_kernels
-from graphc.backends.llvm.conv_copy import emit_pad
+from graphc.backends.llvm.conv_copy import copied_step, emit_pad
 from graphc.backends.llvm.conv_copy_pairs import emit_pair_copies
 from graphc.backends.llvm.conv_direct import emit_lines, emit_windows
 from graphc.backends.llvm.conv_direct_pairs import emit_pair_windows
@@ -69,7 +69,7 @@ def of_convolution(c: Convolution, tile: Tile) -> list[str]:
     for each, kernels in tables:
         kinds += [f"{each}.{rows}.{width}" for rows, width in kernels]
     kinds += [f"dot.{rows}" for rows in reached.dots]
-    kinds += [f"conv_pad.{right}"] if reached.copies else []
+    kinds += [f"conv_pad.{right}.{copied_step(c, tile)}"] if reached.copies else []
     if reached.packs:
         kinds += [f"conv_{'columns' if columns else 'rows'}.{right}", f"conv_window_rows.{right}"]
         kinds += ["transpose"] if columns else []
@@ -89,7 +89,7 @@ EMITTERS: dict[str, Callable[..., None]] = {
     "conv_last": lambda module, tile, rows: emit_last(module, tile, int(rows)),
     "conv_lines": emit_lines,
     "conv_packs": lambda m, tile, dtype: emit_conv_pair_packs(m, _source(dtype, tile)),
-    "conv_pad": lambda m, tile, dtype: emit_pad(m, _source(dtype, tile)),
+    "conv_pad": lambda m, tile, dtype, step: emit_pad(m, _source(dtype, tile), int(step)),
     "conv_places": emit_forward_in_place,
     "conv_pair_copies": lambda m, tile, dtype: emit_pair_copies(m, _source(dtype, tile)),
     "conv_pair_windows": emit_pair_windows,

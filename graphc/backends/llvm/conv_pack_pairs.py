@@ -25,7 +25,7 @@ from graphc.backends.llvm.text import Function, Module, Value
 def emit_conv_pair_packs(module: Module, source: Source) -> None:
     """Defines the three packers for one source dtype, and the padded copy."""
     emit_tables(module, source, "internal")
-    emit_pad(module, source)
+    emit_pad(module, source, 1)
     Rows(module, source, "pairs", "internal").emit()
     Rows(module, source, "values", "internal").emit()
     declare_transpose(module, source.tile)

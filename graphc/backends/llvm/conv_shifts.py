@@ -246,9 +246,9 @@ class _Pack:
                 number = f.add(f.mul(number, self.phases), upper)
                 goal = f.gep(to, f.mul(number, self.phase), self.tile.element)
                 y = f.sub(f.add(first, upper), self.above)  # of the first line
-                begin = clamp(f, ceil_div(f, f.sub(0, y), self.step_height), 0, count)
+                begin = f.opaque(clamp(f, ceil_div(f, f.sub(0, y), self.step_height), 0, count))
                 beyond = ceil_div(f, f.sub(self.in_height, y), self.step_height)
-                end = clamp(f, beyond, begin, count)
+                end = f.opaque(clamp(f, beyond, begin, count))
                 at = f.add(f.mul(y, self.in_width), shift)
                 self._phase(plane, goal, (begin, end, count), at, tap)
 
@@ -265,13 +265,14 @@ class _Pack:
         with f.loop(0, self.registers) as number:
             index = f.sub(last, number)
             column = f.mul(index, lanes)
-            to = f.gep(goal, column, self.tile.element)
+            to = f.frozen(f.gep(goal, column, self.tile.element))
             masks = self._masks(tap, index)
             low, high = (
                 lanes_of(f, self.tile, f.load(f.gep(masks, each, "i32"), "i32", 4), "i32")
                 for each in (0, 1)
             )
             from_ = f.gep(plane, f.add(at, f.mul(column, self.step)), self.tile.element)
+            from_ = f.frozen(from_)
             self._lines(to, 0, begin, lambda line: self.tile.zero())
             apart = f.mul(self.in_width, self.step_height)
             done = f.label("read")

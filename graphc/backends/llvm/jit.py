@@ -86,10 +86,13 @@ def compile_object(
 
     opt_level is the code generator's (0-3). Emitters write explicit vector code, so "none" is the
     norm; "light" cleans up scalar code (SROA, CSE, instcombine, CFG). Raises LLVMError. Threads
-    may compile side by side: each has contexts and code generators of its own.
+    may compile side by side: each has contexts and code generators of its own. Where no function
+    is to be optimised, nor are passes made ready that would leave each of them out.
     """
     if is_wasm(target):
         text = lowered(text)
+    if all("optnone" in line for line in text.split("\n") if line.startswith("define ")):
+        opt_level = 0
     with _parsed(text, verify) as module:
         machine = _target_machine(target, opt_level)
         module.triple = target.triple

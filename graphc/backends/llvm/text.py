@@ -91,6 +91,11 @@ class Function:
         """An i64 of which LLVM does not know what it is made of."""
         return self.let(f'call i64 asm "", "=r,0"(i64 {value})')
 
+    def frozen(self, pointer: str) -> str:
+        """A pointer of which LLVM does not ask what it is made of: it takes long to try what a
+        loop's addresses could be made of, where that is a sum of many."""
+        return self.let(f"freeze ptr {pointer}", "p")
+
     def alloca(self, elem_type: str, count: int = 1, align: int = 64) -> str:
         """Stack memory, reserved once at the function's entry wherever this is called."""
         name = self.tmp("a")

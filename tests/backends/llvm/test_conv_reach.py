@@ -100,6 +100,19 @@ def test_sizes_of_the_call_come_to_all_widths_and_ways(kind: str) -> None:
     assert (set(found.windows), found.dots) == ((set(), rows) if dots else (every, ()))
 
 
+@pytest.mark.parametrize(("stride", "step"), [((1, 1), 1), ((2, 1), 1), ((1, 2), 2), ((3, 4), 0)])
+def test_the_copy_has_code_for_the_step_along_lines_alone(
+    stride: tuple[int, int], step: int
+) -> None:
+    """To compile it for every step takes three times as long. A gradient's copy has none."""
+    case = Conv(2, 3, (40, 43), 8, (7, 7), stride, (3, 3))
+    for kind in KINDS:
+        names = template_libraries(case.kernel(kind), narrow_targets()[0])
+        copies = [name.split(".")[2] for name in names if name.startswith("conv_pad")]
+        assert copies in ([], ["1" if kind == "conv_input_grad" else str(step)])
+        assert copies or kind != "conv_weight_grad"
+
+
 def test_a_convolution_of_few_channels_is_linked_with_little() -> None:
     """Six rows: of what all convolutions together come to, a small part."""
     target = host_target()

@@ -62,6 +62,23 @@ yes:
     assert INTEGER(library.address("odd"))(7) == 1
 
 
+def test_what_is_not_to_be_optimised_needs_no_passes() -> None:
+    text = """
+define i64 @first(i64 %n) noinline optnone {
+  %m = add i64 %n, 1
+  ret i64 %m
+}
+define i64 @second(i64 %n)ATTRIBUTES {
+  %m = mul i64 %n, 3
+  ret i64 %m
+}"""
+    none, some = (text.replace("ATTRIBUTES", each) for each in (" noinline optnone", ""))
+    assert compile_object(none, TARGET) == compile_object(none, TARGET, opt_level=0)
+    assert compile_object(some, TARGET) != compile_object(some, TARGET, opt_level=0)
+    library = Library(compiled(none))
+    assert [INTEGER(library.address(name))(5) for name in ("first", "second")] == [6, 15]
+
+
 def test_host_symbols_belong_to_their_library() -> None:
     caller = """
 declare i64 @given(i64)
