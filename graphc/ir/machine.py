@@ -155,8 +155,8 @@ class Machine:
     Long sums over rows go along rows, in runs of at most `column_run` columns (0: each lane goes
     along its own column).
 
-    `sorting` says how what has an order is done in parallel (None: one after another, and sorts by
-    a routine).
+    `sorting` says how what has an order is done in parallel (None: one after another). Where it
+    `sorts`, sorts are kernels; elsewhere a routine does them.
 
     `by_counter`: unless somebody asks otherwise, random numbers are made of a counter where they
     are used; not of a stream, in which each follows from the one before.
@@ -214,6 +214,7 @@ class Machine:
     unrolled_light: int
     tiling: Tiling | None = None
     sorting: Sorting | None = None
+    sorts: bool = False
     lasting: int = 0
     column_run: int = 0
     channels_last: int = 0

@@ -18,7 +18,9 @@ SORTS = replaced(
     GPU, block=8, columns=8, column_rows=4,
     sorting=Sorting(lanes=4, each=3, digit=2, scanned=2, in_turn=2, beside=1 << 16, ranked=4),
 )
-# ... of which little shapes are already cut in pieces, done in stages, kept in tiles.
+# Sorts of a machine that does one after another, and has no routine for them.
+SORTS_IN_TURN = replaced(TINY, sorts=True)
+# Little shapes are already cut in pieces, done in stages, kept in tiles.
 CUTTING = replaced(
     GPU, lane_steps=3, piece_steps=1, columns=4, block=4, parallelism=8, least_parallel=4,
     split_least=8, chunk_least=4, chunk_most=8, stretch=2, stretched=6, tile=24, rereads=24,

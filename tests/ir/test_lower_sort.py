@@ -14,10 +14,11 @@ from graphc.ir.kernel import Launch
 from graphc.ir.kernel.interpret import run_program
 from graphc.ir.kernel.text import parse_kernel, print_kernel
 from graphc.ir.kernel.verify import verify_kernel
+from graphc.ir.machine import Machine
 
 from . import kernel_cases as cases
 from .kernel_cases import build, compiled, f32
-from .machines import SORTS
+from .machines import SORTS, SORTS_IN_TURN
 
 RNG = np.random.default_rng(0)
 DTYPES = (f32, dtypes.f64, dtypes.bf16, dtypes.f16, dtypes.i32, dtypes.i64, dtypes.bool_)
@@ -32,9 +33,9 @@ def values(shape: tuple[int, ...], dtype: dtypes.DType) -> np.ndarray:
     return x
 
 
-def same(graph, inputs: list[np.ndarray]) -> None:
+def same(graph, inputs: list[np.ndarray], machine: Machine = SORTS) -> None:
     """Exactly what the graph means, in kernels alone."""
-    program = compiled(graph, machine=SORTS)
+    program = compiled(graph, machine=machine)
     assert all(isinstance(step, Launch) for step in program.steps)
     for kernel in cases.kernels(program):
         verify_kernel(kernel)
@@ -45,43 +46,53 @@ def same(graph, inputs: list[np.ndarray]) -> None:
         assert a.tobytes() == b.tobytes()
 
 
+MACHINES = pytest.mark.parametrize("machine", (SORTS, SORTS_IN_TURN), ids=("beside", "in_turn"))
+
+
+@MACHINES
 @pytest.mark.parametrize("descending", (False, True))
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_sorts_of_every_dtype(dtype: dtypes.DType, descending: bool) -> None:
-    for length in (1, 4, 9, 30):
+def test_sorts_of_every_dtype(dtype: dtypes.DType, descending: bool, machine: Machine) -> None:
+    for length in (1, 4, 9, 37):
         graph = build(
             lambda x: ops.sort(x, dim=1, descending=descending, stable=True), (dtype, (3, length))
         )
-        same(graph, [values((3, length), dtype)])
+        same(graph, [values((3, length), dtype)], machine)
 
 
+@MACHINES
 @pytest.mark.parametrize("dim", (0, 1, 2))
 @pytest.mark.parametrize("largest", (False, True))
-def test_the_first_of_any_dim(dim: int, largest: bool) -> None:
-    for k in (1, 5):
+def test_the_first_of_any_dim(dim: int, largest: bool, machine: Machine) -> None:
+    shape = tuple(19 if d == dim else 2 + d // 2 for d in range(3))
+    for k in (1, 5, 12):
         def function(x, k=k):
             return ops.topk(x, k=k, dim=dim, largest=largest)
 
-        same(build(function, (5, 6, 7)), [values((5, 6, 7), f32)])
+        same(build(function, shape), [values(shape, f32)], machine)
 
 
-def test_what_is_sorted_may_be_no_buffer() -> None:
+@MACHINES
+def test_what_is_sorted_may_be_no_buffer(machine: Machine) -> None:
     def function(x):
         order = ops.flip(ops.iota.like(x, shape=(2, 9), dim=1, dtype=dtypes.i64), dims=(1,))
         return x, ops.sort(order, dim=1, descending=False, stable=True)[1]
 
-    same(build(function, (2,)), [values((2,), f32)])
+    same(build(function, (2,)), [values((2,), f32)], machine)
 
 
-def test_a_sort_of_a_symbolic_length() -> None:
+@MACHINES
+def test_a_sort_of_a_symbolic_length(machine: Machine) -> None:
     graph = build(
-        lambda x: ops.sort(x, dim=0, descending=False, stable=True), (Dim.var("n"),),
-        dims={"n": 9},
+        lambda x: (
+            *ops.sort(x, dim=0, descending=False, stable=True),
+            *ops.topk(x, k=2, dim=0, largest=True),
+        ), (Dim.var("n"),), dims={"n": 9},
     )
-    program = compiled(graph, machine=SORTS)
+    program = compiled(graph, machine=machine)
     for kernel in cases.kernels(program):
         verify_kernel(kernel)
-    for count in (2, 5, 40):
+    for count in (2, 8, 9, 17, 75):
         x = values((count,), f32)
         for a, b in zip(
             run_program(program, [x], TABLE), interpret.evaluate(graph, [x], TABLE), strict=True

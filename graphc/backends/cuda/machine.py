@@ -41,6 +41,7 @@ GPU = Machine(
     sorting=Sorting(
         lanes=128, each=64, digit=6, scanned=64, in_turn=64, beside=1 << 16, ranked=256
     ),
+    sorts=True,
     by_counter=True,
     tf32=True,
     channels_last=8,  # 16 bytes of 16-bit floats

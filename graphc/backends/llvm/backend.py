@@ -15,6 +15,7 @@ from graphc.backends.host.memory import HOST
 from graphc.backends.llvm.identity import identity
 from graphc.backends.llvm.kept import Kept
 from graphc.backends.llvm.pool import Pool, kept_pools
+from graphc.ir.record import replaced
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,8 +60,8 @@ class LlvmBackend:
 
     @functools.cached_property
     def machine(self) -> Machine:
-        """What the shared passes may know of the target."""
-        return self.target.machine
+        """What the shared passes may know of the target. Libraries have no NumPy that sorts."""
+        return replaced(self.target.machine, sorts=self._target is not None)
 
     def claims(self, node: Node, machine: Machine) -> bool:
         """Draws from torch's generator; what else is no kernel runs on the host."""

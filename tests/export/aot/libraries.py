@@ -18,7 +18,7 @@ from graphc.frontend.tree import flatten
 from .client import Library
 from .models import CASES
 
-QUICK = ("small", "kinds")
+QUICK = ("small", "kinds", "ranked")
 CALLED = [
     pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in CASES
 ]

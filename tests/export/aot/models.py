@@ -103,7 +103,24 @@ def _block(b: int, t: int) -> tuple[Any, ...]:
     return (torch.randn(b, t, 16),)
 
 
+class Ranked(nn.Module):
+    """What sorts: orders, the first of many, medians, what is drawn by a nucleus."""
+
+    def forward(self, x: Any) -> Any:
+        values, places = x.sort(-1, descending=True)
+        kept = (values.softmax(-1).cumsum(-1) < 0.9).sum(-1)
+        first, where = torch.topk(x[:, :, :5], 3, dim=-1)
+        return values, places, kept, first, where, x.argsort(1), x.median(-1)[0]
+
+
 CASES = {
+    "ranked": Case(
+        Ranked, lambda: (torch.randn(3, 9, 21),),
+        {"x": {0: Dim("batch", max=5), 1: Dim("length", min=2, max=300)}},
+        lambda: [
+            (torch.randn(b, t, 21).round(decimals=1),) for b, t in ((1, 2), (2, 17), (5, 300))
+        ],
+    ),
     "small": Case(
         Small, lambda: (torch.randn(3, 400, 16),),
         {"x": {0: Dim("batch", max=5), 1: Dim("length", min=2, max=1000)}},

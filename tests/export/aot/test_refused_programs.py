@@ -13,8 +13,7 @@ from graphc.export import ExportError, aot, export
 
 
 @pytest.mark.parametrize(("function", "text"), [
-    (lambda x: torch.sort(x)[0], r"by NumPy.* sort \(.*test_refused_programs\.py:\d+\)"),
-    (lambda x: torch.fft.fft(x).real, "by NumPy.*fft"),
+    (lambda x: torch.fft.fft(x).real, r"by NumPy.*fft\w* \(.*test_refused_programs\.py:\d+\)"),
     (lambda x: torch.complex(x, x), "complex64, which the C interface"),
 ])
 def test_what_a_library_cannot_do(function: Any, text: str, tmp_path: Path) -> None:

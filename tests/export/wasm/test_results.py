@@ -201,7 +201,7 @@ def test_what_cannot_be_made(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="Python does not run wasm32"):
         program.save(tmp_path / "m.gcx", targets=["wasm32"])
     with pytest.raises(ExportError, match="computes by NumPy"):
-        aot(export(lambda x: x.sort(0)[0], (torch.rand(3),)), tmp_path, targets=["wasm32"])
+        aot(export(lambda x: torch.fft.fft(x).real, (torch.rand(3),)), tmp_path, targets=["wasm32"])
     assert list(tmp_path.iterdir()) == []
 
 

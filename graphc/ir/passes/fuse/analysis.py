@@ -116,7 +116,7 @@ def categorise(
         return ROUTINE
     if found is CONTRACTION and not (has_template(node, machine) and _known_channels(node)):
         return ROUTINE
-    if found is SORT and machine.sorting is None:
+    if found is SORT and not machine.sorts:
         return ROUTINE
     if family in _NEED_DIMS and not node.inputs[0].shape:
         return ROUTINE

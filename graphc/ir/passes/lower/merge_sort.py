@@ -1,6 +1,6 @@
-"""sort and topk side by side: tiles are ranked by comparing every pair, then neighbouring runs are
-merged, each element finding by bisection how many of the other run come before it. Stable, for
-every dtype; NaN counts as the largest.
+"""sort and topk: tiles are ranked by comparing every pair, then neighbouring runs are merged. Side
+by side, each element finds by bisection how many of the other run come before it; one after
+another, the two runs are walked along. Stable, for every dtype; NaN counts as the largest.
 """
 
 from __future__ import annotations
@@ -8,18 +8,20 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ... import dtypes
-from ...dim import Dim, Size, floordiv, maximum, minimum, mod, product, unwrap
+from ...dim import Dim, Size, ceil_div, floordiv, maximum, minimum, mod, product, unwrap
 from ...graph import Node
 from ...kernel import Carry, Kernel, Literal, Stmt
 from . import index_maps
-from .body import Body
+from .body import Body, zero
 from .index_maps import Coordinates, exact
 from .loops import dims_of
-from .nest import make_kernel
-from .scan import Scratch, carried, close_all, how
+from .nest import Axis, make_kernel, unravelled
+from .scan import Scratch, carried, close_all
 from .scope import Value, Writer
 from .segments import LONGEST, bisect, open_updates
 from .values import Values
+
+_IN_TURN = 8  # a tile that is ranked where the rest is merged one after another
 
 
 class _Rows(NamedTuple):
@@ -70,9 +72,11 @@ def lower_sort(body: Body, node: Node) -> Kernel:
         node.attrs["largest" if top else "descending"],
     )
     scratch = Scratch()
-    width = how(body).ranked
+    numbers = body.machine.sorting
+    width = _IN_TURN if numbers is None else numbers.ranked
     # of a symbolic length, as many as any array has
     steps = LONGEST - width.bit_length()
+    known = isinstance(rows.length, int)
     if isinstance(rows.length, int):
         steps = (-(-rows.length // width) - 1).bit_length()
     total = unwrap(rows.rows * rows.length)
@@ -81,9 +85,13 @@ def lower_sort(body: Body, node: Node) -> Kernel:
         for _ in range(min(steps, 2))
     ]
     stages = [_ranked(body, rows, width, pair[0] if steps else None)]
+    if numbers is None and not known:
+        stages += _walked_pairs(body, rows, width, steps, pair)
+        return make_kernel(body, stages, dims_of(body), scratch.params)
+    merged = _walked if numbers is None else _merged
     for step in range(steps):
         target = None if step == steps - 1 else pair[(step + 1) % 2]
-        stages.append(_merged(body, rows, width << step, pair[step % 2], target))
+        stages.append(merged(body, rows, width << step, pair[step % 2], target))
     return make_kernel(body, stages, dims_of(body), scratch.params)
 
 
@@ -108,7 +116,7 @@ def _comparable(values: Values, value: Value) -> Value:
 
 def _put(
     values: Values, rows: _Rows, target: _Run | None, row: Size, at: Value,
-    found: tuple[Value, Value],
+    found: tuple[Value, ...],
 ) -> None:
     """An element, with the place that it came from, at its place: in a run, or in the results."""
     writer, body = values.writer, values.body
@@ -188,3 +196,84 @@ def _merged(
     _put(values, rows, target, row, at, (stored, place))
     return close_all(writer)
 
+
+
+def _walked(
+    body: Body, rows: _Rows, width: int, source: _Run, target: _Run | None, times: Size = 1
+) -> tuple[Stmt, ...]:
+    """What _merged does, one element of two runs after another, as far as any is wanted; `times`: 0
+    where nothing is to be done."""
+    writer = Writer()
+    values = Values(body, writer)
+    dtype = rows.node.inputs[0].dtype
+    pairs = ceil_div(rows.length, 2 * width)
+    root = writer.open("parallel", "p", unwrap(rows.rows * pairs * times))
+    row, pair = unravelled(writer, root, [Axis(rows.rows), Axis(pairs)])
+    begin = unwrap(pair * (2 * width))
+    base = unwrap(row * rows.length + begin)
+    most = unwrap(rows.length - begin)
+    lengths = minimum(width, most), maximum(0, unwrap(minimum(2 * width, most) - width))
+    steps = minimum(2 * width, most)
+    if rows.node.op.name == "topk":  # what is behind was not written
+        lengths = minimum(lengths[0], rows.most), minimum(lengths[1], rows.most)
+        steps = minimum(steps, rows.most)
+    j = writer.open("serial", "j", steps)
+    left = carried(writer, dtypes.i64)
+    right = writer.apply("sub", dtypes.i64, writer.index_value(j), left)
+
+    def taken(of: Value, length: Size, start: Size) -> tuple[Value, Value]:
+        """Whether there is one more of a run, and it."""
+        there = writer.apply("lt", dtypes.bool_, of, writer.index_value(length))
+        place = unwrap(start + _place(of))
+        stored = writer.load(source.values, place, dtype, there, zero(dtype))
+        return there, _comparable(values, values.widened(stored))
+
+    is_left, one = taken(left, lengths[0], base)
+    is_right, other = taken(right, lengths[1], unwrap(base + width))
+    first = values.both(is_right, _before(values, rows, other, one))
+    is_one = values.both(is_left, writer.apply("logical_not", dtypes.bool_, first))
+    there = writer.apply(
+        "where", dtypes.i64, is_one, left,
+        writer.apply("add", dtypes.i64, right, Literal(width, dtypes.i64)),
+    )
+    at = unwrap(base + _place(there))
+    inside = values.in_range(there, Literal(0, dtypes.i64), writer.index_value(most))
+    found = tuple(
+        writer.load(buffer, at, kind, inside, zero(kind))
+        for buffer, kind in zip(source, (dtype, dtypes.i64), strict=True)
+    )
+    _put(values, rows, target, row, writer.index_value(unwrap(begin + j)), found)
+    more = writer.apply("cast", dtypes.i64, is_one)
+    after = writer.apply("add", dtypes.i64, left, more)
+    writer.close([Carry(left.name, dtypes.i64, Literal(0, dtypes.i64), "set", after)])
+    return close_all(writer)
+
+
+def _place(value: Value) -> Size:
+    return int(value.value) if isinstance(value, Literal) else Dim.var(value.name)
+
+
+def _walked_pairs(
+    body: Body, rows: _Rows, width: int, steps: int, pair: list[_Run]
+) -> list[tuple[Stmt, ...]]:
+    """The merges of a length that is not known: there and back, and none where one run is all."""
+    stages = []
+    for step in range(0, steps, 2):
+        times = minimum(1, floordiv(unwrap(rows.length - 1), width << step))
+        for at, other in ((0, 1), (1, 0)):
+            stages.append(
+                _walked(body, rows, width << (step + at), pair[at], pair[other], times)
+            )
+    return [*stages, _given(body, rows, pair[0])]
+
+
+def _given(body: Body, rows: _Rows, source: _Run) -> tuple[Stmt, ...]:
+    """The results, of what is in order."""
+    writer = Writer()
+    values = Values(body, writer)
+    row, i = open_updates(body, writer, rows.rows, rows.most)
+    at = unwrap(row * rows.length + i)
+    dtype = rows.node.inputs[0].dtype
+    found = writer.load(source.values, at, dtype), writer.load(source.places, at, dtypes.i64)
+    _put(values, rows, None, row, writer.index_value(i), found)
+    return close_all(writer)
