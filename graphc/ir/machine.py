@@ -122,7 +122,8 @@ class Machine:
     column of its own to go along, `column_rows` where rows are the lanes of a running sum. It is
     given rows, in a serial loop, until it has `iteration_least` elements, as long as
     `least_parallel` iterations are left. What differs along an axis by stretches of at least
-    `stretch` elements gets a loop for each; along one of `stretched` at least, shorter ones, too.
+    `stretch` elements gets a loop for each; along one of `stretched` at least, shorter ones, too;
+    where it has `outer_stretches`, along an outer axis any, each iteration going along its part.
 
     A reduction over less than `alone` elements joins the kernel of its readers even if that has
     fewer than `least_parallel` iterations. One over `split_least` elements that keeps few places
@@ -212,6 +213,7 @@ class Machine:
     alignment: int
     unrolled_steps: int
     unrolled_light: int
+    outer_stretches: bool = False
     tiling: Tiling | None = None
     sorting: Sorting | None = None
     sorts: bool = False

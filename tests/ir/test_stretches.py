@@ -125,13 +125,60 @@ def test_pairs_are_walked_by_the_others_of_their_kind() -> None:
 
 
 @pytest.mark.parametrize(
-    "sizes", [(40, 15), (1, 127), tuple([16] * 9)], ids=["short", "one", "many"]
+    "sizes", [(3, 2), (2, 4), tuple([4] * 33)], ids=["short", "one", "many"]
 )
 def test_short_or_many_stretches_are_walked_as_one(sizes: tuple[int, ...]) -> None:
     shapes = [(40, size) for size in sizes]
     program = check(build(lambda *parts: ops.concat(*parts, dim=1), *shapes))
     (kernel,) = kernels(program)
     assert print_kernel(kernel).count("vector ") == 1
+
+
+def around(x: Any, width: int) -> Any:
+    """x and, around its last two dims, what lies on the other side."""
+    for dim in (1, 2):
+        size = x.shape[dim]
+        first = ops.slice(x, starts=(0, 0, 0), stops=tuple(
+            width if d == dim else s for d, s in enumerate(x.shape)
+        ), steps=(1, 1, 1))
+        last = ops.slice(x, starts=tuple(size - width if d == dim else 0 for d in range(3)),
+                         stops=tuple(x.shape), steps=(1, 1, 1))
+        x = ops.concat(last, x, first, dim=dim)
+    return x
+
+
+OUTER: dict[str, tuple[Any, list[tuple[int, ...]], int]] = {
+    "rows": (lambda x, y: ops.concat(x, y, dim=0), [(64, 512), (35, 512)], 2),
+    "rows of a few planes": (
+        lambda x, y: ops.concat(x, y * 2.0, dim=1), [(3, 70, 300), (3, 1, 300)], 2
+    ),
+    "rows of many planes": (lambda x: around(x, 2), [(40, 30, 30)], 9),
+    "rows of one plane": (lambda x: around(x, 3), [(1, 150, 150)], 9),
+    "one line": (lambda x, y: ops.concat(x, y, x, dim=0), [(70000,), (5,)], 3),
+    "a few lines": (lambda x, y: ops.concat(x, y, x, dim=1), [(2, 30000), (2, 5)], 3),
+    "planes, then rows": (
+        lambda x, y: ops.concat(around(x, 1), y, dim=0), [(2, 40, 40), (11, 42, 42)], 18
+    ),
+}
+
+
+@pytest.mark.parametrize("case", OUTER)
+def test_rows_have_stretches_too(case: str) -> None:
+    """Of an axis that threads share, each goes along its part of each stretch."""
+    function, shapes, loops = OUTER[case]
+    text = print_kernel(only_kernel(function, *shapes))
+    assert " if " not in text and "where" not in text and "parallel" in text
+    assert text.count("vector ") <= loops
+    agrees(build(function, *shapes))
+
+
+@pytest.mark.parametrize("machine", [TINY, WIDE], ids=["tiny", "wide"])
+@pytest.mark.parametrize("shapes", [
+    [(7, 5), (9, 5)], [(2, 7, 5), (2, 9, 5)], [(13, 2, 7, 5), (13, 2, 9, 5)],
+])
+def test_rows_on_another_machine(shapes: list[tuple[int, ...]], machine: Any) -> None:
+    dim = len(shapes[0]) - 2
+    check(build(lambda x, y: ops.concat(x, y * 2.0, x, dim=dim), *shapes), machine=machine)
 
 
 @pytest.mark.parametrize("machine", [TINY, WIDE], ids=["tiny", "wide"])

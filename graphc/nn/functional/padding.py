@@ -142,7 +142,7 @@ def _by_index(input: Tensor, dim: int, low: int, high: int, mode: str) -> Tensor
         )
     if mode == "circular" and max(low, high) > size:
         raise RuntimeError(located("Padding value causes wrapping around more than once."))
-    if local.trace is None and min(low, high) >= 0 and max(low, high) > 0:
+    if min(low, high) >= 0 and max(low, high) > 0:
         return T.cat(_parts(input, dim, size, low, high, mode), dim)
     positions = []
     for i in range(-low, size + high):
@@ -156,24 +156,35 @@ def _by_index(input: Tensor, dim: int, low: int, high: int, mode: str) -> Tensor
     return input.index_select(dim, T.tensor(positions))
 
 
+_APART = 4  # lines, whose gradients are added one by one; those of more are a sum
+
+
 def _parts(
     input: Tensor, dim: int, size: int, low: int, high: int, mode: str
 ) -> list[Tensor]:
-    """What lies side by side: eager mode copies whole lines, where it would take each number."""
+    """What lies side by side: whole lines are copied, where an index would take each number."""
     parts = [input]
     if low and mode == "reflect":
         parts.insert(0, input.narrow(dim, 1, low).flip(dim))
     elif low and mode == "circular":
         parts.insert(0, input.narrow(dim, size - low, low))
     elif low:
-        parts[:0] = [input.narrow(dim, 0, 1)] * low
+        parts[:0] = _repeated(input, dim, 0, low)
     if high and mode == "reflect":
         parts.append(input.narrow(dim, size - 1 - high, high).flip(dim))
     elif high and mode == "circular":
         parts.append(input.narrow(dim, 0, high))
     elif high:
-        parts += [input.narrow(dim, size - 1, 1)] * high
+        parts += _repeated(input, dim, size - 1, high)
     return parts
+
+
+def _repeated(input: Tensor, dim: int, at: int, times: int) -> list[Tensor]:
+    line = input.narrow(dim, at, 1)
+    if times <= _APART:
+        return [line] * times
+    shape = [times if d == dim else size for d, size in enumerate(input.shape)]
+    return [line.expand(shape)]
 
 
 @owns_result

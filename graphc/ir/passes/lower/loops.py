@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from ...dim import Dim, Size, floordiv, minimum, product, unwrap
+from ...dim import Dim, Size, ceil_div, floordiv, maximum, minimum, product, unwrap
 from ...graph import Graph, Node
 from ...kernel import Kernel
 from ...types import Shape
@@ -31,9 +31,10 @@ from .nest import (
     vector_axis,
 )
 from .scope import Writer
-from .stretches import stretches
+from .stretches import Along, are_loops, stretches
 from .values import Values
 
+_MOST_COPIES, _MOST_CODE = 8, 1024  # in loops along stretches: of the code, additions in all
 _LONG = 1 << 20  # elements: the length that flat kernels, which serve every length, are cut for
 
 
@@ -44,33 +45,55 @@ def lower_loop(body: Body) -> Kernel:
     graph = body.graph
     space = [Axis(s) for s in index_maps.common_cuts(linear_shapes(body, graph.outputs))]
     conditions: dict[Condition, None] = {}
+    merged = False  # until then, what is known of an axis may not be known of one that it is in
 
     def trial(writer: Writer, axes: list[Axis], roots: list[Size]) -> None:
         values = Values(body, writer)
-        starts = [_largest_stretch(values, axis) for axis in axes]
+        starts = [_largest_stretch(values, axis) for axis in axes] if merged else [0 for _ in axes]
         _stores(values, digits(axes, [unwrap(a + b) for a, b in zip(starts, roots, strict=True)]))
         conditions.update(values.conditions)
 
     found = accesses(space, trial)
     axes = merge(space, found) or [Axis(1)]
+    merged = True
+    vector = vector_axis(axes, found)
     for axis in axes:
-        axis.stretches = stretches(axis.size, axis.var, conditions, body.machine)
-    if any(axis.stretches for axis in axes):
-        found = accesses(axes, trial)  # as it is walked then
+        axis.stretches = stretches(axis.size, axis.var, conditions)
+    _keep_loops(body, axes, vector)
+    if conditions:
+        vector = vector_axis(axes, accesses(axes, trial))  # as it is walked then
+        _keep_loops(body, axes, vector)
     writer = Writer(body.machine.hoists)
     values = Values(body, writer)
-    walk(values, axes, vector_axis(axes, found), lambda place: _stores(values, place))
+    walk(values, axes, vector, lambda place: _stores(values, place))
     while len(writer.scopes) > 1:
         writer.close()
     return make_kernel(body, [writer.finish()], dims_of(body))
 
 
+def _keep_loops(body: Body, axes: list[Axis], vector: int) -> None:
+    """Leave the stretches that are worth loops, inner ones before outer ones: each repeats the code
+    of all within."""
+    machine, copies = body.machine, 1
+    most = max(_MOST_COPIES, _MOST_CODE // max(1, weight(body)))
+    for i in [vector, *(i for i in reversed(range(len(axes))) if i != vector)]:
+        axis = axes[i]
+        if not axis.stretches:
+            continue
+        worth = (machine.outer_stretches and i != vector) or are_loops(axis.stretches, machine)
+        if not worth or copies * len(axis.stretches) > most:
+            axis.stretches = ()
+        else:
+            copies *= len(axis.stretches)
+
+
 def _largest_stretch(values: Values, axis: Axis) -> int:
     """Where the largest stretch of an axis begins; the values are told that loops go along it."""
     if not axis.stretches:
+        values.goes_along(axis.size, Dim.var(axis.var))
         return 0
     number = axis.stretches.index(max(axis.stretches))
-    values.stretches[axis.var] = axis.stretches[number]
+    values.stretches[axis.var] = Along(axis.stretches[number])
     return sum(axis.stretches[:number])
 
 
@@ -104,39 +127,82 @@ def walk(
     least = body.machine.iteration_least
     while len(outer) > 1 and width * hint(body, _count(serial)) < least and _enough(body, outer):
         serial.insert(0, outer.pop())
+    if body.machine.outer_stretches:
+        outer, stretched = _before_stretches(outer)
+        serial = [*stretched, *serial]
 
     def place(roots: list[Size]) -> tuple[Digit, ...]:
         *others, v = roots
         return digits(axes, [*others[:vector], v, *others[vector:]])
 
-    if serial or width <= body.machine.block:
-        work = width * hint(body, _count(serial))
-        roots = open_outer(writer, body, outer, work, heavy)
-        loops = [("serial", f"r{i}", a) for i, a in enumerate(serial)]
-        for inside in _inside(values, [*loops, ("vector", "v", inner)], roots):
-            store(place(inside))
-    else:
+    if not serial and width > body.machine.block and not inner.stretches:
         roots, v = open_blocks(writer, body, outer, inner, body.machine.block, 1, heavy)
+        for axis, root in zip(outer, roots, strict=True):
+            values.goes_along(axis.size, root)
         store(place([*roots, v]))
+        return
+    loops = [("serial", f"r{i}", a) for i, a in enumerate(serial)] + [("vector", "v", inner)]
+    first = loops[0][2]
+    within = hint(body, _count([axis for _, _, axis in loops[1:]]))
+    block = _block(body, outer, first, within)
+    part: tuple[Size, Size] | None = None
+    if block is None:
+        roots = open_outer(writer, body, outer, hint(body, first.size) * within, heavy)
+    else:
+        blocks = Axis(ceil_div(first.size, block))
+        *roots, number = open_outer(writer, body, [*outer, blocks], block * within, heavy)
+        start = unwrap(number * block)
+        part = start, minimum(unwrap(start + block), first.size)
+    for axis, root in zip(outer, roots, strict=True):
+        values.goes_along(axis.size, root)
+    for inside in _inside(values, loops, roots, part):
+        store(place(inside))
+
+
+def _before_stretches(axes: list[Axis]) -> tuple[list[Axis], list[Axis]]:
+    """The axes before the first that has stretches, and the others."""
+    count = next((i for i, axis in enumerate(axes) if axis.stretches), len(axes))
+    return axes[:count], axes[count:]
+
+
+def _block(body: Body, outer: list[Axis], axis: Axis, work: int) -> int | None:
+    """How much of an axis with stretches a parallel iteration goes along, where one place of it
+    is `work` elements; None: all of it."""
+    if not axis.stretches:
+        return None
+    machine, count = body.machine, hint(body, _count(outer))
+    total, heavy = count * hint(body, axis.size) * work, weight(body)
+    if count >= machine.parallelism or machine.one_worker(total, heavy):
+        return None
+    block = max(1, machine.chunk(total, heavy) // max(work, 1))
+    return None if block >= hint(body, axis.size) else block
 
 
 def _inside(
-    values: Values, loops: list[tuple[str, str, Axis]], roots: list[Size]
+    values: Values, loops: list[tuple[str, str, Axis]], roots: list[Size],
+    part: tuple[Size, Size] | None = None,
 ) -> Iterator[list[Size]]:
-    """Within each nest of loops (kind, name, axis), one after the other: the roots of all axes."""
+    """Within each nest of loops (kind, name, axis), one after the other: the roots of all axes. The
+    first loop's axis is walked from the beginning of `part` to its end."""
     if not loops:
         yield roots
         return
     (kind, name, axis), *rest = loops
     if not axis.stretches:
         root = values.writer.open(kind, name, axis.size)
+        values.goes_along(axis.size, root)
         yield from _inside(values, rest, [*roots, root])
         values.writer.close()
     start = 0
     for i, size in enumerate(axis.stretches):
-        values.stretches[f"{name}_{i}"] = size
-        root = values.writer.open(kind, f"{name}_{i}", size)
-        yield from _inside(values, rest, [*roots, unwrap(start + root)])
+        base: Size = 0
+        extent: Size = size
+        if part is not None:
+            base = values.writer.index_name(maximum(part[0] - start, 0))
+            extent = maximum(minimum(part[1] - start, size) - base, 0)
+        values.stretches[f"{name}_{i}"] = Along(size, base)
+        root = values.writer.open(kind, f"{name}_{i}", extent)
+        yield from _inside(values, rest, [*roots, unwrap(start + base + root)])
         values.writer.close()
         start += size
 

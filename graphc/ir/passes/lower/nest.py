@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ... import dtypes
 from ...dim import Dim, Size, ceil_div, minimum, product, unwrap
 from ...graph import Node
-from ...kernel import IndexValue, Kernel, Let, Param, Stmt
+from ...kernel import Kernel, Param, Stmt
 from ...op import LIGHT
 from ...record import record
 from ...types import Shape
@@ -180,15 +179,8 @@ def unravelled(writer: Writer, root: Size, axes: Sequence[Axis]) -> list[Size]:
             continue
         div = unwrap(product(a.size for a in axes[i + 1 :]))
         value = Digit(root, total, div, axis.size).value()
-        name = writer.fresh("i")
-        writer.levels[name] = writer.index_level(value)
-        writer.scopes[writer.levels[name]].stmts.append(_let_index(name, value))
-        roots.append(Dim.var(name))
+        roots.append(writer.index_name(value))
     return roots
-
-
-def _let_index(name: str, value: Size) -> Stmt:
-    return Let(name, IndexValue(value, dtypes.i64))
 
 
 def open_blocks(

@@ -141,6 +141,15 @@ class Writer:
             found = memo[key] = self.let(load, least)
         return found
 
+    def index_name(self, index: Size) -> Size:
+        """A name for an index expression, so that those of which it is a part stay affine."""
+        if isinstance(index, int):
+            return index
+        name = self.fresh("i")
+        self.levels[name] = level = self.index_level(index)
+        self.scopes[level].stmts.append(Let(name, IndexValue(index, dtypes.i64)))
+        return Dim.var(name)
+
     def index_value(self, index: Size) -> Value:
         """An index expression as an i64 scalar."""
         if isinstance(index, int):

@@ -9,52 +9,64 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ...dim import Dim, Size, unwrap
+from ...record import record
 
 if TYPE_CHECKING:
     from ...machine import Machine
     from .moves import Condition
 
-_MOST = 8  # stretches of an axis: each repeats the code
+_MOST = 32  # stretches of an axis
 _FEW = 4  # elements of an axis that may have a stretch each: parts of pairs, say
 
 
-def stretches(
-    size: Size, var: str, conditions: Iterable[Condition], machine: Machine
-) -> tuple[int, ...]:
-    """The sizes of an axis's stretches; none where it is one, or one is too short for a loop."""
+@record
+class Along:
+    """A loop along a stretch, or along a part of it: `base` + its variable is below `size`."""
+
+    size: int
+    base: Size = 0
+
+
+def stretches(size: Size, var: str, conditions: Iterable[Condition]) -> tuple[int, ...]:
+    """The sizes of an axis's stretches; none where it is one, or they are too many."""
     if not isinstance(size, int):
         return ()
     cuts = {0, size}
     for condition in conditions:
-        span = _span(condition, var)
+        span = _span(condition, var, 0)
         cuts.update(edge for edge in span or () if 0 < edge < size)
     edges = sorted(cuts)
     found = tuple(b - a for a, b in pairwise(edges))
-    loops = min(found) >= machine.stretch or not _FEW < size < machine.stretched
-    return found if 1 < len(found) <= _MOST and loops else ()
+    return found if 1 < len(found) <= _MOST else ()
 
 
-def _span(condition: Condition, var: str) -> tuple[int, int] | None:
-    """For which values of a variable a condition holds (but for its step), where it is about
-    nothing else."""
-    shift = unwrap(condition.position - Dim.var(var))
+def are_loops(found: tuple[int, ...], machine: Machine) -> bool:
+    """Whether vector loops along these stretches take less time than one under conditions."""
+    return min(found) >= machine.stretch or not _FEW < sum(found) < machine.stretched
+
+
+def _span(condition: Condition, var: str, base: Size) -> tuple[int, int] | None:
+    """For which values of `base` and a variable a condition holds (but for its step), where it is
+    about nothing else."""
+    shift = unwrap(condition.position - base - Dim.var(var))
     low, high = condition.low, condition.high
     if not isinstance(shift, int) or not isinstance(low, int) or not isinstance(high, int):
         return None
     return low - shift, high - shift
 
 
-def holds_along(condition: Condition, extents: Mapping[str, int]) -> bool | None:
+def holds_along(condition: Condition, extents: Mapping[str, Along]) -> bool | None:
     """Whether a condition holds all along one of these loops, or nowhere; None: neither is
     known."""
     position = condition.position
     for var in () if isinstance(position, int) else position.variables() & extents.keys():
-        span = _span(condition, var)
+        along = extents[var]
+        span = _span(condition, var, along.base)
         if span is None:
             continue
         low, high = span
-        if high <= 0 or low >= extents[var]:
+        if high <= 0 or low >= along.size:
             return False
-        if low <= 0 and high >= extents[var] and condition.step == 1:
+        if low <= 0 and high >= along.size and condition.step == 1:
             return True
     return None

@@ -21,9 +21,10 @@ from ...rounding import EXACT
 from . import index_maps
 from .body import Body, carrier, literal, literal_cast, zero
 from .index_maps import Coordinate, Coordinates, coordinate_value, exact
+from .least import least
 from .moves import MOVES, Condition, move, padded, updated_region
 from .scope import Value, Writer
-from .stretches import holds_along
+from .stretches import Along, holds_along
 
 
 @record(eq=False, frozen=False)
@@ -46,9 +47,14 @@ class Values:
         self.body = body
         self.writer = writer
         self.bound: dict[Node, Callable[[At], Value | None]] = {}
-        self.stretches: dict[str, int] = {}  # extents of the loops that go along stretches
+        self.stretches: dict[str, Along] = {}  # by the variables of loops
         self.conditions: dict[Condition, None] = {}  # that were asked about
         self._places: dict[tuple[Coordinates, tuple[Condition, ...]], At] = {}
+
+    def goes_along(self, size: Size, root: Size) -> None:
+        """A loop's variable goes from 0 to below `size`."""
+        if isinstance(size, int) and isinstance(root, Dim):
+            self.stretches[root.text()] = Along(size)
 
     def at(self, coordinates: Coordinates, mask: tuple[Condition, ...] = ()) -> At:
         """The one At for these coordinates."""
@@ -332,27 +338,33 @@ class Values:
     # --- indexing ---------------------------------------------------------------------------------
 
     def index_coordinate(
-        self, index: Value, size: Size, dim: int, at: At, wrap: bool, subject: str = ""
+        self, index: Value, size: Size, dim: int, at: At, wrap: bool, subject: str = "",
+        least: int | None = None,
     ) -> Coordinate:
         """A checked data-dependent coordinate along a dim of `size`."""
-        checked = self.checked_index(index, size, dim, at, wrap, subject)
+        checked = self.checked_index(index, size, dim, at, wrap, subject, least)
         if isinstance(checked, Literal):
             return exact(int(checked.value), size)
         return exact(Dim.var(checked.name), size)
 
     def checked_index(
-        self, index: Value, size: Size, dim: int, at: At, wrap: bool, subject: str = ""
+        self, index: Value, size: Size, dim: int, at: At, wrap: bool, subject: str = "",
+        least: int | None = None,
     ) -> Value:
         """The index, made non-negative if `wrap`, after a Check that it is in [0, size).
-        `subject`: what the index is to the user, if not an index; or the error, class and all."""
+        `subject`: what the index is to the user, if not an index; or the error, class and all.
+        `least`: what it is at least, where that is known."""
         writer = self.writer
+        positive = least is not None and least >= 0
         key = ("checked", index, size, dim, at.mask, wrap)
         found: Value | None = writer.find(key)
         if found is not None:
             return found
         limit, zero_ = writer.index_value(size), Literal(0, dtypes.i64)
-        result = self.wrapped(index, limit) if wrap else index
-        ok = self.in_range(result, zero_, limit)
+        result = self.wrapped(index, limit) if wrap and not positive else index
+        ok = writer.apply("lt", dtypes.bool_, result, limit) if positive else (
+            self.in_range(result, zero_, limit)
+        )
         kind = "IndexError" if wrap else "OutOfRange"
         size_text = f" with size {size}" if isinstance(size, int) else ""
         message = f"{kind}: index {{value}} is out of bounds for dimension {dim}{size_text}"
@@ -389,7 +401,9 @@ class Values:
             for c, have, want in zip(at.coordinates, self.body.shape(node), shape, strict=True)
         ]
         subject = node.attrs.get("subject", "")
-        place[dim] = self.index_coordinate(index, shape[dim], dim, at, False, subject)
+        place[dim] = self.index_coordinate(
+            index, shape[dim], dim, at, False, subject, least(index_node)
+        )
         return (yield x, self.at(tuple(place), at.mask))
 
     def _index(self, node: Node, at: At) -> Code:
@@ -403,7 +417,9 @@ class Values:
         for i, index_node in enumerate(indices):
             place = index_maps.broadcast(where, self.body.shape(index_node))
             index = yield index_node, self.at(place, at.mask)
-            found.append(self.index_coordinate(index, shape[dim + i], dim + i, at, True, subject))
+            found.append(self.index_coordinate(
+                index, shape[dim + i], dim + i, at, True, subject, least(index_node)
+            ))
         coordinates = (*at.coordinates[:dim], *found, *at.coordinates[dim + rank :])
         return (yield x, self.at(coordinates, at.mask))
 
