@@ -20,7 +20,6 @@ from graphc.ir.late import late
 
 if TYPE_CHECKING:
     from graphc.backends.llvm import conv_kernel, conv_last_kernel
-    from graphc.backends.llvm.conv_mend import TermsEmitter
 else:  # where a program has convolutions
     conv_kernel = late("graphc.backends.llvm.conv_kernel")
     conv_last_kernel = late("graphc.backends.llvm.conv_last_kernel")
@@ -53,8 +52,7 @@ def tile_of(template: SumTemplate, target: Target) -> Tile:
 
 
 def emit_contraction(
-    module: Module, kernel: Kernel, target: Target, symbol: str, epilogue: EpilogueEmitter,
-    terms: TermsEmitter,
+    module: Module, kernel: Kernel, target: Target, symbol: str, epilogue: EpilogueEmitter
 ) -> None:
     """Defines void @symbol(ptr %args, ptr %status): buffers in order of params, then dims."""
     template = sum_template(kernel)
@@ -64,7 +62,7 @@ def emit_contraction(
     if is_last(template):
         conv_last_kernel.emit_last_kernel(module, kernel, template, tile, symbol)
     elif isinstance(template, Convolution):
-        conv_kernel.emit_conv_kernel(module, kernel, template, tile, symbol, terms)
+        conv_kernel.emit_conv_kernel(module, kernel, template, tile, symbol)
     else:
         emit_gemm_kernel(module, kernel, template, tile, symbol)
 

@@ -6,6 +6,7 @@ Fewer dimensions are padded in front with size 1. Three words are (depth, height
 import enum
 
 from graphc.backends.llvm.text import Function, Value
+from graphc.ir.dim import Size
 
 DEPTH, HEIGHT, WIDTH = range(3)
 
@@ -114,6 +115,11 @@ class Words:
     def write_pointer(self, field: int, value: str) -> None:
         """Stores a pointer."""
         self.function.store(value, "ptr", self.place(field), 8)
+
+
+def in_three(sizes: tuple[Size, ...], missing: int) -> tuple[Size, ...]:
+    """Sizes of all three dimensions."""
+    return (missing,) * (3 - len(sizes)) + sizes
 
 
 def product(f: Function, values: list[str]) -> Value:

@@ -3,8 +3,8 @@
 from graphc.backends.llvm.conv import BY_PLANES, declare_conv
 from graphc.backends.llvm.conv_copy import copied_step, pad_symbol
 from graphc.backends.llvm.conv_copy_pairs import pad_pairs_symbol
-from graphc.backends.llvm.conv_geometry import CONV_WORDS, Conv, Words
-from graphc.backends.llvm.conv_mend import TermsEmitter, emit_again, may_meet_nothing, mended
+from graphc.backends.llvm.conv_geometry import CONV_WORDS, Conv, Words, in_three
+from graphc.backends.llvm.conv_mend import may_meet_nothing, mended
 from graphc.backends.llvm.conv_places import PLACES
 from graphc.backends.llvm.conv_planes import asks_for_planes, may_go_by_planes
 from graphc.backends.llvm.conv_reach import conv_reach
@@ -34,7 +34,7 @@ MOST_ELEMENTS = 1 << 27
 
 
 def emit_conv_kernel(
-    module: Module, kernel: Kernel, c: Convolution, tile: Tile, symbol: str, terms: TermsEmitter
+    module: Module, kernel: Kernel, c: Convolution, tile: Tile, symbol: str
 ) -> None:
     """Defines void @symbol(ptr %args, ptr %status) for the three kinds of convolution.
 
@@ -53,9 +53,8 @@ def emit_conv_kernel(
     alone = swept and is_known(c)  # what is asked in the call has one answer
     epilogue, epilogue_arguments = epilogue_pointers(f, kernel, tile, symbol, arguments)
     if may_meet_nothing(c):
-        again = emit_again(module, kernel, c, tile, symbol, terms)
-        own = ("%args", epilogue_arguments, epilogue, again)
-        epilogue, epilogue_arguments = mended(f, tile, own)
+        other = (epilogue, epilogue_arguments)
+        epilogue, epilogue_arguments = mended(f, c, tile, arguments, other)
     if tile.group == 1 and conv_reach(c, tile).strips:
         emit_strips(module, c, tile, symbol, f, arguments, (epilogue, epilogue_arguments))
         return
@@ -91,8 +90,7 @@ def emit_conv_kernel(
         (Conv.DILATION, g.dilation, 1),
     )
     for field, sizes, missing in each:
-        padded = (missing,) * (3 - len(sizes)) + sizes
-        for dim, size in enumerate(padded):
+        for dim, size in enumerate(in_three(sizes, missing)):
             request.write(field, arguments.size(size), dim)
     driver = BY_PLANES if may_go_by_planes(c, tile) and not swept else c.kind
     if tile.group == 1 and (reached := conv_reach(c, tile)):

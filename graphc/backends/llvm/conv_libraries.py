@@ -14,7 +14,7 @@ from graphc.backends.llvm.conv_direct import emit_lines, emit_windows
 from graphc.backends.llvm.conv_direct_pairs import emit_pair_windows
 from graphc.backends.llvm.conv_last import emit_last
 from graphc.backends.llvm.conv_last_kernel import last_rows
-from graphc.backends.llvm.conv_mend import emit_mend, may_meet_nothing
+from graphc.backends.llvm.conv_mend import emit_again, emit_mend, may_meet_nothing
 from graphc.backends.llvm.conv_pack import (
     emit_pack_columns,
     emit_pack_rows,
@@ -52,7 +52,7 @@ def of_convolution(c: Convolution, tile: Tile) -> list[str]:
             return []
     elif may_go_by_planes(c, tile):
         kinds.append("conv_planes")
-    kinds += ["mend"] if may_meet_nothing(c) else []
+    kinds += ["mend", f"again.{left}.{right}"] if may_meet_nothing(c) else []
     if tile.group > 1:
         kinds += ["transpose", "dots", f"conv_packs.{left}", f"conv_packs.{right}"]
         if reads_words(tile.step) and not columns:
@@ -83,6 +83,7 @@ def _source(dtype: str, tile: Tile) -> Source:
 
 
 EMITTERS: dict[str, Callable[..., None]] = {
+    "again": lambda m, tile, left, right: emit_again(m, _source(left, tile), _source(right, tile)),
     "conv": emit_forward,
     "conv_columns": lambda m, tile, dtype: emit_pack_columns(m, _source(dtype, tile)),
     "conv_input_grad": emit_input_grad,

@@ -39,12 +39,10 @@ from graphc.ir.kernel import (
     Loop,
     Stmt,
     Store,
-    Var,
     walk,
 )
 from graphc.ir.kernel.text import kernel_symbol
 from graphc.ir.late import late
-from graphc.ir.passes.lower.template_loops import summed
 
 if TYPE_CHECKING:
     from graphc.backends.llvm import attention, conv_last_kernel
@@ -63,7 +61,7 @@ def emit(kernel: Kernel, target: Target, symbol: str = "") -> str:
     if isinstance(kernel.template, Attention):
         attention.emit_attention(module, kernel, kernel.template, target, symbol)
     elif kernel.template is not None:
-        emit_contraction(module, kernel, target, symbol, emit_epilogue, emit_terms)
+        emit_contraction(module, kernel, target, symbol, emit_epilogue)
     else:
         _KernelEmitter(kernel, target, module, symbol).run()
     return module.text()
@@ -129,20 +127,6 @@ def emit_epilogue(fn: Function, kernel: Kernel, tile: Tile) -> None:
     columns = Loop("vector", "n", known or Dim.var("tile.columns"), body)
     m = Let("m", IndexValue(row + Dim.var("tile.m"), dtypes.i64))
     context.loop(Loop("serial", "tile.row", Dim.var("tile.rows"), (m, columns)))
-
-
-def emit_terms(fn: Function, kernel: Kernel, tile: Tile) -> None:
-    """Terms of a contraction, those of one value of the first axis; see conv_mend.TermsEmitter."""
-    template = kernel.template
-    assert template is not None and not isinstance(template, Attention)
-    acc = template.acc_dtype
-    body = (*summed(template, 1, Load("acc.sum", 0, acc)), Store("acc.sum", 0, Var("acc", acc)))
-    context = _context(fn, fn.module, tile.target, kernel, body)
-    context.buffers["acc.sum"] = Buffer(lambda: "%sum", acc, True)
-    for name in ("b", "m", "n", template.term().axes[0][0]):
-        context.bind(name, Value(f"%{name}", dtypes.i64, 1, 0))
-        context.upper[name] = UNKNOWN
-    context.statements(body)
 
 
 class _KernelEmitter:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from graphc.backends.host.machine import cpu
+from graphc.backends.llvm.emit import emit
 from graphc.backends.llvm.libraries import template_libraries
 from graphc.backends.llvm.target import Target, host_target
 from graphc.backends.numpy.elementwise import TABLE
@@ -379,6 +380,31 @@ def test_bad_weights_meet_nothing_beside_the_image(case: Conv, bad: float) -> No
     want = reference(case, "conv_input_grad", operands)
     assert np.isfinite(want).any() and not np.isfinite(want).all()
     np.testing.assert_allclose(result.ravel(), want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [dtypes.f64, dtypes.bf16, dtypes.f16], ids=str)
+def test_sums_of_bad_weights_are_made_again_of_any_dtype(dtype: dtypes.DType) -> None:
+    """By code that kernels of all sizes share; where nothing is bad they are what they were."""
+    case = Conv(3, 8, (9, 11), 6, (3, 2), (2, 3), (1, 2), (2, 1), groups=2, dtype=dtype,
+                acc=dtype if dtype is dtypes.f64 else dtypes.f32)
+    kernel = case.kernel("conv_input_grad")
+    rng = np.random.default_rng(0)
+    w, g = (rng.integers(-4, 5, case.shapes[p.name]).astype(dtype.numpy) for p in kernel.params[:2])
+    for place, bad in ((5, np.inf), (17, -np.inf), (70, np.nan)):
+        w.flat[place] = bad
+        result = np.zeros(case.shapes[kernel.params[2].name], case.acc.numpy if case.acc else None)
+        run(kernel, [w, g, result])
+        want = reference(case, "conv_input_grad", [w, g])
+        assert np.isfinite(want).any() and not np.isfinite(want).all()
+        np.testing.assert_array_equal(result.ravel(), want)  # integers: exact
+
+
+def test_what_adds_up_sums_again_is_no_kernels_own() -> None:
+    """It would be half of what is compiled for a gradient."""
+    kernel = CASES[0].kernel("conv_input_grad")
+    text = emit(kernel, host_target(), "k")
+    assert text.count("\ndefine ") == 1 and "@graphc_again_f32_f32_f32" in text
+    assert "again.f32.f32.f32" in template_libraries(kernel, host_target())
 
 
 def test_refuses_images_too_large_for_its_offsets() -> None:

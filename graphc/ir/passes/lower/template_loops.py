@@ -50,7 +50,7 @@ def as_loops(kernel: Kernel, machine: Machine) -> Kernel:
     column = Let("n", _index(unwrap(start + Dim.var("lane"))))
     body: tuple[Stmt, ...] = (
         Let("b", _index(b)), Let("m", _index(m)),
-        Loop("vector", "lane", lanes, (column, *summed(template), *epilogue)),
+        Loop("vector", "lane", lanes, (column, *_summed(template), *epilogue)),
     )
     kind, chunk = _cut(template, iterations, machine)
     stage = (Loop(kind, "p", iterations, body, (), chunk),)
@@ -83,10 +83,9 @@ def _index(value: Size) -> IndexValue:
     return IndexValue(value, dtypes.i64)
 
 
-def summed(template: SumTemplate, given: int = 0, start: Scalar | None = None) -> list[Stmt]:
-    """Statements that bind `acc`, `start` (or 0) and the sum for one b, m, n: a loop per axis of
-    the term, each going on with the sum of the one around it. The first axes may be `given`: then
-    it is the sum for one value of these, too."""
+def _summed(template: SumTemplate) -> list[Stmt]:
+    """Statements that bind `acc`, the sum for one b, m, n: a loop per axis of the term, each going
+    on with the sum of the one around it."""
     term, acc = template.term(), template.acc_dtype
     inside = _inside(term.inside)
     left = _load(template.left, term.left, acc, None if term.padded else inside)
@@ -94,10 +93,10 @@ def summed(template: SumTemplate, given: int = 0, start: Scalar | None = None) -
     value: Scalar = Apply("mul", (left, right), acc)
     body: tuple[Stmt, ...] = ()
     combine = "add"
-    for depth, (variable, extent) in reversed(list(enumerate(term.axes[given:]))):
+    for depth, (variable, extent) in reversed(list(enumerate(term.axes))):
         name = f"sum{depth}" if depth else "acc"
-        first = Var(f"sum{depth - 1}" if depth > 1 else "acc", acc) if depth else start
-        carry = Carry(name, acc, first or Literal(0.0, acc), combine, value)
+        first = Var(f"sum{depth - 1}" if depth > 1 else "acc", acc) if depth else Literal(0.0, acc)
+        carry = Carry(name, acc, first, combine, value)
         body = (Loop("serial", variable, extent, body, (carry,)),)
         combine, value = "set", Var(name, acc)
     return list(body)
