@@ -22,6 +22,28 @@ ERRORS: dict[str, Callable[[Any], Any]] = {
     "adaptive pool, one size": lambda s: s.F.adaptive_max_pool2d(s.torch.ones(2, 2), 2),
     "adaptive pool to less than nothing": (
         lambda s: s.F.adaptive_avg_pool2d(s.torch.ones(1, 1, 1, 1), (-1, 0))),
+    "adaptive pool of integers": (
+        lambda s: s.F.adaptive_avg_pool2d(s.torch.ones(1, 1, 4, 4).int(), 2)),
+    "adaptive pool of integers, 1d": (
+        lambda s: s.F.adaptive_avg_pool1d(s.torch.ones(1, 1, 4).int(), 3)),
+    "adaptive pool of integers, 3d": (
+        lambda s: s.F.adaptive_avg_pool3d(s.torch.ones(1, 1, 4, 4, 4).int(), 3)),
+    "adaptive pool of integers to one": (
+        lambda s: s.F.adaptive_avg_pool2d(s.torch.ones(1, 1, 4, 4).int(), 1)),
+    "adaptive max pool of integers": (
+        lambda s: s.F.adaptive_max_pool1d(s.torch.ones(1, 1, 4).int(), 2)),
+    "adaptive max pool of integers, 3d": (
+        lambda s: s.F.adaptive_max_pool3d(s.torch.ones(1, 1, 4, 4, 4).int(), 1)),
+    "adaptive pool of no height": lambda s: s.F.adaptive_avg_pool2d(s.torch.ones(1, 0, 4), 3),
+    "adaptive max pool of no channels": (
+        lambda s: s.F.adaptive_max_pool2d(s.torch.ones(1, 0, 4, 4), 3)),
+    "mean pool of no channels": lambda s: s.F.avg_pool2d(s.torch.ones(1, 0, 4, 4), 2),
+    "mean pool of less than its window": lambda s: s.F.avg_pool3d(
+        s.torch.ones(1, 2, 3, 3, 3), 4, 2, ceil_mode=True),
+    "group norm of one value": lambda s: s.F.group_norm(s.torch.ones(1, 2, 1, 1), 2),
+    "interpolated from nothing": lambda s: s.F.interpolate(s.torch.ones(1, 2, 0), 4),
+    "interpolated to nothing": (
+        lambda s: s.F.interpolate(s.torch.ones(1, 2, 3, 3), 0, mode="bilinear")),
     "circular padding of more than there is": (
         lambda s: s.F.pad(s.torch.ones(1, 2, 1, 4), (0, 0, 2, 0), mode="circular")),
     "max pool of no length": lambda s: s.F.max_pool1d(s.torch.ones(1, 3, 0), 1),
@@ -160,6 +182,13 @@ def test_rrelu_draws_for_negative_elements_alone(dtype: str, compiled: bool) -> 
 def test_empty_batches_and_everything_dropped() -> None:
     for s in SPACES:
         assert tuple(s.F.max_pool1d(s.torch.ones(0, 3, 4), 2).shape) == (0, 3, 2)
+        assert tuple(s.F.adaptive_avg_pool2d(s.torch.ones(1, 0, 4, 4), 2).shape) == (1, 0, 2, 2)
+        assert s.F.adaptive_avg_pool1d(s.torch.ones(2, 0), 1).isnan().all()
+        assert tuple(s.F.adaptive_max_pool1d(s.torch.ones(0, 2, 4), 0).shape) == (0, 2, 0)
+        assert tuple(s.F.batch_norm(s.torch.ones(3, 0), None, None, training=True).shape) == (3, 0)
+        none = s.torch.ones(2, 3, 0)  # no numbers to compare: every row is attended alike
+        attended = s.F.scaled_dot_product_attention(none, none, s.torch.arange(12.0).view(2, 3, 2))
+        assert attended.tolist()[0] == [[2.0, 3.0]] * 3
         assert tuple(s.F.batch_norm(*[s.torch.ones(0)] * 3, training=True).shape) == (0,)
         assert tuple(s.F.instance_norm(s.torch.ones(0, 3, 4)).shape) == (0, 3, 4)
         kept = s.F.max_pool2d(s.torch.ones(0, 3, 4, 4), 2, return_indices=True)

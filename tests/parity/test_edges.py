@@ -155,3 +155,41 @@ def test_alpha_in_the_dtype_of_the_result() -> None:
         ])
     for have, want in zip(found[1], found[0], strict=True):
         np.testing.assert_allclose(have, want, rtol=1e-6, atol=1e-7)
+
+
+@COMPILED
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_powers_that_are_roots(dtype: str, compiled: bool) -> None:
+    """x ** 0.5 and x ** -0.5 are sqrt and rsqrt, whose zeros have signs, but go by pow's name."""
+    row = [-inf, -2.0, -0.0, 0.0, 1e-30, 2.0, inf, nan]
+    for exponent in (0.5, -0.5):
+        call = lambda m, x, exponent=exponent: x**exponent  # noqa: E731
+        want, have = (
+            _run(m, call, [row], dtype, compiled and m is graphc) for m in (torch, graphc)
+        )
+        np.testing.assert_allclose(have[0], want[0], rtol=1e-6)
+        number = ~np.isnan(want[0])
+        np.testing.assert_array_equal(np.signbit(have[0])[number], np.signbit(want[0])[number])
+        x = graphc.ones(2, requires_grad=True)
+        assert type((x**exponent).grad_fn).__name__ == "PowBackward0"
+
+
+@COMPILED
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_sinc_near_nothing(dtype: str, compiled: bool) -> None:
+    """Its slope is -pi^2 x / 3, not what is left of 1 / x - 1 / x (PyTorch's is off by 1e-3)."""
+    row = [0.0, -0.0, 1e-45, -1e-40, 1e-38, 1e-30, 1e-12, 1e-4, 1.9e-3, -0.03, 0.049, 0.06, -3.0]
+    x = np.array(row, np.float32).astype(np.longdouble)
+    a = np.where(x == 0, 1, np.pi * x)
+    direct = (a * np.cos(a) - np.sin(a)) / a**2
+    slope = np.pi * np.where(np.abs(x) < 1e-2, -np.pi * x / 3 + (np.pi * x) ** 3 / 30, direct)
+    value, gradient = _run(graphc, lambda m, x: m.sinc(x), [row], dtype, compiled)
+    np.testing.assert_allclose(value, np.sinc(x).astype(float), rtol=3e-7, atol=2e-8)
+    wanted = (slope * np.cos(np.arange(len(row)))).astype(float)
+    np.testing.assert_allclose(gradient, wanted, atol={"float32": 5e-6, "float64": 2e-7}[dtype])
+
+
+def test_median_of_no_integers() -> None:
+    for dtype in ("int32", "uint8", "int64"):
+        want, have = (m.ones(0, dtype=getattr(m, dtype)).median() for m in (torch, graphc))
+        assert str(have.dtype) == str(want.dtype) and have.item() == want.item()

@@ -42,6 +42,15 @@ def _called(function: Any, x: Any) -> None:
 # the message must start as PyTorch's does
 SAME: dict[str, Callable[[Any], Any]] = {
     "dim range": lambda t: t.zeros(2, 3).sum(2),
+    "median of no row": lambda t: t.ones(0, 0).median(-1),
+    "median of nothing along a dim": lambda t: t.ones(2, 0).median(-1),
+    "median of bools": lambda t: t.tensor([True]).median(),
+    "fraction of ints": lambda t: t.ones(2, dtype=t.int32).frac(),
+    "where of more than a byte": (
+        lambda t: t.where(t.tensor([True]), t.zeros(1, dtype=t.int8), 300)),
+    "difference of a number": lambda t: t.tensor(1.0).diff(),
+    "parts of a number": lambda t: t.tensor(1.0).tensor_split(2),
+    "distances of vectors": lambda t: t.cdist(t.ones(2), t.ones(2)),
     "NaN to ints": lambda t: t.tensor(float("nan"), dtype=t.int32),
     "inf to ints": lambda t: t.tensor([1.0, float("inf")], dtype=t.int64),
     "float to int8": lambda t: t.tensor([[300.0]], dtype=t.int8),

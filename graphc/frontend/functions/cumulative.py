@@ -137,6 +137,8 @@ def diff(
     append: Tensor | None = None,
 ) -> Tensor:
     """The n-th difference along `dim`."""
+    if input.ndim == 0:
+        raise RuntimeError(located("diff expects input to be at least one-dimensional"))
     along = wrap_dim(dim, input.ndim)
     if n < 0:
         raise RuntimeError(located(f"order must be non-negative but got {n}"))

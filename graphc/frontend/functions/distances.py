@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..context import local
+from ..errors import located
 from ..replayed import replayed
 from ..tensor import Tensor
 from . import pointwise as P
@@ -54,6 +55,11 @@ MANY_DIFFERENCES = 1 << 16  # from which on they are one loop, without memory fo
 
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "") -> Tensor:
     """Distances between the rows of two batches of matrices."""
+    for i, x in enumerate((x1, x2)):
+        if x.ndim < 2:
+            raise RuntimeError(located(
+                f"cdist only supports at least 2D tensors, X{i + 1} got: {x.ndim}D"
+            ))
     if local.trace is None and isinstance(x1, Tensor) and isinstance(x2, Tensor) and (
         x2.ndim >= 2 and x1.numel() * shape(x2)[-2] >= MANY_DIFFERENCES
         and not _by_product(x1, x2, p, compute_mode)

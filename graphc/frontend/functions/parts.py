@@ -201,6 +201,10 @@ def tensor_split(
     """Pieces along `dim`: so many, as equal as can be; or cut at the given indices."""
     if indices_or_sections is None:
         indices_or_sections = sections if indices is None else indices
+    if input.ndim == 0:
+        raise RuntimeError(located(
+            "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims"
+        ))
     dim = wrap_dim(dim, input.ndim)
     size = environment().specialise(shape(input)[dim])
     if is_traced_number(indices_or_sections):

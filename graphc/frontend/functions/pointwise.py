@@ -380,7 +380,9 @@ def pow(input: Any, exponent: Any) -> Tensor:
             return square(input)
     if isinstance(input, Tensor) and isinstance(exponent, float) and input.dtype.is_float:
         if exponent == 0.5:
-            return sqrt(input)
+            return named(sqrt(input), "PowBackward0")
+        if exponent == -0.5 and input.dtype is not dtypes.f16:
+            return named(rsqrt(input), "PowBackward0")
         if exponent == 2.0:
             return square(input)
     result: Tensor = binary(ops.pow, input, exponent)
@@ -431,6 +433,9 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     if input is None and other is None:
         return nonzero(condition, as_tuple=True)
     dtype, truth = promote.result_type(input, other), condition_of(condition)
+    for value in (input, other):
+        if type(value) is int and dtype.is_integer:
+            fitting(value, dtype)
     return apply(
         ops.where, truth, promote.operand(input, dtype), promote.operand(other, dtype)
     )

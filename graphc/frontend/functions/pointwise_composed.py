@@ -39,6 +39,9 @@ def float_power(input: Any, exponent: Any) -> Tensor:
 @replayed
 def frac(input: Tensor) -> Tensor:
     """x - trunc(x)."""
+    if not input.dtype.is_float:
+        kind = promote._name(input.dtype)
+        raise NotImplementedError(located(f"\"frac_cpu\" not implemented for '{kind}'"))
     result: Tensor = P.sub(input, P.trunc(input))
     return result
 
@@ -115,10 +118,16 @@ def times_log(x: Tensor, y: Tensor, outside: Tensor, root: float, log: Any) -> T
 @recorded_as("SincBackward0")
 @replayed
 def sinc(input: Tensor) -> Tensor:
-    """sin(pi x) / (pi x), 1 at 0."""
-    zero = P.eq(input, 0)
-    angle = P.mul(P.where(zero, 1.0, input), math.pi)
-    result: Tensor = P.where(zero, 1.0, P.div(P.sin(angle), angle))
+    """sin(pi x) / (pi x), 1 at 0; around it by a series, as the slope of the quotient is a
+    difference of large numbers there."""
+    x = input
+    if not (x.dtype.is_float or x.dtype.is_complex):
+        x = promote.cast(x, promote.get_default_dtype())
+    near = P.lt(P.abs(x), 2e-3 if x.dtype in (dtypes.f64, dtypes.c128) else 0.05)
+    angle = P.mul(P.where(near, 1.0, x), math.pi)
+    squared = P.square(P.mul(P.where(near, x, 0.0), math.pi))
+    series = P.add(1.0, P.mul(squared, P.sub(P.div(squared, 120.0), 1 / 6)))
+    result: Tensor = P.where(near, series, P.div(P.sin(angle), angle))
     return result
 
 

@@ -158,16 +158,20 @@ def _median(name: str, ignore_nan: bool) -> Any:
     struct, title = getattr(return_types, name), name.capitalize()
 
     def function(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+        if input.dtype is dtypes.bool_:
+            raise NotImplementedError(located(f"\"{name}_cpu\" not implemented for 'Bool'"))
         if dim is None:
             if input._graphc_type.elements == 0:
-                return P.add(input.sum(), float("nan"))
+                if input.dtype.is_float:
+                    return P.add(input.sum(), float("nan"))
+                return constant(np.array(np.iinfo(input.dtype.numpy).min, input.dtype.numpy))
             if not (local.grad and requires_grad(current(input))):
                 return function(input.reshape(-1), 0)[0]
             value = _shared(input, function(input.detach().reshape(-1), 0)[0])
             return named(value, f"{title}Backward0")
         along = wrap_dim(dim, input.ndim)
         x = input.reshape(1) if input.ndim == 0 else input
-        size = environment().specialise(shape(x)[along])
+        size = environment().specialise(_some(name, x, along))
         index = ranked(x, along, (size - 1) // 2)
         if index is None:
             index = _middle(x.detach(), along, size, ignore_nan)

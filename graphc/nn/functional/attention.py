@@ -38,7 +38,7 @@ def scaled_dot_product_attention(
             f"{found[0]} {found[1]} and {found[2]} instead."
         ))
     width = query.shape[-1]
-    factor = width**-0.5 if scale is None else scale
+    factor = scale if scale is not None else width**-0.5 if width else 1.0
     if enable_gqa:
         heads, *groups = [x.shape[-3] for x in (query, key, value)]
         if min(groups) < 1 or any(heads % n for n in groups):

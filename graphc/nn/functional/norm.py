@@ -69,6 +69,8 @@ def batch_norm(
         return _batch_of_nothing(input)
     if eps <= 0.0:
         raise ValueError(f"batch_norm eps must be positive during training, but got {eps}")
+    if type(channels) is int and channels == 0:
+        return _batch_of_nothing(input)
     count = input.numel() // channels
     if count == 1:
         raise ValueError(
@@ -281,6 +283,11 @@ def group_norm(
     count = channels // num_groups
     for size in input.shape[2:]:
         count = count * size
+    if type(count) is int and count == 1 and batch == 1:
+        sizes = [batch * channels // num_groups, num_groups, *input.shape[2:]]
+        raise ValueError(
+            f"Expected more than 1 value per channel when training, got input size {sizes}"
+        )
     grouped = input.reshape([batch, num_groups, count])
     result = _normal_rows(grouped, eps, weight, bias).reshape(list(input.shape))
     return as_suggested(_scaled(result, weight, bias).to(input.dtype), input)

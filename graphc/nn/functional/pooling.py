@@ -75,8 +75,9 @@ def _not_empty(spatial: int, input: Tensor, name: str) -> None:
                 f"{name}(): Expected input's non-batch dimensions to have positive length, but "
                 f"input has a shape of {list(sizes)} and non-batch dimension {dim} has length zero!"
             )
+        title = "max_pool1d: " if name == "max_pool1d" else ""
         raise RuntimeError(
-            f"{'max_pool1d: ' if spatial == 1 else ''}Expected {spatial + 1}D or {spatial + 2}D "
+            f"{title}Expected {spatial + 1}D or {spatial + 2}D "
             f"(batch mode) tensor with optional 0 dim batch size for input, but got:{list(sizes)}"
         )
 
@@ -157,6 +158,8 @@ def _avg_pool(
     geometry = _geometry(
         spatial, input, kernel_size, stride, padding, 1, ceil_mode, f"avg_pool{spatial}d"
     )
+    if spatial == 3:
+        _check_image(input, geometry)
     total = apply(ops.window_sum, input, **geometry)
     if divisor_override is not None:
         if divisor_override == 0:
@@ -168,6 +171,16 @@ def _avg_pool(
     return total / _window_counts(input, geometry, count_include_pad)
 
 
+def _check_image(input: Tensor, geometry: dict[str, Any]) -> None:
+    """Windows of avg_pool3d fit into the padded input, in ceil_mode too."""
+    image, window = list(input.shape)[-3:], geometry["window"]
+    padded = [s + 2 * p for s, p in zip(image, geometry["pad_low"], strict=True)]
+    if any(s < k for s, k in zip(padded, window, strict=True)):
+        had = " ".join(f"{c}: {s}" for c, s in zip("THW", image, strict=True))
+        wanted = " ".join(f"k{c}: {k}" for c, k in zip("THW", window, strict=True))
+        raise RuntimeError(f"input image ({had}) smaller than kernel size ({wanted})")
+
+
 @replayed
 @recorded_as("SqueezeBackward1")
 def avg_pool1d(
@@ -175,6 +188,7 @@ def avg_pool1d(
     ceil_mode: bool = False, count_include_pad: bool = True,
 ) -> Tensor:
     """The mean of each window of [N, C, L]."""
+    _not_empty(1, input, "avg_pool1d")
     return _avg_pool(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
 
@@ -185,6 +199,7 @@ def avg_pool2d(
     ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
 ) -> Tensor:
     """The mean of each window of [N, C, H, W]."""
+    _not_empty(2, input, "avg_pool2d")
     return _avg_pool(
         2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
     )
@@ -198,6 +213,7 @@ def avg_pool3d(
     ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
 ) -> Tensor:
     """The mean of each window of [N, C, D, H, W]."""
+    _not_empty(3, input, "avg_pool3d")
     return _avg_pool(
         3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
     )
@@ -233,12 +249,26 @@ def _adaptive_sizes(
     return tuple(s if o is None else o for o, s in zip(given, sizes, strict=True)), sizes
 
 
-def _is_global(input: Tensor, outputs: tuple[Any, ...], sizes: tuple[Any, ...]) -> bool:
+def _check_adaptive(input: Tensor, spatial: int, kind: str, first: int) -> None:
+    """Raise where the dtype has no such pool, or a dim from `first` on is empty."""
+    name = f"adaptive_{kind}_pool{spatial}d"
+    if not input.dtype.is_floating_point:
+        kernel = name + "_cpu" if spatial == 3 else f"adaptive_{kind}_pool2d"
+        raise NotImplementedError(
+            f"\"{kernel}\" not implemented for '{promote._name(input.dtype)}'"
+        )
+    for dim in range(first, input.dim()):
+        size = input.shape[dim]
+        if not is_traced_number(size) and size == 0:
+            raise RuntimeError(
+                f"{name}(): Expected input to have non-zero size for non-batch dimensions, but "
+                f"input has sizes {list(input.shape)} with dimension {dim} being empty"
+            )
+
+
+def _is_global(outputs: tuple[Any, ...]) -> bool:
     """One window over everything: a reduction."""
-    one = all(type(o) is int and o == 1 for o in outputs)
-    return one and input.dtype.is_floating_point and all(
-        is_traced_number(s) or s for s in sizes
-    )
+    return all(type(o) is int and o == 1 for o in outputs)
 
 
 def _plain(sizes: tuple[Any, ...]) -> tuple[int, ...]:
@@ -252,8 +282,9 @@ def _bounds(size: int, outputs: int) -> list[tuple[int, int]]:
 def _adaptive_avg(spatial: int, input: Tensor, output_size: Any) -> Tensor:
     """Windows that divide evenly go to the plain pool; others one dim at a time."""
     outputs, sizes = _adaptive_sizes(input, output_size, spatial, "avg")
-    if _is_global(input, outputs, sizes):
+    if _is_global(outputs):
         return input.mean(tuple(range(-spatial, 0)), keepdim=True)
+    _check_adaptive(input, spatial, "avg", 1 if spatial == 3 else input.dim() - spatial)
     if all(o and s % o == 0 for s, o in zip(sizes, outputs, strict=True)):
         window = _plain(tuple(s // o for s, o in zip(sizes, outputs, strict=True)))
         return _avg_pool(spatial, input, window, window, 0, False, True, None)
@@ -269,9 +300,6 @@ def _adaptive_avg(spatial: int, input: Tensor, output_size: Any) -> Tensor:
 def _averages_along(x: Tensor, dim: int, size: int, outputs: int) -> Tensor:
     """The means of windows [i * size / outputs, (i + 1) * size / outputs), ends rounded outwards,
     along one dim."""
-    if not x.dtype.is_floating_point:
-        name = promote._name(x.dtype)
-        raise NotImplementedError(f"\"adaptive_avg_pool2d\" not implemented for '{name}'")
     if outputs == 0:
         return x.narrow(dim, 0, 0)
     if size == 0 or size % outputs == 0:
@@ -293,7 +321,8 @@ def _averages_along(x: Tensor, dim: int, size: int, outputs: int) -> Tensor:
 def _adaptive_max(spatial: int, input: Tensor, output_size: Any, return_indices: bool) -> Any:
     """Windows that divide evenly go to the plain pool; others to a gather of all windows."""
     outputs, sizes = _adaptive_sizes(input, output_size, spatial, "max")
-    if _is_global(input, outputs, sizes):
+    _check_adaptive(input, spatial, "max", 1)
+    if _is_global(outputs):
         flat = input.flatten(-spatial)
         found = flat.max(-1)
         shape = (*found.values.shape, *outputs)
@@ -332,7 +361,7 @@ def _window_positions(sizes: tuple[int, ...], outputs: tuple[int, ...]) -> Tenso
     step = 1
     for i in reversed(range(len(sizes))):
         bounds = _bounds(sizes[i], outputs[i])
-        longest = max((end - begin for begin, end in bounds), default=0)
+        longest = max((end - begin for begin, end in bounds), default=1)
         rows = np.array(
             [[min(begin + k, end - 1) for k in range(longest)] for begin, end in bounds],
             np.int64,
@@ -345,7 +374,7 @@ def _window_positions(sizes: tuple[int, ...], outputs: tuple[int, ...]) -> Tenso
         shape = [1] * (2 * count)
         shape[i], shape[count + i] = rows.shape
         total = total + rows.reshape(shape)
-    return fixed(total.reshape(*outputs, -1))
+    return fixed(total.reshape(*outputs, math.prod(rows.shape[1] for rows in grids)))
 
 
 def _averaged(result: Tensor, rank: int) -> str:

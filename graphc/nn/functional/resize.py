@@ -38,6 +38,7 @@ def interpolate(
     sizes, scales = _sizes(input, size, scale_factor, recompute_scale_factor)
     if mode == "area":
         return _AREA[input.dim()](input, sizes)
+    _check_positive(input, sizes)
     result = as_suggested(
         _upsampled(input, sizes, scales, mode, align_corners, antialias), input
     )
@@ -172,12 +173,17 @@ def _sizes(
         )
     )
     sizes = tuple(int(s * f) for s, f in zip(tuple(input.shape)[2:], scales, strict=True))
-    if any(count <= 0 for count in sizes):
+    _check_positive(input, sizes)
+    return sizes, (None,) * spatial if recompute else scales
+
+
+def _check_positive(input: Tensor, sizes: tuple[int, ...]) -> None:
+    had = list(input.shape)[2:]
+    if any(count <= 0 for count in sizes) or any(type(s) is int and s == 0 for s in had):
         raise RuntimeError(
             "Input and output sizes should be greater than 0, but got input "
-            f"{list(input.shape)[2:]} and output {list(sizes)}"
+            f"{had} and output {list(sizes)}"
         )
-    return sizes, (None,) * spatial if recompute else scales
 
 
 def _scale(size: int, count: int, given: float | None, align: bool, real: Any) -> Any:
