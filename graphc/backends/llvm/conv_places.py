@@ -11,12 +11,12 @@ For sizes that are known (`ir/kernel/plan_convolution.py` says when).
 """
 
 from graphc.backends.llvm.conv import Request, conv_symbol, emit_bases
-from graphc.backends.llvm.conv_copy import COPY_WORDS, Copy, emit_places_epilogue, places_epilogue
+from graphc.backends.llvm.conv_copy import Copy, emit_places_epilogue
 from graphc.backends.llvm.conv_geometry import HEIGHT, WIDTH, Conv, Window, Words
-from graphc.backends.llvm.gemm import declare_contract
+from graphc.backends.llvm.conv_positions import Positions
 from graphc.backends.llvm.gemm_descriptor import ENTRY, Descriptor, Word
 from graphc.backends.llvm.gemm_pack import RIGHT_PARAMETERS
-from graphc.backends.llvm.gemm_plan import Number, declare_plan, round_up
+from graphc.backends.llvm.gemm_plan import Number, round_up
 from graphc.backends.llvm.microkernel import LINE, Tile
 from graphc.backends.llvm.place_kernel import OUTSIDE
 from graphc.backends.llvm.text import Function, Module, Value
@@ -36,42 +36,15 @@ def emit_forward_in_place(module: Module, tile: Tile) -> None:
     r = Request(f, tile)
     r.set_groups(f.mul(r.outputs, r.filter), f.mul(r.channels, r.pixels))
     r.write_input_window()
-    padded = round_up(f, r.positions, tile.lanes)
-    copy = Words(f, f.alloca("i64", COPY_WORDS))
-    copy.write(Copy.VECTORS, f.sdiv(padded, tile.lanes))
-    copy.write(Copy.OUT_HEIGHT, r.output[HEIGHT])
-    copy.write(Copy.OUT_WIDTH, r.output[WIDTH])
-    copy.write_pointer(Copy.ARGUMENTS, r.words.read_pointer(Conv.ARGUMENTS))
-    copy.write_pointer(Copy.EPILOGUE, r.words.read_pointer(Conv.EPILOGUE))
-    d = r.describe(r.forward_words())
-    offsets = d.pointer_at(Word.MEMORY)
-    _fill_offsets(r, offsets, tile)
+    positions = Positions(r)
+    _fill_offsets(r, positions.table, tile)
     size = round_up(f, f.mul(r.filter, PLACE_BYTES), ALIGN)
-    words: dict[Word, Value] = {
-        Word.N: f.mul(r.batch, padded),
-        Word.POSITIONS: padded,
+    positions.contract(size, f"@graphc_point_places_{tile.name}", {
         Word.MOST_STEPS: 2 * tile.tiling.block_k,
         Word.POINTER_COLUMNS: 1,
         Word.MOST_COLUMNS: place_columns(Number(f, r.filter), tile.tiling, tile.bytes).value,
         Word.B_STEP_K: PLACE_BYTES,
-    }
-    pointers = {
-        Word.MEMORY: f.gep(offsets, size, "i8"),
-        Word.TILES: r.words.read_pointer(Conv.WINDOWS),
-        Word.B_STEP: offsets,
-        Word.COPY: copy.pointer,
-        Word.PACK_RIGHT: f"@graphc_point_places_{tile.name}",
-    }
-    for word, value in words.items():
-        d[word] = value
-    for word, pointer in pointers.items():
-        d.set_pointer(word, pointer)
-    with f.when(f.cmp("ne", padded, r.positions)):
-        d.set_pointer(Word.ARGUMENTS, copy.pointer)
-        d.set_pointer(Word.EPILOGUE, places_epilogue(tile))
-    f.call("void", declare_plan(module, tile), f"ptr {d.pointer}")
-    f.call("void", declare_contract(module, tile), f"ptr {d.pointer}")
-    f.ret()
+    })
 
 
 def _fill_offsets(r: Request, offsets: str, tile: Tile) -> None:

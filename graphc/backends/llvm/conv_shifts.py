@@ -15,12 +15,12 @@ row (channel, tap) of a block begins, in bytes: channel, kw, phase of the lines 
 from collections.abc import Callable
 
 from graphc.backends.llvm.conv import Request, conv_symbol, emit_bases
-from graphc.backends.llvm.conv_copy import COPY_WORDS, Copy, emit_places_epilogue, places_epilogue
-from graphc.backends.llvm.conv_geometry import HEIGHT, WIDTH, Conv, Window, Words
-from graphc.backends.llvm.gemm import declare_contract
+from graphc.backends.llvm.conv_copy import Copy, emit_places_epilogue
+from graphc.backends.llvm.conv_geometry import HEIGHT, WIDTH, Window, Words
+from graphc.backends.llvm.conv_positions import Positions
 from graphc.backends.llvm.gemm_descriptor import ENTRY, Descriptor, Word
 from graphc.backends.llvm.gemm_pack import RIGHT_PARAMETERS, Source
-from graphc.backends.llvm.gemm_plan import Number, ceil_div, clamp, declare_plan, round_up, value_of
+from graphc.backends.llvm.gemm_plan import Number, ceil_div, clamp, round_up, value_of
 from graphc.backends.llvm.lane_masks import lanes_of
 from graphc.backends.llvm.microkernel import LINE, Tile
 from graphc.backends.llvm.text import Module, Value
@@ -41,7 +41,6 @@ def emit_forward_by_shifts(module: Module, tile: Tile) -> None:
     r = Request(f, tile)
     r.set_groups(f.mul(r.outputs, r.filter), f.mul(r.channels, r.pixels))
     r.write_input_window()
-    padded = round_up(f, r.positions, tile.lanes)
 
     def numbers(*values: Value) -> list[Number]:
         return [Number(f, value) for value in values]
@@ -55,48 +54,21 @@ def emit_forward_by_shifts(module: Module, tile: Tile) -> None:
         tile.bytes,
     )
     phase, phases = value_of(shifts.phase), value_of(shifts.copies // width)
-    copy = Words(f, f.alloca("i64", COPY_WORDS))
+    positions = Positions(r)
     for field, value in (
-        (Copy.VECTORS, f.sdiv(padded, tile.lanes)),
-        (Copy.OUT_HEIGHT, r.output[HEIGHT]),
-        (Copy.OUT_WIDTH, r.output[WIDTH]),
-        (Copy.PHASES, phases),
-        (Copy.PHASE, phase),
-        (Copy.MASKS, value_of(shifts.masks)),
+        (Copy.PHASES, phases), (Copy.PHASE, phase), (Copy.MASKS, value_of(shifts.masks)),
     ):
-        copy.write(field, value)
-    copy.write_pointer(Copy.ARGUMENTS, r.words.read_pointer(Conv.ARGUMENTS))
-    copy.write_pointer(Copy.EPILOGUE, r.words.read_pointer(Conv.EPILOGUE))
-    d = r.describe(r.forward_words())
-    offsets, channels = d.pointer_at(Word.MEMORY), value_of(shifts.channels)
-    _fill_offsets(r, offsets, channels, (phases, phase))
+        positions.copy.write(field, value)
+    channels = value_of(shifts.channels)
+    _fill_offsets(r, positions.table, channels, (phases, phase))
     size = round_up(f, f.mul(f.mul(channels, r.taps), POINTER_BYTES), ALIGN)
-    words: dict[Word, Value] = {
-        Word.N: f.mul(r.batch, padded),
-        Word.POSITIONS: padded,
+    positions.contract(size, _pack_symbol(tile), {
         Word.K_QUANTUM: r.taps,
         Word.PACK_SCRATCH: value_of(shifts.scratch),
         Word.POINTER_COLUMNS: tile.lanes,
         Word.MOST_COLUMNS: value_of(shifts.columns),
         Word.B_STEP_K: 0,
-    }
-    pointers = {
-        Word.MEMORY: f.gep(offsets, size, "i8"),
-        Word.TILES: r.words.read_pointer(Conv.WINDOWS),
-        Word.B_STEP: offsets,
-        Word.COPY: copy.pointer,
-        Word.PACK_RIGHT: _pack_symbol(tile),
-    }
-    for word, value in words.items():
-        d[word] = value
-    for word, pointer in pointers.items():
-        d.set_pointer(word, pointer)
-    with f.when(f.cmp("ne", padded, r.positions)):
-        d.set_pointer(Word.ARGUMENTS, copy.pointer)
-        d.set_pointer(Word.EPILOGUE, places_epilogue(tile))
-    f.call("void", declare_plan(module, tile), f"ptr {d.pointer}")
-    f.call("void", declare_contract(module, tile), f"ptr {d.pointer}")
-    f.ret()
+    })
 
 
 def _fill_offsets(r: Request, offsets: str, channels: Value, sizes: tuple[Value, Value]) -> None:
