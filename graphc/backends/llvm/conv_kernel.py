@@ -7,7 +7,7 @@ from graphc.backends.llvm.conv_geometry import CONV_WORDS, Conv, Words, in_three
 from graphc.backends.llvm.conv_mend import may_meet_nothing, mended
 from graphc.backends.llvm.conv_places import PLACES
 from graphc.backends.llvm.conv_planes import asks_for_planes, may_go_by_planes
-from graphc.backends.llvm.conv_reach import conv_reach
+from graphc.backends.llvm.conv_reach import conv_reach, is_by_strips
 from graphc.backends.llvm.conv_shifts import SHIFTS
 from graphc.backends.llvm.conv_strips import emit_strips
 from graphc.backends.llvm.conv_sweep import emit_sweep, is_known, is_swept
@@ -55,7 +55,7 @@ def emit_conv_kernel(
     if may_meet_nothing(c):
         other = (epilogue, epilogue_arguments)
         epilogue, epilogue_arguments = mended(f, c, tile, arguments, other)
-    if tile.group == 1 and conv_reach(c, tile).strips:
+    if is_by_strips(c, tile):
         emit_strips(module, c, tile, symbol, f, arguments, (epilogue, epilogue_arguments))
         return
     pointers = {

@@ -25,7 +25,7 @@ from graphc.backends.llvm.conv_pack_pairs import emit_conv_pair_packs
 from graphc.backends.llvm.conv_phase import emit_input_grad
 from graphc.backends.llvm.conv_places import PLACES, emit_forward_in_place
 from graphc.backends.llvm.conv_planes import may_go_by_planes
-from graphc.backends.llvm.conv_reach import conv_reach
+from graphc.backends.llvm.conv_reach import conv_reach, is_by_strips
 from graphc.backends.llvm.conv_shifts import SHIFTS, emit_forward_by_shifts
 from graphc.backends.llvm.conv_sweep import is_known, is_swept
 from graphc.backends.llvm.gemm_pack import Source
@@ -44,6 +44,8 @@ def of_last(c: Convolution, tile: Tile) -> list[str]:
 
 def of_convolution(c: Convolution, tile: Tile) -> list[str]:
     """Kinds of libraries, but for the store."""
+    if is_by_strips(c, tile):
+        return ["transpose"]
     left, right = c.left.dtype.name, c.right.dtype.name
     columns = c.kind == "conv_weight_grad"
     kinds = ["gemm", "plan", c.kind, *(["conv_lines"] if columns else [])]
@@ -59,8 +61,6 @@ def of_convolution(c: Convolution, tile: Tile) -> list[str]:
             kinds += ["conv_pair_windows", f"conv_pair_copies.{left}"]
         return [*kinds, f"packs.{left}"]
     reached = conv_reach(c, tile)
-    if reached.strips:
-        return ["transpose"]
     if reached.places or reached.shifts:
         kinds[kinds.index(c.kind)] = PLACES if reached.places else SHIFTS
     elif not columns:

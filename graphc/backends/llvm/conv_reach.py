@@ -20,7 +20,7 @@ _KEPT = 128  # convolutions: each is asked about for its libraries and for its c
 class ConvReach(NamedTuple):
     """The kernels (`places` read the input under masks), and whether the input is copied with its
     padding, packed as it is (`packs`), and the left operand packed; and whether the input is copied
-    for each tap of a line, or done strip by strip."""
+    for each tap of a line."""
 
     tiles: Kernels
     windows: Kernels
@@ -30,7 +30,6 @@ class ConvReach(NamedTuple):
     packs: bool
     left: bool
     shifts: bool = False
-    strips: bool = False
 
 
 @lru_cache(maxsize=_KEPT)
@@ -49,8 +48,14 @@ def conv_reach(c: Convolution, tile: Tile) -> ConvReach:
         ),
         copies=bool(kinds & {"pieces", "windows", "dots"}), packs="tiles" in kinds,
         left=any(bool(each.plan.left_packed) for each in found), shifts="shifts" in kinds,
-        strips="strips" in kinds,
     )
+
+
+@lru_cache(maxsize=_KEPT)
+def is_by_strips(c: Convolution, tile: Tile) -> bool:
+    """Whether a convolution is done strip by strip (conv_strips.py)."""
+    found = contractions(c, tile.machine) if c.kind == "conv" else None
+    return any(each.kind == "strips" for each in found or ())
 
 
 def _of_any_size(c: Convolution, tile: Tile) -> ConvReach:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
+from typing import NamedTuple
 
 from graphc.backends.llvm.conv_geometry import Words
 from graphc.backends.llvm.gemm_arguments import Arguments
@@ -21,13 +22,13 @@ from graphc.backends.llvm.gemm_pack import (
     first_lanes,
     transpose_symbol,
 )
-from graphc.backends.llvm.gemm_plan import ceil_div, clamp
+from graphc.backends.llvm.gemm_plan import ceil_div, choose, clamp
 from graphc.backends.llvm.gemm_stages import give_slot, run_symbol, take_slot
+from graphc.backends.llvm.gemm_words import word
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Function, Module, Value
-from graphc.ir import dtypes
 from graphc.ir.kernel import Convolution
-from graphc.ir.kernel.blocking import MOST_SLOTS
+from graphc.ir.kernel.blocking import MOST_SLOTS, quotient_up
 from graphc.ir.kernel.plan_convolution import strips_plan
 from graphc.ir.kernel.plan_strips import Span
 
@@ -50,16 +51,33 @@ def emit_strips(
     _Strips(module, c, tile, symbol).emit(f, arguments, epilogue)
 
 
+class _Rows(NamedTuple):
+    """The rows of a square in memory: elements `apart`; where a word has two, the second is `other`
+    elements further, but for those of a channel alone."""
+
+    f: Function
+    element: str
+    first: str
+    apart: int
+    other: int
+    is_alone: Callable[[Value], str]
+
+    def place(self, row: Value) -> str:
+        """Where one begins."""
+        return self.f.gep(self.first, self.f.mul(row, self.apart), self.element)
+
+
 class _Strips:
     def __init__(self, module: Module, c: Convolution, tile: Tile, symbol: str) -> None:
         self.module, self.c, self.tile, self.symbol = module, c, tile, symbol
-        self.source = Source(dtypes.by_name(tile.accumulator), tile)
+        self.source = Source(c.right.dtype, tile)
         self.w, self.images, self.plan = strips_plan(c, tile.machine)
         g = c.geometry
         self.groups = g.groups
         self.channels, self.outputs = g.in_channels // g.groups, g.out_channels // g.groups
+        self.words = quotient_up(self.channels, tile.group)  # steps of a tap
         self.columns = self.plan.vectors * tile.lanes
-        self.panel = self.w.taps * self.channels * self.columns  # elements
+        self.panel = self.w.taps * self.words * self.columns  # elements
         declare_transpose(module, tile)
 
     def emit(self, f: Function, arguments: Arguments, epilogue: tuple[str, str]) -> None:
@@ -76,20 +94,20 @@ class _Strips:
             Word.WORKERS: f.load(f.gep("%status", WORKERS, "i64"), "i64", 8),
             Word.SLOTS: min(chunks, MOST_SLOTS),
         }
-        for word, value in words.items():
-            d[word] = value
+        for field, number in words.items():
+            d[field] = number
         f.store(0, "i64", d.place(Word.BUSY), 8)
-        for field, pointer in (
+        for name, pointer in (
             (_Request.LEFT, arguments.buffer(c.left.buffer)),
             (_Request.RIGHT, arguments.buffer(c.right.buffer)),
             (_Request.EPILOGUE, epilogue[0]), (_Request.ARGUMENTS, epilogue[1]),
             (_Request.WEIGHTS, memory), (_Request.SLOTS, d.pointer),
         ):
-            request.write_pointer(field, pointer)
+            request.write_pointer(name, pointer)
         run = run_symbol(self.module)
-        for name, count in (("weights", self.groups * plan.panels), ("strip", chunks)):
+        for part, count in (("weights", self.groups * plan.panels), ("strip", chunks)):
             f.call(
-                "void", run, f"ptr @{self.symbol}.{name}", f"ptr {request.pointer}",
+                "void", run, f"ptr @{self.symbol}.{part}", f"ptr {request.pointer}",
                 f"i64 {count}",
             )
         f.ret()
@@ -97,50 +115,64 @@ class _Strips:
     # --- turned squares -----------------------------------------------------------------------
 
     def _turn(
-        self, f: Function, buffers: list[str], from_: str, pitch: int, rows: Value, count: Value,
-        store: Callable[[Value, str], None], to: tuple[str, int] | None,
+        self, f: Function, buffers: list[str], rows: _Rows, sizes: tuple[Value, Value],
+        to: tuple[str, int] | None = None, store: Callable[[Value, str], None] | None = None,
     ) -> None:
-        """A square of at most `rows` rows, `pitch` elements apart, whose first `count` elements are
-        there. Whole ones go to `to`, so many elements apart, or else to a buffer, of which
-        `store` takes row by row; what is missing of others is 0."""
+        """A square of at most so many rows and columns (`sizes`). It goes to `to`, so many elements
+        apart, or else `store` takes it column by column; of others what is missing is 0."""
         tile, lanes = self.tile, self.tile.lanes
-        square = lanes * tile.bytes
+        square, (height, count) = lanes * tile.bytes, sizes
+        goal, apart = (to[0], to[1] * tile.bytes) if to else (buffers[1], square)
         whole = f.let(
-            f"and i1 {f.cmp('sge', rows, lanes)}, {f.cmp('sge', count, lanes)}"
-        ) if not (isinstance(rows, int) and isinstance(count, int)) else str(
-            rows >= lanes and count >= lanes
-        ).lower()
+            f"and i1 {f.cmp('sge', height, lanes)}, {f.cmp('sge', count, lanes)}"
+        )
         this, part, done = f.label("whole"), f.label("part"), f.label("turned")
         f.cond_br(whole, this, part)
-        f.block(this)
-        goal, apart = (to[0], to[1] * tile.bytes) if to else (buffers[1], square)
         turn = transpose_symbol(tile)
-        f.call(
-            "void", turn, f"ptr {from_}", f"i64 {pitch * tile.bytes}", f"ptr {goal}",
-            f"i64 {apart}",
-        )
-        f.br(done)
-        f.block(part)
-        mask = first_lanes(f, tile, count)
-        some = f.smin(rows, lanes)
-        with f.loop(0, some) as row:
-            value = self.source.load_masked(
-                f, f.gep(from_, f.mul(row, pitch), tile.element), mask
+        for label in (this, part):
+            f.block(label)
+            from_, pitch = buffers[0], square
+            if label == this and tile.group == 1:
+                from_, pitch = rows.place(0), rows.apart * tile.bytes
+            else:
+                some = lanes if label == this else f.smin(height, lanes)
+                mask = "" if label == this else first_lanes(f, tile, count)
+                with f.loop(0, some) as row:
+                    value = self._row(f, rows, row, mask)
+                    f.store(value, tile.vector, f.gep(from_, row, tile.vector), tile.bytes)
+                with f.loop(some, lanes) as row:
+                    f.store(tile.zero(), tile.vector, f.gep(from_, row, tile.vector), tile.bytes)
+            f.call(
+                "void", turn, f"ptr {from_}", f"i64 {pitch}", f"ptr {goal}", f"i64 {apart}"
             )
-            f.store(value, tile.vector, f.gep(buffers[0], row, tile.vector), tile.bytes)
-        with f.loop(some, lanes) as row:
-            f.store(tile.zero(), tile.vector, f.gep(buffers[0], row, tile.vector), tile.bytes)
-        f.call("void", turn, f"ptr {buffers[0]}", f"i64 {square}", f"ptr {goal}", f"i64 {apart}")
-        f.br(done)
+            f.br(done)
         f.block(done)
-        if not to:
+        if store:
             with f.loop(0, f.smin(count, lanes)) as row:
                 value = f.load(f.gep(buffers[1], row, tile.vector), tile.vector, tile.bytes)
                 store(row, value)
 
+    def _row(self, f: Function, rows: _Rows, row: Value, mask: str) -> str:
+        """A row of a square; words of channels."""
+        source = self.source
+
+        def load(place: str) -> str:
+            return source.load_masked(f, place, mask) if mask else source.load_vector(f, place)
+
+        place = rows.place(row)
+        if self.tile.group == 1:
+            return load(place)
+        alone = rows.is_alone(row)
+        other = f.gep(place, choose(f, alone, 0, rows.other), source.element)
+        high = f.let(
+            f"select i1 {alone}, {self.tile.vector} zeroinitializer, "
+            f"{self.tile.vector} {load(other)}"
+        )
+        return word(f, self.tile, [load(place), high], self.tile.lanes)
+
     def _ask_for(self, f: Function, square: str, pitch: int) -> None:
         """Has the next channels come: the core does not expect lines of so many planes."""
-        lanes, element = self.tile.lanes, self.tile.element
+        lanes, element = self.tile.lanes, self.source.element
         f.module.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         for row in range(lanes):
             # not inbounds: there may be no such channel
@@ -157,25 +189,41 @@ class _Strips:
         group, panel = f.sdiv("%chunk", panels), f.srem("%chunk", panels)
         first = f.mul(panel, self.columns)
         base = f.gep(r.read_pointer(_Request.LEFT), f.mul(
-            f.add(f.mul(group, self.outputs), first), k), tile.element)
+            f.add(f.mul(group, self.outputs), first), k), self.source.element)
         to = f.gep(r.read_pointer(_Request.WEIGHTS), f.mul("%chunk", self.panel), tile.element)
         buffers = [f.alloca(tile.vector, lanes) for _ in range(2)]
-        with f.loop(0, self.plan.vectors) as v, f.loop(0, k, lanes) as step:
+        # squares go along channels and taps; where words are of two channels, along a word's taps
+        outer, inner = (1, k) if tile.group == 1 else (self.words, taps)
+        with (
+            f.loop(0, self.plan.vectors) as v, f.loop(0, outer) as channel,
+            f.loop(0, inner, lanes) as step,
+        ):
             row = f.mul(v, lanes)
             rows = f.smax(f.sub(f.sub(self.outputs, first), row), 0)
+            at = f.add(f.mul(row, k), f.add(f.mul(channel, tile.group * taps), step))
             # not inbounds: a panel may have registers of no weights
-            from_ = f.let(
-                f"getelementptr {tile.element}, ptr {base}, i64 {f.add(f.mul(row, k), step)}"
-            )
+            from_ = f.let(f"getelementptr {self.source.element}, ptr {base}, i64 {at}")
+            alone = f.cmp("eq", f.add(f.mul(channel, tile.group), 1), self.channels)
+
+            def is_alone(row: Value, alone: str = alone) -> str:
+                return alone
+
             goal = f.gep(to, row, tile.element)
 
-            def store(index: Value, value: str, step: Value = step, goal: str = goal) -> None:
+            def store(
+                index: Value, value: str, step: Value = step, goal: str = goal,
+                channel: Value = channel,
+            ) -> None:
                 at = f.add(step, index)
-                place = f.add(f.mul(f.srem(at, taps), self.channels), f.sdiv(at, taps))
+                if tile.group == 1:
+                    place = f.add(f.mul(f.srem(at, taps), self.words), f.sdiv(at, taps))
+                else:
+                    place = f.add(f.mul(at, self.words), channel)
                 place = f.gep(goal, f.mul(place, self.columns), tile.element)
                 f.store(value, tile.vector, place, tile.bytes)
 
-            self._turn(f, buffers, from_, k, rows, f.sub(k, step), store, None)
+            square = _Rows(f, self.source.element, from_, k, taps, is_alone)
+            self._turn(f, buffers, square, (rows, f.sub(inner, step)), store=store)
         f.ret()
 
     # --- strips -------------------------------------------------------------------------------
@@ -200,27 +248,30 @@ class _Strips:
         sums = f.gep(copy, plan.copied, "i8")
         turned = f.gep(sums, plan.sums, "i8")
         buffers = [f.alloca(tile.vector, lanes) for _ in range(2)]
-        pixels = height * width
+        pixels, element = height * width, self.source.element
         plane = f.mul(f.mul(image, self.channels), pixels)
         begin = f.mul(low, width)
         # not inbounds: a strip may see nothing of the image
         source = f.let(
-            f"getelementptr {tile.element}, ptr {r.read_pointer(_Request.RIGHT)}, "
+            f"getelementptr {element}, ptr {r.read_pointer(_Request.RIGHT)}, "
             f"i64 {f.add(plane, begin)}"
         )
         seen = f.mul(f.sub(high, low), width)
 
-        def nothing(row: Value, value: str) -> None:
-            raise AssertionError
-
-        with f.loop(0, self.channels, lanes) as channel, f.loop(0, seen, lanes) as at:
-            from_ = f.gep(source, f.add(f.mul(channel, pixels), at), tile.element)
+        with f.loop(0, self.words, lanes) as channel, f.loop(0, seen, lanes) as at:
+            first = f.mul(channel, tile.group)
+            from_ = f.gep(source, f.add(f.mul(first, pixels), at), element)
             goal = f.gep(copy, f.add(f.mul(at, plan.pixel), channel), tile.element)
-            self._ask_for(f, from_, pixels)
-            self._turn(
-                f, buffers, from_, pixels, f.sub(self.channels, channel), f.sub(seen, at),
-                nothing, (goal, plan.pixel),
-            )
+            apart = tile.group * pixels
+            self._ask_for(f, from_, apart)
+
+            def is_alone(row: Value, first: Value = first) -> str:
+                of_row = f.add(first, f.mul(row, tile.group))
+                return f.cmp("eq", f.add(of_row, 1), self.channels)
+
+            square = _Rows(f, element, from_, apart, pixels, is_alone)
+            sizes = f.sub(self.words, channel), f.sub(seen, at)
+            self._turn(f, buffers, square, sizes, (goal, plan.pixel))
         group = f.srem(image, self.groups)
         weights = f.gep(
             r.read_pointer(_Request.WEIGHTS), f.mul(group, plan.panels * self.panel), tile.element
@@ -238,7 +289,7 @@ class _Strips:
                 from_line = f.sub(f.add(y, f.mul(first, w.dilation[1])), low)
                 from_line = f.mul(from_line, width)
                 at_line = f.gep(
-                    of_panel, f.mul(first, w.size[2] * self.channels * self.columns), tile.element
+                    of_panel, f.mul(first, w.size[2] * self.words * self.columns), tile.element
                 )
                 to_line = f.mul(f.sub(line, top), out_width)
                 for span_, kernel in zip(plan.spans, kernels, strict=True):
@@ -300,16 +351,16 @@ class _Strips:
         apart = f.mul(lines.index, w.dilation[1] * w.input[2] * pixel)
         line = f.let(f"getelementptr {tile.element}, ptr %x, i64 {apart}")
         of_line = f.gep(
-            "%w", f.mul(lines.index, w.size[2] * self.channels * self.columns), tile.element
+            "%w", f.mul(lines.index, w.size[2] * self.words * self.columns), tile.element
         )
         for tap, (low, high) in enumerate(span.taps):
             if low == high:
                 continue
-            weights = f.gep(of_line, tap * self.channels * self.columns, tile.element)
+            weights = f.gep(of_line, tap * self.words * self.columns, tile.element)
             shift = (low * w.step[2] + tap * w.dilation[2]) * pixel
             place = f.let(f"getelementptr {tile.element}, ptr {line}, i64 {shift}")
             some = slice(low * vectors, high * vectors)
-            loop = f.carry_loop(0, self.channels, 1, [(tile.vector, s) for s in sums[some]])
+            loop = f.carry_loop(0, self.words, 1, [(tile.vector, s) for s in sums[some]])
             at = f.gep(weights, f.mul(loop.index, self.columns), tile.element)
             columns = [
                 f.load(f.gep(at, v * tile.lanes, tile.element), tile.vector, tile.bytes)

@@ -307,19 +307,19 @@ class _Planner:
         return Way(cost, read, multiple(s.channels * w.taps * POINTER_BYTES, ALIGN), "shifts")
 
     def strips(self) -> Strips | None:
-        """How an image is done strip by strip: of float32 alone, since torch's own kernels, too,
-        leave the padding out of such sums, and have it in those of float64, where an infinite
-        weight then gives NaN. They were timed where registers are computed in halves, not yet
-        elsewhere."""
+        """How an image is done strip by strip: of float32 and pairs of bfloat16, since torch's own
+        kernels, too, leave the padding out of such sums, and have it in those of float64, where an
+        infinite weight then gives NaN. They were timed where registers are computed in halves,
+        not yet elsewhere."""
         if not (
-            self.tiling.split and self.known and self.step.name == "f32" and self.left_same
-            and self.right_same and isinstance(self.images, int)
+            self.tiling.split and self.known and self.step.name in ("f32", "bf16")
+            and self.left_same and self.right_same and isinstance(self.images, int)
             and self.images > 0 and self.window.taps > 1
         ):
             return None
         return strips_of(
-            self.window, self.channels, self.outputs, self.groups, self.images, self.machine,
-            self.itemsize,
+            self.window, quotient_up(self.channels, self.group), self.outputs, self.groups,
+            self.images, self.machine, self.itemsize,
         )
 
     def _by_strips(self, s: Strips) -> Blocking:

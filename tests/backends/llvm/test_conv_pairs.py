@@ -8,6 +8,7 @@ from graphc.ir import dtypes
 from graphc.ir.kernel import Convolution
 from graphc.ir.kernel.plan_convolution import Contraction, contractions
 from graphc.ir.kernel.plan_pairs import images_together
+from graphc.ir.machine import Machine
 from graphc.ir.record import replaced
 
 from .contractions import Conv
@@ -33,11 +34,11 @@ def pairs(case: Conv) -> Conv:
     return replaced(case, dtype=dtypes.bf16, acc=dtypes.f32)
 
 
-def planned(case: Conv) -> list[Contraction]:
+def planned(case: Conv, machine: Machine = WITH.machine) -> list[Contraction]:
     """What its forward comes to where the machine has instructions for pairs."""
     template = pairs(case).kernel("conv").template
     assert isinstance(template, Convolution)
-    found = contractions(template, WITH.machine)
+    found = contractions(template, machine)
     assert found is not None
     return found
 
@@ -51,10 +52,17 @@ def test_pairs_of_channels_are_read_in_a_copy(case: Conv) -> None:
 
 
 def test_many_rows_meet_packed_positions() -> None:
-    """Packing is shared by all of them, and no position is computed in vain."""
-    for rows, kind in ((16, "windows"), (512, "tiles")):
-        (found,) = planned(Conv(8, 64, (14, 14), rows, (3, 3), pad=(1, 1)))
-        assert found.kind == kind
+    """Packing is shared by all of them, and no position is computed in vain. Where registers are
+    computed in halves, strips take less time than a copy."""
+    assert WITH.machine.tiling is not None
+    whole, split = (
+        replaced(WITH.machine, tiling=replaced(WITH.machine.tiling, split=split))
+        for split in (False, True)
+    )
+    for rows, kind, other in ((16, "windows", "strips"), (512, "tiles", "tiles")):
+        case = Conv(8, 64, (14, 14), rows, (3, 3), pad=(1, 1))
+        assert [each.kind for each in planned(case, whole)] == [kind]
+        assert [each.kind for each in planned(case, split)] == [other]
 
 
 def test_one_thread_copies_as_many_images_at_a_time_as_stay_in_its_caches() -> None:

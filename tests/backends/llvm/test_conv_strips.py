@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from graphc.backends.host.machine import cpu
-from graphc.backends.llvm.conv_reach import conv_reach
+from graphc.backends.llvm.conv_reach import conv_reach, is_by_strips
 from graphc.backends.llvm.libraries import template_libraries
 from graphc.backends.llvm.target import Target, host_target
+from graphc.ir import dtypes
 from graphc.ir.kernel import Convolution, plan_convolution
 from graphc.ir.kernel.plan_strips import strips_of
 from graphc.ir.record import replaced
@@ -53,6 +54,7 @@ def _kind(case: Conv, target: Target) -> str:
 def cheap(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """They cost nothing, so that this way is always chosen."""
     conv_reach.cache_clear()
+    is_by_strips.cache_clear()
 
     def cheapest(*args: Any) -> Any:
         found = strips_of(*args)
@@ -61,6 +63,7 @@ def cheap(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(plan_convolution, "strips_of", cheapest)
     yield
     conv_reach.cache_clear()
+    is_by_strips.cache_clear()
 
 
 @pytest.mark.usefixtures("cheap")
@@ -98,6 +101,18 @@ def test_infinite_weights_beside_an_image_give_no_nan() -> None:
             terms = seen[0][:, None] * w[None, :, :, kh, kw, None, None]
         want += np.where(seen[1][:, None] > 0, terms, 0).sum(2)
     np.testing.assert_allclose(y, want, atol=2e-4)
+
+
+@pytest.mark.usefixtures("cheap")
+@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.input}-{c.window}-{c.stride}")
+def test_pairs_of_bfloat16(case: Conv) -> None:
+    target = _split()
+    if "bf16" not in target.machine.tiling.steps:
+        pytest.skip("no instruction for pairs")
+    typed = replaced(case, dtype=dtypes.bf16, acc=dtypes.f32)
+    assert _kind(typed, target) == "strips"
+    results = [check(typed, "conv", target, threads) for threads in (1, 4)]
+    assert results[0].tobytes() == results[1].tobytes()
 
 
 def test_which_go_this_way() -> None:
