@@ -37,13 +37,8 @@ from graphc.backends.llvm.gemm_stages import run_symbol
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Module, Value
 from graphc.ir.kernel.blocking import ALIGN
-from graphc.ir.kernel.plan_convolution import (
-    DOT_TERMS,
-    Costs,
-    costs_of,
-    reads_lines,
-    window_steps,
-)
+from graphc.ir.kernel.convolution_costs import Costs, costs_of, reads_lines
+from graphc.ir.kernel.plan_convolution import DOT_TERMS, window_steps
 
 COPY_ELEMENTS = 1 << 14  # per chunk of the copy
 

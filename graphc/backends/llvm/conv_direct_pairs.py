@@ -21,7 +21,8 @@ from graphc.backends.llvm.microkernel import (
 )
 from graphc.backends.llvm.text import Module, Value
 from graphc.ir.kernel.blocking import ALIGN
-from graphc.ir.kernel.plan_convolution import Costs, window_steps
+from graphc.ir.kernel.convolution_costs import Costs
+from graphc.ir.kernel.plan_convolution import window_steps
 from graphc.ir.kernel.plan_pairs import images_together, pair_costs
 
 

@@ -21,17 +21,14 @@ from .blocking import (
     MOST_SLOTS,
     POINTER_BYTES,
     Blocking,
-    Condition,
     Number,
     Request,
-    choose,
-    equal,
-    least,
     most,
     multiple,
     quotient_up,
     tiled,
 )
+from .convolution_costs import LINES_COST, Costs, costs_of, reads_lines
 from .plan_last import plan_last
 from .plan_pairs import images_together, pair_costs, pair_steps
 from .plan_planes import by_planes, offsets_bytes, strips
@@ -42,18 +39,6 @@ from .templates import Convolution
 from .window import Triple, Window, phase_of
 
 DIRECT_POSITIONS = 96  # images at least this large are read in place by a weight's gradient
-# Cycles that packing costs per register of a line, against one per row of the left operand for the
-# product, by the step along it (_by_step); packing from a copy, per register, and for each line
-# that ends in it; moving lines together, per register of sums.
-PACK_COSTS = 10, 14, 45
-PIECE_COST, PIECE_END_COST = 5, 2
-# A copy's, per register, by the step; where memory gives and takes it, besides; and per line.
-COPY_COSTS, COPY_FAR_COST, COPY_LINE_COST = (6, 12, 100), 32, 20
-TRANSPOSE_COST = 14
-LINES_COST = 6
-# What steps cost more whose registers of this size lie across the caches' lines, where packed ones
-# do not (Zen 3: 1.05 to 1.2 times as much).
-ACROSS_BYTES, ACROSS_COST = 32, (6, 5)
 MASK_COST, MASK_TAP_COST = 24, 8  # per register of positions: cycles of making a tap's mask
 # What steps cost more that read registers under masks, where these are computed in halves (Zen 4:
 # 1.07 to 1.16 times as long as in a copy; on a Zen 5, which has them whole, masks won 5% to 17%).
@@ -73,61 +58,6 @@ def _count(sizes: Triple) -> int:
 def reads_words(step: Step) -> bool:
     """Whether tiles of a step read a copy: of single values, or of pairs of them."""
     return step.group <= 2 and not step.matrix
-
-
-class Costs(NamedTuple):
-    """Of a convolution's positions: read from a copy, in vain ones included (`windows`), packed
-    from it (`pieces`), or packed from the input (`packed`)."""
-
-    windows: Number
-    pieces: Number
-    packed: Number
-
-    def copies(self) -> Condition:
-        """Whether a copy is worth it."""
-        return least(self.windows, self.pieces) < self.packed
-
-    def reads(self) -> Condition:
-        """Whether it is read where it lies then."""
-        return self.windows < self.pieces
-
-
-def costs_of(
-    m: Number, k: Number, padded: Number, plane: tuple[Number, Number], taps: Number,
-    out: tuple[Number, Number], step: Number, planes: Number, tiling: Tiling, itemsize: int,
-) -> Costs:
-    """`padded` positions of an image in a copy, those in vain included, against lines of them,
-    `out` many and long, which are `step` apart; `plane`: lines and elements of a copied one, of
-    which there are `planes` in all."""
-    (lines, elements), (height, width), lanes = plane, out, tiling.lanes(itemsize)
-    positions = height * width
-    steps = k
-    if tiling.vector_bytes == ACROSS_BYTES:
-        steps = k * ACROSS_COST[0] // ACROSS_COST[1]
-    far = planes * elements * itemsize > tiling.in_place_bytes
-    copy = _by_step(step, COPY_COSTS) + choose(far, COPY_FAR_COST, 0)
-    copying = (elements * copy + lines * (COPY_LINE_COST * lanes)) * (k // taps)
-    piece = positions * PIECE_COST + height * (PIECE_END_COST * lanes)
-    pack = height * multiple(width, lanes) * _by_step(step, PACK_COSTS)
-    return Costs(
-        m * padded * (steps + LINES_COST) + copying, (m * positions + piece) * k + copying,
-        (m * positions + pack) * k,
-    )
-
-
-def _by_step(step: Number, costs: tuple[int, int, int]) -> Number:
-    """By the step along a line: of neighbours, of every second element, of further ones."""
-    return choose(equal(step, 1), costs[0], choose(equal(step, 2), *costs[1:]))
-
-
-def reads_lines(
-    m: Number, padded: Number, lines: Number, positions: Number, phases: Number, taps: Number
-) -> Condition:
-    """Whether lines of a copy, dotted with those of the left operand, cost less than packed taps;
-    `padded` is the length of a line in whole registers, `phases` the elements of a plane that is
-    copied in several, else 0."""
-    direct = m * padded * lines * taps * 9 + phases * COPY_COSTS[1] * 8
-    return direct < (m + TRANSPOSE_COST) * positions * taps * 8
 
 
 def by_images(images: Size, rows: Size, positions: Size, lanes: int) -> bool:

@@ -39,7 +39,7 @@ def pair_costs(
     out: tuple[Number, Number], step: Number, images: Number, planes: Number, tiling: Tiling,
 ) -> tuple[Number, Number]:
     """Of windows of a copy, and of packing them from the input, for one of so many images of
-    `planes` pairs of channels in all: see plan_convolution.costs_of."""
+    `planes` pairs of channels in all: see convolution_costs.costs_of."""
     (lines, elements), (height, width), k = plane, out, pair_steps(channels, taps)
     lanes = tiling.lanes(WORD_BYTES)
     far = planes * elements * WORD_BYTES > tiling.in_place_bytes
