@@ -193,3 +193,16 @@ def test_median_of_no_integers() -> None:
     for dtype in ("int32", "uint8", "int64"):
         want, have = (m.ones(0, dtype=getattr(m, dtype)).median() for m in (torch, graphc))
         assert str(have.dtype) == str(want.dtype) and have.item() == want.item()
+
+
+@COMPILED
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_cosine_of_short_vectors(dtype: str, compiled: bool) -> None:
+    """Lengths below eps are eps, but have the gradient of a length."""
+    rows = [[3e-9, 4e-9], [0.0, 0.0], [1.0, 2.0], [-5e-9, 0.0], [1e25, 1e25], [1.0, -1e-9]]
+    call = lambda m, x, y: m.nn.functional.cosine_similarity(x, y, dim=1)  # noqa: E731
+    want, have = (
+        _run(m, call, [rows, rows[::-1]], dtype, compiled and m is graphc) for m in (torch, graphc)
+    )
+    for h, w in zip(have, want, strict=True):
+        np.testing.assert_allclose(h, w, rtol=1e-5, atol=1e-6)

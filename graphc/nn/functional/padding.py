@@ -236,9 +236,13 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
                 f"{promote._name(common)}. Cure: x1.float()"
             ))
         x1, x2 = x1.to(common), x2.to(common)
-    first = x1 / x1.norm(2, dim, keepdim=True).clamp_min(eps)
-    second = x2 / x2.norm(2, dim, keepdim=True).clamp_min(eps)
+    first, second = (x / _at_least(x.norm(2, dim, keepdim=True), eps) for x in (x1, x2))
     return (first * second).sum(dim)
+
+
+def _at_least(norm: Tensor, eps: float) -> Tensor:
+    """max(norm, eps), with the gradient of norm all the same, as PyTorch's lengths have it."""
+    return T.where(norm < eps, norm + (eps - norm.detach()), norm)
 
 
 @replayed
