@@ -253,11 +253,11 @@ class Grouping:
     # --- joining --------------------------------------------------------------------------------
 
     def _may_join(self, node: Node, group: Group, orders: set[Order]) -> bool:
-        if len(group.orders) >= _MOST_NODES and not widens(node):
-            return False
         category = self.a.category[node]
         if category == CREATE:
-            return group.kind.computes
+            return group.kind.computes  # however large the group is: a number is no code
+        if len(group.orders) >= _MOST_NODES and not widens(node):
+            return False
         if group.kind.followed:
             return self._may_join_epilogue(node, group)
         if category == REDUCE:

@@ -6,6 +6,7 @@ All decisions read shapes only, never the number of threads, so results cannot d
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from ...dim import Dim, Size, ceil_div, minimum, product, unwrap
 from ...graph import Node
@@ -70,22 +71,38 @@ def coordinates(place: tuple[Digit, ...], shape: Shape) -> Coordinates:
 Trial = Callable[[Writer, list[Axis], list[Size]], None]
 
 
-def accesses(axes: list[Axis], trial: Trial) -> list[tuple[Size, bool]]:
-    """Every index that `trial` uses, as an expression over variables x0, x1, ..., and whether it
-    stores."""
+class Access(NamedTuple):
+    """An index as an expression over axes' variables, whether it stores, and along which axes it
+    goes where numbers in memory say: along pairs of rows, say, whose numbers are looked up."""
+
+    place: Size
+    store: bool
+    anywhere: frozenset[str]
+
+
+def accesses(axes: list[Axis], trial: Trial) -> list[Access]:
+    """Every index that `trial` uses, over variables x0, x1, ..."""
     writer = Writer()
     for i, axis in enumerate(axes):
         axis.var = f"x{i}"
         writer.open("serial", axis.var, axis.size)
     trial(writer, axes, [Dim.var(axis.var) for axis in axes])
-    return _resolved(writer)
+    return _resolved(writer, axes)
 
 
-def _resolved(writer: Writer) -> list[tuple[Size, bool]]:
-    return list(dict.fromkeys(writer.accesses))
+def _resolved(writer: Writer, axes: list[Axis]) -> list[Access]:
+    variables = {axis.var for axis in axes}
+    found: dict[Access, None] = {}
+    for index, store in writer.accesses:
+        names = set() if isinstance(index, int) else index.variables() - variables
+        # what is looked up stands in the innermost loop that it depends on
+        levels = {writer.levels.get(name, 0) for name in names}
+        anywhere = frozenset(axes[level - 1].var for level in levels if level)
+        found[Access(index, store, anywhere)] = None
+    return list(found)
 
 
-def merge(axes: list[Axis], found: list[tuple[Size, bool]]) -> list[Axis]:
+def merge(axes: list[Axis], found: list[Access]) -> list[Axis]:
     """Neighbouring axes that every access walks as one become one."""
     merged: list[Axis] = []
     for axis in axes:
@@ -98,11 +115,11 @@ def merge(axes: list[Axis], found: list[tuple[Size, bool]]) -> list[Axis]:
     return merged
 
 
-def _mergeable(outer: Axis, inner: Axis, found: list[tuple[Size, bool]]) -> bool:
+def _mergeable(outer: Axis, inner: Axis, found: list[Access]) -> bool:
     if outer.reduced != inner.reduced:
         return False
     # `outer` may itself be merged: its var is that of its innermost part, with its stride
-    for index, _ in found:
+    for index, _, _ in found:
         a = index_maps.coefficient(index, outer.var)
         b = index_maps.coefficient(index, inner.var)
         if a is None or b is None or unwrap(a) != unwrap(b * inner.size):
@@ -110,14 +127,14 @@ def _mergeable(outer: Axis, inner: Axis, found: list[tuple[Size, bool]]) -> bool
     return True
 
 
-def vector_axis(axes: list[Axis], found: list[tuple[Size, bool]]) -> int:
+def vector_axis(axes: list[Axis], found: list[Access]) -> int:
     """The axis along which most memory is walked one element at a time; the last of equals."""
     best, best_score = len(axes) - 1, -1e9
-    shares = [_share(axes, index) for index, _ in found]
+    shares = [_share(axes, access) for access in found]
     for i, axis in enumerate(axes):
         score = 0.0
-        for (index, store), share in zip(found, shares, strict=True):
-            c = index_maps.coefficient(index, axis.var)
+        for (index, store, anywhere), share in zip(found, shares, strict=True):
+            c = None if axis.var in anywhere else index_maps.coefficient(index, axis.var)
             if c == 1:
                 score += (6 if store else 4) * share
             elif c in (0, 2):  # every other element: a register is two loads, all of whose lines
@@ -131,12 +148,14 @@ def vector_axis(axes: list[Axis], found: list[tuple[Size, bool]]) -> int:
     return best
 
 
-def _share(axes: list[Axis], index: Size) -> float:
+def _share(axes: list[Axis], access: Access) -> float:
     """How much of the space an access walks: what does not vary along an axis is read once for
     all of it, so a bias weighs little beside the tensor that it is added to."""
     share = 1.0
     for axis in axes:
-        if index_maps.coefficient(index, axis.var) == 0:
+        if axis.var in access.anywhere:
+            continue
+        if index_maps.coefficient(access.place, axis.var) == 0:
             share /= axis.size if isinstance(axis.size, int) else 64
     return share
 
