@@ -17,6 +17,7 @@ from .scan import Scan, Scratch, State, carried, scan_stages, worthwhile
 from .scope import Value, Writer
 from .values import Values
 
+_TOGETHER = 4  # rows
 _NAMES = {"cumsum": "add", "cumprod": "mul", "cummax": "max", "cummin": "min"}
 
 
@@ -27,9 +28,14 @@ def lower_cumulative(body: Body, node: Node) -> Kernel:
     lead, suffix = shape[:dim], shape[dim + 1 :]
     if worthwhile(body, shape[dim], unwrap(product((*lead, *suffix)))):
         return _side_by_side(body, node)
+    columns = Axis(unwrap(product(suffix)))
+    rows = unwrap(product(lead))
+    if columns.size == 1 and body.machine.sorting is None and (
+        isinstance(rows, int) and rows >= 2 * _TOGETHER and shape[dim] != 1
+    ):
+        return _rows_together(body, node, rows)
     writer = Writer()
     values = Values(body, writer)
-    columns = Axis(unwrap(product(suffix)))
     outer = [Axis(unwrap(product(lead)))]
     length = hint(body, shape[dim])
     if columns.size == 1:
@@ -41,18 +47,55 @@ def lower_cumulative(body: Body, node: Node) -> Kernel:
         p, v = unwrap(p + v), 0
     j: Size = 0 if shape[dim] == 1 else writer.open("serial", "j", shape[dim])
     place = (*index_maps.unravel(p, lead), exact(j, shape[dim]), *index_maps.unravel(v, suffix))
-    value = values.value(x, values.at(place))
-    flat = index_maps.linear_index(place, shape)
-    carries, results = _step(writer, node, value, j)
-    for i, output in enumerate(body.graph.outputs):
-        which = output.attrs["index"] if output.op.name == "get" else 0
-        result = results[which]
-        writer.store(f"o{i}", flat, values.stored(result, output.dtype))
+    carries = _one_place(values, node, place, j)
     if j != 0:
         writer.close(carries)
     while len(writer.scopes) > 1:
         writer.close()
     return make_kernel(body, [writer.finish()], dims_of(body))
+
+
+def _one_place(
+    values: Values, node: Node, place: index_maps.Coordinates, j: Size
+) -> list[Carry]:
+    """Take a step at a place, and store what is there then."""
+    (x,) = node.inputs
+    value = values.value(x, values.at(place))
+    flat = index_maps.linear_index(place, values.body.shape(x))
+    carries, results = _step(values.writer, node, value, j)
+    for i, output in enumerate(values.body.graph.outputs):
+        which = output.attrs["index"] if output.op.name == "get" else 0
+        values.writer.store(f"o{i}", flat, values.stored(results[which], output.dtype))
+    return carries
+
+
+def _rows_together(body: Body, node: Node, rows: int) -> Kernel:
+    """Each step waits for the one before: so several rows take theirs at a time. What rows are left
+    come one by one."""
+    (x,) = node.inputs
+    shape, dim = body.shape(x), node.attrs["dim"]
+    lead, ones = shape[:dim], shape[dim + 1 :]
+    length = hint(body, shape[dim])
+    stages = []
+    for first, count, together in (
+        (0, rows // _TOGETHER, _TOGETHER), (rows - rows % _TOGETHER, rows % _TOGETHER, 1)
+    ):
+        if not count:
+            continue
+        writer = Writer()
+        values = Values(body, writer)
+        (p,) = open_outer(writer, body, [Axis(count)], length * together, 2)
+        j = writer.open("serial", "j", shape[dim])
+        carries: list[Carry] = []
+        for number in range(together):
+            row = unwrap(p * together + (first + number))
+            at = (*index_maps.unravel(row, lead), exact(j, shape[dim]))
+            place = (*at, *index_maps.unravel(0, ones))
+            carries += _one_place(values, node, place, j)
+        while len(writer.scopes) > 1:
+            writer.close(carries if writer.scope.var == "j" else ())
+        stages.append(writer.finish())
+    return make_kernel(body, stages, dims_of(body))
 
 
 def _rows(writer: Writer, body: Body, rows: Axis, length: int) -> tuple[Size, Size]:
