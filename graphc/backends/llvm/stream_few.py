@@ -207,12 +207,8 @@ end:
 }}
 """
 
-# fewer than 16 come by pairs, of which the state keeps the second; more by blocks of 16, the last
-# of which are drawn again where the count is no multiple
-_NORMALS = """
-define void @graphc_stream_normals{bits}(ptr %state, ptr %out, i64 %count, i64 %u, i64 %v) {{
-  %words = alloca [{room} x i32], align 16
-  %again = alloca [16 x {kind}], align 16
+# fewer than 16, one after the other; goes on at `blocks` where there are more
+_FEW = """\
   %few = icmp slt i64 %count, 16
   br i1 %few, label %pairs, label %blocks
 pairs:
@@ -221,14 +217,22 @@ pairs:
 next:
   %i = phi i64 [ 0, %pairs ], [ %i.next, %next ]
   %double = call double @graphc_stream_normal(ptr %state)
-  %value = {rounded}
+  {made}
   %to = getelementptr {kind}, ptr %out, i64 %i
   store {kind} %value, ptr %to
   %i.next = add i64 %i, 1
   %more = icmp slt i64 %i.next, %count
   br i1 %more, label %next, label %end
 blocks:
-  %all = mul i64 %count, {each}
+"""
+
+# fewer than 16 come by pairs, of which the state keeps the second; more by blocks of 16, the last
+# of which are drawn again where the count is no multiple
+_NORMALS = """
+define void @graphc_stream_normals{bits}(ptr %state, ptr %out, i64 %count, i64 %u, i64 %v) {{
+  %words = alloca [{room} x i32], align 16
+  %again = alloca [16 x {kind}], align 16
+{few}  %all = mul i64 %count, {each}
   call void @graphc_stream_words(ptr %state, ptr %words, i64 %all)
   call void @graphc_stream_unit{bits}(ptr %words, ptr %out, i64 %count)
   %whole = and i64 %count, -16
@@ -251,7 +255,7 @@ end:
 # few are scaled in float64; more in float32, or, where a mean is added, in nearly one rounding
 _SCALED = """
 define void @graphc_stream_scaled32(
-    ptr %state, ptr %out, i64 %count, i64 %std.bits, i64 %mean.bits) {
+    ptr %state, ptr %out, i64 %count, i64 %std.bits, i64 %mean.bits) {{
   %std = bitcast i64 %std.bits to double
   %mean = bitcast i64 %mean.bits to double
   %std.single = fptrunc double %std to float
@@ -259,23 +263,7 @@ define void @graphc_stream_scaled32(
   %std.wide = fpext float %std.single to double
   %mean.wide = fpext float %mean.single to double
   %centred = fcmp oeq double %mean, 0.0
-  %few = icmp slt i64 %count, 16
-  br i1 %few, label %pairs, label %blocks
-pairs:
-  %some = icmp sgt i64 %count, 0
-  br i1 %some, label %next, label %end
-next:
-  %i = phi i64 [ 0, %pairs ], [ %i.next, %next ]
-  %z = call double @graphc_stream_normal(ptr %state)
-  %scaled = fmul double %z, %std
-  %value = fptrunc double %scaled to float
-  %to = getelementptr float, ptr %out, i64 %i
-  store float %value, ptr %to
-  %i.next = add i64 %i, 1
-  %more = icmp slt i64 %i.next, %count
-  br i1 %more, label %next, label %end
-blocks:
-  call void @graphc_stream_normals32(ptr %state, ptr %out, i64 %count, i64 0, i64 0)
+{few}  call void @graphc_stream_normals32(ptr %state, ptr %out, i64 %count, i64 0, i64 0)
   br label %each
 each:
   %j = phi i64 [ 0, %blocks ], [ %j.next, %each ]
@@ -293,7 +281,7 @@ each:
   br i1 %rest, label %each, label %end
 end:
   ret void
-}
+}}
 """
 
 PAIR = f"""
@@ -347,9 +335,10 @@ def text(declared: str) -> str:
         ))
         parts.append(_NORMALS.format(
             bits=bits, kind=kind, each=each, last=16 * each, bytes=2 * bits, room=ROOM,
-            rounded=rounded,
+            few=_FEW.format(kind=kind, made=f"%value = {rounded}"),
         ))
-    parts.append(_SCALED)
+    scaled = "%scaled = fmul double %double, %std\n  %value = fptrunc double %scaled to float"
+    parts.append(_SCALED.format(few=_FEW.format(kind="float", made=scaled)))
     lines = "\n".join(parts).splitlines()
     return "\n".join(
         line for line in lines if not (line.startswith("declare") and line in declared)
