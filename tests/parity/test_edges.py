@@ -206,3 +206,19 @@ def test_cosine_of_short_vectors(dtype: str, compiled: bool) -> None:
     )
     for h, w in zip(have, want, strict=True):
         np.testing.assert_allclose(h, w, rtol=1e-5, atol=1e-6)
+
+
+@COMPILED
+def test_second_gradients_of_sigmoids_at_nothing(compiled: bool) -> None:
+    for name in ("logsigmoid", "softplus", "binary_cross_entropy_with_logits"):
+        found = []
+        for m in (torch, graphc):
+            x = m.tensor([0.0, -0.0, 1.0, -2.0, inf, -inf, 90.0], requires_grad=True)
+            rest = (m.full((7,), 0.25),) if name.startswith("binary") else ()
+            given: Any = getattr(m.nn.functional, name)
+            function = graphc.compile(given) if compiled and m is graphc else given
+            (first,) = m.autograd.grad(function(x, *rest).sum(), x, create_graph=True)
+            (second,) = m.autograd.grad(first[:4].sum(), x)
+            found.append([first.detach().numpy(), second.numpy()[:4]])
+        for have, want in zip(found[1], found[0], strict=True):
+            np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-7)

@@ -222,9 +222,12 @@ def logsigmoid(input: Tensor) -> Tensor:
 @replayed
 def _logsigmoid(input: Tensor) -> Tensor:
     _require_float("log_sigmoid_cpu", input)
-    return rounded_once(
-        lambda x: T.minimum(x, T.zeros_like(x)) - T.log1p(T.exp(-T.abs(x))), input
-    )
+
+    def result(x: Tensor) -> Tensor:
+        below = x < 0  # 0 is on the upper side whole: of |x| it would have no second gradient
+        return T.where(below, x, 0.0) - T.log1p(T.exp(T.where(below, x, -x)))
+
+    return rounded_once(result, input)
 
 
 @recorded_as("HardsigmoidBackward0")
