@@ -181,7 +181,7 @@ def _parts(
 
 def _repeated(input: Tensor, dim: int, at: int, times: int) -> list[Tensor]:
     line = input.narrow(dim, at, 1)
-    if times <= _APART:
+    if times <= _APART and local.grad and requires_grad(input):
         return [line] * times
     shape = [times if d == dim else size for d, size in enumerate(input.shape)]
     return [line.expand(shape)]
