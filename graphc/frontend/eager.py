@@ -165,12 +165,17 @@ def write_two(op: Op, x: Tensor, y: Tensor) -> bool:
 
 def is_plain(x: Tensor) -> bool:
     """Whether all that a write to a tensor means is new numbers and a higher version."""
+    return is_plain_part(x) and x._graphc_array.flags.c_contiguous
+
+
+def is_plain_part(x: Tensor) -> bool:
+    """is_plain(), but for how the tensor lies in memory."""
     if local.trace is not None or local.counted is not None or x._graphc_trace is not None:
         return False
     storage, flags = x._graphc_storage, x._graphc_array.flags
     return (
         not (readers and storage.is_read) and (Eager.elsewhere is None or not storage.away)
-        and flags.c_contiguous and flags.writeable and not storage.inference
+        and flags.writeable and not storage.inference
         and not (
             (x._graphc_requires_grad or x._graphc_node is not None or x._base is not None)
             and local.grad and requires_grad(x)

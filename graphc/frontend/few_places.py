@@ -70,7 +70,7 @@ def write_places(x: Tensor, index: Any, value: Any, add: bool = False) -> bool:
         new = value._graphc_array
         if (
             value._graphc_trace is not None or not is_near(value) or new.dtype != mine.dtype
-            or (new.shape != shape and not _spreads(new.shape, shape))
+            or (new.shape != shape and not spreads(new.shape, shape))
             or may_share_memory(mine, new) or (local.grad and requires_grad(value))
         ):
             return False
@@ -161,7 +161,7 @@ def _written(mine: np.ndarray, arrays: list[np.ndarray]) -> tuple[int, ...] | No
     return places + mine.shape[len(arrays) :]
 
 
-def _spreads(shape: tuple[int, ...], over: tuple[int, ...]) -> bool:
+def spreads(shape: tuple[int, ...], over: tuple[int, ...]) -> bool:
     """Whether such an array is repeated along that shape."""
     behind = len(over) - len(shape)
     return behind >= 0 and all(

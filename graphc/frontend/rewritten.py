@@ -1,7 +1,8 @@
-"""x.clamp_(0, 1) on many numbers: what the function comes to, computed in the tensor's own memory.
+"""x.lerp_(y, w): what the function comes to, written to the tensor's own memory.
 
-An in-place method is a function whose result is written back (functions/inplace.py). Where that
-function goes element by element, and follows from types (replayed.py), one loop reads and writes.
+An in-place method is a function whose result is written back (functions/inplace.py). Where what it
+comes to follows from types (replayed.py), few numbers are computed as they were before, and copied;
+of many, one loop reads and writes, if the function goes element by element.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from graphc.ir.op import Op
+
 from .context import local
-from .eager import is_plain
+from .eager import _signature, is_plain
 from .history import requires_grad
 from .near import is_near
-from .replayed import UNKNOWN, key_of, watched
+from .replayed import UNKNOWN, Replay, key_of, watched
 from .tensor import Tensor
 from .values import Eager
 
@@ -24,6 +27,7 @@ _LIMIT = 10_000
 
 # what runs on the tensors' arrays, the first of which is written to; None: there is no such code
 _known: dict[Any, Callable[[Any], Any] | None] = {}
+_few: dict[Any, Replay | None] = {}  # what is done again on few numbers
 
 
 def is_many(x: Tensor) -> bool:
@@ -60,5 +64,55 @@ def write_whole(
             return False
     if whole(arrays) is None:
         return False
+    x._graphc_storage.version += 1
+    return True
+
+
+def write_one(op: Op, x: Tensor) -> bool:
+    """x = op(x) in x's memory, of few float32 or float64 numbers; whether that was done."""
+    if Eager.prepare is None or local.autocast is not None or not is_plain(x):
+        return False
+    mine = x._graphc_array
+    if mine.dtype.char not in "fd" or mine.size >= _FEW:
+        return False
+    signature = _signature(op, [mine], {})
+    np.copyto(mine, (signature.ready or signature.prepare(op, {}, Eager.prepare))(mine))
+    x._graphc_storage.version += 1
+    return True
+
+
+def write_few(
+    function: Callable[..., Tensor], x: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> bool:
+    """x = function(x, ...) of few numbers, as it was done before; whether that was done."""
+    if (
+        Eager.prepare is None or local.autocast is not None or not is_plain(x) or is_many(x)
+    ):
+        return False
+    tensors: list[Tensor] = []
+    key = key_of(function, (x, *args), kwargs, tensors)
+    if key is UNKNOWN:
+        return False
+    mine = x._graphc_array
+    for other in tensors:
+        if not is_near(other) or (local.grad and requires_grad(other)) or (
+            other is not x and np.may_share_memory(mine, other._graphc_array)
+        ):
+            return False
+    if key in _few:
+        again = _few[key]
+        if again is None:
+            return False
+        found = again.run(tensors)
+    else:
+        if len(_few) >= _LIMIT:
+            _few.clear()
+        _few[key] = None  # where it raises, it does so again
+        found, watch = watched(function, (x, *args), kwargs, tensors)
+        if not isinstance(found, Tensor) or found._graphc_type != x._graphc_type:
+            return False
+        if not watch.in_rows:
+            _few[key] = watch.replay(len(tensors), found)
+    np.copyto(mine, found._graphc_array)
     x._graphc_storage.version += 1
     return True

@@ -16,7 +16,6 @@ from graphc.ir.memory import on_host
 from .. import promote
 from ..context import local
 from ..dispatch import apply, constant, inplace
-from ..eager import is_plain
 from ..errors import located
 from ..few_places import picked_by_mask, write_places
 from ..indexed_layout import as_indexed
@@ -37,6 +36,7 @@ from .dtype_names import TYPE_NAMES
 from .parts import drop_dim, slice_dim
 from .positions import places_of
 from .shape import unsqueeze
+from .written_parts import write_part
 
 _MASK_CURE = "use torch.where or a multiplication by the mask, or index outside the function"
 _INTEGERS = (dtypes.i64, dtypes.i32, dtypes.i16, dtypes.i8)
@@ -389,12 +389,8 @@ def take(x: Tensor, tensors: list[Tensor], dim: int) -> Tensor:
 def setitem(self: Tensor, index: Any, value: Any) -> None:
     """x[index] = value, written into x's memory."""
     key = _recall_key(self, index)
-    if key is not None and type(value) in (int, float):
-        view = recall(key, self)
-        if view is not None and view._graphc_array.dtype.char in "fd" and is_plain(view):
-            view._graphc_array.fill(fitting(value, view.dtype))
-            view._graphc_storage.version += 1
-            return
+    if key is not None and (view := recall(key, self)) is not None and write_part(view, value):
+        return
     if key is None and write_places(self, index, value):
         return
     masked = _single_mask(self, index)

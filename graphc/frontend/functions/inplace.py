@@ -22,7 +22,7 @@ from ..history import requires_grad
 from ..layouts import NotDense, again
 from ..overlap import check_apart
 from ..placement import Pinned
-from ..rewritten import is_many, write_whole
+from ..rewritten import is_many, write_few, write_one, write_whole
 from ..tensor import Parameter, Tensor
 from ..written_at import write_again, write_by_name
 from . import (
@@ -69,6 +69,9 @@ _WHOLE = frozenset(
     "pow reciprocal relu remainder round rsqrt sigmoid sign sqrt square sub tanh".split()
 )
 
+# which follow from types and numbers; those that are one operator have a `quick`, too
+_AGAIN = frozenset([*ARITHMETIC, "cumsum", "cumprod"])
+
 # written at some places
 _PLACED = frozenset("index_add index_copy index_fill scatter scatter_add".split())
 
@@ -96,8 +99,15 @@ def _written(function: Callable[..., Tensor], check: bool) -> Callable[..., Tens
     whole = function.__name__ in _WHOLE
     placed = function.__name__ if function.__name__ in _PLACED else ""
     strict = function.__name__ in _STRICT
+    again_of_few = function.__name__ in _AGAIN
+    quick = function.__dict__.get("quick")
+    one = quick and quick.args[0]  # the operator that it is of one float tensor
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if one and not args and not kwargs and write_one(one, self):
+            return self
+        if again_of_few and write_few(function, self, args, kwargs):
+            return self
         if whole and write_whole(function, self, args, kwargs):
             return self
         if placed and write_by_name(placed, self, args, kwargs):
