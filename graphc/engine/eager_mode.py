@@ -207,7 +207,9 @@ def chain(
     if any(c.ndim for c in constants):
         return None
     if not any(is_many(link.result) for link in links) and layer_of_links(types, links) is None:
-        if in_place or recorded or config.current().eager_kernels == "0":
+        if in_place or config.current().eager_kernels == "0":
             return None
+        if recorded:
+            return eager_rows.linked(types, constants, links, prepare)
         return eager_rows.chain(types, constants, links, prepare)
     return _chains().chain(types, constants, links, in_place)

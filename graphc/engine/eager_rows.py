@@ -152,6 +152,26 @@ def join(parts: int, width: int, size: int) -> tuple[Ready, Any] | None:
 Prepare = Callable[[Op, Types, Attrs, Types], Ready]
 
 
+def linked(
+    types: Types, constants: Sequence[np.ndarray], links: Sequence[Link], prepare: Prepare
+) -> Callable[[Sequence[np.ndarray]], Any] | None:
+    """See Eager.chain: of few numbers, with a history, which one node is in the place of several.
+    """
+    every = [*types, *[link.result for link in links]]
+    if any(c.ndim for c in constants) or any(
+        t.dtype.numpy.char not in _CHARS or not 0 < _count(t) <= MOST for t in every
+    ) or not all(
+        link.op.pointwise or link.op.name in ("full", "sum") for link in links
+    ) or not links[-1].result.dtype.is_float:
+        return None
+    run = chain(types, constants, links, prepare)
+    if run is None:
+        ready = _in_order(types, constants, links, prepare)
+        run = lambda arrays: ready(*arrays)  # noqa: E731
+    run.__dict__["of_few"] = True
+    return run
+
+
 def chain(
     types: Types, constants: Sequence[np.ndarray], links: Sequence[Link], prepare: Prepare
 ) -> Callable[[Sequence[np.ndarray]], Any] | None:
@@ -162,19 +182,7 @@ def chain(
         t.shape not in (shape, ()) or t.dtype.numpy.char not in _CHARS for t in every
     ) or not all(link.op.pointwise or link.op.name == "full" for link in links):
         return None
-    inputs = len(types)
-    known = [*types, *[TensorType(from_numpy(c.dtype), ()) for c in constants]]
-    steps = []
-    for link in links:
-        given = [known[s] for s in link.sources]
-        steps.append((prepare(link.op, given, link.attrs, (link.result,)), link.sources))
-        known.append(link.result)
-
-    def ready(*arrays: np.ndarray) -> Any:
-        values = [*arrays, *constants]
-        for run, sources in steps:
-            values.append(run(*[values[s] for s in sources]))
-        return values[-1]
+    inputs, ready = len(types), _in_order(types, constants, links, prepare)
 
     def function(*arrays: Any) -> Any:
         values: list[Any] = [*arrays, *constants]
@@ -195,6 +203,26 @@ def chain(
         [(shape, result.dtype.numpy)], ready, inputs,
     )
     return lambda arrays: held(*arrays)
+
+
+def _in_order(
+    types: Types, constants: Sequence[np.ndarray], links: Sequence[Link], prepare: Prepare
+) -> Ready:
+    """One operator after the other."""
+    known = [*types, *[TensorType(from_numpy(c.dtype), ()) for c in constants]]
+    steps = []
+    for link in links:
+        given = [known[s] for s in link.sources]
+        steps.append((prepare(link.op, given, link.attrs, (link.result,)), link.sources))
+        known.append(link.result)
+
+    def ready(*arrays: np.ndarray) -> Any:
+        values = [*arrays, *constants]
+        for run, sources in steps:
+            values.append(run(*[values[s] for s in sources]))
+        return values[-1]
+
+    return ready
 
 
 _CHARS = frozenset("?fdl")

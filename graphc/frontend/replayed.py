@@ -16,15 +16,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
-from graphc.ir.chain import Link as ChainLink
-from graphc.ir.chain import chain_of
 from graphc.ir.dtypes import DType, from_numpy
 from graphc.ir.op import Attrs, Op
 from graphc.ir.types import TensorType
 
 from .context import local
-from .eager import Signature, _wrap, apply_known, record_known
+from .eager import Signature, _wrap, apply_known
 from .history import requires_grad
+from .linked import Linked, leaves_dims, linked, links_of
 from .near import is_near
 from .nodes import OpNode, class_of
 from .placement import ON_CPU
@@ -41,7 +40,7 @@ from .replayed_steps import (
 from .result_layouts import lies_in_rows
 from .storage import LOOSE, THERE
 from .tensor import Parameter, Tensor
-from .values import Eager, Link
+from .values import Eager
 from .wrapped import wraps
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -131,29 +130,6 @@ class Replay:
                 result._base, result._graphc_chain, result._graphc_no_grad_view = None, (), False
                 result._graphc_several = None
         return found[0] if self.make is None else self.make(found)
-
-
-class Linked:
-    """Steps as one operator, with a history of one node."""
-
-    __slots__ = ("_constants", "_kind", "_op", "_signature", "_whole")
-
-    def __init__(
-        self, whole: Callable[[Any], Any], op: Op, signature: Signature, constants: list[Tensor],
-        kind: type[OpNode],
-    ) -> None:
-        """`whole`: what computes it; `constants` are operands behind the tensors that are given."""
-        self._whole, self._op, self._signature = whole, op, signature
-        self._constants, self._kind = constants, kind
-
-    def run(self, tensors: list[Tensor]) -> Tensor | None:
-        """The result; None: not on such arrays."""
-        array = self._whole([t._graphc_array for t in tensors])
-        if array is None:
-            return None
-        result = _wrap(array)
-        record_known(self._op, (*tensors, *self._constants), self._signature, result, self._kind)
-        return result
 
 
 class Watch:
@@ -273,8 +249,10 @@ class Watch:
             whole = _whole(steps, numbers, given, recorded)
             if not recorded:
                 replay.whole = whole
-            elif whole is not None and not any(map(_leaves_dims, steps)):
-                replay.linked = _linked(steps, given, whole)
+            elif whole is not None and (
+                hasattr(whole, "of_few") or not any(map(leaves_dims, steps))
+            ):
+                replay.linked = linked(steps, given, whole, self.made)
         return replay
 
     def whole_in_place(self, result: Tensor) -> Any:
@@ -319,42 +297,8 @@ def _whole(
     ):
         return None
     types = [TensorType(from_numpy(t._graphc_array.dtype), t._graphc_array.shape) for t in tensors]
-    constants, links = _links(steps, len(tensors))
+    constants, links = links_of(steps, len(tensors))
     return Eager.chain(types, [c._graphc_array for c in constants], links, in_place, recorded)
-
-
-def _leaves_dims(step: Step) -> bool:
-    """Whether it is a sum over some dims, which is no link of a chain with history."""
-    return step.op.name == "sum" and bool(step.signature.results[0].shape)
-
-
-def _links(steps: list[Step], given: int) -> tuple[list[Tensor], list[Link]]:
-    """The operands that never change, which come behind those that are given, and the steps."""
-    constants: list[Tensor] = []
-    for step in steps:
-        constants += [s for s in step.sources if type(s) is not int]
-    links, used = [], given
-    for step in steps:
-        sources = []
-        for s in step.sources:
-            if type(s) is not int:
-                sources.append(used)
-                used += 1
-            else:
-                sources.append(s if s < given else s + len(constants))
-        links.append(Link(step.op, step.attrs, tuple(sources), step.signature.results[0]))
-    return constants, links
-
-
-def _linked(steps: list[Step], tensors: list[Tensor], whole: Callable[[Any], Any]) -> Linked:
-    constants, links = _links(steps, len(tensors))
-    operands = [*tensors, *constants]
-    types = tuple(
-        [TensorType(from_numpy(t._graphc_array.dtype), t._graphc_array.shape) for t in operands]
-    )
-    op = chain_of([ChainLink(link.op, link.attrs, link.sources) for link in links], len(types))
-    kind = steps[-1].kind or class_of(steps[-1].op)
-    return Linked(whole, op, Signature(op, types, {}), constants, kind)
 
 
 def key_of(function: Any, args: tuple[Any, ...], kwargs: Any, tensors: list[Tensor]) -> Any:

@@ -15,6 +15,7 @@ from .eager import Signature
 from .nodes import OpNode
 from .recalled import VIEW_OF
 from .storage import Storage
+from .straight_line import straight
 from .tensor import Tensor, from_array
 from .values import Eager
 
@@ -128,10 +129,13 @@ def _staying(value: Tensor) -> Tensor:
     return found
 
 
+_OFTEN = 30  # runs that take as long as the making of one function
+
+
 class Arrays:
     """Steps on arrays, and the results as tensors."""
 
-    __slots__ = ("_codes", "_results", "_shared", "single")
+    __slots__ = ("_codes", "_results", "_runs", "_shared", "_straight", "single")
 
     def __init__(
         self, codes: list[tuple[Step, View | None]], results: list[int], shared: bool
@@ -139,6 +143,8 @@ class Arrays:
         """`codes`: each with what makes the view that it may be; `shared`: a result may be a view
         of memory that is made on the way."""
         self._results, self._shared = results, shared
+        self._runs = 0
+        self._straight: Callable[[list[Tensor]], list[Tensor]] | None = None
         self._codes = [
             (step, view, step.sources[0] if view else 0, _operands(step)) for step, view in codes
         ]
@@ -176,6 +182,8 @@ class Arrays:
 
     def run(self, tensors: list[Tensor]) -> list[Tensor]:
         """The results."""
+        if self._straight is not None:
+            return self._straight(tensors)
         values: list[Any] = [t._graphc_array for t in tensors]
         memory = list(values) if self._shared else values
         for step, view, source, operands in self._codes:
@@ -197,6 +205,11 @@ class Arrays:
             result._graphc_array = values[i]
             result._graphc_storage = Storage(memory[i])
             found.append(result)
+        self._runs += 1
+        if self._runs == _OFTEN and len(self._codes) > 1:
+            codes = [(step, view) for step, view, _, _ in self._codes]
+            if all(step.signature.ready is not None for step, _ in codes):
+                self._straight = straight(codes, self._results, len(tensors), self._shared)
         return found
 
 

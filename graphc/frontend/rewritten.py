@@ -28,6 +28,8 @@ _LIMIT = 10_000
 # what runs on the tensors' arrays, the first of which is written to; None: there is no such code
 _known: dict[Any, Callable[[Any], Any] | None] = {}
 _few: dict[Any, Replay | None] = {}  # what is done again on few numbers
+_seen: set[Any] = set()  # calls that may come again
+_MOST_SEEN = 1000
 
 
 def is_many(x: Tensor) -> bool:
@@ -104,6 +106,11 @@ def write_few(
         if again is None:
             return False
         found = again.run(tensors)
+    elif key not in _seen:  # numbers of a schedule come but once
+        if len(_seen) >= _MOST_SEEN:
+            _seen.clear()
+        _seen.add(key)
+        return False
     else:
         if len(_few) >= _LIMIT:
             _few.clear()

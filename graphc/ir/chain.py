@@ -55,7 +55,9 @@ def chain_of(links: Sequence[Link], inputs: int) -> Op:
 
 def key_of(link: Any) -> Any:
     """A hashable stand-in for a link's attributes, whatever the sizes."""
-    return "" if link.op.name == "sum" else attrs_key(attrs_of(link, None))
+    if link.op.name == "sum" and not (type(link) is Link and link.attrs):
+        return ""
+    return attrs_key(attrs_of(link, None))
 
 
 def _made(name: str, links: tuple[Link, ...], inputs: int) -> Op:
@@ -94,10 +96,11 @@ def _made(name: str, links: tuple[Link, ...], inputs: int) -> Op:
 
 def attrs_of(link: Any, first: TensorType | None) -> Attrs:
     """A link's attributes on a first operand of this type, whatever its sizes: what is filled with
-    one number is that number, and a sum is over everything."""
+    one number is that number, and a sum is over everything, but for one of a chain's that has
+    attributes."""
     if link.op.name == "full":
         return {**link.attrs, "shape": ()}
-    if link.op.name == "sum":
+    if link.op.name == "sum" and not (type(link) is Link and link.attrs):
         assert first is not None
         return {"dims": tuple(range(len(first.shape))), "keepdim": False}
     attrs: Attrs = link.attrs

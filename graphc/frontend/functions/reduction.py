@@ -321,9 +321,9 @@ min = _max_or_min("min", ops.argmin, ops.amin, P.minimum)
 
 
 def _moments(
-    x: Tensor, dim: Any, unbiased: Any, correction: Any, keepdim: bool
+    x: Tensor, dim: Any, unbiased: Any, correction: Any, keepdim: bool, with_mean: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """(variance, mean), both with the reduced dims kept as asked."""
+    """(variance, mean), with the reduced dims kept as asked: of the mean, if `with_mean`."""
     if isinstance(dim, bool):  # var(x, unbiased)
         dim, unbiased = None, dim
     if type(keepdim) is not bool:
@@ -349,7 +349,7 @@ def _moments(
     centre = _mean(wide, dims, True)
     squares = reduce_dims(ops.sum, P.square(P.sub(wide, centre)), dims, keepdim)
     variance: Tensor = apply(ops.div, squares, _degrees(count_of(x, dims), correction, wide.dtype))
-    if not keepdim:
+    if not keepdim and with_mean:
         sizes = shape(centre)
         centre = apply(
             ops.reshape, centre, shape=tuple(n for i, n in enumerate(sizes) if i not in dims)
@@ -406,7 +406,7 @@ def var_mean(
     *, correction: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """(variance, mean) over `dim`."""
-    variance, centre = _moments(input, dim, unbiased, correction, keepdim)
+    variance, centre = _moments(input, dim, unbiased, correction, keepdim, True)
     return named(variance, "VarMeanBackward0"), named(centre, "VarMeanBackward0")
 
 
@@ -418,7 +418,7 @@ def std_mean(
     *, correction: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """(standard deviation, mean) over `dim`."""
-    variance, centre = _moments(input, dim, unbiased, correction, keepdim)
+    variance, centre = _moments(input, dim, unbiased, correction, keepdim, True)
     return named(safe_root(variance), "StdMeanBackward0"), named(centre, "StdMeanBackward0")
 
 

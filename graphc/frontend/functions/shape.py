@@ -250,6 +250,11 @@ def reverse_dims(x: Tensor) -> Tensor:
     """The dims in reverse order: x.T. torch warns, once, where that is no matrix."""
     if x.ndim != 2:
         _warn_of_rank(x.ndim)
+    return _reversed(x)
+
+
+@recalled
+def _reversed(x: Tensor) -> Tensor:
     result: Tensor = apply(ops.permute, x, dims=tuple(range(x.ndim - 1, -1, -1)))
     return result
 
@@ -296,6 +301,7 @@ def matrix_adjoint(input: Tensor) -> Tensor:
     return apply(ops.conj, input) if input.dtype.is_complex else input
 
 
+@recalled
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     """Dims `source` moved to `destination`; the others keep their order."""
     rank = input.ndim

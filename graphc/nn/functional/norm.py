@@ -63,8 +63,8 @@ def batch_norm(
             raise RuntimeError("running_mean and running_var must be given in evaluation mode")
         if input.dim() < 2:
             return _batch_of_nothing(input)
-        scaled = _affine(input, running_mean, running_var, weight, bias, eps)
-        return named(as_suggested(scaled, input), "NativeBatchNormBackward0")
+        known = _by_known_of_few if input.numel() <= _FEW else _by_known
+        return known(input, running_mean, running_var, weight, bias, eps)
     if input.dim() < 2:
         return _batch_of_nothing(input)
     if eps <= 0.0:
@@ -93,6 +93,19 @@ def batch_norm(
         if running_var is not None:
             _update(running_var, variance, momentum, count / (count - 1))
     return result
+
+
+def _by_known(
+    input: Tensor, mean: Tensor, variance: Tensor, weight: Tensor | None, bias: Tensor | None,
+    eps: float,
+) -> Tensor:
+    """By moments that are kept."""
+    scaled = _affine(input, mean, variance, weight, bias, eps)
+    return named(as_suggested(scaled, input), "NativeBatchNormBackward0")
+
+
+_by_known_of_few = replayed(_by_known)
+_FEW = 1 << 14  # numbers, on which operators cost less than the Python around them
 
 
 def _batch_of_nothing(input: Tensor) -> Tensor:
