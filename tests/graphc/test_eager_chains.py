@@ -11,6 +11,7 @@ import graphc as torch
 from graphc import config
 from graphc.engine import eager_chains, eager_form, eager_rows
 from graphc.frontend import eager, replayed, rewritten
+from graphc.nn.functional import norm
 
 F = torch.nn.functional
 
@@ -19,6 +20,7 @@ F = torch.nn.functional
 def low(monkeypatch):
     """Compiled code from a hundred elements on."""
     monkeypatch.setattr(eager_form, "LARGE", 100)
+    monkeypatch.setattr(norm, "_FEW", 99)
     monkeypatch.setattr(rewritten, "_FEW", 100)
     for known in (eager._signatures, replayed._known, rewritten._known):
         known.clear()

@@ -9,6 +9,7 @@ import graphc as torch
 from graphc.engine import eager_form
 from graphc.frontend import eager, replayed
 from graphc.frontend.values import Eager
+from graphc.nn.functional import norm
 
 F = torch.nn.functional
 
@@ -17,6 +18,7 @@ F = torch.nn.functional
 def low(monkeypatch, only_the_cpu):
     """Compiled code from a hundred elements on; gives a way to do operators one by one."""
     monkeypatch.setattr(eager_form, "LARGE", 100)
+    monkeypatch.setattr(norm, "_FEW", 99)
 
     def forget(chains=True):
         eager._signatures.clear()
