@@ -44,7 +44,10 @@ class Linked:
         result = _wrap(array)
         record_known(self._op, (*tensors, *self._constants), self._signature, result, self._kind)
         node: Any = result._graphc_node
-        if self._copied and node is not None and not node.packed:
+        if node is None:
+            return result
+        node.given = len(tensors)
+        if self._copied and not node.packed:
             node.saved_in = tuple([
                 x.copy("K") if i in self._copied and x is not None else x
                 for i, x in enumerate(node.saved_in)

@@ -227,6 +227,7 @@ class OpNode(Node):
     saved_out: tuple[Any, ...] | None
     plan: GradientPlan  # of an eager node
     straight = True
+    given: int | None = None  # of a function as one node (linked.py): its tensors, before constants
     trace: Trace | None = None  # that recorded it
     packed: bool = False  # saved values went through saved_tensors_hooks
     # (storage, version when saved, input number or ~result number)
@@ -388,6 +389,8 @@ _WITHIN = {
 def beyond(node: Node) -> tuple[Edge | None, ...]:
     """The edges of all that torch has one node for."""
     edges = node.edges
+    if isinstance(node, OpNode) and node.given is not None:
+        return edges[: node.given]
     if node.name() == "AddmmBackward0":
         products = [e for e in edges if e is not None and e[0].name() == "MmBackward0"]
         if not products:

@@ -481,8 +481,10 @@ nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 3))(y)
 torch.addmm(y @ y, y.exp(), y)
 """.strip().splitlines())
 def test_what_comes_before_is_torch_s(expression: str) -> None:
-    have, want = (reached(eval(expression, operands(m)).grad_fn) for m in (graphc, torch))
-    assert have == want
+    # it may be recalled: as one node, where torch has one
+    for _ in range(1 if "l1_loss" in expression else 3):
+        have, want = (reached(eval(expression, operands(m)).grad_fn) for m in (graphc, torch))
+        assert have == want
 
 
 def test_the_node_of_an_argument_keeps_its_name() -> None:

@@ -11,6 +11,7 @@ from ...frontend.dispatch import apply
 from ...frontend.errors import located
 from ...frontend.functions.arguments import named
 from ...frontend.functions.dtype_names import CPP_NAMES
+from ...frontend.replayed import replayed
 from ...frontend.tensor import Tensor
 from ...ir import ops
 from .activation import softmax
@@ -26,6 +27,15 @@ def scaled_dot_product_attention(
     enable_gqa: bool = False,
 ) -> Tensor:
     """softmax(q k^T * scale + mask) v on [..., L, E]; a bool mask is True where attended."""
+    often = not dropout_p and (attn_mask is None or not is_causal)
+    run = _attended_again if often else _attended
+    return run(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+
+
+def _attended(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, dropout_p: float,
+    is_causal: bool, scale: float | None, enable_gqa: bool,
+) -> Tensor:
     if attn_mask is not None and is_causal:
         attn_mask = _causal_too(query, key, value, attn_mask, dropout_p)
         is_causal = False
@@ -70,6 +80,9 @@ def scaled_dot_product_attention(
     if dropout_p == 1.0:
         return result * 0.0
     return result if query.dim() == 4 and not dropout_p else named(result, "UnsafeViewBackward0")
+
+
+_attended_again = replayed(_attended)
 
 
 def _causal_too(

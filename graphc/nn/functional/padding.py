@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,13 @@ from ...frontend import promote
 from ...frontend.autocast import listed
 from ...frontend.autocast_lists import NAMES
 from ...frontend.context import local
-from ...frontend.dispatch import apply
+from ...frontend.dispatch import apply, fixed
 from ...frontend.errors import located
 from ...frontend.functions.arguments import named, recorded_as
 from ...frontend.history import requires_grad
 from ...frontend.near import is_near
 from ...frontend.ownership import owns_result
-from ...frontend.replayed import replayed
+from ...frontend.replayed import Watch, replayed
 from ...frontend.result_layouts import as_suggested, in_rows
 from ...frontend.tensor import Tensor, from_array
 from ...ir import ops
@@ -29,6 +30,8 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
     """Pad the trailing dims, last first: (left, right, top, bottom, ...); negative crops."""
     if mode == "constant":
         return _with_number(input, pad, value)
+    if local.trace is None and type(input) is Tensor and input.numel() <= _FEW:
+        return _again_of_few(input, pad, mode)
     return _with_numbers_inside(input, pad, mode)
 
 
@@ -70,6 +73,10 @@ def _with_numbers_inside(input: Tensor, pad: Any, mode: str) -> Tensor:
     return named(padded, f"{kind}Pad{len(pairs)}DBackward0")
 
 
+_again_of_few = replayed(_with_numbers_inside)
+_FEW = 4096  # numbers of which each is looked up in less time than lines are put side by side
+
+
 def _around(input: Tensor, pairs: list[tuple[int, int]], mode: str) -> Tensor:
     copied = _copied(input, pairs, mode)
     if copied is not None:
@@ -82,9 +89,10 @@ def _around(input: Tensor, pairs: list[tuple[int, int]], mode: str) -> Tensor:
 def _copied(input: Tensor, pairs: list[tuple[int, int]], mode: str) -> Tensor | None:
     """In one go; None where a history, a trace or another device asks for operators, or what is to
     be around it is not all inside."""
-    if local.trace is not None or local.counted is not None or input._graphc_trace is not None or (
-        not is_near(input) or (local.grad and requires_grad(input))
-    ):
+    again = type(local.counted) is Watch  # and what it comes to will be done again
+    if local.trace is not None or input._graphc_trace is not None or (
+        local.counted is not None and not again
+    ) or not is_near(input) or (local.grad and requires_grad(input)):
         return None
     array = input._graphc_array
     if type(array) is not np.ndarray or not array.flags.c_contiguous or 0 in array.shape:
@@ -99,7 +107,20 @@ def _copied(input: Tensor, pairs: list[tuple[int, int]], mode: str) -> Tensor | 
             return None
     if not any(low) and not any(high):
         return None
+    if again:
+        return _looked_up(input, low, high, mode)
     return from_array(padded(array, low, high, AROUND[mode]))
+
+
+def _looked_up(input: Tensor, low: list[int], high: list[int], mode: str) -> Tensor:
+    """Each number of the padded dims, by its place among them."""
+    lead = next(d for d in range(len(low)) if low[d] or high[d])
+    outer, inner = input._graphc_array.shape[:lead], input._graphc_array.shape[lead:]
+    places = np.arange(math.prod(inner)).reshape(inner)
+    places = padded(places, low[lead:], high[lead:], AROUND[mode])
+    flat = input.reshape([*outer, math.prod(inner)])
+    found: Tensor = apply(ops.index, flat, fixed(places.reshape(-1)), dim=lead)
+    return found.reshape([*outer, *places.shape])
 
 
 # what autocast knows them as
