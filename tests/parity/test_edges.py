@@ -222,3 +222,21 @@ def test_second_gradients_of_sigmoids_at_nothing(compiled: bool) -> None:
             found.append([first.detach().numpy(), second.numpy()[:4]])
         for have, want in zip(found[1], found[0], strict=True):
             np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-7)
+
+
+@COMPILED
+@pytest.mark.parametrize("name", ("logaddexp", "logaddexp2"))
+def test_second_gradients_of_the_logarithm_of_equals(name: str, compiled: bool) -> None:
+    found = []
+    for m in (torch, graphc):
+        given = [[0.0, 1.0, 1.0, -2.0, 90.0], [0.0, 1.0, 3.0, -7.5, 90.0]]
+        a, b = (m.tensor(each, requires_grad=True) for each in given)
+        function = getattr(m, name)
+        if compiled and m is graphc:
+            function = graphc.compile(function)
+        made = function(a, b)
+        first = m.autograd.grad(made.sum(), (a, b), create_graph=True)
+        second = m.autograd.grad((3 * first[0] + 2 * first[1]).sum(), (a, b))
+        found.append([each.detach().numpy() for each in (made, *first, *second)])
+    for have, want in zip(found[1], found[0], strict=True):
+        np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-7)

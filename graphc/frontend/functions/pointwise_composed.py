@@ -80,8 +80,10 @@ def _log_of_sum(input: Tensor, other: Tensor, power: Any, scale: float) -> Tenso
     dtype = promote.result_type(input, other)
     wide = dtypes.f32 if dtype.is_float and dtype.bits == 16 else dtype
     a, b = promote.operands(input, other, dtype=wide)
-    top = P.maximum(a, b)
-    rest = P.mul(P.log1p(power(P.neg(P.abs(P.sub(a, b))))), scale)
+    below = P.lt(a, b)  # equals are on one side whole: |a - b| has no second gradient there
+    top = P.where(below, b, a)
+    distance = P.where(below, P.sub(a, b), P.sub(b, a))
+    rest = P.mul(P.log1p(power(distance)), scale)
     both = P.logical_and(P.isinf(a), P.eq(a, b))  # their distance is NaN
     return promote.cast(P.where(both, top, P.add(top, rest)), dtype)
 
