@@ -107,7 +107,7 @@ def test_often_called_functions_are_one(monkeypatch):
 
 @pytest.mark.usefixtures("only_the_cpu")
 @pytest.mark.parametrize("name", [
-    "var", "std of rows", "norm", "cosine", "distance", "huber", "smooth", "logits",
+    "var", "std of rows", "norm", "distance", "huber", "smooth", "logits",
     "mish", "elu", "hardswish", "spread", "triplet",
 ])
 def test_a_history_is_one_node(name, monkeypatch):
