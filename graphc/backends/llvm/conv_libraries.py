@@ -27,6 +27,9 @@ from graphc.backends.llvm.conv_places import PLACES, emit_forward_in_place
 from graphc.backends.llvm.conv_planes import may_go_by_planes
 from graphc.backends.llvm.conv_reach import conv_reach, is_by_strips
 from graphc.backends.llvm.conv_shifts import SHIFTS, emit_forward_by_shifts
+from graphc.backends.llvm.conv_strips import strip_libraries
+from graphc.backends.llvm.conv_strips_driver import emit_strip_driver
+from graphc.backends.llvm.conv_strips_tile import emit_strip_tile
 from graphc.backends.llvm.conv_sweep import is_known, is_swept
 from graphc.backends.llvm.gemm_pack import Source
 from graphc.backends.llvm.microkernel import Tile
@@ -45,7 +48,7 @@ def of_last(c: Convolution, tile: Tile) -> list[str]:
 def of_convolution(c: Convolution, tile: Tile) -> list[str]:
     """Kinds of libraries, but for the store."""
     if is_by_strips(c, tile):
-        return ["transpose"]
+        return strip_libraries(c, tile)
     left, right = c.left.dtype.name, c.right.dtype.name
     columns = c.kind == "conv_weight_grad"
     kinds = ["gemm", "plan", c.kind, *(["conv_lines"] if columns else [])]
@@ -97,6 +100,7 @@ EMITTERS: dict[str, Callable[..., None]] = {
     "conv_planes": emit_forward_by_planes,
     "conv_rows": lambda m, tile, dtype: emit_pack_rows(m, _source(dtype, tile)),
     "conv_shifts": emit_forward_by_shifts,
+    "conv_strips": emit_strip_driver,
     "conv_weight_grad": emit_weight_grad,
     "conv_weights": lambda m, tile, dtype: emit_pack_weights(m, _source(dtype, tile)),
     "conv_window_rows": lambda m, tile, dtype: emit_window_rows(m, _source(dtype, tile)),
@@ -104,4 +108,5 @@ EMITTERS: dict[str, Callable[..., None]] = {
     "line": lambda module, tile, *shape: emit_line(module, tile, *map(int, shape)),
     "mend": emit_mend,
     "place": lambda module, tile, *sizes: emit_place_kernel(module, tile, *map(int, sizes)),
+    "strip_tile": lambda module, tile, *sizes: emit_strip_tile(module, tile, *map(int, sizes)),
 }

@@ -8,11 +8,13 @@ import pytest
 
 from graphc.backends.host.machine import cpu
 from graphc.backends.llvm.conv_reach import conv_reach, is_by_strips
+from graphc.backends.llvm.conv_strips_tile import runs_of
+from graphc.backends.llvm.emit import emit
 from graphc.backends.llvm.libraries import template_libraries
 from graphc.backends.llvm.target import Target, host_target
 from graphc.ir import dtypes
 from graphc.ir.kernel import Convolution, plan_convolution
-from graphc.ir.kernel.plan_strips import strips_of
+from graphc.ir.kernel.plan_strips import Span, strips_of
 from graphc.ir.record import replaced
 
 from .contractions import Conv, run
@@ -129,4 +131,39 @@ def test_which_go_this_way() -> None:
         )
         assert found.kind == "strips" != other.kind
     names = template_libraries(case.kernel("conv"), _split())
-    assert names == ("transpose.f32", "store.f32")
+    tiles = [name for name in names if name.startswith("strip_tile.")]
+    assert {*names} == {"conv_strips.f32", "transpose.f32", "store.f32", *tiles}
+
+
+def test_kernels_share_their_code() -> None:
+    """A kernel has nothing but its entry and its epilogue; sides of lines, and other windows, have
+    the same tiles."""
+    target = _split()
+    tiles = set[str]()
+    for case in (
+        Conv(8, 64, (56, 56), 64, (3, 3), pad=(1, 1)),
+        Conv(2, 256, (48, 48), 64, (3, 3), pad=(1, 1)),
+        Conv(4, 72, (11, 11), 56, (5, 5), (2, 2), (2, 2)),
+    ):
+        kernel = case.kernel("conv")
+        assert _kind(case, target) == "strips"
+        assert emit(kernel, target).count("\ndefine ") <= 2
+        tiles.update(n for n in template_libraries(kernel, target) if n.startswith("strip_tile."))
+    assert len(tiles) == 2
+
+
+def test_runs_of_taps() -> None:
+    """Taps that the same rows meet follow each other; those that none meets are left out."""
+    usual = ((1, 5), (0, 5), (0, 4))
+    for taps, runs in (
+        (((0, 5),) * 3, ((0, 0), (0, 3), (0, 0))),
+        (((1, 5), (0, 5), (0, 5)), ((0, 1), (1, 2), (0, 0))),
+        (((0, 0), (1, 5), (0, 4), (0, 4)), ((1, 1), (0, 0), (2, 2))),
+        (((0, 0),), ((0, 0),) * 3),
+    ):
+        assert runs_of(Span(1, 0, 5, taps)) == (usual, runs)
+    apart = ((2, 5), (0, 5), (0, 0), (0, 5), (0, 2))
+    assert runs_of(Span(1, 0, 5, apart)) == (
+        ((2, 5), (0, 5), (0, 5), (0, 2)), ((0, 1), (1, 1), (3, 1), (4, 1))
+    )
+    assert runs_of(Span(1, 0, 1, ((0, 0), (0, 1)))) == (((0, 1),), ((1, 1),))

@@ -1,0 +1,153 @@
+"""The register tiles of convolutions that go strip by strip: neighbours in a line by channels.
+
+    @graphc_strip_<rows>x<vectors>_<cuts>_<acc>(shape, x, lines, runs, w, to)
+
+A tile goes along runs of the taps of a line whose rows that meet a pixel are the same: which rows
+these are is known (`cuts`), how many taps such a run has is not, so that windows share tiles.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from graphc.backends.llvm.conv_geometry import Words
+from graphc.backends.llvm.microkernel import Tile
+from graphc.backends.llvm.text import Module
+from graphc.ir.kernel.plan_strips import Span
+
+Cuts = tuple[tuple[int, int], ...]  # the rows of each run, from and to
+TYPES = "ptr, ptr, i64, ptr, ptr, ptr"
+
+
+class Shape(enum.IntEnum):
+    """What a kernel says of its convolution, in words. Distances are in elements of words."""
+
+    SPANS = 0
+    SPAN_WORDS = enum.auto()
+    CHUNKS = enum.auto()
+    WEIGHT_CHUNKS = enum.auto()  # a panel each
+    GROUPS = enum.auto()
+    CHANNELS = enum.auto()  # of a group
+    OUTPUTS = enum.auto()  # of a group
+    DEPTH = enum.auto()  # words of a tap
+    TAPS = enum.auto()
+    PANELS = enum.auto()  # of a group
+    PANEL = enum.auto()  # elements of one,
+    VECTORS = enum.auto()  # and registers of one step
+    HEIGHT = enum.auto()
+    WIDTH = enum.auto()
+    OUT_HEIGHT = enum.auto()
+    OUT_WIDTH = enum.auto()
+    WINDOW = enum.auto()  # its lines
+    WINDOW_WIDTH = enum.auto()
+    STEP = enum.auto()
+    STEP_WIDTH = enum.auto()
+    LOW = enum.auto()
+    LOW_WIDTH = enum.auto()
+    DILATION = enum.auto()
+    LINES = enum.auto()  # of the output in a strip
+    STRIPS = enum.auto()  # of an image
+    WEIGHT_BYTES = enum.auto()
+    SCRATCH = enum.auto()  # bytes of a chunk's,
+    COPIED = enum.auto()  # of its copy,
+    SUMS = enum.auto()  # of a panel's sums
+    SLOTS = enum.auto()
+    PIXEL = enum.auto()
+    PITCH = enum.auto()  # of turned sums
+    NEXT_ROW = enum.auto()  # between what neighbours see,
+    NEXT_TAP = enum.auto()  # what a tap and the next one see,
+    NEXT_LINE = enum.auto()  # and what lines of taps see
+    FIRST_SPAN = enum.auto()  # the first of the words of spans
+
+
+class Tiles(enum.IntEnum):
+    """The words of a span of tiles; those of its runs follow, two each: the first tap, how many."""
+
+    COUNT = 0
+    FIRST = enum.auto()
+    ROWS = enum.auto()
+    RUNS = enum.auto()
+
+
+def runs_of(span: Span) -> tuple[Cuts, tuple[tuple[int, int], ...]]:
+    """The cuts of the tile that a span has, and for each of them its first tap, and how many.
+    Most have those of tiles that meet the padding with one row on either side."""
+    rows, runs = span.rows, list[tuple[tuple[int, int], list[int]]]()
+    for tap, (low, high) in enumerate(span.taps):
+        if low == high:
+            continue
+        if runs and runs[-1][0] == (low, high) and sum(runs[-1][1]) == tap:
+            runs[-1][1][1] += 1
+        else:
+            runs.append(((low, high), [tap, 1]))
+    usual = ((1, rows), (0, rows), (0, rows - 1)) if rows > 1 else ((0, 1),)
+    cuts = tuple(cut for cut, _ in runs)
+    if cuts == tuple(cut for cut in usual if cut in cuts):
+        found = {cut: (first, count) for cut, (first, count) in runs}
+        return usual, tuple(found.get(cut, (0, 0)) for cut in usual)
+    return cuts, tuple((first, count) for _, (first, count) in runs)
+
+
+def tile_kind(rows: int, vectors: int, cuts: Cuts) -> str:
+    """The kind of the library that has such a tile."""
+    return "strip_tile." + ".".join(map(str, (rows, vectors, *(x for cut in cuts for x in cut))))
+
+
+def tile_symbol(tile: Tile, rows: int, vectors: int, cuts: Cuts) -> str:
+    """The tile."""
+    each = "_".join(f"{low}to{high}" for low, high in cuts)
+    return f"@graphc_strip_{rows}x{vectors}_{each}_{tile.name}"
+
+
+def emit_strip_tile(module: Module, tile: Tile, rows: int, vectors: int, *places: int) -> None:
+    """Defines it: `places` are those of its cuts."""
+    cuts = tuple(zip(places[::2], places[1::2], strict=True))
+    f = module.function(
+        f"void {tile_symbol(tile, rows, vectors, cuts)}(ptr noalias readonly %shape, "
+        "ptr noalias readonly %x, i64 %lines, ptr noalias readonly %runs, "
+        "ptr noalias readonly %w, ptr noalias %to)"
+    )
+    r, columns = Words(f, "%shape"), vectors * tile.lanes
+    depth, window, next_row, next_tap, next_line = (
+        r.read(field) for field in (
+            Shape.DEPTH, Shape.WINDOW_WIDTH, Shape.NEXT_ROW, Shape.NEXT_TAP, Shape.NEXT_LINE
+        )
+    )
+    of_tap = f.mul(depth, columns)
+    apart = [f.mul(next_row, row) for row in range(rows)]
+    lines = f.carry_loop(0, "%lines", 1, [(tile.vector, tile.zero())] * (rows * vectors))
+    sums = list(lines.values)
+    line = f.let(f"getelementptr {tile.element}, ptr %x, i64 {f.mul(lines.index, next_line)}")
+    of_line = f.gep("%w", f.mul(f.mul(lines.index, window), of_tap), tile.element)
+    for number, (low, high) in enumerate(cuts):
+        first, count = (
+            f.load(f.gep("%runs", 2 * number + at, "i64"), "i64", 8) for at in range(2)
+        )
+        some = slice(low * vectors, high * vectors)
+        taps = f.carry_loop(0, count, 1, [(tile.vector, s) for s in sums[some]])
+        tap = f.add(first, taps.index)
+        shift = f.add(f.mul(tap, next_tap), f.mul(low, next_row))
+        place = f.let(f"getelementptr {tile.element}, ptr {line}, i64 {shift}")
+        pixels = [f.frozen(f.gep(place, apart[row], tile.element)) for row in range(high - low)]
+        weights = f.frozen(f.gep(of_line, f.mul(tap, of_tap), tile.element))
+        loop = f.carry_loop(
+            0, depth, 1, [("ptr", weights), *((tile.vector, s) for s in taps.values)]
+        )
+        w, *totals = loop.values
+        loaded = [
+            f.load(f.gep(w, v * tile.lanes, tile.element), tile.vector, tile.bytes)
+            for v in range(vectors)
+        ]
+        new = []
+        for row, pixel in enumerate(pixels):
+            value = f.load(f.gep(pixel, loop.index, tile.element), tile.element, tile.bytes)
+            scalar = tile.splat(f, value)
+            new += [
+                tile.multiply_add(f, scalar, column, totals[row * vectors + v])
+                for v, column in enumerate(loaded)
+            ]
+        after = loop.close([f.gep(w, columns, tile.element), *new])
+        sums[some] = taps.close(after[1:])
+    for index, total in enumerate(lines.close(sums)):
+        f.store(total, tile.vector, f.gep("%to", index * tile.lanes, tile.element), tile.bytes)
+    f.ret()
