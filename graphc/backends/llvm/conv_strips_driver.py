@@ -3,13 +3,14 @@
     @graphc_conv_strips_<acc>(request)                the weights, then the strips
     @graphc_conv_strip_weights_<acc>(request, chunk)  the weights of a panel: [tap][channel][column]
     @graphc_conv_strip_<acc>(request, chunk)          a strip of an image: some lines of the output
+    @graphc_conv_strip_copy_<acc>                     what it sees
+    @graphc_conv_strip_line_<acc>                     the tiles of a line
+    @graphc_conv_strip_turn_<acc>                     a square, turned around
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
-from typing import NamedTuple
 
 from graphc.backends.llvm.conv_geometry import Words
 from graphc.backends.llvm.conv_strips_tile import Shape, Tiles
@@ -51,22 +52,6 @@ def emit_strip_driver(module: Module, tile: Tile) -> None:
     _Driver(module, tile).emit()
 
 
-class _Rows(NamedTuple):
-    """The rows of a square in memory: elements `apart`; where a word has two, the second is `other`
-    elements further, but for those of a channel alone."""
-
-    f: Function
-    element: str
-    first: str
-    apart: Value
-    other: Value
-    is_alone: Callable[[Value], str]
-
-    def place(self, row: Value) -> str:
-        """Where one begins."""
-        return self.f.gep(self.first, self.f.mul(row, self.apart), self.element)
-
-
 class _Driver:
     def __init__(self, module: Module, tile: Tile) -> None:
         self.module, self.tile = module, tile
@@ -75,7 +60,10 @@ class _Driver:
 
     def emit(self) -> None:
         """All of it."""
+        self._emit_turn()
         self._emit_weights()
+        self._emit_copy()
+        self._emit_line()
         self._emit_strip()
         f = self.module.function(f"void {strips_symbol(self.tile)}(ptr %request)", "", ENTRY)
         r = Words(f, "%request")
@@ -100,66 +88,77 @@ class _Driver:
     def _part(self, part: str) -> str:
         return f"@graphc_conv_strip{part}_{self.tile.name}"
 
-    def _function(self, part: str) -> tuple[Function, Words, Words]:
-        """A function over chunks, with its request, and shape."""
+    def _function(
+        self, part: str, more: str, attrs: str = "nounwind"
+    ) -> tuple[Function, Words, Words]:
+        """A function of a request and more, the request, and its shape."""
         f = self.module.function(
-            f"void {self._part(part)}(ptr noalias readonly %request, i64 %chunk)", "internal"
+            f"void {self._part(part)}(ptr noalias readonly %request, {more})", "internal", attrs
         )
         r = Words(f, "%request")
         return f, r, Words(f, r.read_pointer(Strips.SHAPE))
 
-    def _turn(
-        self, f: Function, buffers: list[str], rows: _Rows, sizes: tuple[Value, Value],
-        to: tuple[str, Value] | None = None,
-    ) -> None:
-        """A square of at most so many rows and columns (`sizes`), to `to`, so many elements apart,
-        or else to the second buffer; what is missing is 0."""
-        tile, lanes = self.tile, self.tile.lanes
-        (height, count), square_bytes = sizes, lanes * tile.bytes
-        goal, apart = (to[0], f.mul(to[1], tile.bytes)) if to else (buffers[1], square_bytes)
+    def _emit_turn(self) -> None:
+        """A square of at most so many rows and columns, rows and columns so many elements apart;
+        what is missing is 0. Where a word has two values, the second is `other` elements further,
+        but for rows from `alone` on."""
+        tile, lanes, element = self.tile, self.tile.lanes, self.source.element
+        f = self.module.function(
+            f"void {self._part('_turn')}(ptr %from, i64 %apart, i64 %other, i64 %alone, "
+            "i64 %height, i64 %count, ptr %to, i64 %pitch)", "internal",
+        )
+        buffer, goal_pitch = f.alloca(tile.vector, lanes), f.mul("%pitch", tile.bytes)
         whole = f.let(
-            f"and i1 {f.cmp('sge', height, lanes)}, {f.cmp('sge', count, lanes)}"
+            f"and i1 {f.cmp('sge', '%height', lanes)}, {f.cmp('sge', '%count', lanes)}"
         )
         this, part, done = f.label("whole"), f.label("part"), f.label("turned")
         f.cond_br(whole, this, part)
-        turn = transpose_symbol(tile)
         for label in (this, part):
             f.block(label)
-            from_: str = buffers[0]
-            pitch: Value = square_bytes
+            from_: str = buffer
+            pitch: Value = lanes * tile.bytes
             if label == this and tile.group == 1:
-                from_, pitch = rows.place(0), f.mul(rows.apart, tile.bytes)
+                from_, pitch = "%from", f.mul("%apart", tile.bytes)
             else:
-                some = lanes if label == this else f.smin(height, lanes)
-                mask = "" if label == this else first_lanes(f, tile, count)
+                some = lanes if label == this else f.smin("%height", lanes)
+                mask = "" if label == this else first_lanes(f, tile, "%count")
                 with f.loop(0, some) as row:
-                    value = self._row(f, rows, row, mask)
-                    f.store(value, tile.vector, f.gep(from_, row, tile.vector), tile.bytes)
+                    place = f.gep("%from", f.mul(row, "%apart"), element)
+                    value = self._row(f, place, f.cmp("sge", row, "%alone"), mask)
+                    f.store(value, tile.vector, f.gep(buffer, row, tile.vector), tile.bytes)
                 with f.loop(some, lanes) as row:
-                    f.store(tile.zero(), tile.vector, f.gep(from_, row, tile.vector), tile.bytes)
+                    f.store(tile.zero(), tile.vector, f.gep(buffer, row, tile.vector), tile.bytes)
             f.call(
-                "void", turn, f"ptr {from_}", f"i64 {pitch}", f"ptr {goal}", f"i64 {apart}"
+                "void", transpose_symbol(tile), f"ptr {from_}", f"i64 {pitch}", "ptr %to",
+                f"i64 {goal_pitch}",
             )
             f.br(done)
         f.block(done)
+        f.ret()
 
-    def _row(self, f: Function, rows: _Rows, row: Value, mask: str) -> str:
+    def _row(self, f: Function, place: str, alone: str, mask: str) -> str:
         """A row of a square; words of channels."""
         source = self.source
 
         def load(place: str) -> str:
             return source.load_masked(f, place, mask) if mask else source.load_vector(f, place)
 
-        place = rows.place(row)
         if self.tile.group == 1:
             return load(place)
-        alone = rows.is_alone(row)
-        other = f.gep(place, choose(f, alone, 0, rows.other), source.element)
+        other = f.gep(place, choose(f, alone, 0, "%other"), source.element)
         high = f.let(
             f"select i1 {alone}, {self.tile.vector} zeroinitializer, "
             f"{self.tile.vector} {load(other)}"
         )
         return word(f, self.tile, [load(place), high], self.tile.lanes)
+
+    def _turn(
+        self, f: Function, from_: str, numbers: tuple[Value, ...], to: tuple[str, Value]
+    ) -> None:
+        f.call(
+            "void", self._part("_turn"), f"ptr {from_}", *(f"i64 {n}" for n in numbers),
+            f"ptr {to[0]}", f"i64 {to[1]}",
+        )
 
     def _ask_for(self, f: Function, square: str, pitch: Value) -> None:
         """Has the next channels come: the core does not expect lines of so many planes."""
@@ -171,7 +170,7 @@ class _Driver:
             f.call("void", "@llvm.prefetch.p0", f"ptr {place}", "i32 0", "i32 2", "i32 1")
 
     def _emit_weights(self) -> None:
-        f, r, s = self._function("_weights")
+        f, r, s = self._function("_weights", "i64 %chunk")
         tile, lanes, element = self.tile, self.tile.lanes, self.source.element
         channels, outputs, taps, words, panels, vectors, panel_size = (
             s.read(field) for field in (
@@ -186,7 +185,7 @@ class _Driver:
             r.read_pointer(Strips.LEFT), f.mul(f.add(f.mul(group, outputs), first), k), element
         )
         to = f.gep(r.read_pointer(Strips.MEMORY), f.mul("%chunk", panel_size), tile.element)
-        buffers = [f.alloca(tile.vector, lanes) for _ in range(2)]
+        turned = f.alloca(tile.vector, lanes)
         next_tap = f.mul(words, columns)
         # squares go along channels and taps; where words are of two channels, along a word's taps
         outer, inner = (1, k) if tile.group == 1 else (words, taps)
@@ -200,12 +199,10 @@ class _Driver:
             # not inbounds: a panel may have registers of no weights
             from_ = f.let(f"getelementptr {element}, ptr {base}, i64 {at}")
             alone = f.cmp("eq", f.add(f.mul(channel, tile.group), 1), channels)
-
-            def is_alone(row: Value, alone: str = alone) -> str:
-                return alone
-
-            square = _Rows(f, element, from_, k, taps, is_alone)
-            self._turn(f, buffers, square, (rows, f.sub(inner, step)))
+            self._turn(
+                f, from_, (k, taps, choose(f, alone, 0, lanes), rows, f.sub(inner, step)),
+                (turned, lanes),
+            )
             tap = f.srem(step, taps)
             place = f.add(f.mul(tap, next_tap), f.mul(channel, columns))
             if tile.group == 1:
@@ -213,7 +210,7 @@ class _Driver:
             goal = f.gep(f.gep(to, row, tile.element), place, tile.element)
             count = f.smin(f.sub(inner, step), lanes)
             loop = f.carry_loop(0, count, 1, [("ptr", goal), ("i64", str(tap))])
-            value = f.load(f.gep(buffers[1], loop.index, tile.vector), tile.vector, tile.bytes)
+            value = f.load(f.gep(turned, loop.index, tile.vector), tile.vector, tile.bytes)
             f.store(value, tile.vector, loop.values[0], tile.bytes)
             following = f.let(f"add nsw i64 {loop.values[1]}, 1")
             is_last = f.cmp("eq", following, taps)
@@ -224,7 +221,7 @@ class _Driver:
         f.ret()
 
     def _emit_strip(self) -> None:
-        f, r, s = self._function("")
+        f, r, s = self._function("", "i64 %chunk", ENTRY)
         tile, lanes, element = self.tile, self.tile.lanes, self.source.element
         channels, words, groups, outputs, panels = (
             s.read(field) for field in (
@@ -263,7 +260,10 @@ class _Driver:
             f"i64 {f.add(plane, begin)}"
         )
         seen = f.mul(f.sub(high, low), width)
-        self._copy(f, source, copy, (words, channels, pixels, seen, pixel))
+        f.call(
+            "void", self._part("_copy"), "ptr %request", f"ptr {source}", f"i64 {seen}",
+            f"ptr {copy}",
+        )
         group = f.srem(image, groups)
         panel_size = s.read(Shape.PANEL)
         weights = f.gep(
@@ -284,7 +284,14 @@ class _Driver:
                 from_line = f.mul(from_line, width)
                 at_line = f.gep(of_panel, f.mul(first, next_line), tile.element)
                 to_line = f.mul(f.sub(line, top), out_width)
-                self._line(r, s, (copy, from_line, f.sub(last, first), at_line, sums, to_line))
+                at = f.mul(from_line, pixel)
+                # not inbounds: a line may see nothing of the copy
+                x = f.let(f"getelementptr {tile.element}, ptr {copy}, i64 {at}")
+                to = f.gep(sums, f.mul(to_line, columns), tile.element)
+                f.call(
+                    "void", self._part("_line"), "ptr %request", f"ptr {x}",
+                    f"i64 {f.sub(last, first)}", f"ptr {at_line}", f"ptr {to}",
+                )
             with f.loop(0, positions, lanes) as at, f.loop(0, columns, lanes) as column:
                 from_ = f.gep(sums, f.add(f.mul(at, columns), column), tile.element)
                 goal = f.gep(turned, f.add(f.mul(column, pitch), at), tile.element)
@@ -304,35 +311,28 @@ class _Driver:
         give_slot(slots, slot)
         f.ret()
 
-    def _copy(
-        self, f: Function, source: str, copy: str, sizes: tuple[Value, Value, Value, Value, Value]
-    ) -> None:
+    def _emit_copy(self) -> None:
         """What a strip sees, its channels last."""
+        f, _, s = self._function("_copy", "ptr %source, i64 %seen, ptr %to")
         tile, lanes, element = self.tile, self.tile.lanes, self.source.element
-        words, channels, pixels, seen, pixel = sizes
-        buffers = [f.alloca(tile.vector, lanes) for _ in range(2)]
-        with f.loop(0, words, lanes) as channel, f.loop(0, seen, lanes) as at:
-            first = f.mul(channel, tile.group)
-            from_ = f.gep(source, f.add(f.mul(first, pixels), at), element)
-            goal = f.gep(copy, f.add(f.mul(at, pixel), channel), tile.element)
-            apart = f.mul(pixels, tile.group)
+        words, channels, pixel = (
+            s.read(field) for field in (Shape.DEPTH, Shape.CHANNELS, Shape.PIXEL)
+        )
+        pixels = f.mul(s.read(Shape.HEIGHT), s.read(Shape.WIDTH))
+        apart, pairs = f.mul(pixels, tile.group), f.floordiv(channels, tile.group)
+        with f.loop(0, words, lanes) as channel, f.loop(0, "%seen", lanes) as at:
+            from_ = f.gep("%source", f.add(f.mul(channel, apart), at), element)
+            goal = f.gep("%to", f.add(f.mul(at, pixel), channel), tile.element)
             with f.when(f.cmp("slt", f.add(channel, lanes), words)):
                 self._ask_for(f, from_, apart)
+            sizes = f.sub(words, channel), f.sub("%seen", at)
+            self._turn(f, from_, (apart, pixels, f.sub(pairs, channel), *sizes), (goal, pixel))
+        f.ret()
 
-            def is_alone(row: Value, first: Value = first) -> str:
-                of_row = f.add(first, f.mul(row, tile.group))
-                return f.cmp("eq", f.add(of_row, 1), channels)
-
-            square = _Rows(f, element, from_, apart, pixels, is_alone)
-            count = f.sub(words, channel), f.sub(seen, at)
-            self._turn(f, buffers, square, count, (goal, pixel))
-
-    def _line(
-        self, r: Words, s: Words, of: tuple[str, Value, Value, str, str, Value]
-    ) -> None:
+    def _emit_line(self) -> None:
         """A line's tiles, span by span."""
-        f, tile = r.function, self.tile
-        copy, from_line, lines, weights, sums, to_line = of
+        f, r, s = self._function("_line", "ptr %x, i64 %lines, ptr %w, ptr %to")
+        tile = self.tile
         kernels = r.read_pointer(Strips.KERNELS)
         step, low, pixel, size = (
             s.read(field) for field in (
@@ -347,12 +347,12 @@ class _Driver:
             rows, first = span.read(Tiles.ROWS), span.read(Tiles.FIRST)
             with f.loop(0, span.read(Tiles.COUNT)) as number:
                 position = f.add(f.mul(number, rows), first)
-                column = f.sub(f.mul(position, step), low)
-                at = f.mul(f.add(from_line, column), pixel)
+                at = f.mul(f.sub(f.mul(position, step), low), pixel)
                 # not inbounds: the first taps may be beside the image
-                x = f.let(f"getelementptr {tile.element}, ptr {copy}, i64 {at}")
-                to = f.gep(sums, f.mul(f.add(to_line, position), columns), tile.element)
+                x = f.let(f"getelementptr {tile.element}, ptr %x, i64 {at}")
+                to = f.gep("%to", f.mul(position, columns), tile.element)
                 f.call(
-                    "void", kernel, f"ptr {s.pointer}", f"ptr {x}", f"i64 {lines}", f"ptr {runs}",
-                    f"ptr {weights}", f"ptr {to}",
+                    "void", kernel, f"ptr {s.pointer}", f"ptr {x}", "i64 %lines", f"ptr {runs}",
+                    "ptr %w", f"ptr {to}",
                 )
+        f.ret()
