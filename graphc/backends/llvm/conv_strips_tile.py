@@ -12,7 +12,7 @@ import enum
 
 from graphc.backends.llvm.conv_geometry import Words
 from graphc.backends.llvm.microkernel import Tile
-from graphc.backends.llvm.text import Module
+from graphc.backends.llvm.text import Module, Value
 from graphc.ir.kernel.plan_strips import Span
 
 Cuts = tuple[tuple[int, int], ...]  # the rows of each run, from and to
@@ -114,7 +114,10 @@ def emit_strip_tile(module: Module, tile: Tile, rows: int, vectors: int, *places
         )
     )
     of_tap = f.mul(depth, columns)
-    apart = [f.mul(next_row, row) for row in range(rows)]
+    # how much further a row is than the first: so often an odd number of rows, in a register
+    odd = [f.opaque(f.mul(next_row, n * tile.bytes)) for n in range(1, rows, 2)]
+    apart: list[tuple[int, Value]] = [(1, 0)]
+    apart += [(n & -n, odd[n // (n & -n) // 2]) for n in range(1, rows)]
     lines = f.carry_loop(0, "%lines", 1, [(tile.vector, tile.zero())] * (rows * vectors))
     sums = list(lines.values)
     line = f.let(f"getelementptr {tile.element}, ptr %x, i64 {f.mul(lines.index, next_line)}")
@@ -127,27 +130,29 @@ def emit_strip_tile(module: Module, tile: Tile, rows: int, vectors: int, *places
         taps = f.carry_loop(0, count, 1, [(tile.vector, s) for s in sums[some]])
         tap = f.add(first, taps.index)
         shift = f.add(f.mul(tap, next_tap), f.mul(low, next_row))
-        place = f.let(f"getelementptr {tile.element}, ptr {line}, i64 {shift}")
-        pixels = [f.frozen(f.gep(place, apart[row], tile.element)) for row in range(high - low)]
+        place = f.frozen(f.let(f"getelementptr {tile.element}, ptr {line}, i64 {shift}"))
         weights = f.frozen(f.gep(of_line, f.mul(tap, of_tap), tile.element))
         loop = f.carry_loop(
-            0, depth, 1, [("ptr", weights), *((tile.vector, s) for s in taps.values)]
+            0, depth, 1,
+            [("ptr", place), ("ptr", weights), *((tile.vector, s) for s in taps.values)],
         )
-        w, *totals = loop.values
+        x, w, *totals = loop.values
+        pixel = f.frozen(x)
         loaded = [
             f.load(f.gep(w, v * tile.lanes, tile.element), tile.vector, tile.bytes)
             for v in range(vectors)
         ]
         new = []
-        for row, pixel in enumerate(pixels):
-            value = f.load(f.gep(pixel, loop.index, tile.element), tile.element, tile.bytes)
+        for row, (times, further) in enumerate(apart[: high - low]):
+            at = f.gep(pixel, further, f"[{times} x i8]")
+            value = f.load(at, tile.element, tile.bytes)
             scalar = tile.splat(f, value)
             new += [
                 tile.multiply_add(f, scalar, column, totals[row * vectors + v])
                 for v, column in enumerate(loaded)
             ]
-        after = loop.close([f.gep(w, columns, tile.element), *new])
-        sums[some] = taps.close(after[1:])
+        after = loop.close([f.gep(x, 1, tile.element), f.gep(w, columns, tile.element), *new])
+        sums[some] = taps.close(after[2:])
     for index, total in enumerate(lines.close(sums)):
         f.store(total, tile.vector, f.gep("%to", index * tile.lanes, tile.element), tile.bytes)
     f.ret()
