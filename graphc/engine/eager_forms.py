@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..ir.chain import is_chain
+from ..ir.chain import is_chain, links_of
 from ..ir.op import Attrs, Op
 from ..ir.types import TensorType
 from .eager_form import WIDE, Form, Shape, Types, elements, is_large
@@ -21,12 +21,18 @@ from .eager_products import form as product
 
 def form_of(op: Op, types: Types, attrs: Attrs) -> Form | None:
     """How an operator is spelled for all sizes; None where NumPy does it."""
-    make = _flat if is_chain(op) else FORMS.get(op.name)
+    make = _flat_chain(op) if is_chain(op) else FORMS.get(op.name)
     if make is None or not is_large(op, types, attrs):
         return None
     if any(0 in t.shape or not _computed(t) for t in types):
         return None
     return make(types, attrs)
+
+
+def _flat_chain(op: Op) -> Any:
+    """Not of one that sums over some dims, which only few numbers have."""
+    is_flat = not any(link.op.name == "sum" and link.attrs for link in links_of(op))
+    return _flat if is_flat else None
 
 
 def _computed(type_: TensorType) -> bool:
