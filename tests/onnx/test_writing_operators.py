@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -66,12 +67,21 @@ def _compare(info: OpInfo, sample: Sample, dtype: DType, opset: int) -> str:
         return "nobody"
     found, who = writing.run(program, sample.arrays)
     assert len(found) == len(want)
+    defined: Any = _defined(info.name, sample, want[0].dtype)
     for ours, theirs in zip(found, want, strict=True):
         what = f"{info.name} {sample} by {who} at opset {opset}"
         assert ours.dtype == theirs.dtype, what
         tolerance = info.tolerance * TOLERANCE.get(info.name, 2)
-        assert_close(ours, theirs, from_numpy(theirs.dtype), tolerance, what)
+        assert_close(ours[defined], theirs[defined], from_numpy(theirs.dtype), tolerance, what)
     return who
+
+
+def _defined(name: str, sample: Sample, to: np.dtype[Any]) -> Any:
+    """Where ONNX says what comes out: a float that an integer dtype does not hold has any."""
+    if name != "cast" or to.kind not in "iu":
+        return ...
+    x, limits = sample.arrays[0].astype(np.float64), np.iinfo(to)
+    return (np.trunc(x) >= limits.min) & (np.trunc(x) <= limits.max)
 
 
 def _first(info: OpInfo, kinds: Sequence[DType]) -> DType | None:
