@@ -41,6 +41,11 @@ def _called(function: Any, x: Any) -> None:
 
 # the message must start as PyTorch's does
 SAME: dict[str, Callable[[Any], Any]] = {
+    "linspace steps": lambda t: t.linspace(0, 1, -1),
+    "logspace steps": lambda t: t.logspace(0, 1, -1),
+    "range step": lambda t: t.range(0, 1, 0),
+    "range sign": lambda t: t.range(3, 0),
+    "range infinite": lambda t: t.range(0, float("inf")),
     "dim range": lambda t: t.zeros(2, 3).sum(2),
     "median of no row": lambda t: t.ones(0, 0).median(-1),
     "median of nothing along a dim": lambda t: t.ones(2, 0).median(-1),
@@ -268,6 +273,7 @@ SAME: dict[str, Callable[[Any], Any]] = {
 
 # the same exception, in other words
 SAME_TYPE: dict[str, Callable[[Any], Any]] = {
+    "logspace float steps": lambda t: t.logspace(0, 1, 2.5),
     "as_strided bounds": lambda t: t.zeros(3).as_strided((5,), (1,)),
     "negative size of zeros": lambda t: t.zeros(-1),
     "scatter_reduce": lambda t: t.zeros(2).scatter_reduce(0, t.tensor([0]), t.ones(1), "median"),
@@ -318,6 +324,7 @@ def _raised(t: Any, run: Callable[[Any], Any]) -> BaseException:
     return caught.value
 
 
+@pytest.mark.filterwarnings("ignore:torch.range is deprecated")
 @pytest.mark.parametrize("name", list(SAME))
 def test_error(name: str) -> None:
     want, have = _raised(torch, SAME[name]), _raised(graphc, SAME[name])

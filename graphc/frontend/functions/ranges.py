@@ -49,6 +49,18 @@ def arange(
         result = _traced_range(start, end, int(step), dtype)
         return result.requires_grad_() if requires_grad else result
     start, end, step = (v.item() if isinstance(v, Tensor) else v for v in values)
+    _check_range(start, end, step)
+    count = math.ceil((end - start) / step)
+    if dtype.is_integer and int(step) == 0:
+        raise ValueError(located(f"step must be nonzero, but {step} is cut to 0 for {dtype}"))
+    result = _ranged(count, start, step, dtype)
+    if out is not None:
+        return write_out(out, result)
+    return result.requires_grad_() if requires_grad else result
+
+
+def _check_range(start: Any, end: Any, step: Any) -> None:
+    """Raise RuntimeError where there is no such range."""
     if step == 0:
         raise RuntimeError(located("step must be nonzero"))
     if not (math.isfinite(start) and math.isfinite(end)):
@@ -57,13 +69,6 @@ def arange(
         raise RuntimeError(located(
             "upper bound and lower bound inconsistent with step sign"
         ))
-    count = math.ceil((end - start) / step)
-    if dtype.is_integer and int(step) == 0:
-        raise ValueError(located(f"step must be nonzero, but {step} is cut to 0 for {dtype}"))
-    result = _ranged(count, start, step, dtype)
-    if out is not None:
-        return write_out(out, result)
-    return result.requires_grad_() if requires_grad else result
 
 
 def _bounds(given: tuple[Any, ...], start: Any, end: Any, step: Any) -> tuple[Any, Any, Any]:
@@ -124,20 +129,26 @@ def _ranged(count: int, start: Any, step: Any, dtype: DType) -> Tensor:
     return constant(array.astype(dtype.numpy, copy=False), fresh=True)
 
 
+def _steps(name: str, start: Any, end: Any, steps: Any) -> int:
+    """How many values are asked for."""
+    if isinstance(steps, (float, bool)) or not hasattr(steps, "__index__"):
+        raise TypeError(located(
+            f"{name}() received an invalid combination of arguments - got ("
+            f"{', '.join(type(v).__name__ for v in (start, end, steps))}): steps must be an int"
+        ))
+    count: int = steps.__index__()
+    if count < 0:
+        raise RuntimeError(located("number of steps must be non-negative"))
+    return count
+
+
 @makes
 def linspace(
     start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any = None,
     requires_grad: bool = False, layout: Any = None, pin_memory: bool = False, out: Any = None,
 ) -> Tensor:
     """`steps` values from start to end, both included; symmetric as torch's."""
-    if isinstance(steps, (float, bool)) or not hasattr(steps, "__index__"):
-        raise TypeError(located(
-            "linspace() received an invalid combination of arguments - got ("
-            f"{', '.join(type(v).__name__ for v in (start, end, steps))}): steps must be an int"
-        ))
-    steps = steps.__index__()
-    if steps < 0:
-        raise RuntimeError(located("number of steps must be non-negative"))
+    steps = _steps("linspace", start, end, steps)
     if any(isinstance(v, Tensor) and v.ndim for v in (start, end)):
         raise RuntimeError(located("linspace only supports 0-dimensional start and end tensors"))
     dtype = check_dtype(dtype) or (get_default_dtype() if out is None else out.dtype)
@@ -173,6 +184,7 @@ def logspace(
     requires_grad: bool = False, layout: Any = None, pin_memory: bool = False, out: Any = None,
 ) -> Tensor:
     """base ** linspace(start, end)."""
+    steps = _steps("logspace", start, end, steps)
     dtype = check_dtype(dtype) or (get_default_dtype() if out is None else out.dtype)
     if any(isinstance(v, Tensor) and v.ndim for v in (start, end)):
         raise RuntimeError(located("logspace only supports 0-dimensional start and end tensors"))
@@ -200,6 +212,8 @@ def range(
     )
     if end is None:
         start, end = 0, start
+    start, end, step = (v.item() if isinstance(v, Tensor) else v for v in (start, end, step))
+    _check_range(start, end, step)
     count = math.floor((end - start) / step) + 1
     kind = check_dtype(dtype) or get_default_dtype()
     array = start + step * np.arange(count, dtype=np.float64)
