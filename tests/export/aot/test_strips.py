@@ -76,5 +76,6 @@ def test_strips(tmp_path: Path, chosen: list[bool]) -> None:
     for k in range(3):
         batch = case.batch(k)
         (found,) = context(*(each.numpy() for each in batch))
-        assert found.tobytes() == compiled(*batch).detach().numpy().tobytes()
+        # the process may have kept plans of before, whose sums have another order
+        np.testing.assert_allclose(found, compiled(*batch).detach().numpy(), rtol=1e-5)
     context.close()
