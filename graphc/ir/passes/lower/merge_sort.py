@@ -17,7 +17,7 @@ from .index_maps import Coordinates, exact
 from .loops import dims_of
 from .nest import Axis, make_kernel, unravelled
 from .scan import Scratch, carried, close_all
-from .scope import Value, Writer
+from .scope import Value, Writer, as_size
 from .segments import LONGEST, bisect, open_updates
 from .values import Values
 
@@ -224,7 +224,7 @@ def _walked(
     def taken(of: Value, length: Size, start: Size) -> tuple[Value, Value]:
         """Whether there is one more of a run, and it."""
         there = writer.apply("lt", dtypes.bool_, of, writer.index_value(length))
-        place = unwrap(start + _place(of))
+        place = unwrap(start + as_size(of))
         stored = writer.load(source.values, place, dtype, there, zero(dtype))
         return there, _comparable(values, values.widened(stored))
 
@@ -236,7 +236,7 @@ def _walked(
         "where", dtypes.i64, is_one, left,
         writer.apply("add", dtypes.i64, right, Literal(width, dtypes.i64)),
     )
-    at = unwrap(base + _place(there))
+    at = unwrap(base + as_size(there))
     inside = values.in_range(there, Literal(0, dtypes.i64), writer.index_value(most))
     found = tuple(
         writer.load(buffer, at, kind, inside, zero(kind))
@@ -247,10 +247,6 @@ def _walked(
     after = writer.apply("add", dtypes.i64, left, more)
     writer.close([Carry(left.name, dtypes.i64, Literal(0, dtypes.i64), "set", after)])
     return close_all(writer)
-
-
-def _place(value: Value) -> Size:
-    return int(value.value) if isinstance(value, Literal) else Dim.var(value.name)
 
 
 def _walked_pairs(

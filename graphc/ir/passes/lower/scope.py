@@ -208,3 +208,8 @@ class Writer:
 def _key(value: Value) -> Hashable:
     """What tells values apart: 0.0 is not -0.0."""
     return value.name if isinstance(value, Var) else (repr(value.value), value.dtype)
+
+
+def as_size(value: Value) -> Size:
+    """A whole number that is known when the code runs, as a part of indices and extents."""
+    return int(value.value) if isinstance(value, Literal) else Dim.var(value.name)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ... import dtypes
-from ...dim import Dim, Size, ceil_div, floordiv, minimum, mod, unwrap
+from ...dim import Size, ceil_div, floordiv, minimum, mod, unwrap
 from ...dtypes import DType
 from ...kernel import Carry, Literal, Stmt, Var
 from ...kernel import combine as combining
@@ -25,7 +25,7 @@ from .moves import Condition
 from .nest import Axis, hint, unravelled
 from .radix import Keys, Sorted, radix_stages
 from .scan import Scratch, carried, close_all, how
-from .scope import Value, Writer
+from .scope import Value, Writer, as_size
 from .values import Values
 
 LONGEST = 40  # bits of a length that no array has
@@ -126,7 +126,7 @@ def bisect(
         Literal(1, dtypes.i64),
     )
     searching = writer.apply("lt", dtypes.bool_, low, high)
-    at = unwrap(base + _size(half))
+    at = unwrap(base + as_size(half))
     there = writer.load(buffer, at, dtype, searching, zero(dtype))
     right = values.both(searching, holds(there))
     left = values.both(searching, writer.apply("logical_not", dtypes.bool_, right))
@@ -138,10 +138,6 @@ def bisect(
               writer.apply("where", dtypes.i64, left, half, high)),
     ])
     return low
-
-
-def _size(value: Value) -> Size:
-    return int(value.value) if isinstance(value, Literal) else Dim.var(value.name)
 
 
 def open_updates(body: Body, writer: Writer, rows: Size, length: Size) -> tuple[Size, Size]:
@@ -183,7 +179,7 @@ def _target(
     base = updates.row(batch) * updates.length
     key = values.writer.load(runs.order.keys, unwrap(base + at), dtypes.i64)
     limit = values.writer.index_value(updates.places)
-    return _size(key), values.in_range(key, Literal(0, dtypes.i64), limit)
+    return as_size(key), values.in_range(key, Literal(0, dtypes.i64), limit)
 
 
 def _update(
@@ -191,7 +187,7 @@ def _update(
 ) -> Value:
     """What the update in order is."""
     base = updates.row(batch) * updates.length
-    i = _size(values.writer.load(runs.order.places, unwrap(base + at), dtypes.i64))
+    i = as_size(values.writer.load(runs.order.places, unwrap(base + at), dtypes.i64))
     mask = (Condition(i, 0, updates.length),)  # always so, unless a Check failed
     return updates.value(values, batch, i, column, mask)
 
@@ -202,7 +198,7 @@ def _run(
     """Where the run of an update begins and ends."""
     place = unwrap(updates.row(batch) * updates.length + at)
     start = values.writer.load(runs.start, place, dtypes.i64)
-    return _size(start), _size(values.writer.load(runs.stop, place, dtypes.i64))
+    return as_size(start), as_size(values.writer.load(runs.stop, place, dtypes.i64))
 
 
 def _last(body: Body, updates: Updates, runs: _Runs) -> tuple[Stmt, ...]:
@@ -254,13 +250,13 @@ def _pieces(body: Body, updates: Updates, runs: _Runs, cut: _Cut) -> tuple[Stmt,
         writer.load("o0", offset, updates.dtype, values.both(inside, first), other)
     )
     # the bound again: nothing else is known of what was counted
-    t = writer.open("serial", "t", minimum(_size(count), most))
+    t = writer.open("serial", "t", minimum(as_size(count), most))
     total = carried(writer, wide)
     value = _update(values, updates, runs, batch, unwrap(k + t), column)
     writer.close([Carry(total.name, wide, old, updates.combine, value)])
     stored = values.stored(total, updates.dtype)
     writer.store("o0", offset, stored, values.both(values.both(inside, begins), whole))
-    slot = unwrap(2 * floordiv(k, cut.piece) + _size(writer.apply("cast", dtypes.i64, first)))
+    slot = unwrap(2 * floordiv(k, cut.piece) + as_size(writer.apply("cast", dtypes.i64, first)))
     partial = writer.apply("logical_not", dtypes.bool_, whole)
     writer.store(
         cut.partials, _partial(updates, cut, batch, slot, column), total,
@@ -298,7 +294,7 @@ def _combine(body: Body, updates: Updates, runs: _Runs, cut: _Cut) -> tuple[Stmt
         cut.partials, _partial(updates, cut, batch, unwrap(2 * w + 1), column), wide, here,
         _identity(updates.combine, wide),
     )
-    j = writer.open("serial", "j", minimum(_size(more), unwrap(windows - 1 - w)))
+    j = writer.open("serial", "j", minimum(as_size(more), unwrap(windows - 1 - w)))
     total = carried(writer, wide)
     slot = unwrap(2 * (w + 1 + j))
     value = writer.load(cut.partials, _partial(updates, cut, batch, slot, column), wide)

@@ -7,7 +7,7 @@ is written twice, rows go to any thread, and what a row comes to depends on its 
 from __future__ import annotations
 
 from ... import dtypes
-from ...dim import Dim, Size, ceil_div, minimum, unwrap
+from ...dim import Size, ceil_div, minimum, unwrap
 from ...graph import Node
 from ...kernel import Kernel, Literal
 from .body import Body, carrier
@@ -16,7 +16,7 @@ from .loops import dims_of
 from .moves import Condition
 from .nest import Axis, hint, make_kernel, open_outer
 from .scan import close_all
-from .scope import Value, Writer
+from .scope import Value, Writer, as_size
 from .values import Values
 
 _SUMS = "sums"
@@ -79,7 +79,7 @@ def _entries(values: Values, ends: Node, row: Size, count: Size) -> tuple[Size, 
     )
     ok = values.both(ascends, writer.apply("le", dtypes.bool_, high, limit))
     writer.check(ok, "IndexError: a row of a sparse matrix ends at {value}", high)
-    return _size(low), _size(writer.apply("sub", dtypes.i64, high, low))
+    return as_size(low), as_size(writer.apply("sub", dtypes.i64, high, low))
 
 
 def _entry(values: Values, node: Node, step: Size) -> tuple[Value, Size]:
@@ -88,9 +88,9 @@ def _entry(values: Values, node: Node, step: Size) -> tuple[Value, Size]:
     body, whole = values.body, values.at(())
     (count,) = body.shape(order)
     found = values.value(order, values.at((exact(step, count),)))
-    which = _size(values.checked_index(found, count, 0, whole, False))
+    which = as_size(values.checked_index(found, count, 0, whole, False))
     column = values.value(columns, values.at((exact(which, count),)))
-    place = _size(values.checked_index(column, body.shape(dense)[0], 0, whole, False))
+    place = as_size(values.checked_index(column, body.shape(dense)[0], 0, whole, False))
     return values.value(entries, values.at((exact(which, count),))), place
 
 
@@ -98,7 +98,3 @@ def _added(writer: Writer, factor: Value, x: Value, held: Value) -> Value:
     if held.dtype.is_float:
         return writer.apply("fma", held.dtype, factor, x, held)
     return writer.apply("add", held.dtype, held, writer.apply("mul", held.dtype, factor, x))
-
-
-def _size(value: Value) -> Size:
-    return int(value.value) if isinstance(value, Literal) else Dim.var(value.name)
