@@ -56,6 +56,7 @@ class Native:
         self._asked = 0
         self._code: Any = None
         self._steps: Any = None
+        self._programs: Any = None
 
     def function(
         self, name: str, char: str, words: Sequence[int], calls: int = 1
@@ -85,6 +86,18 @@ class Native:
                     found = importlib.import_module(".steps_code", __package__)
                     self._steps = found.Code()
         return cast("tuple[Ready, Any] | None", self._steps.function(key, function, given, count))
+
+    def program(self, calls: int) -> Any:
+        """What links programs (program_code.Code); None: not yet, or never."""
+        if self._programs is None:
+            self._asked += calls
+            if self._asked < _ENOUGH:
+                return None
+            with self._lock:
+                if self._programs is None:
+                    found = importlib.import_module(".program_code", __package__)
+                    self._programs = found.Code()
+        return self._programs or None
 
 
 native = Native()

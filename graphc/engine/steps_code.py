@@ -20,12 +20,14 @@ from . import pipeline
 Function = tuple[Callable[..., Any], Any]
 _ROOMS = 96  # stretches of numbers between the steps
 _SIZES = {"?": 1, "f": 4, "d": 8, "l": 8}
-_OWN_LOOPS = {
+OWN_LOOPS = {
     (SELECT, "?dd->d"): "select", (SELECT, "?ll->l"): "select",
-    (SELECT, "?ff->f"): "select_small",
+    (SELECT, "?ff->f"): "select_small", (SELECT, "???->?"): "select_bool",
     (CAST, "f->d"): "widen", (CAST, "d->f"): "narrow",
     (CAST, "?->f"): "of_bool_small", (CAST, "?->d"): "of_bool",
     (CAST, "l->f"): "of_integer_small", (CAST, "l->d"): "of_integer",
+    (CAST, "f->l"): "to_integer_small", (CAST, "d->l"): "to_integer",
+    (CAST, "?->l"): "integer_of_bool",
 }
 
 
@@ -130,7 +132,7 @@ class Code:
     def _loop(self, step: Step) -> tuple[int, int] | None:
         if not set(step.types) <= set(_SIZES) | {"-", ">"}:
             return None
-        own = _OWN_LOOPS.get((step.function, step.types))
+        own = OWN_LOOPS.get((step.function, step.types))
         if own is not None:
             return self._own[own], 0
         return loop_for(step.function, step.types)

@@ -82,7 +82,7 @@ def iterations(items: Iterable[_Item]) -> Iterator[_Item]:
     """The items, for a loop whose body a recording takes once: what runs behind its first
     iteration is counted as work, and not as operators to record."""
     counted = local.counted
-    if counted is None:
+    if counted is None or not hasattr(counted, "ran"):
         yield from items
         return
     first = again = -1

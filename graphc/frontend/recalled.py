@@ -128,7 +128,7 @@ class Recalled:
 
 # whose views the operators of `Recalled` are: each carries a gradient
 _DIFFERENTIABLE = frozenset("fdeEFD")
-_RECALLED = frozenset({"reshape", "permute", "expand", "slice"})
+_RECALLED = frozenset({"reshape", "permute", "expand", "slice", "as_strided"})
 
 
 # --- the array of a view -----------------------------------------------------------------------
@@ -144,6 +144,8 @@ def _shapes(steps: Chain, array: np.ndarray) -> list[Shape]:
             probe = np.broadcast_to(np.zeros((), np.int8), attrs["shape"])
         elif op.name == "permute":
             probe = probe.transpose(attrs["dims"])
+        elif op.name == "as_strided":
+            probe = np.broadcast_to(np.zeros((), np.int8), attrs["size"])
         else:
             probe = probe[tuple(map(slice, attrs["starts"], attrs["stops"], attrs["steps"]))]
     return found
@@ -166,9 +168,10 @@ def _array_views(steps: Chain, shape: Shape) -> list[Callable[[Any], Any] | None
             found.append(_indexed((*entries, Ellipsis)))
             continue
         found.append(VIEW_OF[op.name](attrs, shape))
-        shape = attrs["shape"] if op.name != "permute" else tuple(
-            [shape[d] for d in attrs["dims"]]
-        )
+        if op.name == "permute":
+            shape = tuple([shape[d] for d in attrs["dims"]])
+        else:
+            shape = attrs["size" if op.name == "as_strided" else "shape"]
     return found
 
 
@@ -218,8 +221,27 @@ def _expanded(attrs: Attrs, shape: Shape) -> Callable[[Any], Any]:
     return take
 
 
+def _strided(attrs: Attrs, shape: Shape) -> Callable[[Any], Any]:
+    """Its bounds hang on the sizes alone, and were found to hold."""
+    stride, new, offset = views.ARRAYS["as_strided"], tuple(attrs["size"]), attrs["offset"]
+    bytes_of: dict[int, tuple[int, tuple[int, ...]]] = {}  # by the size of a number
+
+    def take(array: Any) -> Any:
+        if not array.flags.c_contiguous or not array.size or 0 in new:
+            return stride(array, attrs)
+        known = bytes_of.get(array.itemsize)
+        if known is None:
+            size = array.itemsize
+            known = offset * size, tuple([s * size for s in attrs["stride"]])
+            bytes_of[size] = known
+        return np.ndarray(new, array.dtype, array, *known)
+
+    return take
+
+
 VIEW_OF: dict[str, Callable[[Attrs, Shape], Callable[[Any], Any]]] = {
     "reshape": _reshaped, "permute": _permuted, "expand": _expanded,
+    "as_strided": _strided,
 }
 
 
@@ -273,28 +295,30 @@ def recalled(function: F) -> F:
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if (
-            local.trace is not None or kwargs or not args or local.counted is not None
-        ):
+        if local.trace is not None or not args or local.counted is not None:
             return function(*args, **kwargs)
         source, *rest = args
         for value in rest:
             if type(value) is not int and not (
                 type(value) is tuple and _all_integers(value)
             ):
-                return function(*args)
+                return function(*args, **kwargs)
+        if kwargs:
+            if not _all_integers(tuple(kwargs.values())):
+                return function(*args, **kwargs)
+            rest += kwargs.items()
         try:
             key = (function, source._graphc_array.shape, *rest)
         except AttributeError:  # no tensor of now
-            return function(*args)
+            return function(*args, **kwargs)
         if not is_near(source):
-            return function(*args)
+            return function(*args, **kwargs)
         known = _known.get(key)
         if known is not None:
             found = known.of(source)
             if found is not None:
                 return found
-        result = function(*args)
+        result = function(*args, **kwargs)
         note(key, source, result)
         return result
 

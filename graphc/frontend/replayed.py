@@ -63,17 +63,18 @@ class Replay:
 
     def __init__(
         self, steps: list[Step], results: list[int], make: Callable[..., Any] | None,
-        owned: bool, tensors: int, recorded: bool, loose: Sequence[bool],
+        owned: bool, tensors: int, recorded: bool, loose: Sequence[bool], in_rows: bool,
     ) -> None:
         """`make`: of the results, where there are several; `owned`: they are nobody's views;
-        `recorded`: a gradient may come of it; `loose`: which results are (placement.py)."""
+        `recorded`: a gradient may come of it; `loose`: which results are (placement.py);
+        `in_rows`: of row-major tensors alone."""
         self.steps, self.results, self.make, self.owned = steps, results, make, owned
-        self.in_rows = False  # of row-major tensors alone
+        self.in_rows = in_rows
         self.loose = loose if any(loose) else ()
         self.whole: Any = None  # all of the steps as a function of arrays
         self.linked: Linked | None = None  # all of the steps as one of the history
         # without history, what is between the tensors that are given and the results is arrays
-        self.arrays = None if recorded else Arrays.of(steps, results, tensors, owned)
+        self.arrays = None if recorded else Arrays.of(steps, results, tensors, owned, in_rows)
         # one operator on the tensors' arrays in their order, which has one result
         self.single = None
         if self.arrays is not None and make is None and not self.loose:
@@ -189,6 +190,7 @@ class Watch:
             else:
                 sources.append(number)
         step = Step(op, attrs, signature, tuple(sources))
+        step.copies = op.view and not results[0]._graphc_chain
         self.steps.append(step)
         self.values.extend(results)
         self.made.append((step, results[0]))
@@ -226,8 +228,10 @@ class Watch:
             step.kind = type(node)
         views = any(step.op.view for step in self.steps)
         owned = views and all(part._base is None for part in parts)
-        if owned and _may_share(self.steps, numbers, tensors):
-            return None
+        if owned and _may_share(self.steps, numbers, tensors, False):
+            self.in_rows = True  # as a row-major tensor's it may be known to be a copy
+            if _may_share(self.steps, numbers, tensors, True):
+                return None
         if views and not owned and any(part._base is None for part in parts):
             return None
         recorded = self.grad and any(requires_grad(t) for t in self.values)
@@ -237,11 +241,10 @@ class Watch:
             steps, numbers = without_detached(steps, numbers, tensors)
             if not steps:
                 return None
-        replay = Replay(steps, numbers, make, owned, tensors, recorded, loose)
-        replay.in_rows = self.in_rows
+        replay = Replay(steps, numbers, make, owned, tensors, recorded, loose, self.in_rows)
         if replay.arrays is not None and len(steps) == len(self.steps):
             known = without_known(steps, numbers, tensors, self.values)
-            replay.arrays = Arrays.of(*known, tensors, owned)
+            replay.arrays = Arrays.of(*known, tensors, owned, self.in_rows)
             plain = replay.arrays is not None and make is None and not replay.loose
             replay.single = replay.arrays.single if plain else None  # type: ignore[union-attr]
         if make is None and not any(step.op.view for step in steps):
@@ -273,11 +276,12 @@ def _never_changes(array: Any) -> bool:
     )
 
 
-def _may_share(steps: list[Step], results: list[int], tensors: int) -> bool:
-    """Whether a result is a view of a given tensor, or a copy: as that lies in memory."""
+def _may_share(steps: list[Step], results: list[int], tensors: int, in_rows: bool) -> bool:
+    """Whether a result is a view of a given tensor, or a copy: as that lies in memory. `in_rows`:
+    of row-major tensors alone."""
     owner = list(range(tensors))
     for step in steps:
-        source = step.sources[0] if step.op.view else None
+        source = step.sources[0] if step.op.view and not (in_rows and step.copies) else None
         if type(source) is int:
             owner.append(owner[source])
         else:
@@ -419,11 +423,12 @@ def _watched(
 ) -> Any:
     lie_in_rows = _lie_in_rows(tensors)
     result, watch = watched(function, args, kwargs, tensors)
+    replay = watch.replay(len(tensors), result)
     if watch.in_rows and not lie_in_rows:
         return result  # of others of the kind it is not known yet
     if len(_known) >= _LIMIT:
         _known.clear()
-    _known[key] = watch.replay(len(tensors), result)
+    _known[key] = replay
     return result
 
 

@@ -26,13 +26,20 @@ _new: Any = object.__new__
 class Step:
     """One operator. Operands are numbers of values, or tensors that never change."""
 
-    __slots__ = ("attrs", "kind", "op", "signature", "sources")
+    __slots__ = ("attrs", "copies", "kind", "op", "signature", "sources")
 
     def __init__(
         self, op: Op, attrs: Attrs, signature: Signature, sources: tuple[Any, ...]
     ) -> None:
         self.op, self.attrs, self.signature, self.sources = op, attrs, signature, sources
         self.kind: type[OpNode] | None = None  # of its nodes, where that is not the operator's
+        self.copies = False  # of row-major tensors, what may be a view is a copy
+
+    def on(self, sources: tuple[Any, ...]) -> Step:
+        """The same of other values."""
+        moved = Step(self.op, self.attrs, self.signature, sources)
+        moved.kind, moved.copies = self.kind, self.copies
+        return moved
 
 
 class Detached(Step):
@@ -59,9 +66,7 @@ def without_detached(
             new.append(new[step.sources[0]])
             continue
         sources = tuple([new[s] if type(s) is int else s for s in step.sources])
-        moved = Step(step.op, step.attrs, step.signature, sources)
-        moved.kind = step.kind
-        kept.append(moved)
+        kept.append(step.on(sources))
         for _ in step.signature.results:
             new.append(count)
             count += 1
@@ -90,9 +95,7 @@ def without_known(
         ):
             new += [_staying(values[r]) for r in results]
             continue
-        moved = Step(step.op, step.attrs, step.signature, sources)
-        moved.kind = step.kind
-        kept.append(moved)
+        kept.append(step.on(sources))
         new += range(count, count + len(results))
         count += len(results)
     return without_unused(kept, [new[i] for i in numbers], tensors)
@@ -112,9 +115,7 @@ def without_unused(
     new, count, found = {i: i for i in range(tensors)}, tensors, []
     for step, results in reversed(kept):
         sources = tuple([new[s] if type(s) is int else s for s in step.sources])
-        moved = Step(step.op, step.attrs, step.signature, sources)
-        moved.kind = step.kind
-        found.append(moved)
+        found.append(step.on(sources))
         for i in results:
             new[i] = count
             count += 1
@@ -158,13 +159,13 @@ class Arrays:
 
     @classmethod
     def of(
-        cls, steps: list[Step], results: list[int], tensors: int, owned: bool
+        cls, steps: list[Step], results: list[int], tensors: int, owned: bool, in_rows: bool
     ) -> Arrays | None:
-        """None: a result is a view, and known as one."""
+        """`in_rows`: of row-major tensors alone. None: a result is a view, and known as one."""
         owner = list(range(tensors))  # whose memory each value may be; of new ones: themselves
         codes: list[tuple[Step, View | None]] = []
         for step in steps:
-            if not step.op.view:
+            if not step.op.view or (step.copies and in_rows):
                 owner += range(len(owner), len(owner) + len(step.signature.results))
                 codes.append((step, None))
                 continue
@@ -208,9 +209,18 @@ class Arrays:
         self._runs += 1
         if self._runs == _OFTEN and len(self._codes) > 1:
             codes = [(step, view) for step, view, _, _ in self._codes]
-            if all(step.signature.ready is not None for step, _ in codes):
-                self._straight = straight(codes, self._results, len(tensors), self._shared)
+            for step, view in codes:
+                if view is not None and step.signature.ready is None:
+                    prepared(step)  # of what is no view in other memory
+            if all(view or step.signature.ready is not None for step, view in codes):
+                run = straight(codes, self._results, len(tensors), self._shared)
+                self._straight = (
+                    Eager.program(self._codes, self._results, run, self._install) or run
+                )
         return found
+
+    def _install(self, run: Callable[[list[Tensor]], list[Tensor]]) -> None:
+        self._straight = run
 
 
 def _view_of(step: Step) -> View:

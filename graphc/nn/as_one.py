@@ -90,35 +90,3 @@ def _stranger(like: Tensor, open_axes: Mapping[int, str], likely: int) -> Tensor
         if type(like) is Parameter:
             return Parameter(made, like.requires_grad)
         return made if like.is_leaf else made.view_as(made)
-
-
-class FewAsOne:
-    """The same of few numbers without history: as it is written until so many calls have come that
-    a graph pays. Both give the same bits, which the first results of the graph are held to."""
-
-    def __init__(self, whole: Callable[[], AsOne], enough: int) -> None:
-        """`enough`: calls as they are written that take as long as the graph's making."""
-        self._make, self._enough = whole, enough
-        self._whole: AsOne | None = None
-        self._calls = self._right = 0
-
-    def __call__(self, written: Callable[..., Tensor], *tensors: Tensor) -> Tensor | None:
-        """The result by the graph; None: not yet. `written`: the function as it is written."""
-        self._calls += 1
-        if self._calls < self._enough:
-            return None
-        whole = self._whole
-        if whole is None:
-            whole = self._whole = self._make()
-        found: Tensor = whole(*tensors)
-        if self._right < _HELD:
-            expected, ours = written(*tensors)._graphc_array, found._graphc_array
-            if expected.strides != ours.strides or expected.tobytes() != ours.tobytes():
-                self._enough = _NEVER
-                return None
-            self._right += 1
-        return found
-
-
-_HELD = 2  # results
-_NEVER = 1 << 62

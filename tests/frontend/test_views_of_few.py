@@ -73,3 +73,52 @@ def test_reshapes_are_torchs() -> None:
         return found
 
     assert outcomes(torch) == outcomes(reference)
+
+
+def _strided_views(engine: Any, x: Any) -> list[Any]:
+    line = x.reshape(-1)[:3]
+    return [
+        x.diagonal(), x.diagonal(1), x.diagonal(-1, dim1=1, dim2=0), engine.diagonal(x, 1),
+        x.unfold(1, 2, 1), x.unfold(0, 2, 2), x.unfold(dimension=1, size=3, step=1),
+        x.unfold(0, 2, 1).diagonal(0, 0, 2), x.diagonal()[1:], *engine.meshgrid(
+            line, x[0], indexing="ij"
+        ), *engine.meshgrid(x[1], line, indexing="xy"),
+    ]
+
+
+@pytest.mark.usefixtures("only_the_cpu")
+def test_diagonals_windows_and_grids_again_are_torchs() -> None:
+    """Recalled from the second call on: places in memory, histories, writes to the base."""
+    reference = pytest.importorskip("torch")
+
+    def outcomes(engine: Any) -> list[Any]:
+        found: list[Any] = []
+        for again in range(4):
+            base = engine.arange(30.0, dtype=engine.float32 if again else engine.float64)
+            for x in (base.reshape(5, 6), base.reshape(6, 5).t(), base.reshape(5, 6)[:, ::2]):
+                for y in _strided_views(engine, x):
+                    found.append((y.tolist(), y.stride(), y.storage_offset(), y._is_view()))
+                x.diagonal().add_(100)
+                found.append(base.tolist())
+            leaf = base.reshape(5, 6).clone().requires_grad_()
+            for i in range(13):
+                y = _strided_views(engine, leaf * 1)[i]
+                (slope,) = engine.autograd.grad((y * y).sum(), leaf)
+                found.append((slope.tolist(), y.grad_fn.name()))
+            with engine.no_grad():
+                leaf.diagonal().mul_(2)
+            found.append((leaf.tolist(), leaf._version))
+            z = leaf * 1
+            z.diagonal(1).fill_(0)
+            (slope,) = engine.autograd.grad(z.sum(), leaf)
+            found.append(slope.tolist())
+        return found
+
+    assert outcomes(torch) == outcomes(reference)
+    x = torch.rand(3, 3)
+    for _ in range(3):
+        assert x.diagonal()._graphc_storage is x._graphc_storage
+        with pytest.raises(RuntimeError):
+            x.unfold(0, 4, 1)
+        with pytest.raises(RuntimeError):
+            x.diagonal(0, 1, 1)

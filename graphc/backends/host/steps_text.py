@@ -19,24 +19,49 @@ PLACE, ENTRY = 3, 10  # words
 HEAD = 3
 OWN = {  # (the operands' types, the result)
     "select": (("i8", "i64", "i64"), "i64"), "select_small": (("i8", "i32", "i32"), "i32"),
+    "select_bool": (("i8", "i8", "i8"), "i8"),
     "widen": (("float",), "double"), "narrow": (("double",), "float"),
     "of_bool_small": (("i8",), "float"), "of_bool": (("i8",), "double"),
     "of_integer_small": (("i64",), "float"), "of_integer": (("i64",), "double"),
+    "to_integer_small": (("float",), "i64"), "to_integer": (("double",), "i64"),
+    "integer_of_bool": (("i8",), "i64"),
 }
+
+
+
+def _least_of_others(kind: str) -> str:
+    """The integer of a float; the least, of what none holds (numpy/elementwise.py)."""
+    return f"""%low = fcmp oge {kind} %x0, 0xC3E0000000000000
+  %high = fcmp olt {kind} %x0, 0x43E0000000000000
+  %held = and i1 %low, %high
+  %whole = fptosi {kind} %x0 to i64
+  %y = select i1 %held, i64 %whole, i64 -9223372036854775808"""
+
+
 _MAKES = {
     "select": "%picked = icmp ne i8 %x0, 0\n  %y = select i1 %picked, i64 %x1, i64 %x2",
     "select_small": "%picked = icmp ne i8 %x0, 0\n  %y = select i1 %picked, i32 %x1, i32 %x2",
+    "select_bool": "%picked = icmp ne i8 %x0, 0\n  %y = select i1 %picked, i8 %x1, i8 %x2",
     "widen": "%y = fpext float %x0 to double",
     "narrow": "%y = fptrunc double %x0 to float",
     "of_bool_small": "%y = uitofp i8 %x0 to float", "of_bool": "%y = uitofp i8 %x0 to double",
     "of_integer_small": "%y = sitofp i64 %x0 to float",
     "of_integer": "%y = sitofp i64 %x0 to double",
+    "integer_of_bool": "%y = zext i8 %x0 to i64",
+    **{name: _least_of_others(kind) for name, kind in (
+        ("to_integer_small", "float"), ("to_integer", "double"),
+    )},
 }
 
 
 def text() -> str:
     """The module."""
-    return "\n".join([ARRAYS, *[_loop(name) for name in OWN], _STEPS])
+    return "\n".join([ARRAYS, *loops(), _STEPS])
+
+
+def loops() -> list[str]:
+    """This file's own."""
+    return [_loop(name) for name in OWN]
 
 
 def _loop(name: str) -> str:

@@ -12,6 +12,7 @@ from ..context import local
 from ..dispatch import apply
 from ..errors import kind_name, located, warn_once
 from ..ownership import owns_result
+from ..recalled import recalled
 from ..replayed import replayed
 from ..result_layouts import in_rows
 from ..tensor import Tensor
@@ -302,20 +303,26 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     swap = indexing == "xy" and len(given) >= 2
     if swap:
         given[0], given[1] = given[1], given[0]
-    sizes = tuple(x._graphc_type.elements for x in given)
-    grids = []
-    for i, x in enumerate(given):
-        if x.ndim > 1:
+    lines = [shape(x) for x in given]
+    for line in lines:
+        if len(line) > 1:
             raise RuntimeError(located(
                 "torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: "
-                f"{list(shape(x))}"
+                f"{list(line)}"
             ))
-        column = tuple(n if j == i else 1 for j, n in enumerate(sizes))
-        grid: Tensor = apply(ops.expand, apply(ops.reshape, x, shape=column), shape=sizes)
-        grids.append(grid)
+    sizes = tuple([line[0] if line else 1 for line in lines])
+    grids = [_grid(x, i, sizes) for i, x in enumerate(given)]
     if swap:
         grids[0], grids[1] = grids[1], grids[0]
     return tuple(grids)
+
+
+@recalled
+def _grid(line: Tensor, along: int, sizes: Any) -> Tensor:
+    """A line's numbers along one dim, repeated in the others."""
+    column = tuple(n if d == along else 1 for d, n in enumerate(sizes))
+    grid: Tensor = apply(ops.expand, apply(ops.reshape, line, shape=column), shape=sizes)
+    return grid
 
 
 @recorded_as("StackBackward0")

@@ -13,6 +13,7 @@ from ..errors import located
 from ..ownership import owns_result
 from ..placement import beside
 from ..recalled import recalled
+from ..replayed import replayed
 from ..tensor import Tensor, concrete
 from .arguments import (
     as_size,
@@ -136,6 +137,13 @@ def repeat_interleave(
     count = as_size(repeats)
     if isinstance(count, int) and count < 0:
         raise RuntimeError(located(f"Repeats must be non-negative, got {count}"))
+    return _each_repeated(input, count, dim)
+
+
+@replayed
+@owns_result
+def _each_repeated(input: Tensor, count: Any, dim: int) -> Tensor:
+    sizes = shape(input)
     before, after = sizes[: dim + 1], sizes[dim + 1 :]
     wide: Tensor = apply(
         ops.expand, _reshaped(input, (*before, 1, *after)), shape=(*before, count, *after)

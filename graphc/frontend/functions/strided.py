@@ -15,6 +15,7 @@ from ..errors import TraceError, located
 from ..functionalize import dense_order
 from ..history import requires_grad
 from ..ownership import owns_result
+from ..recalled import recalled
 from ..storage import address, contiguous_strides, offset_of
 from ..tensor import Tensor, alias, current
 from ..views import base_of
@@ -126,6 +127,7 @@ def as_strided(
     return result
 
 
+@recalled
 @recorded_as("DiagonalBackward0")
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """The diagonal of two dims as the last dim: a view."""
@@ -153,6 +155,7 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
     return result
 
 
+@recalled
 @recorded_as("UnfoldBackward0")
 def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """Windows of `size` every `step` along a dim, as a new last dim: a view."""

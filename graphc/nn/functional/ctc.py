@@ -11,6 +11,7 @@ from ...frontend import functions as T
 from ...frontend.ahead import made_ahead
 from ...frontend.autocast import listed
 from ...frontend.control import scan
+from ...frontend.replayed import replayed
 from ...frontend.tensor import Tensor
 from ..as_one import AsOne, may_be_one
 
@@ -43,12 +44,31 @@ def ctc_loss(
         _checked_lengths, [given, lengths], [x.shape[0], targets.shape[-1], targets.dim() == 2],
         [[batch], [batch]],
     )
-    nothing = _normalizer(x, given)
     labels = _rows(targets.long(), lengths, batch)
-    found = _whole(blank, classes, x.dtype) if _gains(x, labels, given, lengths) else (
-        functools.partial(_losses, blank=blank)
-    )
-    losses = found(x, labels, given, lengths) + nothing
+    if not _gains(x, labels, given, lengths):
+        return _by_steps(
+            x, labels, given, lengths, blank, reduction, bool(zero_infinity), batched
+        )
+    losses = _whole(blank, classes, x.dtype)(x, labels, given, lengths)
+    return _reduced(losses, x, given, lengths, reduction, zero_infinity, batched)
+
+
+@replayed
+def _by_steps(
+    x: Tensor, labels: Tensor, given: Tensor, lengths: Tensor, blank: int, reduction: str,
+    zero_infinity: bool, batched: bool,
+) -> Tensor:
+    losses = _losses(x, labels, given, lengths, blank)
+    return _reduced(losses, x, given, lengths, reduction, zero_infinity, batched)
+
+
+def _reduced(
+    losses: Tensor, x: Tensor, given: Tensor, lengths: Tensor, reduction: str,
+    zero_infinity: bool, batched: bool,
+) -> Tensor:
+    """Losses of the paths there are, as they are asked for."""
+    nothing = _normalizer(x, given)
+    losses = losses + nothing
     # without any input only an empty target is possible
     no_input = T.where(lengths > 0, T.full_like(losses, -_NEVER), T.zeros_like(losses))
     losses = T.where(given > 0, losses, no_input)
@@ -157,7 +177,7 @@ def _losses(
         return T.where(lasts.unsqueeze(1), on, reached), lasts
 
     if steps > 1:  # one loop in a graph, not a copy of its body for each step
-        lasts = T.arange(1, steps).unsqueeze(1) < given
+        lasts = T.arange(steps)[1:].unsqueeze(1) < given
         reached = scan(step, reached, (scores[1:], lasts))[0]
     last = (2 * lengths).unsqueeze(1)
     end = reached.gather(1, last).squeeze(1)

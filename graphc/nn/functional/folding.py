@@ -57,6 +57,7 @@ def unfold(
     return stacked.reshape([batch, channels * kernel[0] * kernel[1], rows * columns])
 
 
+@replayed
 @owns_result
 @recorded_as("Col2ImBackward0")
 def fold(
@@ -117,6 +118,7 @@ def _spread_out(
     return result
 
 
+@replayed
 @owns_result
 @recorded_as("ChannelShuffleBackward0")
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:

@@ -15,7 +15,7 @@ from ...frontend.functions.arguments import named, recorded_as
 from ...frontend.functions.zero_gradient import flat_in
 from ...frontend.replayed import replayed
 from ...frontend.tensor import Tensor
-from ..as_one import AsOne, FewAsOne, is_plain, may_be_one
+from ..as_one import AsOne, may_be_one
 from .resize import cubic_weights
 
 MODES = ("bilinear", "nearest", "bicubic")
@@ -72,62 +72,23 @@ def grid_sample(
     align_corners: bool | None = None,
 ) -> Tensor:
     """Values of [N, C, (D,) H, W] at positions [N, *, 2 or 3] in [-1, 1], x first."""
-    if align_corners is not None and local.trace is None:
-        found = _as_before(input, grid, mode, padding_mode, bool(align_corners))
-        if found is not None:
-            return found
     align = _default_corners("grid_sample", align_corners)
-    _check(input, grid, mode, padding_mode)
-    if _gains(input, grid):
-        space = tuple(input.shape)[2:]
-        result = _whole(mode, padding_mode, align, space, input.dtype)(input, grid)
-        return named(result, f"GridSampler{len(space)}DBackward0")
-    _note(input, grid, mode, padding_mode, align)
+    if not _are_few(input, grid):
+        _check(input, grid, mode, padding_mode)
+        if _gains(input, grid):
+            space = tuple(input.shape)[2:]
+            result = _whole(mode, padding_mode, align, space, input.dtype)(input, grid)
+            return named(result, f"GridSampler{len(space)}DBackward0")
     return _sampled(input, grid, mode, padding_mode, align)
 
 
-# of few numbers: by the types and options of calls that were checked before
-_few: dict[Any, FewAsOne] = {}
-_MOST_FEW = 4096
-_ENOUGH = 2000  # calls, of 0.15 ms each, in which a graph is made
-
-
-def _key(input: Tensor, grid: Tensor, *options: Any) -> Any:
-    x, places = input._graphc_array, grid._graphc_array
-    return (x.dtype, x.shape, places.dtype, places.shape, *options)
-
-
-def _as_before(
-    input: Tensor, grid: Tensor, mode: str, padding_mode: str, align: bool
-) -> Tensor | None:
-    """By a graph, of few numbers without history, after enough calls; None: not such a call."""
-    if not (
-        type(input) is type(grid) is Tensor and type(mode) is type(padding_mode) is str
-        and all(
-            x._graphc_trace is None and is_plain(x) and x._graphc_array.flags.c_contiguous
-            for x in (input, grid)
-        )
-    ):
-        return None
-    few = _few.get(_key(input, grid, mode, padding_mode, align))
-    if few is None or not may_be_one(input, grid):
-        return None
-    return few(lambda x, places: _sampled(x, places, mode, padding_mode, align), input, grid)
-
-
-def _note(input: Tensor, grid: Tensor, *options: Any) -> None:
-    """`options`: mode, padding_mode, align_corners."""
-    if local.trace is not None or not may_be_one(input, grid) or (
-        input.dtype is not grid.dtype or input.dtype not in (T.float32, T.float64)
-    ):
-        return
-    key = _key(input, grid, *options)
-    if 0 in input._graphc_array.shape or 0 in grid._graphc_array.shape or key in _few:
-        return
-    if len(_few) >= _MOST_FEW:
-        _few.clear()
-    space, dtype = tuple(input.shape)[2:], input.dtype
-    _few[key] = FewAsOne(lambda: _whole(*options, space, dtype), _ENOUGH)
+def _are_few(input: Tensor, grid: Tensor) -> bool:
+    """Whether no graph is asked for: nobody records, and there are so few numbers."""
+    return local.trace is None and type(input) is type(grid) is Tensor and (
+        input._graphc_trace is None and grid._graphc_trace is None
+        and input._graphc_array.size < _LEAST and grid._graphc_array.size < _LEAST
+        and (input._graphc_array.shape[1:2] or (1,))[0] * grid._graphc_array.size < _LEAST
+    )
 
 
 _LEAST = 1 << 12  # numbers of a result that are worth a graph
@@ -155,6 +116,7 @@ def _whole(
 
 @replayed
 def _sampled(input: Tensor, grid: Tensor, mode: str, padding_mode: str, align: bool) -> Tensor:
+    _check(input, grid, mode, padding_mode)
     result = _values_at(input, grid, mode, padding_mode, align)
     return named(result, f"GridSampler{input.dim() - 2}DBackward0")
 

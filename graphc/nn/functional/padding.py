@@ -208,6 +208,7 @@ def _repeated(input: Tensor, dim: int, at: int, times: int) -> list[Tensor]:
     return [line.expand(shape)]
 
 
+@replayed
 @owns_result
 @recorded_as("PixelShuffleBackward0")
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
@@ -225,6 +226,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     return split.permute(order).reshape([*lead, channels // (r * r), height * r, width * r])
 
 
+@replayed
 @owns_result
 @recorded_as("PixelUnshuffleBackward0")
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:

@@ -1,0 +1,181 @@
+"""Native code that runs a program on few numbers: loops of NumPy's (inner_loops.py) and of
+steps_text.py, each over numbers of its own, and moves of numbers between known places.
+
+`graphc_program` is a function for Python, `(record, arrays)`: it gives the last array, or None
+where one is not row-major, or a position is out of range. A record: None; the address of a program.
+That: how many arrays there are, places that addresses in them are written to, and entries; a word
+that a lookup sets which is out of range; then these. A place: the word, which array, how many bytes
+behind its first. An entry: code, data, how many numbers, four operands, the strides of each.
+
+Moves and lookups are called as loops are; what they move is in their data, of each number: a move's
+distances, in bytes, from its operand and from the result; behind the word to set, the size and the
+step of a dim, a lookup's, from the operand, from its position and from the result.
+"""
+
+from __future__ import annotations
+
+from .small_rows_body import ARRAYS
+from .steps_text import loops
+
+HEAD, PLACE, ENTRY = 4, 3, 11  # words
+SIZES = (1, 2, 4, 8)  # bytes of the numbers that are moved
+
+
+def text() -> str:
+    """The module."""
+    return "\n".join([
+        ARRAYS, *loops(), *[_move(size) for size in SIZES], *[_lookup(size) for size in SIZES],
+        _PROGRAM,
+    ])
+
+
+def _each(name: str, begin: str, body: str) -> str:
+    return f"""
+define void @graphc_{name}(ptr %operands, ptr %counts, ptr %strides, ptr %data) {{
+begin:
+  %count = load i64, ptr %counts
+  %from = load ptr, ptr %operands
+  %second.at = getelementptr ptr, ptr %operands, i64 1
+  %second = load ptr, ptr %second.at
+{begin}
+  br label %test
+test:
+  %i = phi i64 [ 0, %begin ], [ %next, %body ]
+  %more = icmp slt i64 %i, %count
+  br i1 %more, label %body, label %end
+body:
+{body}
+  %next = add i64 %i, 1
+  br label %test
+end:
+  ret void
+}}"""
+
+
+def _word(name: str, source: str, at: int | str) -> str:
+    return f"""  %{name}.at = getelementptr i64, ptr {source}, i64 {at}
+  %{name} = load i64, ptr %{name}.at"""
+
+
+def _move(size: int) -> str:
+    kind = f"i{8 * size}"
+    return _each(f"move{size}", "", f"""  %pair.words = mul i64 %i, 2
+  %pair = getelementptr i64, ptr %data, i64 %pair.words
+{_word("off", "%pair", 0)}
+{_word("on", "%pair", 1)}
+  %source = getelementptr i8, ptr %from, i64 %off
+  %x = load {kind}, ptr %source
+  %target = getelementptr i8, ptr %second, i64 %on
+  store {kind} %x, ptr %target""")
+
+
+def _lookup(size: int) -> str:
+    kind = f"i{8 * size}"
+    begin = f"""  %third.at = getelementptr ptr, ptr %operands, i64 2
+  %third = load ptr, ptr %third.at
+  %wrong = load ptr, ptr %data
+{_word("size", "%data", 1)}
+{_word("step", "%data", 2)}
+  %table = getelementptr i64, ptr %data, i64 3"""
+    return _each(f"lookup{size}", begin, f"""  %triple.words = mul i64 %i, 3
+  %triple = getelementptr i64, ptr %table, i64 %triple.words
+{_word("off", "%triple", 0)}
+{_word("by", "%triple", 1)}
+{_word("on", "%triple", 2)}
+  %place.at = getelementptr i8, ptr %second, i64 %by
+  %place = load i64, ptr %place.at
+  %fits = icmp ult i64 %place, %size
+  %used = select i1 %fits, i64 %place, i64 0
+  %miss = xor i1 %fits, true
+  %miss.word = zext i1 %miss to i64
+  %before = load i64, ptr %wrong
+  %now = or i64 %before, %miss.word
+  store i64 %now, ptr %wrong
+  %along = mul i64 %used, %step
+  %away = add i64 %off, %along
+  %source = getelementptr i8, ptr %from, i64 %away
+  %x = load {kind}, ptr %source
+  %target = getelementptr i8, ptr %third, i64 %on
+  store {kind} %x, ptr %target""")
+
+
+_PROGRAM = f"""
+define ptr @graphc_program(ptr %self, ptr %args, i64 %n) {{
+begin:
+  %record = call ptr @PyLong_AsVoidPtr(ptr %self)
+  %list.at = getelementptr i64, ptr %record, i64 1
+  %list = load ptr, ptr %list.at
+  %arrays = load i64, ptr %list
+{_word("places", "%list", 1)}
+{_word("entries", "%list", 2)}
+  %wrong.at = getelementptr i64, ptr %list, i64 3
+  store i64 0, ptr %wrong.at
+  %first.place = getelementptr i64, ptr %list, i64 {HEAD}
+  %place.words = mul i64 %places, {PLACE}
+  %first.entry = getelementptr i64, ptr %first.place, i64 %place.words
+  %operands = alloca [4 x ptr]
+  %strides = alloca [4 x i64]
+  %counts = alloca i64
+  br label %look
+look:
+  %a = phi i64 [ 0, %begin ], [ %a.next, %looked ]
+  %a.more = icmp slt i64 %a, %arrays
+  br i1 %a.more, label %looks, label %put
+looks:
+  %given = call ptr @numbers(ptr %args, i64 %a)
+  %unfit = icmp eq ptr %given, null
+  br i1 %unfit, label %no, label %looked
+looked:
+  %a.next = add i64 %a, 1
+  br label %look
+put:
+  %p = phi i64 [ 0, %look ], [ %p.next, %puts ]
+  %p.more = icmp slt i64 %p, %places
+  br i1 %p.more, label %puts, label %step
+puts:
+  %p.words = mul i64 %p, {PLACE}
+  %place = getelementptr i64, ptr %first.place, i64 %p.words
+  %word = load ptr, ptr %place
+{_word("which", "%place", 1)}
+{_word("behind", "%place", 2)}
+  %memory = call ptr @numbers(ptr %args, i64 %which)
+  %now = getelementptr i8, ptr %memory, i64 %behind
+  store ptr %now, ptr %word
+  %p.next = add i64 %p, 1
+  br label %put
+step:
+  %s = phi i64 [ 0, %put ], [ %s.next, %run ]
+  %s.more = icmp slt i64 %s, %entries
+  br i1 %s.more, label %run, label %ran
+run:
+  %s.words = mul i64 %s, {ENTRY}
+  %entry = getelementptr i64, ptr %first.entry, i64 %s.words
+  %code = load ptr, ptr %entry
+  %data.at = getelementptr i64, ptr %entry, i64 1
+  %data = load ptr, ptr %data.at
+{_word("count", "%entry", 2)}
+  store i64 %count, ptr %counts
+  %given.at = getelementptr i64, ptr %entry, i64 3
+  %four = load [4 x ptr], ptr %given.at
+  store [4 x ptr] %four, ptr %operands
+  %strides.at = getelementptr i64, ptr %entry, i64 7
+  %steps = load [4 x i64], ptr %strides.at
+  store [4 x i64] %steps, ptr %strides
+  call void %code(ptr %operands, ptr %counts, ptr %strides, ptr %data)
+  %s.next = add i64 %s, 1
+  br label %step
+ran:
+  %set = load i64, ptr %wrong.at
+  %right = icmp eq i64 %set, 0
+  br i1 %right, label %yes, label %no
+yes:
+  %last = sub i64 %arrays, 1
+  %out.at = getelementptr ptr, ptr %args, i64 %last
+  %out = load ptr, ptr %out.at
+  call void @Py_IncRef(ptr %out)
+  ret ptr %out
+no:
+  %nothing = load ptr, ptr %record
+  call void @Py_IncRef(ptr %nothing)
+  ret ptr %nothing
+}}"""
