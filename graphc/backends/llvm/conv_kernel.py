@@ -52,12 +52,12 @@ def emit_conv_kernel(
     swept = is_swept(c, tile)
     alone = swept and is_known(c)  # what is asked in the call has one answer
     epilogue, epilogue_arguments = epilogue_pointers(f, kernel, tile, symbol, arguments)
-    if may_meet_nothing(c):
-        other = (epilogue, epilogue_arguments)
-        epilogue, epilogue_arguments = mended(f, c, tile, arguments, other)
     if is_by_strips(c, tile):
         emit_strips(module, c, tile, symbol, f, arguments, (epilogue, epilogue_arguments))
         return
+    if may_meet_nothing(c):
+        other = (epilogue, epilogue_arguments)
+        epilogue, epilogue_arguments = mended(f, c, tile, arguments, other)
     pointers = {
         Conv.ARGUMENTS: epilogue_arguments,
         Conv.EPILOGUE: epilogue,

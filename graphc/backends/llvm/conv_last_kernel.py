@@ -3,6 +3,7 @@
 from graphc.backends.llvm.conv_alone import emit_lines_kernel, line_kernels
 from graphc.backends.llvm.conv_geometry import Words
 from graphc.backends.llvm.conv_last import Last, last_symbol
+from graphc.backends.llvm.conv_last_lines import emit_last_lines
 from graphc.backends.llvm.gemm_arguments import Arguments
 from graphc.backends.llvm.gemm_descriptor import ENTRY
 from graphc.backends.llvm.gemm_kernel import SCRATCH, WORKERS
@@ -12,6 +13,7 @@ from graphc.backends.llvm.text import Module, Value
 from graphc.ir.dim import Size
 from graphc.ir.kernel import Convolution, Kernel, SumTemplate
 from graphc.ir.kernel.plan_last import by_channel, rows_of, runs_of, widest_of
+from graphc.ir.kernel.plan_last_lines import lines_of_last
 from graphc.ir.kernel.steps import step_of
 from graphc.ir.kernel.templates.operand import panels_of_weights
 from graphc.ir.machine import Tiling
@@ -53,6 +55,9 @@ def emit_last_kernel(
     """Defines void @symbol(ptr %args, ptr %status)."""
     if line_kernels(c, tile):
         emit_lines_kernel(module, kernel, c, tile, symbol)
+        return
+    if lines := lines_of_last(c, tile.machine):
+        emit_last_lines(module, kernel, c, tile, symbol, lines)
         return
     g, (columns, group) = c.geometry, panels_of_weights(c.right.index)
     f = module.function(f"void @{symbol}(ptr %args, ptr %status)", "", ENTRY)

@@ -14,6 +14,7 @@ from graphc.backends.llvm.conv_direct import emit_lines, emit_windows
 from graphc.backends.llvm.conv_direct_pairs import emit_pair_windows
 from graphc.backends.llvm.conv_last import emit_last
 from graphc.backends.llvm.conv_last_kernel import last_rows
+from graphc.backends.llvm.conv_last_lines import emit_last_lines_driver, last_lines_libraries
 from graphc.backends.llvm.conv_mend import emit_again, emit_mend, may_meet_nothing
 from graphc.backends.llvm.conv_pack import (
     emit_pack_columns,
@@ -42,6 +43,7 @@ from graphc.ir.kernel.plan_convolution import reads_words
 def of_last(c: Convolution, tile: Tile) -> list[str]:
     """Kinds of libraries of one whose channels lie last, but for the store."""
     lines = [f"line.{'.'.join(map(str, shape))}" for shape in line_kernels(c, tile)]
+    lines = lines or last_lines_libraries(c, tile)
     return lines or [f"conv_last.{last_rows(c, tile)}"]
 
 
@@ -91,6 +93,7 @@ EMITTERS: dict[str, Callable[..., None]] = {
     "conv_columns": lambda m, tile, dtype: emit_pack_columns(m, _source(dtype, tile)),
     "conv_input_grad": emit_input_grad,
     "conv_last": lambda module, tile, rows: emit_last(module, tile, int(rows)),
+    "conv_last_lines": emit_last_lines_driver,
     "conv_lines": emit_lines,
     "conv_packs": lambda m, tile, dtype: emit_conv_pair_packs(m, _source(dtype, tile)),
     "conv_pad": lambda m, tile, dtype, step: emit_pad(m, _source(dtype, tile), int(step)),

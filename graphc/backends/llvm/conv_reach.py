@@ -54,7 +54,8 @@ def conv_reach(c: Convolution, tile: Tile) -> ConvReach:
 @lru_cache(maxsize=_KEPT)
 def is_by_strips(c: Convolution, tile: Tile) -> bool:
     """Whether a convolution is done strip by strip (conv_strips.py)."""
-    found = contractions(c, tile.machine) if c.kind == "conv" else None
+    known = c.kind in ("conv", "conv_input_grad")
+    found = contractions(c, tile.machine) if known else None
     return any(each.kind == "strips" for each in found or ())
 
 

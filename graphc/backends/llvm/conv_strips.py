@@ -6,11 +6,12 @@ all share goes (`conv_strips_driver.py`), and a table of its tiles (`conv_strips
 from __future__ import annotations
 
 from graphc.backends.llvm.conv_geometry import Words
-from graphc.backends.llvm.conv_strips_driver import Strips, strips_symbol
-from graphc.backends.llvm.conv_strips_tile import TYPES, Shape, runs_of, tile_kind, tile_symbol
+from graphc.backends.llvm.conv_strips_driver import strips_symbol
+from graphc.backends.llvm.conv_strips_line import Strips, emit_shape, tile_kinds
+from graphc.backends.llvm.conv_strips_tile import Shape
 from graphc.backends.llvm.gemm_arguments import Arguments
 from graphc.backends.llvm.gemm_kernel import SCRATCH, WORKERS
-from graphc.backends.llvm.microkernel import Tile, emit_table
+from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Function, Module
 from graphc.ir.kernel import Convolution
 from graphc.ir.kernel.blocking import MOST_SLOTS, quotient_up
@@ -20,8 +21,7 @@ from graphc.ir.kernel.plan_convolution import strips_plan
 def strip_libraries(c: Convolution, tile: Tile) -> list[str]:
     """Kinds of libraries."""
     _, _, plan = strips_plan(c, tile.machine)
-    tiles = [tile_kind(span.rows, plan.vectors, runs_of(span)[0]) for span in plan.spans]
-    return ["conv_strips", "transpose", *dict.fromkeys(tiles)]
+    return ["conv_strips", "transpose", *tile_kinds(plan.spans, plan.vectors)]
 
 
 def emit_strips(
@@ -49,20 +49,21 @@ def _tables(module: Module, c: Convolution, tile: Tile, symbol: str) -> tuple[st
     """The words of a shape, and a tile for each of its spans."""
     w, images, plan = strips_plan(c, tile.machine)
     g = c.geometry
-    channels = g.in_channels // g.groups
+    backward = c.kind == "conv_input_grad"
+    channels, outputs = g.in_channels // g.groups, g.out_channels // g.groups
+    far = channels * w.taps  # from filter to filter
+    row, next_channel = (w.taps, far) if backward else (far, w.taps)
+    if backward:
+        channels, outputs = outputs, channels
     depth, columns = quotient_up(channels, tile.group), plan.vectors * tile.lanes
     chunks = images * g.groups * plan.strips
-    runs = [runs_of(span) for span in plan.spans]
-    most = max(len(found) for _, found in runs)
-    words: list[int] = []
-    for span, (_, found) in zip(plan.spans, runs, strict=True):
-        padded = (*found, *[(0, 0)] * (most - len(found)))
-        words += [span.count, span.first, span.rows, *(x for run in padded for x in run)]
-    shape = {
-        Shape.SPANS: len(plan.spans), Shape.SPAN_WORDS: len(words) // len(plan.spans),
+    fields = {
         Shape.CHUNKS: chunks, Shape.WEIGHT_CHUNKS: g.groups * plan.panels,
         Shape.GROUPS: g.groups, Shape.CHANNELS: channels,
-        Shape.OUTPUTS: g.out_channels // g.groups, Shape.DEPTH: depth, Shape.TAPS: w.taps,
+        Shape.OUTPUTS: outputs, Shape.DEPTH: depth, Shape.TAPS: w.taps,
+        Shape.WEIGHT_ROW: row, Shape.WEIGHT_CHANNEL: next_channel,
+        Shape.WEIGHT_STEPS: w.taps if backward or tile.group > 1 else far,
+        Shape.TURNED: int(backward),
         Shape.PANELS: plan.panels, Shape.PANEL: w.taps * depth * columns,
         Shape.VECTORS: plan.vectors, Shape.HEIGHT: w.input[1], Shape.WIDTH: w.input[2],
         Shape.OUT_HEIGHT: w.out[1], Shape.OUT_WIDTH: w.out[2], Shape.WINDOW: w.size[1],
@@ -72,17 +73,6 @@ def _tables(module: Module, c: Convolution, tile: Tile, symbol: str) -> tuple[st
         Shape.SCRATCH: plan.scratch, Shape.COPIED: plan.copied, Shape.SUMS: plan.sums,
         Shape.SLOTS: min(chunks, MOST_SLOTS), Shape.PIXEL: plan.pixel, Shape.PITCH: plan.pitch,
         Shape.NEXT_ROW: w.step[2] * plan.pixel, Shape.NEXT_TAP: w.dilation[2] * plan.pixel,
-        Shape.NEXT_LINE: w.dilation[1] * w.input[2] * plan.pixel,
+        Shape.NEXT_LINE: w.dilation[1] * w.input[2] * plan.pixel, Shape.BLOCK: plan.block,
     }
-    words = [*(shape[field] for field in Shape if field < Shape.FIRST_SPAN), *words]
-    name = f"@{symbol}.shape"
-    text = ", ".join(f"i64 {word}" for word in words)
-    module.globals.append(f"{name} = internal constant [{len(words)} x i64] [{text}]")
-    kernels = [
-        tile_symbol(tile, span.rows, plan.vectors, cuts)
-        for span, (cuts, _) in zip(plan.spans, runs, strict=True)
-    ]
-    for kernel in kernels:
-        module.declare(f"declare void {kernel}({TYPES})")
-    emit_table(module, f"@{symbol}.tiles", kernels, "internal")
-    return name, f"@{symbol}.tiles"
+    return emit_shape(module, tile, symbol, fields, plan.spans)

@@ -4,16 +4,15 @@
     @graphc_conv_strip_weights_<acc>(request, chunk)  the weights of a panel: [tap][channel][column]
     @graphc_conv_strip_<acc>(request, chunk)          a strip of an image: some lines of the output
     @graphc_conv_strip_copy_<acc>                     what it sees
-    @graphc_conv_strip_line_<acc>                     the tiles of a line
+    @graphc_conv_strip_line_<acc>                     the tiles of a line (conv_strips_line.py)
     @graphc_conv_strip_turn_<acc>                     a square, turned around
 """
 
 from __future__ import annotations
 
-import enum
-
 from graphc.backends.llvm.conv_geometry import Words
-from graphc.backends.llvm.conv_strips_tile import Shape, Tiles
+from graphc.backends.llvm.conv_strips_line import Strips, emit_line, seen_lines
+from graphc.backends.llvm.conv_strips_tile import Shape
 from graphc.backends.llvm.gemm_descriptor import ENTRY, WORDS, Descriptor, Word
 from graphc.backends.llvm.gemm_pack import (
     Source,
@@ -21,25 +20,11 @@ from graphc.backends.llvm.gemm_pack import (
     first_lanes,
     transpose_symbol,
 )
-from graphc.backends.llvm.gemm_plan import ceil_div, choose, clamp
+from graphc.backends.llvm.gemm_plan import choose
 from graphc.backends.llvm.gemm_stages import give_slot, run_symbol, take_slot
 from graphc.backends.llvm.gemm_words import word
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Function, Module, Value
-
-
-class Strips(enum.IntEnum):
-    """A request."""
-
-    LEFT = 0
-    RIGHT = enum.auto()
-    ARGUMENTS = enum.auto()  # of the epilogue
-    EPILOGUE = enum.auto()
-    MEMORY = enum.auto()  # scratch: the panels of weights, and that of chunks
-    WORKERS = enum.auto()
-    SHAPE = enum.auto()
-    KERNELS = enum.auto()  # a tile for each span
-    SLOTS = enum.auto()  # the driver's: a descriptor, of which take_slot asks what is filled in
 
 
 def strips_symbol(tile: Tile) -> str:
@@ -63,7 +48,7 @@ class _Driver:
         self._emit_turn()
         self._emit_weights()
         self._emit_copy()
-        self._emit_line()
+        emit_line(self.module, self.tile, self._part("_line"))
         self._emit_strip()
         f = self.module.function(f"void {strips_symbol(self.tile)}(ptr %request)", "", ENTRY)
         r = Words(f, "%request")
@@ -178,45 +163,57 @@ class _Driver:
                 Shape.VECTORS, Shape.PANEL,
             )
         )
-        k, columns = f.mul(channels, taps), f.mul(vectors, lanes)
+        row, next_channel, inner, turned = (
+            s.read(field) for field in (
+                Shape.WEIGHT_ROW, Shape.WEIGHT_CHANNEL, Shape.WEIGHT_STEPS, Shape.TURNED
+            )
+        )
+        columns = f.mul(vectors, lanes)
         group, panel = f.sdiv("%chunk", panels), f.srem("%chunk", panels)
         first = f.mul(panel, columns)
+        of_group = f.mul(f.mul(f.mul(group, outputs), channels), taps)
         base = f.gep(
-            r.read_pointer(Strips.LEFT), f.mul(f.add(f.mul(group, outputs), first), k), element
+            r.read_pointer(Strips.LEFT), f.add(of_group, f.mul(first, row)), element
         )
         to = f.gep(r.read_pointer(Strips.MEMORY), f.mul("%chunk", panel_size), tile.element)
-        turned = f.alloca(tile.vector, lanes)
-        next_tap = f.mul(words, columns)
-        # squares go along channels and taps; where words are of two channels, along a word's taps
-        outer, inner = (1, k) if tile.group == 1 else (words, taps)
-        next_channel = f.sub(columns, f.mul(f.sub(taps, 1), next_tap))  # from the last tap
+        square = f.alloca(tile.vector, lanes)
+        backward, span = f.cmp("ne", turned, 0), f.mul(words, columns)
+        next_tap = choose(f, backward, f.sub(0, span), span)
+        further = f.mul(f.sub(taps, 1), span)  # from the first tap to the last one
+        origin = choose(f, backward, further, 0)
+        # squares go along channels and taps, or along the taps of a word of channels
+        outer = choose(f, f.cmp("eq", inner, taps), words, 1)
+        to_channel = f.sub(columns, f.mul(f.sub(taps, 1), next_tap))  # from the last tap
         with (
             f.loop(0, vectors) as v, f.loop(0, outer) as channel, f.loop(0, inner, lanes) as step,
         ):
-            row = f.mul(v, lanes)
-            rows = f.smax(f.sub(f.sub(outputs, first), row), 0)
-            at = f.add(f.mul(row, k), f.add(f.mul(channel, f.mul(taps, tile.group)), step))
+            number = f.mul(v, lanes)
+            rows = f.smax(f.sub(f.sub(outputs, first), number), 0)
+            at = f.mul(f.mul(channel, next_channel), tile.group)
+            at = f.add(f.mul(number, row), f.add(at, step))
             # not inbounds: a panel may have registers of no weights
             from_ = f.let(f"getelementptr {element}, ptr {base}, i64 {at}")
             alone = f.cmp("eq", f.add(f.mul(channel, tile.group), 1), channels)
             self._turn(
-                f, from_, (k, taps, choose(f, alone, 0, lanes), rows, f.sub(inner, step)),
-                (turned, lanes),
+                f, from_,
+                (row, next_channel, choose(f, alone, 0, lanes), rows, f.sub(inner, step)),
+                (square, lanes),
             )
             tap = f.srem(step, taps)
-            place = f.add(f.mul(tap, next_tap), f.mul(channel, columns))
-            if tile.group == 1:
-                place = f.add(place, f.mul(f.sdiv(step, taps), columns))
-            goal = f.gep(f.gep(to, row, tile.element), place, tile.element)
+            place = f.add(origin, f.mul(tap, next_tap))
+            place = f.add(place, f.mul(f.add(channel, f.sdiv(step, taps)), columns))
+            goal = f.gep(f.gep(to, number, tile.element), place, tile.element)
             count = f.smin(f.sub(inner, step), lanes)
             loop = f.carry_loop(0, count, 1, [("ptr", goal), ("i64", str(tap))])
-            value = f.load(f.gep(turned, loop.index, tile.vector), tile.vector, tile.bytes)
+            value = f.load(f.gep(square, loop.index, tile.vector), tile.vector, tile.bytes)
             f.store(value, tile.vector, loop.values[0], tile.bytes)
             following = f.let(f"add nsw i64 {loop.values[1]}, 1")
             is_last = f.cmp("eq", following, taps)
-            further = choose(f, is_last, next_channel, next_tap)
             # not inbounds: there may be no such channel
-            after = f.let(f"getelementptr {tile.element}, ptr {loop.values[0]}, i64 {further}")
+            after = f.let(
+                f"getelementptr {tile.element}, ptr {loop.values[0]}, "
+                f"i64 {choose(f, is_last, to_channel, next_tap)}"
+            )
             loop.close([after, str(choose(f, is_last, 0, following))])
         f.ret()
 
@@ -276,10 +273,10 @@ class _Driver:
         next_line = f.mul(f.mul(s.read(Shape.WINDOW_WIDTH), words), columns)
         with f.loop(0, panels) as panel:
             of_panel = f.gep(weights, f.mul(panel, panel_size), tile.element)
-            with f.loop(top, bottom) as line:
+            with f.loop(0, window, s.read(Shape.BLOCK)) as tap, f.loop(top, bottom) as line:
                 y = f.sub(f.mul(line, step), padding)
-                first = clamp(f, ceil_div(f, f.sub(0, y), dilation), 0, window)
-                last = clamp(f, ceil_div(f, f.sub(height, y), dilation), first, window)
+                end = f.smin(f.add(tap, s.read(Shape.BLOCK)), window)
+                first, last = seen_lines(f, y, height, dilation, (tap, end))
                 from_line = f.sub(f.add(y, f.mul(first, dilation)), low)
                 from_line = f.mul(from_line, width)
                 at_line = f.gep(of_panel, f.mul(first, next_line), tile.element)
@@ -290,7 +287,7 @@ class _Driver:
                 to = f.gep(sums, f.mul(to_line, columns), tile.element)
                 f.call(
                     "void", self._part("_line"), "ptr %request", f"ptr {x}",
-                    f"i64 {f.sub(last, first)}", f"ptr {at_line}", f"ptr {to}",
+                    f"i64 {f.sub(last, first)}", f"ptr {at_line}", f"ptr {to}", f"i64 {tap}",
                 )
             with f.loop(0, positions, lanes) as at, f.loop(0, columns, lanes) as column:
                 from_ = f.gep(sums, f.add(f.mul(at, columns), column), tile.element)
@@ -327,32 +324,4 @@ class _Driver:
                 self._ask_for(f, from_, apart)
             sizes = f.sub(words, channel), f.sub("%seen", at)
             self._turn(f, from_, (apart, pixels, f.sub(pairs, channel), *sizes), (goal, pixel))
-        f.ret()
-
-    def _emit_line(self) -> None:
-        """A line's tiles, span by span."""
-        f, r, s = self._function("_line", "ptr %x, i64 %lines, ptr %w, ptr %to")
-        tile = self.tile
-        kernels = r.read_pointer(Strips.KERNELS)
-        step, low, pixel, size = (
-            s.read(field) for field in (
-                Shape.STEP_WIDTH, Shape.LOW_WIDTH, Shape.PIXEL, Shape.SPAN_WORDS
-            )
-        )
-        columns = f.mul(s.read(Shape.VECTORS), tile.lanes)
-        with f.loop(0, s.read(Shape.SPANS)) as index:
-            span = Words(f, f.gep(s.place(Shape.FIRST_SPAN), f.mul(index, size), "i64"))
-            kernel = f.load(f.gep(kernels, index, "ptr"), "ptr", 8)
-            runs = span.place(Tiles.RUNS)
-            rows, first = span.read(Tiles.ROWS), span.read(Tiles.FIRST)
-            with f.loop(0, span.read(Tiles.COUNT)) as number:
-                position = f.add(f.mul(number, rows), first)
-                at = f.mul(f.sub(f.mul(position, step), low), pixel)
-                # not inbounds: the first taps may be beside the image
-                x = f.let(f"getelementptr {tile.element}, ptr %x, i64 {at}")
-                to = f.gep("%to", f.mul(position, columns), tile.element)
-                f.call(
-                    "void", kernel, f"ptr {s.pointer}", f"ptr {x}", "i64 %lines", f"ptr {runs}",
-                    "ptr %w", f"ptr {to}",
-                )
         f.ret()

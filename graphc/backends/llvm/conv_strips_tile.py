@@ -1,9 +1,10 @@
 """The register tiles of convolutions that go strip by strip: neighbours in a line by channels.
 
-    @graphc_strip_<rows>x<vectors>_<cuts>_<acc>(shape, x, lines, runs, w, to)
+    @graphc_strip_<rows>x<vectors>_<cuts>_<acc>(shape, x, lines, runs, w, to, more)
 
 A tile goes along runs of the taps of a line whose rows that meet a pixel are the same: which rows
 these are is known (`cuts`), how many taps such a run has is not, so that windows share tiles.
+Where `more` is not 0 the sums are added to what is there.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ import enum
 
 from graphc.backends.llvm.conv_geometry import Words
 from graphc.backends.llvm.microkernel import Tile
-from graphc.backends.llvm.text import Module, Value
-from graphc.ir.kernel.plan_strips import Span
+from graphc.backends.llvm.text import Function, Module, Value
+from graphc.ir.kernel.plan_spans import Span
 
 Cuts = tuple[tuple[int, int], ...]  # the rows of each run, from and to
-TYPES = "ptr, ptr, i64, ptr, ptr, ptr"
+TYPES = "ptr, ptr, i64, ptr, ptr, ptr, i64"
 
 
 class Shape(enum.IntEnum):
@@ -31,6 +32,10 @@ class Shape(enum.IntEnum):
     OUTPUTS = enum.auto()  # of a group
     DEPTH = enum.auto()  # words of a tap
     TAPS = enum.auto()
+    WEIGHT_ROW = enum.auto()  # how far apart weights are from output to output,
+    WEIGHT_CHANNEL = enum.auto()  # and from channel to channel
+    WEIGHT_STEPS = enum.auto()  # of an output that are neighbours: of all channels, or of a tap's
+    TURNED = enum.auto()  # 1: the last tap of the weights comes first
     PANELS = enum.auto()  # of a group
     PANEL = enum.auto()  # elements of one,
     VECTORS = enum.auto()  # and registers of one step
@@ -57,6 +62,8 @@ class Shape(enum.IntEnum):
     NEXT_ROW = enum.auto()  # between what neighbours see,
     NEXT_TAP = enum.auto()  # what a tap and the next one see,
     NEXT_LINE = enum.auto()  # and what lines of taps see
+    BLOCK = enum.auto()  # lines of taps that are gone along at a time
+    TOGETHER = enum.auto()  # 1: a chunk goes through all panels
     FIRST_SPAN = enum.auto()  # the first of the words of spans
 
 
@@ -105,7 +112,7 @@ def emit_strip_tile(module: Module, tile: Tile, rows: int, vectors: int, *places
     f = module.function(
         f"void {tile_symbol(tile, rows, vectors, cuts)}(ptr noalias readonly %shape, "
         "ptr noalias readonly %x, i64 %lines, ptr noalias readonly %runs, "
-        "ptr noalias readonly %w, ptr noalias %to)"
+        "ptr noalias readonly %w, ptr noalias %to, i64 %more)"
     )
     r, columns = Words(f, "%shape"), vectors * tile.lanes
     depth, window, next_row, next_tap, next_line = (
@@ -118,7 +125,8 @@ def emit_strip_tile(module: Module, tile: Tile, rows: int, vectors: int, *places
     odd = [f.opaque(f.mul(next_row, n * tile.bytes)) for n in range(1, rows, 2)]
     apart: list[tuple[int, Value]] = [(1, 0)]
     apart += [(n & -n, odd[n // (n & -n) // 2]) for n in range(1, rows)]
-    lines = f.carry_loop(0, "%lines", 1, [(tile.vector, tile.zero())] * (rows * vectors))
+    goals = [f.gep("%to", at * tile.lanes, tile.element) for at in range(rows * vectors)]
+    lines = f.carry_loop(0, "%lines", 1, _begun(f, tile, goals))
     sums = list(lines.values)
     line = f.let(f"getelementptr {tile.element}, ptr %x, i64 {f.mul(lines.index, next_line)}")
     of_line = f.gep("%w", f.mul(f.mul(lines.index, window), of_tap), tile.element)
@@ -145,7 +153,7 @@ def emit_strip_tile(module: Module, tile: Tile, rows: int, vectors: int, *places
         new = []
         for row, (times, further) in enumerate(apart[: high - low]):
             at = f.gep(pixel, further, f"[{times} x i8]")
-            value = f.load(at, tile.element, tile.bytes)
+            value = f.load(at, tile.element, tile.value_bytes)
             scalar = tile.splat(f, value)
             new += [
                 tile.multiply_add(f, scalar, column, totals[row * vectors + v])
@@ -153,6 +161,20 @@ def emit_strip_tile(module: Module, tile: Tile, rows: int, vectors: int, *places
             ]
         after = loop.close([f.gep(x, 1, tile.element), f.gep(w, columns, tile.element), *new])
         sums[some] = taps.close(after[2:])
-    for index, total in enumerate(lines.close(sums)):
-        f.store(total, tile.vector, f.gep("%to", index * tile.lanes, tile.element), tile.bytes)
+    for goal, total in zip(goals, lines.close(sums), strict=True):
+        f.store(total, tile.vector, goal, tile.bytes)
     f.ret()
+
+
+def _begun(f: Function, tile: Tile, goals: list[str]) -> list[tuple[str, str]]:
+    """What sums begin with: zeros, or what is there."""
+    before, there, begun = f.current, f.label("there"), f.label("begun")
+    f.cond_br(f.cmp("ne", "%more", 0), there, begun)
+    f.block(there)
+    found = [f.load(goal, tile.vector, tile.bytes) for goal in goals]
+    f.br(begun)
+    f.block(begun)
+    return [
+        (tile.vector, f.phi(tile.vector, ((tile.zero(), before), (value, there))))
+        for value in found
+    ]

@@ -30,6 +30,7 @@ from .blocking import (
 )
 from .convolution_costs import LINES_COST, Costs, costs_of, reads_lines
 from .plan_last import plan_last
+from .plan_last_lines import lines_of_last, plan_last_lines
 from .plan_pairs import images_together, pair_costs, pair_steps
 from .plan_planes import by_planes, offsets_bytes, strips
 from .plan_shifts import shifts_of
@@ -241,27 +242,41 @@ class _Planner:
         kernels, too, leave the padding out of such sums, and have it in those of float64, where an
         infinite weight then gives NaN. They were timed where registers are computed in halves,
         not yet elsewhere."""
+        w = self.seen
         if not (
             self.tiling.split and self.known and self.step.name in ("f32", "bf16")
             and self.left_same and self.right_same and isinstance(self.images, int)
-            and self.images > 0 and self.window.taps > 1
+            and self.images > 0 and w.taps > 1
         ):
             return None
+        channels, outputs = self.channels, self.outputs
+        if self.c.kind == "conv_input_grad":
+            channels, outputs = outputs, channels
         return strips_of(
-            self.window, quotient_up(self.channels, self.group), self.outputs, self.groups,
-            self.images, self.machine, self.itemsize,
+            w, quotient_up(channels, self.group), outputs, self.groups, self.images, self.machine,
+            self.itemsize,
         )
+
+    @property
+    def seen(self) -> Window:
+        """What strips see: of an input gradient without steps, the output's gradient, by weights
+        whose taps are turned around."""
+        w = self.window
+        if self.c.kind == "conv":
+            return w
+        low = tuple(span - low for span, low in zip(w.spans, w.low, strict=True))
+        return Window(w.out, w.size, w.input, w.step, (low[0], low[1], low[2]), w.dilation)
 
     def _by_strips(self, s: Strips) -> Blocking:
         chunks = self.images * self.groups * s.strips
         nothing = Blocking(*(0 for _ in Blocking.__match_args__))
         plan = replaced(
             nothing, chunks=chunks, chunk_m=s.vectors * self.lanes,
-            chunk_n=s.lines * self.window.out[2], chunks_at=s.weights, chunk_scratch=s.scratch,
+            chunk_n=s.lines * self.seen.out[2], chunks_at=s.weights, chunk_scratch=s.scratch,
             slots=min(chunks, MOST_SLOTS),
         )
-        n = self.images * self.window.positions
-        self.contractions.append(Contraction("strips", self.outputs, n, plan))
+        m = self.outputs if self.c.kind == "conv" else self.channels
+        self.contractions.append(Contraction("strips", m, self.images * self.seen.positions, plan))
         return plan
 
     def _is_by_planes(self) -> bool:
@@ -300,6 +315,10 @@ class _Planner:
             found = phase_of(w, phase)
             k, n = self.outputs * found.taps, self.images * found.positions
             request = self._request(self.channels, n, k, False, k, 1, work, 0)
+            strips = self.strips() if len(phases) == 1 else None
+            if strips and strips.cost < min(self._costs(request, found, self.outputs)):
+                yield self._by_strips(strips)
+                return
             plan = self._positions(request, found, self.outputs)
             yield replaced(plan, chunks_at=before + plan.chunks_at)
 
@@ -418,11 +437,11 @@ def contractions(c: Convolution, machine: Machine) -> list[Contraction] | None:
 
 
 def strips_plan(c: Convolution, machine: Machine) -> tuple[Window, int, Strips]:
-    """The window, images and strips of a convolution that is done so."""
+    """What strips see, images and strips of a convolution that is done so."""
     planner = _Planner(c, machine, {})
     found = planner.strips()
     assert found is not None
-    return planner.window, planner.images, found
+    return planner.seen, planner.images, found
 
 
 def plan_convolution(
@@ -430,7 +449,8 @@ def plan_convolution(
 ) -> Blocking:
     """How a convolution is tiled: one of its contractions. All its sizes are known."""
     if c.kind == "conv_last":
-        return plan_last(c, machine, dims)
+        lines = lines_of_last(c, machine)
+        return plan_last_lines(lines, c, machine, dims) if lines else plan_last(c, machine, dims)
     return _room_for(list(_Planner(c, machine, dims).plans()))
 
 

@@ -14,11 +14,12 @@ from graphc.backends.llvm.libraries import template_libraries
 from graphc.backends.llvm.target import Target, host_target
 from graphc.ir import dtypes
 from graphc.ir.kernel import Convolution, plan_convolution
-from graphc.ir.kernel.plan_strips import Span, strips_of
+from graphc.ir.kernel.plan_spans import Span
+from graphc.ir.kernel.plan_strips import strips_of
 from graphc.ir.record import replaced
 
 from .contractions import Conv, run
-from .test_conv import check, check_edges
+from .test_conv import check, check_edges, whole_registers
 
 CASES = [
     Conv(2, 17, (28, 28), 40, (3, 3), pad=(1, 1)),
@@ -45,8 +46,8 @@ def _split() -> Target:
     return replaced(host, cpu="znver4")
 
 
-def _kind(case: Conv, target: Target) -> str:
-    template = case.kernel("conv").template
+def _kind(case: Conv, target: Target, kind: str = "conv") -> str:
+    template = case.kernel(kind).template
     assert isinstance(template, Convolution)
     (found,) = plan_convolution.contractions(template, target.machine) or ()
     return found.kind
@@ -103,6 +104,53 @@ def test_infinite_weights_beside_an_image_give_no_nan() -> None:
             terms = seen[0][:, None] * w[None, :, :, kh, kw, None, None]
         want += np.where(seen[1][:, None] > 0, terms, 0).sum(2)
     np.testing.assert_allclose(y, want, atol=2e-4)
+
+
+BACKWARD = [
+    Conv(2, 17, (28, 28), 40, (3, 3), pad=(1, 1)),
+    Conv(2, 33, (9, 7), 24, (5, 5), pad=(2, 2)),
+    Conv(4, 6, (14, 14), 16, (5, 5)),  # LeNet: all taps of the padding that a window spans
+    Conv(1, 70, (13, 11), 9, (3, 2), pad=(0, 1), dilation=(2, 3)),
+    Conv(2, 40, (12, 16), 48, (3, 3), pad=(1, 1), groups=2),
+    Conv(2, 5, (6, 6), 3, (2, 2), pad=(3, 3)),  # padding beyond the window
+    Conv(3, 24, (100,), 40, (5,), pad=(2,)),
+]
+
+
+@pytest.mark.usefixtures("cheap")
+@pytest.mark.parametrize("case", BACKWARD, ids=lambda c: f"{c.input}-{c.window}-{c.dilation}")
+@pytest.mark.parametrize("dtype", [dtypes.f32, dtypes.bf16], ids=str)
+def test_input_gradients(case: Conv, dtype: dtypes.DType) -> None:
+    target = _split()
+    if dtype is dtypes.bf16 and "bf16" not in target.machine.tiling.steps:  # type: ignore[union-attr]
+        pytest.skip("no instruction for pairs")
+    typed = replaced(case, dtype=dtype, acc=dtypes.f32)
+    assert _kind(typed, target, "conv_input_grad") == "strips"
+    results = [check(typed, "conv_input_grad", target, threads) for threads in (1, 4)]
+    assert results[0].tobytes() == results[1].tobytes()
+
+
+@pytest.mark.usefixtures("cheap")
+def test_input_gradients_with_steps_go_other_ways() -> None:
+    case = Conv(2, 17, (28, 28), 40, (3, 3), (2, 1), (1, 1))
+    template = case.kernel("conv_input_grad").template
+    assert isinstance(template, Convolution)
+    found = plan_convolution.contractions(template, _split().machine) or ()
+    assert {"strips"}.isdisjoint(each.kind for each in found)
+
+
+@pytest.mark.usefixtures("cheap")
+def test_infinite_weights_give_input_gradients_no_nan() -> None:
+    case = Conv(2, 17, (14, 13), 40, (3, 3), pad=(1, 2))
+    rng = np.random.default_rng(0)
+    w, gy = (rng.standard_normal(case.shapes[name]).astype(np.float32) for name in "wy")
+    w[0, 0, 0, 0], w[3, 1, 2, 2] = np.inf, -np.inf
+    results = []
+    for target in (_split(), whole_registers()):
+        gx = np.zeros(case.shapes["x"], np.float32)
+        run(case.kernel("conv_input_grad"), [w, gy, gx], target=target)
+        results.append(gx)
+    np.testing.assert_allclose(*results, atol=2e-4)
 
 
 @pytest.mark.usefixtures("cheap")

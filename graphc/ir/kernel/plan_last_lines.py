@@ -1,0 +1,134 @@
+"""`lines_of_last(template, machine)`: a convolution whose channels are last, line by line.
+
+A tile's positions are neighbours in one line of the output, so that what they read is equally far
+apart: nothing is looked up, and taps beside the image are left out for each position. Of weights
+that do not stay in a cache, some lines of the window at a time meet all that a chunk has, whose
+sums wait in its scratch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..dim import evaluate, is_static
+from ..machine import Machine
+from ..record import record, replaced
+from .blocking import ALIGN, MOST_SLOTS, Blocking, Number, least, most, multiple, quotient_up
+from .plan_last import rows_of, runs_of
+from .plan_spans import KERNELS, LEAST_SUMS, Span, seen_by, spans_of_line
+from .templates import Convolution
+from .templates.operand import panels_of_weights
+from .window import Triple, Window
+
+
+@record
+class LastLines:
+    """The window, whose `depth` words of each tap are a run; the tiles of a line; how many `panels`
+    there are of so many `vectors`, and whether a chunk goes through all; lines of the window that
+    are gone along at a time."""
+
+    window: Window
+    depth: int
+    spans: tuple[Span, ...]
+    panels: int
+    vectors: int
+    together: bool
+    block: int
+
+    @property
+    def taps(self) -> int:
+        """Of the window, in runs."""
+        return self.window.taps
+
+    @property
+    def waits(self) -> bool:
+        """Whether sums wait for more lines of the window."""
+        return self.block < self.window.size[1]
+
+
+@record
+class Chunks:
+    """How lines are cut: those of all images, and of a chunk; chunks of a panel, or of all panels
+    where one goes through them; bytes of sums that each has."""
+
+    units: Number
+    lines: Number
+    chunks: Number
+    sums: Number
+
+
+def lines_of_last(c: Convolution, machine: Machine) -> LastLines | None:
+    """How a convolution goes line by line; None where it does not: where tiles in order of
+    positions, wherever lines end, take fewer steps."""
+    g, tiling = c.geometry, machine.tiling
+    if tiling is None or g.groups > 1 or len(g.window) > 2 or not is_static((*g.input, *g.output)):
+        return None
+    runs, (columns, _) = runs_of(c, machine), panels_of_weights(c.right.index)
+    if runs.plain or not columns:
+        return None
+    itemsize = c.acc_dtype.itemsize
+
+    def triple(sizes: tuple[int, ...], missing: int) -> Triple:
+        depth, height, width = (*(missing,) * (3 - len(sizes)), *sizes)
+        return depth, height, width
+
+    w = Window(
+        triple(tuple(evaluate(size, {}) for size in g.input), 1), triple(runs.window, 1),
+        triple(tuple(evaluate(size, {}) for size in g.output), 1), triple(g.stride, 1),
+        triple(g.pad_low, 0), triple(g.dilation, 1),
+    )
+    vectors = columns // tiling.lanes(itemsize)
+    if min(*w.input, *w.out, *w.dilation) < 1:
+        return None
+    spans = spans_of_line(w, vectors, tiling)
+    if len(spans) > KERNELS:
+        return None
+    steps = seen_by(w, 1) * sum(
+        span.count * max(span.rows * vectors, LEAST_SUMS) for span in spans
+        for low, high in span.taps if high > low
+    )
+    rows = rows_of(tiling, vectors)
+    if steps > quotient_up(w.positions, rows) * rows * vectors * w.taps:
+        return None
+    line = w.size[2] * runs.depth * columns * itemsize
+    blocks = quotient_up(w.size[1], min(max(tiling.in_place_bytes // 2 // line, 1), w.size[1]))
+    return LastLines(
+        w, runs.depth, spans, quotient_up(g.out_channels, columns), vectors, runs.together,
+        quotient_up(w.size[1], blocks),
+    )
+
+
+def chunks_of(
+    plan: LastLines, images: Number, outputs: int, machine: Machine, itemsize: int
+) -> Chunks:
+    """`outputs`: all channels. Where sums wait, chunks are few, and as large as a cache has room
+    for their sums: each reads the weights once."""
+    assert machine.tiling is not None
+    w, columns = plan.window, plan.vectors * machine.tiling.lanes(itemsize)
+    work = 2 * plan.taps * plan.depth * w.out[2] * (outputs if plan.together else columns)
+    units, panels = images * w.out[1], 1 if plan.together else plan.panels
+    line = w.out[2] * columns * itemsize
+    pieces = machine.parallelism if plan.waits else machine.template_chunks
+    lines = most(quotient_up(units * panels, pieces), quotient_up(machine.template_flops, work))
+    if plan.waits:
+        lines = least(lines, max(machine.tiling.in_place_bytes // 4 // line, 1))
+    lines = least(lines, most(units, 1))
+    sums = multiple(lines * line if plan.waits else line, ALIGN)
+    return Chunks(units, lines, quotient_up(units, lines), sums)
+
+
+def plan_last_lines(
+    plan: LastLines, c: Convolution, machine: Machine, dims: Mapping[str, int]
+) -> Blocking:
+    """The chunks of one."""
+    itemsize = c.acc_dtype.itemsize
+    images = evaluate(c.geometry.batch, dims)
+    found = chunks_of(plan, images, c.geometry.out_channels, machine, itemsize)
+    chunks = found.chunks * (1 if plan.together else plan.panels)
+    assert machine.tiling is not None
+    nothing = Blocking(*(0 for _ in Blocking.__match_args__))
+    return replaced(
+        nothing, chunks=chunks, chunk_m=found.lines,
+        chunk_n=plan.vectors * machine.tiling.lanes(itemsize), chunk_scratch=found.sums,
+        slots=least(chunks, MOST_SLOTS),
+    )
