@@ -80,6 +80,14 @@ class Allocator:
         block.memory = memory
         return np.ndarray(shape, dtype, buffer=block)
 
+    def zeros(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+        """empty(), of zeros. Memory that the system has just given is that already."""
+        array = self.empty(shape, dtype)
+        memory = array.base.memory  # type: ignore[union-attr]
+        if isinstance(memory, Allocation) or not memory.clean:
+            array.fill(0)
+        return array
+
     def release(self) -> None:
         """Gives all unused memory back to the system."""
         with self._lock:
@@ -131,6 +139,11 @@ if hasattr(os, "register_at_fork"):
 def empty(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
     """An array from the process's own Allocator."""
     return _shared.empty(shape, dtype)
+
+
+def zeros(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+    """An array of zeros from the process's own Allocator."""
+    return _shared.zeros(shape, dtype)
 
 
 def alone(size: int) -> Array:

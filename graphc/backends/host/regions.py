@@ -20,14 +20,15 @@ APART = -1  # the number of a region that is no part of the others
 
 
 class Chunk:
-    """A stretch of a region: `start` and `size` in bytes; `owner`: the region's memory."""
+    """A stretch of a region: `start` and `size` in bytes; `owner`: the region's memory; `clean`:
+    nobody has written there yet, so that it is all 0."""
 
-    __slots__ = ("free", "next", "owner", "previous", "region", "size", "start")
+    __slots__ = ("clean", "free", "next", "owner", "previous", "region", "size", "start")
 
     def __init__(self, region: Region, start: int, size: int) -> None:
         self.region, self.start, self.size = region, start, size
         self.owner = region.memory
-        self.free = False
+        self.free = self.clean = False
         self.previous: Chunk | None = None
         self.next: Chunk | None = None
 
@@ -72,7 +73,7 @@ class Regions:
         size = -(-size // PAGE) * PAGE
         with self.lock:
             if self._busy:
-                return Chunk(Region(APART, size), 0, size)
+                return _first(Region(APART, size), 0, size)
             self._busy = True
             try:
                 if self._freed:
@@ -169,7 +170,7 @@ class Regions:
             self._remove(last)
             last.size = size
             return last
-        chunk = Chunk(region, start, size)
+        chunk = _first(region, start, size)
         chunk.previous, region.last = last, chunk
         if last is not None:
             last.next = chunk
@@ -221,7 +222,7 @@ class Regions:
         self.regions.remove(region)
 
     def _add(self, chunk: Chunk) -> None:
-        chunk.free = True
+        chunk.free, chunk.clean = True, False
         place = (chunk.size, chunk.region.number, chunk.start)
         insort(self._free, place)
         self._chunks[place] = chunk
@@ -231,6 +232,13 @@ class Regions:
         place = (chunk.size, chunk.region.number, chunk.start)
         del self._free[bisect_left(self._free, place)]
         del self._chunks[place]
+
+
+def _first(region: Region, start: int, size: int) -> Chunk:
+    """What is handed out for the first time."""
+    chunk = Chunk(region, start, size)
+    chunk.clean = True
+    return chunk
 
 
 def _joined(first: Chunk, second: Chunk) -> Chunk:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from graphc.backends.host import allocator
 from graphc.ir.dtypes import DType
 from graphc.ir.types import TensorType
 
@@ -115,12 +116,13 @@ def _full(types: Types, *, shape: Sequence[int], value: Any, dtype: DType) -> Fu
     sizes, kind = tuple(shape), dtype.numpy
     if dtype.is_complex:
         return None
+    large = math.prod(sizes) * kind.itemsize >= allocator.LARGE
     if value == 0 and not (dtype.is_float and math.copysign(1.0, value) < 0):
-        return partial(np.zeros, sizes, kind)
+        return partial(allocator.zeros if large else np.zeros, sizes, kind)
     with np.errstate(all="ignore"):
         number = np.empty((), kind)
         number.fill(value)
-    empty = np.empty
+    empty = allocator.empty if large else np.empty
 
     def run() -> Array:
         found = empty(sizes, kind)

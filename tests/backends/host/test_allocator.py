@@ -8,7 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from graphc.backends.host.allocator import ALIGNMENT, LARGE, Allocator, address_of
+import graphc as torch
+from graphc.backends.host.allocator import ALIGNMENT, BLOCK, LARGE, Allocator, address_of
 
 F4 = np.dtype(np.float32)
 
@@ -116,3 +117,27 @@ def test_at_the_end_of_the_interpreter_nothing_is_given_back() -> None:
     assert allocator.kept == 0, "modules may be empty by then"
     del array, block
     assert allocator.kept > 0
+
+
+def test_zeros_are_zeros_in_used_memory_too() -> None:
+    allocator = Allocator()
+    rows = LARGE // 16
+    for many in (rows * 3, rows, rows * 5, 3, rows * 8, rows * 2):  # cut, joined, grown, small
+        x = allocator.zeros((many, 4), F4)
+        assert x.dtype == F4 and not x.any()
+        x.fill(7)
+        y = allocator.empty((many, 4), F4)
+        y.fill(7)
+        beside = allocator.zeros((many, 4), F4)
+        assert not beside.any() and (x == 7).all() and (y == 7).all()
+        beside.fill(7)
+        del x, y, beside
+
+
+def test_large_zeros_are_the_allocators() -> None:
+    x = torch.zeros(LARGE // 4)
+    x.add_(1)
+    for made in (torch.zeros(LARGE // 4), torch.zeros_like(x), x.new_zeros(LARGE // 4)):
+        assert isinstance(made.numpy().base, BLOCK) and not made.any()
+        made.fill_(3)
+    assert (torch.full((LARGE // 4,), 2.5).numpy() == 2.5).all()
