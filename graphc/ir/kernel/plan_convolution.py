@@ -42,8 +42,9 @@ from .window import Triple, Window, phase_of
 DIRECT_POSITIONS = 96  # images at least this large are read in place by a weight's gradient
 MASK_COST, MASK_TAP_COST = 24, 8  # per register of positions: cycles of making a tap's mask
 # What steps cost more that read registers under masks, where these are computed in halves (Zen 4:
-# 1.07 to 1.16 times as long as in a copy; on a Zen 5, which has them whole, masks won 5% to 17%).
-SPLIT_COST = 9, 8
+# 1.07 to 1.16 times as long as in a copy), and where not (Zen 5); and one or two last rows.
+SPLIT_COST, WHOLE_COST = (9, 8), (33, 32)
+FEW_ROWS, FEW_ROWS_COST = 2, 2
 MASKED_BYTES = 64  # of registers whose lanes have masks of their own
 PLACE_BYTES = 2 * POINTER_BYTES  # of a row: where it begins, and its mask
 IMAGE_COST = 15  # of positions packed over all images, against an image read where it lies
@@ -208,20 +209,19 @@ class _Planner:
         ):
             return None
         padded = multiple(w.positions, self.lanes)
-        masked = r.k * SPLIT_COST[0] // SPLIT_COST[1] if self.tiling.split else r.k
-        cost = padded * (r.m * (masked + LINES_COST) + MASK_COST + MASK_TAP_COST * w.taps)
+        more, of = SPLIT_COST if self.tiling.split else WHOLE_COST
+        rows = r.m + FEW_ROWS_COST * (0 < r.m % self.tiling.rows <= FEW_ROWS)
+        steps_cost = rows * (r.k * more // of + LINES_COST)
+        cost = padded * (steps_cost + MASK_COST + MASK_TAP_COST * w.taps)
         read = replaced(
             r, n=self.images * padded, pack_scratch=0, dense=False, most_steps=2 * steps,
             most_columns=place_columns(r.k, self.tiling, self.itemsize),
         )
         return Way(cost, read, multiple(r.k * PLACE_BYTES, ALIGN), "places")
 
-    def _shifts(self, r: Request) -> Way | None:
-        """Columns are positions, read in copies for each tap of a line. They were timed where
-        registers are computed in halves, not yet elsewhere."""
+    def _shifts(self, r: Request) -> Way:
+        """Columns are positions, read in copies for each tap of a line."""
         w, padded = self.window, multiple(self.window.positions, self.lanes)
-        if not self.tiling.split:
-            return None
         s = shifts_of(
             r.k, w.taps, w.size[1:], w.step[1], w.dilation[1], w.out[1:], self.images,
             self.tiling, self.itemsize,
@@ -240,13 +240,12 @@ class _Planner:
     def strips(self) -> Strips | None:
         """How an image is done strip by strip: of float32 and pairs of bfloat16, since torch's own
         kernels, too, leave the padding out of such sums, and have it in those of float64, where an
-        infinite weight then gives NaN. They were timed where registers are computed in halves,
-        not yet elsewhere."""
+        infinite weight then gives NaN. They were timed with registers of 64 bytes."""
         w = self.seen
         if not (
-            self.tiling.split and self.known and self.step.name in ("f32", "bf16")
-            and self.left_same and self.right_same and isinstance(self.images, int)
-            and self.images > 0 and w.taps > 1
+            self.tiling.vector_bytes >= MASKED_BYTES and self.step.name in ("f32", "bf16")
+            and self.known and isinstance(self.images, int) and self.images > 0
+            and self.left_same and self.right_same and w.taps > 1
         ):
             return None
         channels, outputs = self.channels, self.outputs

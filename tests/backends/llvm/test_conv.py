@@ -139,6 +139,7 @@ def test_every_kind(case: Conv) -> None:
         check(case, kind)
 
 
+@pytest.mark.usefixtures("without_strips")
 @pytest.mark.parametrize("case", STRIDED, ids=lambda c: f"{c.input}-{c.window}-{c.stride}")
 def test_strides_over_phases_of_a_copy(case: Conv) -> None:
     for target in (whole_registers(), *narrow_targets()):
@@ -154,6 +155,7 @@ def test_strides_over_phases_of_a_copy(case: Conv) -> None:
     check(replaced(case, dtype=dtypes.f64), "conv")
 
 
+@pytest.mark.usefixtures("without_strips")
 @pytest.mark.parametrize("case", PLACES, ids=lambda c: f"{c.input}-{c.window}-g{c.groups}")
 def test_images_read_where_they_lie(case: Conv) -> None:
     for target in (whole_registers(), *narrow_targets()):
@@ -166,6 +168,7 @@ def test_images_read_where_they_lie(case: Conv) -> None:
     check(replaced(case, dtype=dtypes.f64), "conv")
 
 
+@pytest.mark.usefixtures("without_strips")
 @pytest.mark.parametrize("case", PIECES, ids=lambda c: f"{c.input}-{c.window}-{c.stride}")
 def test_positions_packed_from_a_copy(case: Conv) -> None:
     for target in (whole_registers(), *narrow_targets()):
@@ -181,6 +184,7 @@ def test_positions_packed_from_a_copy(case: Conv) -> None:
     check(replaced(case, dtype=dtypes.f64), "conv")
 
 
+@pytest.mark.usefixtures("without_strips")
 def test_pixels_of_a_narrow_tile_stay_in_the_first_cache() -> None:
     """Those that a block reads in a copy; of a wide one blocks are long."""
     for machine, blocks in ((cpu(64, 32), 1), (cpu(32, 16), 2)):
@@ -188,6 +192,7 @@ def test_pixels_of_a_narrow_tile_stay_in_the_first_cache() -> None:
         assert found.kind == "windows" and found.plan.blocks == blocks
 
 
+@pytest.mark.usefixtures("without_strips")
 def test_many_rows_that_would_read_across_lines_meet_packed_positions() -> None:
     """Where half of the registers of a copy lie across two lines of the caches."""
     for machine, kind in ((cpu(64, 32), "windows"), (cpu(32, 16), "pieces")):

@@ -166,19 +166,23 @@ def test_pairs_of_bfloat16(case: Conv) -> None:
 
 
 def test_which_go_this_way() -> None:
-    """Those of few positions, and of large images, where registers are computed in halves."""
-    machine, whole = cpu(64, 32, split=True), cpu(64, 32)
-    for case in (
-        Conv(4, 72, (9, 9), 56, (5, 5), (2, 2), (2, 2)),
-        Conv(8, 64, (56, 56), 64, (3, 3), pad=(1, 1)),
+    """Those of few positions and of few lines; of large images where registers are computed in
+    halves, beside which masks cost more."""
+    split, whole = cpu(64, 32, split=True), cpu(64, 32)
+    large = Conv(8, 64, (56, 56), 64, (3, 3), pad=(1, 1))
+    for case, kinds in (
+        (Conv(4, 72, (9, 9), 56, (5, 5), (2, 2), (2, 2)), ("strips", "strips")),
+        (Conv(8, 128, (28, 28), 128, (3, 3), pad=(1, 1)), ("strips", "strips")),
+        (Conv(8, 512, (7, 7), 512, (3, 3), pad=(1, 1)), ("strips", "strips")),
+        (large, ("strips", "places")),
     ):
         template = case.kernel("conv").template
         assert isinstance(template, Convolution)
-        (found,), (other,) = (
-            plan_convolution.contractions(template, each) or () for each in (machine, whole)
-        )
-        assert found.kind == "strips" != other.kind
-    names = template_libraries(case.kernel("conv"), _split())
+        found = [plan_convolution.contractions(template, each) or () for each in (split, whole)]
+        assert tuple(each.kind for (each,) in found) == kinds
+    narrow = plan_convolution.contractions(template, cpu(32, 16)) or ()
+    assert narrow[0].kind != "strips"
+    names = template_libraries(large.kernel("conv"), _split())
     tiles = [name for name in names if name.startswith("strip_tile.")]
     assert {*names} == {"conv_strips.f32", "transpose.f32", "store.f32", *tiles}
 
