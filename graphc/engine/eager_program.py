@@ -28,7 +28,7 @@ _HELD = 2  # results
 
 
 def program(
-    codes: Codes, results: Sequence[int], ready: Run, install: Callable[[Run], None]
+    codes: Codes, results: Sequence[int], ready: Run, install: Callable[..., None]
 ) -> Run:
     """See Eager.program."""
     work = sum(view is None for _, view, _, _ in codes)
@@ -44,26 +44,28 @@ def program(
     return waiting
 
 
-Made = Callable[[list[Tensor]], "list[Tensor] | None"]
+# the results, or the only one; what it is given says them of tensors that are not for the program
+Made = Callable[[Callable[[list[Tensor]], Any]], Callable[[list[Tensor]], Any]]
 
 
-def _held(made: Made, ready: Run, install: Callable[[Run], None]) -> Run:
+def _held(made: Made, ready: Run, install: Callable[..., None]) -> Run:
     """Both, until the program was right so often; what serves from then on is installed."""
-    right = 0
-
-    def serving(tensors: list[Tensor]) -> list[Tensor]:
-        return made(tensors) or ready(tensors)
+    right, tried = 0, made(lambda tensors: None)
 
     def early(tensors: list[Tensor]) -> list[Tensor]:
         nonlocal right
-        expected, mine = ready(tensors), made(tensors)
+        expected, mine = ready(tensors), tried(tensors)
         if mine is not None:
-            if not all(map(_same, mine, expected)):
+            single = type(mine) is not list
+            if not all(map(_same, [mine] if single else mine, expected)):
                 install(ready)
                 return expected
             right += 1
-            if right >= _HELD:
-                install(serving)
+            if right >= _HELD and single:
+                alone = made(lambda tensors: ready(tensors)[0])
+                install(lambda tensors: [alone(tensors)], alone)
+            elif right >= _HELD:
+                install(made(ready))
         return expected
 
     return early
@@ -126,59 +128,69 @@ def _written(
         if w.is_constant(root) or any(root is x for x in w.filled):
             stays, root = root, np.empty_like(root)
             w.move(stays, root)
-        made.append(root)
-        whole = off == 0 and value.shape == root.shape and value.strides == root.strides
+        whole = off == 0 and value.size == root.size and value.flags.c_contiguous
+        made.append(root.reshape(value.shape) if whole else root)
         parts.append(None if whole else (value.shape, value.dtype, off, value.strides))
     found = _running(*w.finish(made), [(r.shape, r.dtype) for r in made], parts)
     odd = [(i, a.strides) for i, a in enumerate(values[: len(tensors)]) if 1 in a.shape]
     return _of_strides(found, odd) if odd else found
 
 
-def _of_strides(run: Made, wanted: Sequence[tuple[int, Any]]) -> Made:
+def _of_strides(made: Made, wanted: Sequence[tuple[int, Any]]) -> Made:
     """Of tensors with these strides: dims of one number may have others, which show in results,
     and by which an image counts as one with its channels last."""
 
-    def checked(tensors: list[Tensor]) -> list[Tensor] | None:
-        for i, strides in wanted:
-            if tensors[i]._graphc_array.strides != strides:
-                return None
-        return run(tensors)
+    def make(otherwise: Callable[[list[Tensor]], Any]) -> Callable[[list[Tensor]], Any]:
+        run = made(otherwise)
 
-    return checked
+        def checked(tensors: list[Tensor]) -> Any:
+            for i, strides in wanted:
+                if tensors[i]._graphc_array.strides != strides:
+                    return otherwise(tensors)
+            return run(tensors)
+
+        return checked
+
+    return make
 
 
 def _running(
     fill: Callable[..., Any], keep: Any, made: Sequence[tuple[Any, Any]], parts: Sequence[Any]
 ) -> Made:
+    """`keep`: what the native code reads, which must live as long as what is made here."""
     new: Any = object.__new__
     empty = np.empty
-    if len(made) == 1 and parts[0] is None:
+
+    def one(otherwise: Callable[[list[Tensor]], Any]) -> Callable[[list[Tensor]], Any]:
         ((shape, dtype),) = made
 
-        def alone(tensors: list[Tensor], _keep: Any = keep) -> list[Tensor] | None:
+        def alone(tensors: list[Tensor], _keep: Any = keep) -> Any:
             out = fill(*[t._graphc_array for t in tensors], empty(shape, dtype))
             if out is None:
-                return None
+                return otherwise(tensors)
             result: Tensor = new(Tensor)
             result._graphc_array = out
             result._graphc_storage = Storage(out)
-            return [result]
+            return result
 
         return alone
 
-    def several(tensors: list[Tensor], _keep: Any = keep) -> list[Tensor] | None:
-        memory = [empty(shape, dtype) for shape, dtype in made]
-        if fill(*[t._graphc_array for t in tensors], *memory) is None:
-            return None
-        found = []
-        for array, part in zip(memory, parts, strict=True):
-            result: Tensor = new(Tensor)
-            result._graphc_storage = Storage(array)
-            if part is not None:
-                shape, dtype, off, strides = part
-                array = np.ndarray(shape, dtype, array, off, strides)
-            result._graphc_array = array
-            found.append(result)
-        return found
+    def some(otherwise: Callable[[list[Tensor]], Any]) -> Callable[[list[Tensor]], Any]:
+        def several(tensors: list[Tensor], _keep: Any = keep) -> Any:
+            memory = [empty(shape, dtype) for shape, dtype in made]
+            if fill(*[t._graphc_array for t in tensors], *memory) is None:
+                return otherwise(tensors)
+            found = []
+            for array, part in zip(memory, parts, strict=True):
+                result: Tensor = new(Tensor)
+                result._graphc_storage = Storage(array)
+                if part is not None:
+                    shape, dtype, off, strides = part
+                    array = np.ndarray(shape, dtype, array, off, strides)
+                result._graphc_array = array
+                found.append(result)
+            return found
 
-    return several
+        return several
+
+    return one if len(made) == 1 and parts[0] is None else some

@@ -42,7 +42,8 @@ class Code:
             self._library = link("programs", text, symbols, pipeline.host(config.current()))
         except (ImportError, OSError, RuntimeError):  # no compiler for this machine
             return
-        names = [*OWN, *[f"{name}{size}" for name in ("move", "lookup") for size in SIZES]]
+        names = [*OWN, "product"]
+        names += [f"{name}{size}" for name in ("move", "lookup") for size in SIZES]
         self._own = {name: self._library.address(f"graphc_{name}") for name in names}
         self._method = method("program", self._library.address("graphc_program"))
 

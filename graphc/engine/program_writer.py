@@ -7,6 +7,8 @@ for arrays that stay where they are, but for those that are given and the result
 
 from __future__ import annotations
 
+import functools
+import importlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -93,8 +95,6 @@ class Writer:
         if len(dims) > 1 and out.size // dims[-1][0] > _MOVED_TO_ROWS:
             spread = [self.rows(a, out) for a in spread]
             dims = _merged(out, spread)
-            if len(dims) > 1:
-                raise Unwritten
         arrays = [*spread, out]
         count, steps = dims[-1] if dims else (1, (0,) * len(arrays))
         outer = dims[:-1]
@@ -147,6 +147,28 @@ class Writer:
         self._grown(table.nbytes // 4)
         loop = self.code.own(f"lookup{x.itemsize}", table.ctypes.data)
         self._entry(loop, out.size, [x, places, out], [0, 0, 0])
+
+    def product(self, a: Array, b: Array, out: Array) -> None:
+        """np.matmul(a, b, out), by NumPy's loop for matrices."""
+        char = out.dtype.char
+        found = self.code.loop(np.matmul, f"{char}{char}->{char}")
+        if found is None or char not in "fd" or {a.dtype, b.dtype} != {out.dtype} or out.size == 0:
+            raise Unwritten
+        outer = out.shape[:-2]
+        a, b = (np.broadcast_to(x, (*outer, *x.shape[-2:])) for x in (a, b))
+        arrays = [a, b, out]
+        last = outer[-1] if outer else 1
+        by = [x.strides[-3] if outer else 0 for x in arrays]
+        core = [s for x in arrays for s in x.strides[-2:]]
+        table = np.array([*found, last, *a.shape[-2:], b.shape[-1], *by, *core], np.int64)
+        self.tables.append(table)
+        loop = self.code.own("product", table.ctypes.data)
+        for place in np.ndindex(*outer[:-1]):
+            off = [
+                sum(i * s for i, s in zip(place, x.strides[: len(place)], strict=True))
+                for x in arrays
+            ]
+            self._entry(loop, 1, arrays, [0, 0, 0], off)
 
     def total(self, function: Any, first: Any, x: Array, dims: Sequence[int], out: Array) -> None:
         """function.reduce over dims of row-major numbers, in NumPy's order: that of memory, the
@@ -366,6 +388,15 @@ def _logsumexp(w: Writer, attrs: Attrs, given: Sequence[Array], out: Array) -> N
     w.loop(np.add, f"{c}{c}->{c}", [logs, shift], out.reshape(row))
 
 
+@functools.cache
+def products() -> dict[str, Callable[..., None]]:
+    """The rules of what multiplies matrices."""
+    found: dict[str, Callable[..., None]] = importlib.import_module(
+        ".program_products", __package__
+    ).RULES
+    return found
+
+
 def write(w: Writer, op: Op, attrs: Attrs, given: Sequence[Array], out: Array) -> None:
     """The entries of one operator. Raises Unwritten where there are none."""
     name = op.name
@@ -379,6 +410,8 @@ def write(w: Writer, op: Op, attrs: Attrs, given: Sequence[Array], out: Array) -
         _total(w, op, attrs, given, out)
     elif name == "logsumexp":
         _logsumexp(w, attrs, given, out)
+    elif name in products():
+        products()[name](w, attrs, given, out)
     elif op.pointwise and "graphs" not in attrs:
         _pointwise(w, op, attrs, given, out)
     else:

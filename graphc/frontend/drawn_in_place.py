@@ -109,6 +109,23 @@ def _draw(
     return True
 
 
+def uniforms(
+    shape: tuple[int, ...], dtype: dtypes.DType, generator: Generator | None
+) -> np.ndarray | None:
+    """What rng_uniform draws; None, before anything is drawn: nothing draws so few at once."""
+    if (generator is not None and generator._place is not None) or Eager.by_counter():
+        return None
+    key = ("uniforms", shape, dtype)
+    fill = _known.get(key)
+    if fill is None:
+        fill = Eager.drawer("rng_uniform", {"shape": shape, "dtype": dtype})
+        if fill is None:
+            return None
+        _note(key, fill)
+    memory = np.empty(shape, dtype.numpy)
+    return memory if _draw(fill, memory, generator) else None
+
+
 def kept(x: Tensor, p: float) -> Tensor | None:
     """What dropout multiplies few numbers by: 0 with probability p, else 1 / (1 - p); None: they
     are not few, or somebody records, counts or watches."""

@@ -57,8 +57,8 @@ class Replay:
     """What a call came to: `steps` on the tensors among its arguments, and its results."""
 
     __slots__ = (
-        "alone", "arrays", "in_rows", "linked", "loose", "make", "owned", "results", "single",
-        "steps", "whole",
+        "alone", "arrays", "in_rows", "linked", "loose", "make", "native", "owned", "results",
+        "single", "steps", "whole",
     )
 
     def __init__(
@@ -75,6 +75,7 @@ class Replay:
         self.linked: Linked | None = None  # all of the steps as one of the history
         # without history, what is between the tensors that are given and the results is arrays
         self.arrays = None if recorded else Arrays.of(steps, results, tensors, owned, in_rows)
+        self.native: Callable[[list[Tensor]], Tensor] | None = None  # the same by one call
         # one operator on the tensors' arrays in their order, which has one result
         self.single = None
         if self.arrays is not None and make is None and not self.loose:
@@ -85,6 +86,10 @@ class Replay:
             first.sources == tuple(range(tensors)) and not owned
             and len(first.signature.results) == 1
         )
+
+    def _install(self, native: Callable[[list[Tensor]], Tensor]) -> None:
+        if self.make is None and not self.loose and self.whole is None:
+            self.native = native
 
     def run(self, tensors: list[Tensor]) -> Any:
         """The same on other tensors."""
@@ -256,6 +261,8 @@ class Watch:
                 hasattr(whole, "of_few") or not any(map(leaves_dims, steps))
             ):
                 replay.linked = linked(steps, given, whole, self.made)
+        if replay.arrays is not None:
+            replay.arrays.installed = replay._install
         return replay
 
     def whole_in_place(self, result: Tensor) -> Any:
@@ -404,6 +411,9 @@ def replayed(function: F) -> F:
         if known is not UNKNOWN:
             if known.in_rows and not _lie_in_rows(tensors):  # type: ignore[attr-defined]
                 return function(*args, **kwargs)
+            native = known.native  # type: ignore[attr-defined]
+            if native is not None:
+                return native(tensors)
             step = known.single  # type: ignore[attr-defined]
             if step is None:
                 return known.run(tensors)  # type: ignore[attr-defined]

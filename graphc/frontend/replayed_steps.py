@@ -130,13 +130,17 @@ def _staying(value: Tensor) -> Tensor:
     return found
 
 
+# operators for which NumPy runs several functions
+_SEVERAL = frozenset({"conv", "conv_input_grad", "logsumexp", "pad"})
 _OFTEN = 30  # runs that take as long as the making of one function
 
 
 class Arrays:
     """Steps on arrays, and the results as tensors."""
 
-    __slots__ = ("_codes", "_results", "_runs", "_shared", "_straight", "single")
+    __slots__ = (
+        "_codes", "_results", "_runs", "_shared", "_straight", "installed", "single"
+    )
 
     def __init__(
         self, codes: list[tuple[Step, View | None]], results: list[int], shared: bool
@@ -145,6 +149,8 @@ class Arrays:
         of memory that is made on the way."""
         self._results, self._shared = results, shared
         self._runs = 0
+        # told of what gives the only result, once that is native code
+        self.installed: Callable[[Callable[[list[Tensor]], Tensor]], None] | None = None
         self._straight: Callable[[list[Tensor]], list[Tensor]] | None = None
         self._codes = [
             (step, view, step.sources[0] if view else 0, _operands(step)) for step, view in codes
@@ -153,7 +159,7 @@ class Arrays:
         # one operator on all that is given, in order, which has one result
         simple = len(codes) == 1 and view is None and len(results) == 1 and (
             len(step.signature.results) == 1 and all(type(s) is int for s in step.sources)
-            and step.sources == tuple(range(results[0]))
+            and step.sources == tuple(range(results[0])) and step.op.name not in _SEVERAL
         )
         self.single = step if simple else None
 
@@ -207,7 +213,7 @@ class Arrays:
             result._graphc_storage = Storage(memory[i])
             found.append(result)
         self._runs += 1
-        if self._runs == _OFTEN and len(self._codes) > 1:
+        if self._runs == _OFTEN and self.single is None:
             codes = [(step, view) for step, view, _, _ in self._codes]
             for step, view in codes:
                 if view is not None and step.signature.ready is None:
@@ -219,8 +225,13 @@ class Arrays:
                 )
         return found
 
-    def _install(self, run: Callable[[list[Tensor]], list[Tensor]]) -> None:
+    def _install(
+        self, run: Callable[[list[Tensor]], list[Tensor]],
+        alone: Callable[[list[Tensor]], Tensor] | None = None,
+    ) -> None:
         self._straight = run
+        if alone is not None and self.installed is not None:
+            self.installed(alone)
 
 
 def _view_of(step: Step) -> View:

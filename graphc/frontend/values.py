@@ -80,8 +80,8 @@ class Eager:
         lambda *_: None
     )
     # of steps on arrays, their results, what runs them on tensors and what installs another such
-    # function in its place: what runs them until something better is installed (replayed_steps.py);
-    # None: nothing will be
+    # function in its place (of one result, the same without a list around it, too): what runs them
+    # until something better is installed (replayed_steps.py); None: nothing will be
     program: Callable[..., Any] = staticmethod(lambda *_: None)
     # whether random numbers come from a counter, by none of these
     by_counter: Callable[[], bool] = staticmethod(lambda: False)

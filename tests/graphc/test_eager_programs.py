@@ -49,10 +49,37 @@ CALLS: dict[str, Call] = {
         x.reshape(4, 1, 4), torch.tensor([[1, 2]]), torch.tensor([4]), torch.tensor([2])
     ),
 }
+CALLS |= {
+    "transposed": lambda x, y: F.conv_transpose2d(x.reshape(1, 2, 2, 4), y.reshape(2, 1, 2, 4)),
+    "transposed, grouped": lambda x, y: F.conv_transpose1d(
+        x.reshape(2, 4, 2), y.reshape(4, 2, 2), y[0, :4], stride=2, padding=1, groups=2
+    ),
+    "transposed, wide": lambda x, y: F.conv_transpose2d(
+        x.reshape(1, 4, 2, 2), y.reshape(4, 1, 2, 2), stride=2, output_padding=1, dilation=2
+    ),
+    "conv": lambda x, y: F.conv2d(x.reshape(1, 1, 4, 4), y.reshape(2, 1, 2, 4), padding=1),
+    "conv, grouped": lambda x, y: F.conv1d(
+        x.reshape(2, 4, 2), y.reshape(4, 2, 2), y[0, :4], padding=1, dilation=2, groups=2
+    ),
+    "layer": lambda x, y: F.linear(x, y, y[0]), "layer of rows": lambda x, y: F.linear(
+        x.reshape(2, 2, 4), y, y[0]
+    ),
+    "squared": lambda x, y: x @ x, "batches": lambda x, y: torch.bmm(
+        x.reshape(2, 2, 4), y.reshape(2, 4, 2)
+    ),
+    "heads": lambda x, y: F.scaled_dot_product_attention(
+        *[z.reshape(1, 2, 2, 4) for z in (x, y, x)]
+    ),
+    "einsum": lambda x, y: torch.einsum("ij,kj->ik", x, y), "vector": lambda x, y: x @ y[0],
+    "cubed": lambda x, y: x.pow(3), "squares": lambda x, y: x.pow(2.0),
+    "square roots": lambda x, y: x.abs().pow(torch.tensor(0.5)),
+    "by a tensor": lambda x, y: x.pow(torch.tensor(3.0)),
+}
 # those of which each operator has its entries
 WHOLE = {
     "grid, bilinear, zeros", "grid, bicubic, reflection", "fold", "fold with gaps", "unfold",
     "pixel_shuffle", "pixel_unshuffle", "var", "of columns", "ctc", "normalize",
+    "transposed", "transposed, grouped", "transposed, wide", "conv", "conv, grouped", "squared",
 }
 LAYOUTS: dict[str, Callable[[Any], Any]] = {
     "rows": lambda v: v, "turned": lambda v: v.t(), "steps": lambda v: v.repeat(2, 2)[::2, ::2],
@@ -158,7 +185,7 @@ def test_what_pads_keeps_its_padding(made: list[Any]) -> None:
 def test_another_numpy_goes_on_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     """A program with other bits is given up after its first result."""
     monkeypatch.setattr(
-        eager_program, "_made", lambda *_: lambda tensors: [torch.zeros(4)]
+        eager_program, "_made", lambda *_: lambda _: lambda tensors: torch.zeros(4)
     )
     x = torch.rand(4, 5)
     right = x.var(1)

@@ -7,9 +7,10 @@ That: how many arrays there are, places that addresses in them are written to, a
 that a lookup sets which is out of range; then these. A place: the word, which array, how many bytes
 behind its first. An entry: code, data, how many numbers, four operands, the strides of each.
 
-Moves and lookups are called as loops are; what they move is in their data, of each number: a move's
-distances, in bytes, from its operand and from the result; behind the word to set, the size and the
-step of a dim, a lookup's, from the operand, from its position and from the result.
+Moves, lookups and products are called as loops are; what they move is in their data. Of each
+number, a move has the distances, in bytes, from its operand and from the result; a lookup, behind
+the word to set, the size and the step of a dim, those from the operand, its position and the
+result. A product has code and data of NumPy's loop, the sizes and the steps that it is called with.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def text() -> str:
     """The module."""
     return "\n".join([
         ARRAYS, *loops(), *[_move(size) for size in SIZES], *[_lookup(size) for size in SIZES],
-        _PROGRAM,
+        _PRODUCT, _PROGRAM,
     ])
 
 
@@ -99,6 +100,16 @@ def _lookup(size: int) -> str:
   store {kind} %x, ptr %target""")
 
 
+_PRODUCT = """
+define void @graphc_product(ptr %operands, ptr %counts, ptr %strides, ptr %data) {
+  %code = load ptr, ptr %data
+  %own.at = getelementptr i64, ptr %data, i64 1
+  %own = load ptr, ptr %own.at
+  %dims = getelementptr i64, ptr %data, i64 2
+  %steps = getelementptr i64, ptr %data, i64 6
+  call void %code(ptr %operands, ptr %dims, ptr %steps, ptr %own)
+  ret void
+}"""
 _PROGRAM = f"""
 define ptr @graphc_program(ptr %self, ptr %args, i64 %n) {{
 begin:

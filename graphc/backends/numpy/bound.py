@@ -16,7 +16,7 @@ from graphc.ir.dtypes import DType
 from graphc.ir.types import TensorType
 
 from . import bound_attention, bound_losses, bound_windows
-from .common import I64, Array, Function
+from .common import I64, Array, Function, plain
 from .elementwise import TABLE as ELEMENTWISE
 from .indexing import TABLE as INDEXING
 from .sorting import TABLE as SORTING
@@ -94,6 +94,24 @@ def _sigmoid(types: Types) -> Function:
         if type(e) is not np.ndarray:
             return one / (one + exp(e))
         return divide(one, add(one, exp(e, e), e), e)
+
+    return run
+
+
+def _pow(types: Types) -> Function | None:
+    """By one exponent: what elementwise.py does, which asks a float of Python's for less."""
+    if types[0].dtype.numpy.char not in "fd" or types[1].shape:
+        return None
+    multiply, slow = np.multiply, plain(ELEMENTWISE["pow"])
+
+    def run(x: Array, exponent: Array) -> Any:
+        number = exponent.item()
+        if number == 2:
+            return multiply(x, x)
+        if number != 3:
+            return slow(x, exponent)
+        square = multiply(x, x)
+        return multiply(square, x, square) if type(square) is np.ndarray else square * x
 
     return run
 
@@ -349,7 +367,7 @@ TABLE: dict[str, Make] = {
     "sum": _reduction(np.add), "prod": _reduction(np.multiply),
     "any": _reduction(np.logical_or), "all": _reduction(np.logical_and),
     "amax": _extremum(np.maximum), "amin": _extremum(np.minimum),
-    "argmax": _argument("argmax"), "argmin": _argument("argmin"), "cast": _cast,
+    "argmax": _argument("argmax"), "argmin": _argument("argmin"), "cast": _cast, "pow": _pow,
     "concat": _concat, "relu": _relu, "sigmoid": _sigmoid, "full": _full, "iota": _iota,
     "softmax": _softmax, "log_softmax": _log_softmax, "layer_norm": _layer_norm,
     "topk": _topk, "index": _index, "gather": _gather, "dot_general": _dot_general,

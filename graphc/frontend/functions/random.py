@@ -15,6 +15,7 @@ from graphc.ir.op import get as get_op
 from .. import promote
 from ..context import local
 from ..dispatch import apply
+from ..drawn_in_place import uniforms
 from ..ensured import ensured
 from ..errors import located
 from ..history import requires_grad
@@ -351,10 +352,14 @@ def _kept_of_few(chances: Tensor, generator: Generator | None) -> Tensor | None:
     array = chances._graphc_array
     if array.dtype.char not in "fd" or array.size > _FEW_KEPT or not array.flags.c_contiguous:
         return None
-    if not all(0 <= chance <= 1 for chance in array.ravel().tolist()):
+    known = array.ravel().tolist()
+    if not known or not (min(known) >= 0 and max(known) <= 1 and sum(known) >= 0):  # or NaN
         return None
-    drawn = draw("uniform", generator, shape=array.shape, dtype=chances.dtype)
-    return from_array(np.less(drawn._graphc_array, array).astype(array.dtype))
+    drawn = uniforms(array.shape, chances.dtype, generator)
+    if drawn is None:
+        u = draw("uniform", generator, shape=array.shape, dtype=chances.dtype)
+        drawn = u._graphc_array
+    return from_array(np.less(drawn, array, np.empty(array.shape, array.dtype)))
 
 
 @beside

@@ -10,6 +10,7 @@ import numpy as np
 from ...frontend import functions as T
 from ...frontend.ahead import made_ahead
 from ...frontend.autocast import listed
+from ...frontend.context import local
 from ...frontend.control import scan
 from ...frontend.replayed import replayed
 from ...frontend.tensor import Tensor
@@ -32,18 +33,21 @@ def ctc_loss(
         raise ValueError(f"{reduction} is not a valid value for reduction")
     batched = log_probs.dim() == 3
     x = log_probs if batched else log_probs.unsqueeze(1)
-    batch, classes = int(x.shape[1]), int(x.shape[2])
+    _, batch, classes = map(int, x.shape)
     if not 0 <= blank < classes:
         raise RuntimeError("blank must be in label range")
     # torch's are on any device
-    given, lengths = (_numbers(each).to(x.device) for each in (input_lengths, target_lengths))
+    given, lengths = (_numbers(each, x) for each in (input_lengths, target_lengths))
     for name, each in (("input", given), ("target", lengths)):
         if int(each.shape[0]) != batch:
             raise RuntimeError(f"{name}_lengths must be of size batch_size")
-    given, lengths = made_ahead(
-        _checked_lengths, [given, lengths], [x.shape[0], targets.shape[-1], targets.dim() == 2],
-        [[batch], [batch]],
-    )
+    sizes = [x.shape[0], targets.shape[-1], targets.dim() == 2]
+    if may_be_one(x, given, lengths):
+        _checked_lengths(given._graphc_array, lengths._graphc_array, *map(int, sizes))
+    else:
+        given, lengths = made_ahead(
+            _checked_lengths, [given, lengths], sizes, [[batch], [batch]]
+        )
     labels = _rows(targets.long(), lengths, batch)
     if not _gains(x, labels, given, lengths):
         return _by_steps(
@@ -88,14 +92,16 @@ def _checked_lengths(
     given: np.ndarray, lengths: np.ndarray, steps: int, most: int, in_rows: int
 ) -> tuple[np.ndarray, ...]:
     """The lengths of inputs and targets. Raises RuntimeError where there is not so much."""
-    for name, each, bound in (("input", given, steps), ("target", lengths, None)):
-        wrong = [*each[each < 0], *(each[each > bound] if bound is not None else ())]
+    of_inputs, of_targets = given.tolist(), lengths.tolist()
+    for name, each, bound in (("input", of_inputs, steps), ("target", of_targets, None)):
+        wrong = [n for n in each if n < 0]
+        wrong += [n for n in each if bound is not None and n > bound]
         if wrong:
             limit = "at least 0" if wrong[0] < 0 else f"at most {bound}"
             raise RuntimeError(
                 f"Expected {name}_lengths to have value {limit}, but got value {wrong[0]}"
             )
-    longest, total = int(lengths.max(initial=0)), int(lengths.sum())
+    longest, total = max(of_targets, default=0), sum(of_targets)
     if in_rows and longest > most:
         raise RuntimeError(
             f"Expected tensor to have size at least {longest} at dimension 1, but got size {most} "
@@ -109,12 +115,16 @@ def _checked_lengths(
     return given, lengths
 
 
-def _numbers(lengths: Any) -> Tensor:
-    """Lengths given as a tensor, a number or several."""
+def _numbers(lengths: Any, x: Tensor) -> Tensor:
+    """Lengths given as a tensor, a number or several, where x is."""
+    if type(lengths) is Tensor and lengths.dim() == 1 and lengths.dtype is T.int64 and (
+        may_be_one(lengths, x)
+    ):
+        return lengths
     if not isinstance(lengths, Tensor):
         several = lengths if isinstance(lengths, (tuple, list)) else [lengths]
         lengths = T.tensor([int(length) for length in several])
-    return lengths.reshape(-1).long()
+    return lengths.reshape(-1).long().to(x.device)
 
 
 def _rows(targets: Tensor, lengths: Tensor, batch: int) -> Tensor:
@@ -138,9 +148,10 @@ _KEPT = 64  # graphs
 
 def _gains(x: Tensor, labels: Tensor, *lengths: Tensor) -> bool:
     """Whether it is done as one graph: types alone say."""
-    return x.dtype in (T.float32, T.float64) and may_be_one(x, labels, *lengths) and (
-        x._graphc_array.shape[0] > 1 and 0 not in labels._graphc_array.shape
+    return local.trace is None and (
+        x._graphc_array.shape[0] > 1
         and x._graphc_array.shape[0] * labels._graphc_array.size >= _LEAST
+        and x.dtype in (T.float32, T.float64) and may_be_one(x, labels, *lengths)
     )
 
 
