@@ -54,8 +54,13 @@ def _any_seed() -> int:
     return int.from_bytes(os.urandom(8), "little") >> 1
 
 
+# of a generator that nobody seeded; docs.pytorch.org/docs/stable/generated/torch.Generator.html
+_FIRST_SEED = 67280421310721
+
+
 class Generator:
-    """torch.Generator: a stream of random numbers. Unseeded, it starts anywhere.
+    """torch.Generator: a stream of random numbers. Unseeded, it starts where every other one does;
+    the default generators start anywhere.
 
     `turn`: held from reading the state to writing it, as threads that read one state would draw
     the same numbers. By the same thread again: a finalizer may draw in the middle of a draw.
@@ -63,7 +68,7 @@ class Generator:
 
     def __init__(self, device: device | str = CPU) -> None:
         self._place = place_of(device)
-        self._seed: int | None = None
+        self._seed: int | None = _FIRST_SEED
         self._state: Tensor | None = None
         self.turn = threading.RLock()
         _generators.add(self)
@@ -241,6 +246,7 @@ if hasattr(os, "register_at_fork"):
 
 
 default_generator = Generator()
+default_generator._seed = None  # anywhere, once it is asked
 
 
 def generator_at(place: Place | None) -> Generator:

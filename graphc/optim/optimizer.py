@@ -23,6 +23,7 @@ from ..frontend.grad_mode import enable_grad, no_grad
 from ..frontend.hooks import RemovableHandle, add_hook
 from ..frontend.tensor import Tensor
 from ..frontend.watched import Watched, WatchedDefault, WatchedOrdered
+from .loaded_state import like_param
 from .step_hooks import as_update, run_hooks_in
 from .step_hooks import register_optimizer_step_post_hook as register_optimizer_step_post_hook
 from .step_hooks import register_optimizer_step_pre_hook as register_optimizer_step_pre_hook
@@ -328,13 +329,13 @@ class Optimizer:
         return result
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take back a state_dict. Raises ValueError where the groups differ."""
+        """Take back a state_dict, whose tensors are the state from now on, as in torch (copy it to
+        load it twice). Raises ValueError where the groups differ."""
         given = dict(state_dict)
         for before in list(self._optimizer_load_state_dict_pre_hooks.values()):
             replaced = before(self, given)
             given = given if replaced is None else replaced
-        given = deepcopy(given)
-        groups, saved = self.param_groups, given["param_groups"]
+        groups, saved = self.param_groups, deepcopy(given["param_groups"])
         if len(groups) != len(saved):
             raise ValueError("loaded state dict has a different number of parameter groups")
         if any(len(g["params"]) != len(s["params"]) for g, s in zip(groups, saved, strict=True)):
@@ -349,7 +350,7 @@ class Optimizer:
         for key, value in given["state"].items():
             if key in by_number:
                 state[by_number[key]] = Watched({
-                    name: _like_param(by_number[key], item, name) for name, item in value.items()
+                    name: like_param(by_number[key], item, name) for name, item in value.items()
                 })
             else:
                 state[key] = value
@@ -413,17 +414,6 @@ class Optimizer:
                 if key != "params":
                     text += f"    {key}: {dict.__getitem__(group, key)}\n"
         return text + ")"
-
-
-def _like_param(param: Tensor, value: Any, name: str) -> Any:
-    """State lies with its parameter and, if that is floating, has its dtype, but for the count of
-    steps."""
-    if name == "step" and not isinstance(value, Tensor):
-        return T.tensor(float(value))  # files of old releases hold a number
-    if not isinstance(value, Tensor) or name == "step":
-        return value
-    value = value.to(param.device)
-    return value.to(param.dtype) if param.is_floating_point() else value
 
 
 @contextmanager

@@ -84,11 +84,20 @@ def addmm(
     return T.add(first, scaled)
 
 
+def sspaddmm(
+    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1
+) -> Tensor:
+    """beta * input + alpha * mat1 @ mat2, sparse as input and mat1 are."""
+    check_same(mat1, mat2)
+    product = T.mm(mat1, mat2) * alpha
+    return T.add(input * beta, product if is_sparse(product) else product.to_sparse())
+
+
 def sparse_result(name: str) -> Callable[..., Tensor]:
-    """hspmm and sspaddmm, whose results are sparse."""
+    """hspmm, whose result is sparse."""
 
     def function(*args: Any, **kwargs: Any) -> Tensor:
-        found = addmm(*args, **kwargs) if name == "sspaddmm" else T.mm(*args, **kwargs)
+        found = T.mm(*args, **kwargs)
         return found if is_sparse(found) else found.to_sparse()
 
     function.__name__ = name
@@ -175,7 +184,7 @@ FUNCTIONS: Table = {
             "clone": clone, "detach": detach, "zeros_like": zeros_like, "empty_like": zeros_like,
             "addmm": addmm, "saddmm": addmm,
             "smm": sparse_result("smm"),
-            "hspmm": sparse_result("hspmm"), "sspaddmm": sparse_result("sspaddmm"),
+            "hspmm": sparse_result("hspmm"), "sspaddmm": sspaddmm,
             "linear": linear, "norm": norm, "cat": conversions.cat, "concat": conversions.cat,
             "concatenate": conversions.cat, "stack": stack, "any": any_, "numel": conversion.numel,
             "narrow_copy": inspect.unwrap(parts.narrow),

@@ -78,7 +78,5 @@ def _are_arrays(x: Any) -> bool:
 
 def can_cast(from_: Any, to: Any) -> bool:
     """Whether torch's promotion lets a dtype be cast to another implicitly."""
-    rank = {"bool": 0, "uint": 1, "int": 1, "float": 2}
-    if from_.kind == "int" and to.kind == "uint":
-        return False
+    rank = {"bool": 0, "uint": 1, "int": 1, "float": 2, "complex": 3}
     return rank[from_.kind] <= rank[to.kind]

@@ -38,6 +38,7 @@ from .joining import flip
 from .parts import unbind
 from .pointwise import eq
 from .reduction import any as any_of
+from .to_arguments import check_order
 
 # --- dtypes and devices ------------------------------------------------------------------------
 
@@ -50,14 +51,10 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     later = kwargs.pop("non_blocking", False)
     if kwargs:
         raise TypeError(located(f"to() got an unexpected keyword argument {next(iter(kwargs))!r}"))
+    check_order(args)
     flags = []
     for value in args:
         if isinstance(value, DType):
-            if dtype is not None:
-                raise TypeError(located(
-                    "to() received an invalid combination of arguments - got (torch.dtype, "
-                    "torch.dtype), but expected one of: to(dtype), to(device, dtype), to(other)"
-                ))
             dtype = value
         elif isinstance(value, Tensor):
             other = value

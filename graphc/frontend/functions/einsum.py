@@ -34,12 +34,13 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
             ))
     inputs, output = _parse(equation.replace(" ", ""), [x.ndim for x in given])
     _check_sizes(inputs, given)
+    rank = _ranks(inputs, output)
     terms = [_diagonal(x, labels) for x, labels in zip(given, inputs, strict=True)]
     value, labels = _drop_unused(*terms[0], _needed(inputs[1:], output))
     for i, (other, other_labels) in enumerate(terms[1:], 1):
         needed = _needed(inputs[i + 1 :], output)
         other, other_labels = _drop_unused(other, other_labels, needed | set(labels))
-        value, labels = _contract(value, labels, other, other_labels, needed)
+        value, labels = _contract(value, labels, other, other_labels, needed, rank)
     missing = [label for label in output if label not in labels]
     assert not missing
     order = tuple(labels.index(label) for label in output)
@@ -133,6 +134,15 @@ def _check_sizes(inputs: list[Labels], operands: list[Tensor]) -> None:
             seen[label] = size
 
 
+def _ranks(inputs: list[Labels], output: Labels) -> dict[str, int]:
+    """The place of each label among the output's, and behind those what is summed; products lie
+    in memory in this order, as torch's do."""
+    others = {label for labels in inputs for label in labels}.difference(output)
+    hidden = sorted((label for label in others if label.isdigit()), key=int, reverse=True)
+    named = sorted(label for label in others if label.isalpha())
+    return {label: i for i, label in enumerate((*output, *hidden, *named))}
+
+
 def _needed(later: list[Labels], output: Labels) -> set[str]:
     return set(output).union(*later)
 
@@ -160,16 +170,20 @@ def _drop_unused(x: Tensor, labels: Labels, needed: set[str]) -> tuple[Tensor, L
 
 
 def _contract(
-    a: Tensor, left: Labels, b: Tensor, right: Labels, needed: set[str]
+    a: Tensor, left: Labels, b: Tensor, right: Labels, needed: set[str], rank: dict[str, int]
 ) -> tuple[Tensor, Labels]:
     a, b = _match_sizes(a, left, b, right)
     both = [label for label in left if label in right]
-    batch = [label for label in both if label in needed]
     summed = [label for label in both if label not in needed]
-    free_a = [label for label in left if label not in both]
-    free_b = [label for label in right if label not in both]
     if not summed:
-        return _multiply(a, left, b, right, (*batch, *free_a, *free_b))
+        return _multiply(a, left, b, right, tuple(sorted({*left, *right}, key=rank.__getitem__)))
+    batch, free_a, free_b = (sorted(labels, key=rank.__getitem__) for labels in (
+        needed.intersection(both), set(left).difference(both), set(right).difference(both),
+    ))
+    if free_a and free_b and rank[free_b[-1]] < rank[free_a[0]]:  # so that no dims are moved after
+        a, left, free_a, b, right, free_b = b, right, free_b, a, left, free_a
+    a, left = _arranged(a, left, rank)
+    b, right = _arranged(b, right, rank)
     if not (a.dtype.differentiable or b.dtype.differentiable):
         a, b = promote.operands(a, b)
     if a.dtype is not b.dtype:
@@ -185,6 +199,15 @@ def _contract(
         places(right, batch),
     )
     return value, (*batch, *free_a, *free_b)
+
+
+def _arranged(x: Tensor, labels: Labels, rank: dict[str, int]) -> tuple[Tensor, Labels]:
+    """With its dims in the order of their labels' ranks."""
+    order = tuple(sorted(range(len(labels)), key=lambda i: rank[labels[i]]))
+    if order == tuple(range(len(order))):
+        return x, labels
+    moved: Tensor = apply(ops.permute, x, dims=order)
+    return moved, tuple(labels[i] for i in order)
 
 
 def _match_sizes(a: Tensor, left: Labels, b: Tensor, right: Labels) -> tuple[Tensor, Tensor]:

@@ -260,7 +260,10 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
             flat = self.view(-1)
             flat[places] = fill_value
         return self
-    for i in range(shape(self)[0]):
+    env, sizes = environment(), shape(self)
+    if not all(env.equal(size, sizes[0]) for size in sizes):
+        raise RuntimeError(located("all dimensions of input must be of equal length"))
+    for i in range(sizes[0]):
         self[(i,) * self.ndim] = fill_value
     return self
 
