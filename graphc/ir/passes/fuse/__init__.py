@@ -21,6 +21,7 @@ What is decided, in this order:
    norm and their gradients are one kernel each), unless few kept places would leave threads idle.
 4. *Siblings*: reductions over the same axes of a common source become one kernel.
 5. *Columns*: sums over columns join the rows of the same values, where a machine keeps rows.
+6. *Numbers*: what is equal but for numbers reads these from memory, and is one kernel.
 
 No group ever waits for another that waits for it: each group knows the set of groups below it
 as a bit set. A value that is broadcast is computed inside its reader only if that does not repeat
@@ -43,6 +44,7 @@ from .columns import merge_columns
 from .depthwise import widened_planes
 from .empty import replace_empty
 from .groups import Grouping
+from .numbers import share_numbers
 from .operands import affine_operands
 from .partials import make_partials
 from .permuted import store_permuted
@@ -68,4 +70,4 @@ def fuse(
         merge_columns(grouping)
         return build_fused(grouping)
 
-    return fused(graph, mutated)
+    return share_numbers(fused(graph, mutated))

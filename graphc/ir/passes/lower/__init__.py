@@ -90,8 +90,11 @@ def _kernel(structure: Hashable, body: Body, kind: Kind) -> Kernel:
     return found
 
 
-def structure(graph: Graph, shapes: bool) -> Hashable:
-    """A key of a body: operators, attributes, wiring, dtypes and (if `shapes`) sizes."""
+def structure(
+    graph: Graph, shapes: bool
+) -> tuple[tuple[tuple[Hashable, ...], ...], tuple[int, ...]]:
+    """A key of a body: a row for each node (operator, wiring, dtype and, if `shapes`, size,
+    attributes), and the results."""
     number = {node: i for i, node in enumerate(graph.nodes)}
     total = product(graph.outputs[0].shape)
     rows: list[Any] = []
