@@ -78,10 +78,7 @@ def user_location(module: str = "", optimizer: bool = False, beyond: str = "") -
     while frame is not None:
         code = frame.f_code
         file = code.co_filename
-        inside = _inside.get(file)
-        if inside is None:
-            inside = _inside[file] = _hidden(file)
-        if not inside and not (beyond and beyond in file):
+        if not is_hidden(file) and not (beyond and beyond in file):
             return Loc(file, frame.f_lineno, code.co_qualname, module, optimizer)
         frame = frame.f_back
     return None
@@ -120,6 +117,14 @@ def locate(error: Exception) -> None:
         step = step.tb_next
     if inner and loc is not None and "\n" not in str(error):
         error.args = (located(str(error), loc),)
+
+
+def is_hidden(file: str) -> bool:
+    """Whether a file's code is graphc's or Python's own, not the user's."""
+    inside = _inside.get(file)
+    if inside is None:
+        inside = _inside[file] = _hidden(file)
+    return inside
 
 
 def _hidden(file: str) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 import graphc
 
+from ..frontend.caught import raises_at_once
 from ..frontend.ownership import owns_result
 from ._batches import (
     Tensor,
@@ -27,6 +28,7 @@ def _is_vector(a: Tensor, b: Tensor) -> bool:
 
 @with_out
 @owns_result
+@raises_at_once("linalg.solve() in a try statement")
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     """X of A X = B, or of X A = B. Raises LinAlgError where A is singular."""
     check_floating("linalg.solve", A)
@@ -62,10 +64,15 @@ def _same_rows(name: str, a: Tensor, b: Tensor) -> None:
 def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> Any:
     """The solution, and an info tensor that is not 0 where A is singular."""
     info = inv_ex(A, check_errors=check_errors)[1]
-    return result("solve_ex", "result", "info")(solve(A, B, left=left), info)
+    singular = (info != 0)[..., None, None]
+    found = solve(graphc.where(singular, graphc.eye(A.shape[-1], dtype=A.dtype), A), B, left=left)
+    if left and _is_vector(A, B):
+        singular = singular[..., 0]
+    return result("solve_ex", "result", "info")(found.masked_fill(singular, float("nan")), info)
 
 
 @with_out
+@raises_at_once("linalg.inv() in a try statement")
 def inv(A: Tensor) -> Tensor:
     """The inverse. Raises LinAlgError where there is none."""
     check_floating("linalg.inv", A)
@@ -106,6 +113,7 @@ def logdet(input: Tensor) -> Tensor:
 
 @with_out
 @owns_result
+@raises_at_once("linalg.cholesky() in a try statement")
 def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
     """Lower L of A = L L^H (or upper, of U^H U). Raises LinAlgError where A is not positive."""
     check_floating("linalg.cholesky", A)

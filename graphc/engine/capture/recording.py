@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...frontend import caught
 from ...frontend.captured import TensorInput
 from ...frontend.context import local
 from ...frontend.errors import TraceError, located
@@ -485,3 +486,4 @@ def _type_in(place: Place) -> type:
 
 
 _CALL = Recording.call.__code__
+caught.entries.add(_CALL)

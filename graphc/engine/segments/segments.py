@@ -22,6 +22,7 @@ from ... import backends
 from ... import config as configuration
 from ...backends.host.memory import HOST
 from ...config import AGAIN
+from ...frontend import caught
 from ...frontend.captured import TensorInput
 from ...frontend.context import local
 from ...frontend.eager_count import EagerCount
@@ -40,13 +41,7 @@ from ...ir.graph import Node as IrNode
 from ...ir.late import late
 from ...ir.op import OpError
 from .. import multiplier, pipeline
-from ..built import (
-    CompileCounter,
-    Engine,
-    before_write,
-    count_writes,
-    kept_for_backward,
-)
+from ..built import CompileCounter, Engine, before_write, count_writes, kept_for_backward
 from ..capture.collecting import keep_apart
 from ..capture.reached import given, reached
 from ..devices import backend_at
@@ -498,3 +493,6 @@ class Segments:
         )
         segment.fill(results, node)
         node.watch(held(segment, mutated, results))
+
+
+caught.entries.add(Segments.go_on.__code__)

@@ -1,0 +1,53 @@
+"""Jacobians in functions that run in segments: what their function ran is not cut in between."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import graphc
+from graphc.func import functional_call, hessian, jacfwd, jacrev
+
+
+def of_a_model(calls: list[int]) -> Any:
+    model = graphc.nn.Linear(2, 1)
+    x = graphc.randn(3, 2)
+    calls.append(1)
+    parameters = {name: each.detach() for name, each in model.named_parameters()}
+    found = hessian(lambda given: functional_call(model, given, x).sum() ** 2)(parameters)
+    return x, found["bias"]["bias"]
+
+
+def by_a_number(calls: list[int]) -> Any:
+    x = graphc.rand(3)
+    calls.append(1)
+    back = jacrev(lambda w: w.sin() * float(w.detach().sum()))(x)
+    return x, back, jacfwd(lambda w: w**2 * w.detach().sum().item())(x)
+
+
+def before_a_number(calls: list[int]) -> Any:
+    x = graphc.rand(3)
+    calls.append(1)
+    found = jacrev(lambda w: w.sin())(x)
+    return x, found * found.sum().item(), hessian(lambda w: (w**3).sum())(x)
+
+
+@pytest.mark.parametrize("function", [of_a_model, by_a_number, before_a_number])
+def test_a_compiled_function_runs_once_and_draws_what_eager_mode_draws(
+    function: Callable[[list[int]], Any],
+) -> None:
+    compiled = graphc.compile(function)
+    graphc.manual_seed(0)
+    want = function([])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", graphc.PerformanceWarning)
+        for _ in range(3):
+            calls: list[int] = []
+            graphc.manual_seed(0)
+            have = compiled(calls)
+            assert calls == [1]
+            for mine, theirs in zip(have, want, strict=True):
+                graphc.testing.assert_close(mine, theirs)
