@@ -67,6 +67,7 @@ _native = _draws.Native(
 _numpy_backend.use(_draws.functions(_native))
 _Eager.whole = staticmethod(_eager_mode.whole)
 _Eager.program = staticmethod(_eager_mode.program)
+_Eager.gradient = staticmethod(_eager_mode.gradient)
 _Eager.join = staticmethod(_eager_mode.join)
 _Eager.between = staticmethod(_native.between)
 _Eager.drawer = staticmethod(_native.drawer)

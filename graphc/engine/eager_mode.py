@@ -199,6 +199,13 @@ def program(*given: Any) -> Any:
     return importlib.import_module(".eager_program", __package__).program(*given)
 
 
+def gradient(program: Any) -> Any:
+    """See Eager.gradient."""
+    if config.current().eager_kernels == "0":
+        return None
+    return importlib.import_module(".program_gradient", __package__).Gradient(program)
+
+
 def join(parts: int, width: int, size: int) -> Any:
     """See Eager.join."""
     if config.current().eager_kernels == "0":

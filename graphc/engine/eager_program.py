@@ -94,51 +94,84 @@ def _fit(array: Any) -> Array:
     return array
 
 
-def _written(
-    code: Code, codes: Codes, results: Sequence[int], tensors: list[Tensor]
-) -> Made:
-    values: list[Array] = [_fit(t._graphc_array).copy("C") for t in tensors]
-    w, roots = Writer(code, values), list(range(len(values)))
-    for step, view, source, operands in codes:
-        if view is not None:
-            array = view(values[source])
-            if array is not None:
-                values.append(_fit(array))
-                roots.append(roots[source])
-                continue
-        given = list(operands(values))
-        w.constants += [s._graphc_array for s in step.sources if type(s) is not int]
-        out = _fit(step.signature.ready(*map(_fit, given)))
+class Followed:
+    """Values by their numbers, as operators make them one after the other, and a program of them.
+    """
+
+    def __init__(self, code: Code, given: Sequence[tuple[int, Any]]) -> None:
+        """`given`: numbers of the arrays that a program is for, and examples."""
+        self.values = {number: _fit(array).copy("C") for number, array in given}
+        self.given = list(self.values.values())
+        self.root = {number: number for number in self.values}  # whose memory each is in
+        self._inputs = frozenset(self.values)
+        self.w = Writer(code, self.given)
+
+    def view(self, number: int, source: int, array: Any) -> None:
+        """A value that is a view of another."""
+        self.values[number], self.root[number] = _fit(array), self.root[source]
+
+    def made(
+        self, number: int, op: Any, attrs: Any, run: Callable[..., Any], given: Sequence[Any],
+        constant: bool,
+    ) -> None:
+        """A value that an operator makes. `constant`: of nothing that is given."""
+        out = _fit(run(*map(_fit, given)))
         mine = np.empty_like(out)
         np.copyto(mine, out)
         if mine.strides != out.strides:
             raise Unwritten
-        if any(type(s) is int for s in step.sources):
-            write(w, step.op, step.attrs, given, mine)
+        if constant:
+            self.w.constants.append(mine)
         else:
-            w.constants.append(mine)
-        roots.append(len(values))
-        values.append(mine)
-    made, parts = [], []
-    for i in results:
-        value, root = values[i], values[roots[i]]
-        if not root.flags.c_contiguous or roots[i] < len(tensors):
+            write(self.w, op, attrs, given, mine)
+        self.values[number], self.root[number] = mine, number
+
+    def result(self, number: int) -> tuple[Array, Any]:
+        """Memory for a result, and what of it that is; None: all, in order."""
+        value, root = self.values[number], self.values[self.root[number]]
+        if not root.flags.c_contiguous or self.root[number] in self._inputs:
             raise Unwritten
         off = value.ctypes.data - root.ctypes.data
-        if w.is_constant(root) or any(root is x for x in w.filled):
+        if self.w.is_constant(root) or any(root is x for x in self.w.filled):
             stays, root = root, np.empty_like(root)
-            w.move(stays, root)
-        whole = off == 0 and value.size == root.size and value.flags.c_contiguous
-        made.append(root.reshape(value.shape) if whole else root)
-        parts.append(None if whole else (value.shape, value.dtype, off, value.strides))
-    found = _running(*w.finish(made), [(r.shape, r.dtype) for r in made], parts)
-    odd = [(i, a.strides) for i, a in enumerate(values[: len(tensors)]) if 1 in a.shape]
-    return _of_strides(found, odd) if odd else found
+            self.w.move(stays, root)
+        if off == 0 and value.size == root.size and value.flags.c_contiguous:
+            return root.reshape(value.shape), None
+        return root, (value.shape, value.dtype, off, value.strides)
+
+    def odd(self) -> list[tuple[int, Any]]:
+        """Which of the given arrays have dims of one number, and the strides they are to have:
+        others show in results, and by them an image counts as one with its channels last."""
+        return [(i, a.strides) for i, a in enumerate(self.given) if 1 in a.shape]
+
+
+def _written(
+    code: Code, codes: Codes, results: Sequence[int], tensors: list[Tensor]
+) -> Made:
+    f = Followed(code, list(enumerate([t._graphc_array for t in tensors])))
+    values: list[Array] = list(f.given)
+    for step, view, source, operands in codes:
+        number = len(values)
+        array = None if view is None else view(values[source])
+        if array is not None:
+            f.view(number, source, array)
+        else:
+            f.w.constants += [s._graphc_array for s in step.sources if type(s) is not int]
+            f.made(
+                number, step.op, step.attrs, step.signature.ready, list(operands(values)),
+                not any(type(s) is int for s in step.sources),
+            )
+        values.append(f.values[number])
+    found = [f.result(i) for i in results]
+    made = [memory for memory, _ in found]
+    fill, keep = f.w.finish(made)
+    run = _running(fill, keep, [(r.shape, r.dtype) for r in made], [part for _, part in found])
+    odd = f.odd()
+    return _of_strides(run, odd) if odd else run
 
 
 def _of_strides(made: Made, wanted: Sequence[tuple[int, Any]]) -> Made:
-    """Of tensors with these strides: dims of one number may have others, which show in results,
-    and by which an image counts as one with its channels last."""
+    """Of tensors with these strides (Followed.odd)."""
 
     def make(otherwise: Callable[[list[Tensor]], Any]) -> Callable[[list[Tensor]], Any]:
         run = made(otherwise)

@@ -51,6 +51,7 @@ class Writer:
         self.constants: list[Array] = []
         self.lookups: list[Array] = []
         self.filled: list[Array] = []  # values of which no entry writes all
+        self.in_order = False  # bits hang on the order of sums, and so on layouts
         self._rows: dict[Any, Array] = {}
         self._bytes = 0
 
@@ -150,6 +151,7 @@ class Writer:
 
     def product(self, a: Array, b: Array, out: Array) -> None:
         """np.matmul(a, b, out), by NumPy's loop for matrices."""
+        self.in_order = True
         char = out.dtype.char
         found = self.code.loop(np.matmul, f"{char}{char}->{char}")
         if found is None or char not in "fd" or {a.dtype, b.dtype} != {out.dtype} or out.size == 0:
@@ -173,6 +175,7 @@ class Writer:
     def total(self, function: Any, first: Any, x: Array, dims: Sequence[int], out: Array) -> None:
         """function.reduce over dims of row-major numbers, in NumPy's order: that of memory, the
         numbers of a run at once. `first`: what it begins with; None: with the first number."""
+        self.in_order = True
         char = x.dtype.char
         found = self.code.loop(function, f"{char}{char}->{char}")
         if found is None or not x.flags.c_contiguous or not out.flags.c_contiguous or (

@@ -18,11 +18,15 @@ from .errors import raise_op_error
 from .nodes import class_of
 from .values import Eager
 
+_OFTEN = 30  # runs, after which it is asked whether native code does them
+
 
 class ArrayProgram(Slots):
     """A rule's Graph, to be run on arrays by the runner of their device."""
 
-    __slots__ = ("from_grads", "from_in", "from_out", "graph", "ready", "results", "whole")
+    __slots__ = (
+        "from_grads", "from_in", "from_out", "graph", "native", "ready", "results", "runs", "whole"
+    )
 
     def __init__(
         self, program: VjpProgram, inputs: int,
@@ -34,6 +38,8 @@ class ArrayProgram(Slots):
         # per step, what runs it on the CPU, made at its first run; None: the runner does
         self.ready: list[Callable[..., Any] | None] | None = None
         self.graph = program.graph
+        self.runs = 0
+        self.native: Any = None  # the steps as one call (Eager.gradient)
         heads = iter(self.inputs)
         # (which gradient, saved input or saved result, slot)
         self.from_grads, self.from_in, self.from_out = (
@@ -57,6 +63,16 @@ class ArrayProgram(Slots):
         if near and self.whole is not None:
             found: list[np.ndarray | None] = self.whole(grads, saved_in, saved_out)
             return found
+        native = self.native if near else None
+        heads: list[Any] = []
+        if native is not None:
+            heads += [grads[i] for i, _ in self.from_grads]
+            heads += [saved_in[i] for i, _ in self.from_in]
+            heads += [saved_out[i] for i, _ in self.from_out]
+            if native.run is not None:
+                done: list[np.ndarray | None] | None = native.run(heads)
+                if done is not None:
+                    return done
         values = self.start.copy()
         for i, slot in self.from_grads:
             values[slot] = grads[i]
@@ -68,8 +84,21 @@ class ArrayProgram(Slots):
             self._fill_near(values)
         else:
             self.fill(values, Eager.elsewhere or Eager.run)
-        return [None if slot is None else values[slot] for slot in self.results]
+        results = [None if slot is None else values[slot] for slot in self.results]
+        if near:
+            if native is not None:
+                if native.run is None and not native.met(heads, results):
+                    self.native = None
+            elif self.runs < _OFTEN:
+                self.runs += 1
+                if self.runs == _OFTEN and len(self.steps) > 1:
+                    self.native = Eager.gradient(self)
+        return results
 
+    @staticmethod
+    def runner(op: Op, arrays: list[Any], attrs: Attrs) -> Any:
+        """What runs one step that is not prepared."""
+        return Eager.run(op, arrays, attrs)
 
     def _fill_near(self, values: list[Any]) -> None:
         """fill() on the CPU, where nobody watches operators."""

@@ -83,6 +83,9 @@ class Eager:
     # function in its place (of one result, the same without a list around it, too): what runs them
     # until something better is installed (replayed_steps.py); None: nothing will be
     program: Callable[..., Any] = staticmethod(lambda *_: None)
+    # of a gradient rule (programs.py): what runs it as native code, once that is right; None:
+    # nothing will
+    gradient: Callable[[Any], Any] = staticmethod(lambda _: None)
     # whether random numbers come from a counter, by none of these
     by_counter: Callable[[], bool] = staticmethod(lambda: False)
 
