@@ -25,7 +25,7 @@ from .context import local
 from .device import CPU, device
 from .dispatch import apply, constant, inplace
 from .eager import is_writable
-from .errors import TraceError, located
+from .errors import TraceError, kind_name, located
 from .placement import ON_CPU, TWO_DEVICES, Place, place_at, place_of, places
 from .random_state_bytes import SIZE, from_bytes, to_bytes
 from .storage import LOOSE, readers
@@ -100,10 +100,15 @@ class Generator:
         return CPU if self._place is None else self._place.device
 
     def manual_seed(self, seed: int) -> Generator:
-        """Start the stream of a seed. Raises RuntimeError outside [-2**63, 2**64)."""
+        """Start the stream of a seed. Raises ValueError outside [-2**63, 2**64), RuntimeError for
+        what is no integer."""
+        if not isinstance(seed, (int, np.integer)):
+            raise RuntimeError(located(
+                f"manual_seed expected a long, but got {kind_name(seed)}. Cure: int(seed)"
+            ))
         seed = int(seed)
         if not -(2**63) <= seed < 2**64:
-            raise RuntimeError(f"Overflow when unpacking long: seed {seed} does not fit 64 bits")
+            raise ValueError(located(f"Overflow when unpacking long long: seed {seed}"))
         seed %= 2**64
         if local.trace is None:
             with self.turn:
@@ -269,6 +274,10 @@ def _drawn(op: Op, generator: Generator | None, *parameters: Tensor, **attrs: An
     place = making[0] if making else None
     if generator is None:
         generator = default_generator if place is None else generator_at(place)
+    elif not isinstance(generator, Generator):
+        raise TypeError(located(
+            f"argument 'generator' must be torch.Generator, not {kind_name(generator)}"
+        ))
     elif generator._place is not place and (place is None or place.device.type != "meta"):
         wanted = CPU if place is None else place.device
         raise RuntimeError(located(
@@ -353,7 +362,7 @@ def draw_from(kind: str, generator: Generator | None, *parameters: Tensor) -> Te
 
 def manual_seed(seed: int) -> Generator:
     """Seed the default generators of all devices; gives the CPU's."""
-    trace = local.trace
+    trace, seed = local.trace, int(seed)
     if trace is not None and trace.whole:
         # nothing draws on another device; at each call, those are seeded that there are then
         here = trace.place or None

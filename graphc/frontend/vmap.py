@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from graphc.ir import batching_control as batching_control
 from graphc.ir import batching_rules as batching_rules
@@ -15,7 +15,7 @@ from graphc.ir.op import OpError
 
 from .context import callout, local
 from .dispatch import constant, inplace
-from .errors import located
+from .errors import TraceError, located
 from .numbers import is_traced_number
 from .subtrace import SubTrace
 from .tensor import Tensor
@@ -185,6 +185,17 @@ class _Samples(SubTrace):
     def __init__(self, name: str, given: Sequence[Tensor]) -> None:
         super().__init__(name, given)
         self._beside: list[tuple[Node, Node]] = []
+
+    def refuse(self, what: str, cure: str) -> NoReturn:
+        """Say what the samples have no one value for, as torch does; it is a RuntimeError."""
+        doing = (
+            "calling .item() on a Tensor. We don't support vmap over calling .item() on a Tensor, "
+            "please try to rewrite what you're doing with other operations" if what == "item()"
+            else f"attempting to use a Tensor in some data-dependent control flow ({what}). We "
+            "don't support that"
+        )
+        self.refused = TraceError(located(f"vmap: It looks like you're {doing}. Cure: {cure}"))
+        raise self.refused
 
     def made_like_sample(self, input: Tensor, made: Tensor) -> None:
         """`made` does not depend on the values of `input`, but is like it: of each sample if

@@ -24,10 +24,17 @@ def _of_input(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 det, inverse = _of_input("det", solves.det), _of_input("inverse", solves.inv)
-slogdet, pinverse = _of_input("slogdet", solves.slogdet), _of_input("pinverse", decompositions.pinv)
+slogdet = _of_input("slogdet", solves.slogdet)
 matrix_exp = _of_input("matrix_exp", solves.matrix_exp)
 matrix_power = _of_input("matrix_power", norms.matrix_power)
 cholesky_inverse = _of_input("cholesky_inverse", solves.cholesky_inverse)
+
+
+def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
+    """The pseudo-inverse, from the singular values above rcond * the largest, of rounding alone,
+    too; linalg.pinv() leaves those out."""
+    found: Tensor = decompositions.pinv(input, rcond)
+    return found
 
 
 @with_out

@@ -144,3 +144,29 @@ def test_loaded_state_is_the_optimizer_s_own(name: str, compiled: bool) -> None:
     have, want = train(graphc, compiled), train(torch)
     assert have[1] == want[1]
     np.testing.assert_allclose(have[0], want[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("call", [
+    lambda t: t.manual_seed(2**70),
+    lambda t: t.Generator().manual_seed(-(2**63) - 1),
+    lambda t: t.Generator().manual_seed(1.5),
+    lambda t: t.Generator().manual_seed("3"),
+    lambda t: t.randn(2, generator=1),
+    lambda t: t.func.vmap(lambda x: x.item())(t.ones(3)),
+    lambda t: t.func.vmap(lambda x: x if x > 0 else -x)(t.ones(3)),
+])
+def test_seeds_and_values_that_are_refused(call: Callable[[Any], Any]) -> None:
+    with pytest.raises((RuntimeError, ValueError, TypeError)) as want:
+        call(torch)
+    with pytest.raises(want.type) as have:
+        call(graphc)
+    if "generator" not in str(want.value):
+        assert str(have.value)[:30] == str(want.value)[:30]
+
+
+def test_pinverse_keeps_what_linalg_leaves_out() -> None:
+    values = [[1.0, 0.0], [0.0, 1e-9]]
+    for t in (graphc, torch):
+        assert t.tensor(values).pinverse()[1, 1].item() == pytest.approx(1e9)
+        assert t.pinverse(t.tensor(values), rcond=1e-3)[1, 1].item() == 0
+        assert t.linalg.pinv(t.tensor(values))[1, 1].item() == 0
