@@ -32,6 +32,7 @@ class Work(enum.IntEnum):
     UNITS = enum.auto()
     CHUNK = enum.auto()
     CHUNKS = enum.auto()
+    ZEROS_AT = enum.auto()
     SUMS_AT = enum.auto()
     DENSE_AT = enum.auto()
     SCRATCH = enum.auto()

@@ -2,10 +2,11 @@
 
 conv_planes.py copies a strip with its padding, which every tap then reads; it serves all windows.
 Here the window's taps are in the code. A register of columns goes down a strip, some lines of
-positions at a time: a line of the image is loaded once for each column of the window, under a mask
-of the lanes that are in the image, and goes to the sums of all positions that see it, which stay in
-registers. Where masks take vector registers, they are for the image's edges alone. Nothing is
-copied, and sums that are stored as they are go from there to the result. A sum has its terms in the
+positions at a time: a line of the image is loaded once for each column of the window (of every two
+columns, where positions are two apart), under a mask of the lanes that are in the image, and goes
+to the sums of all positions that see it, which stay in registers. A line beside the image is one of
+zeros. Where masks take vector registers, they are for the image's edges alone. Nothing is copied,
+and sums that are stored as they are go from there to the result. A sum has its terms in the
 same order as there.
 
     @<kernel>.planes(request)       all of a convolution
@@ -104,6 +105,10 @@ class _Strips:
         width = self.outs[1]
         few = isinstance(width, int) and 2 * width <= tile.lanes
         self.parts = 1 if few else self.steps[1]  # registers that a line's are picked from
+        # of the window's columns: those that are loaded; of what lies between two positions, the
+        # next column is the odd lanes
+        between = self.steps[1] == 2 and self.dilations[1] == 1
+        self.loaded = range(0, self.window[1], 2 if between else 1)
         self.strips: tuple[Value, Value] = w.read(Work.STRIPS), w.read(Work.ROWS)
         if is_known(c):  # divisions take as long as the sums of a small plane
             outs = (self.outs[0], self.outs[1])
@@ -123,7 +128,7 @@ class _Strips:
             return ROWS
 
         def cost(rows: int) -> int:
-            loads = len(self._readers(rows)) * self.window[1] * self.parts
+            loads = len(self._readers(rows)) * len(self.loaded) * self.parts
             return -(-strip // rows) * (loads * LOAD_COST + rows * self.taps)
 
         most = MOST_ROWS if self.bits else min(max(KEPT - self.taps, FEW_ROWS), MOST_ROWS)
@@ -138,6 +143,7 @@ class _Strips:
         f, w, r, tile = self.f, self.w, self.r, self.tile
         slots = Descriptor(f, w.read_pointer(Work.SLOTS))
         slot, self.masks = take_slot(slots)
+        self.zeros = f.gep(self.masks, w.read(Work.ZEROS_AT), "i8")
         sums = f.gep(self.masks, w.read(Work.SUMS_AT), "i8")
         epilogue, arguments = r.read_pointer(Conv.EPILOGUE), r.read_pointer(Conv.ARGUMENTS)
         left, right = r.read_pointer(Conv.LEFT), r.read_pointer(Conv.RIGHT)
@@ -149,6 +155,10 @@ class _Strips:
                 f.load(f.gep(arguments, word, "i64"), "i64", 8) for word in (B_STRIDE, M_STRIDE)
             ]
         self._fill_masks()
+        line = f.mul(f.add(w.read(Work.PITCH), 1), self.steps[1])
+        with f.loop(0, line, tile.lanes) as column:
+            place = f.gep(self.zeros, column, tile.element)
+            f.store(tile.zero(), tile.vector, place, tile.bytes)
         pixels = f.mul(self.inputs[0], self.inputs[1])
         first = f.mul("%chunk", count)
         with f.loop(first, f.smin(f.add(first, count), w.read(Work.UNITS))) as unit:
@@ -175,7 +185,7 @@ class _Strips:
     # --- masks ----------------------------------------------------------------------------------
 
     def _fill_masks(self) -> None:
-        """By register of a line, column of the window and part: the lanes that are in the image,
+        """By register of a line, column that is loaded and part: the lanes that are in the image,
         as the bits of an i16."""
         f, tile = self.f, self.tile
         ints = f"<{tile.lanes} x i64>"
@@ -188,8 +198,9 @@ class _Strips:
         width = splat(self.inputs[1])
         with f.loop(0, self.registers) as index:
             first = f.sub(f.mul(self._column(index), self.steps[1]), self.lows[1])
-            for number in range(self.window[1] * self.parts):
-                tap, part = divmod(number, self.parts)
+            for number in range(len(self.loaded) * self.parts):
+                column, part = divmod(number, self.parts)
+                tap = self.loaded[column]
                 begin = f.add(first, tap * self.dilations[1] + part * tile.lanes)
                 places = f.let(f"add {ints} {splat(begin)}, {lane_numbers(tile.lanes)}")
                 inside = f.let(f"icmp ult {ints} {places}, {width}")
@@ -199,7 +210,7 @@ class _Strips:
                 f.store(bits, "i16", self._mask_at(index, number), 2)
 
     def _mask_at(self, register: Value, number: int) -> str:
-        at = self.f.mul(register, self.window[1] * self.parts)
+        at = self.f.mul(register, len(self.loaded) * self.parts)
         return self.f.gep(self.masks, self.f.add(at, number), "i16")
 
     def _column(self, register: Value) -> Value:
@@ -218,13 +229,13 @@ class _Strips:
         known = [self._weight(weights, tap) for tap in kept]
         with f.loop(0, count, self.rows) as line:
             first = f.sub(f.mul(f.add(start, line), self.steps[0]), self.lows[0])
-            insides, places = dict[int, str](), dict[int, str]()
+            places = dict[int, str]()
             for down in readers:
                 at = f.add(first, down)
                 inside = f.let(f"icmp ult i64 {at}, {self.inputs[0]}")
-                insides[down] = self._inside(inside)
                 begin = f.sub(f.mul(at, self.inputs[1]), self.lows[1])
-                places[down] = self._beside(source, begin)
+                there = self._beside(source, begin)
+                places[down] = f.let(f"select i1 {inside}, ptr {there}, ptr {self.zeros}")
             goal = f.gep(to, f.mul(line, self.outs[1]), tile.element)
             with f.loop(0, self.registers) as register:
                 column = self._column(register)
@@ -233,15 +244,19 @@ class _Strips:
                 def sum_up(masked: bool) -> list[str]:
                     masks = [
                         self._mask(register, number) if masked else ""
-                        for number in range(self.window[1] * self.parts)
+                        for number in range(len(self.loaded) * self.parts)
                     ]
-                    self._ask_for(places[max(places)], register)
+                    self._ask_for(there, register)
                     sums = [tile.zero()] * self.rows
                     for down, uses in readers.items():
                         place = self._beside(places[down], across)
+                        parts: list[str] = []
                         for tap in range(self.window[1]):
-                            mine = masks[tap * self.parts : (tap + 1) * self.parts]
-                            value = self._load(place, tap, mine, insides[down])
+                            if tap in self.loaded:
+                                at = self.loaded.index(tap) * self.parts
+                                mine = masks[at : at + self.parts]
+                                parts = self._load(place, tap, mine)
+                            value = self._picked(parts, tap not in self.loaded)
                             for row, height in uses:
                                 number = height * self.window[1] + tap
                                 weight = known[number] if known else self._weight(weights, number)
@@ -251,7 +266,7 @@ class _Strips:
                 if self.bits:
                     sums = sum_up(True)
                 else:
-                    whole = self._all_inside(first, max(readers), across)
+                    whole = self._all_inside(across)
                     sums = self._one_of(whole, lambda: sum_up(False), lambda: sum_up(True))
                 self._store(sums, f.gep(goal, column, tile.element), f.sub(count, line))
 
@@ -264,25 +279,12 @@ class _Strips:
         found = lanes_of(f, self.tile, bits, "i16")
         return f.let(f"sext <{lanes} x i1> {found} to {self.words}")
 
-    def _inside(self, line: str) -> str:
-        """The mask of a whole line, which is in the image or not."""
-        f = self.f
-        if self.bits:
-            return f.let(f"sext i1 {line} to i16")
-        word = f"i{8 * self.tile.bytes}"
-        value = f.let(f"sext i1 {line} to {word}")
-        start = f.let(f"insertelement {self.words} poison, {word} {value}, i64 0")
-        zeros = f"<{self.tile.lanes} x i32> zeroinitializer"
-        return f.let(f"shufflevector {self.words} {start}, {self.words} poison, {zeros}")
-
-    def _all_inside(self, line: Value, down: int, across: Value) -> str:
-        """An i1: all that a register of columns reads, from a line to one so far down, is in the
-        image."""
+    def _all_inside(self, across: Value) -> str:
+        """An i1: all columns that a register of positions reads are in the image."""
         f, begin = self.f, self.f.sub(across, self.lows[1])
         reach = (self.window[1] - 1) * self.dilations[1] + self.parts * self.tile.lanes
         found = "true"
         for condition in (
-            f.cmp("sge", line, 0), f.cmp("slt", f.add(line, down), self.inputs[0]),
             f.cmp("sge", begin, 0), f.cmp("sle", f.add(begin, reach), self.inputs[1]),
         ):
             found = f.let(f"and i1 {found}, {condition}")
@@ -339,8 +341,8 @@ class _Strips:
         value = f.load(f.gep(weights, tap, tile.element), tile.element, tile.bytes)
         return tile.splat(f, value)
 
-    def _load(self, line: str, tap: int, masks: list[str], inside: str) -> str:
-        """A register of every step-th element of a line, for one column of the window."""
+    def _load(self, line: str, tap: int, masks: list[str]) -> list[str]:
+        """What a line has for one column of the window, and between its elements."""
         f, tile, parts = self.f, self.tile, []
         for index, bits in enumerate(masks):
             if not bits:
@@ -348,16 +350,19 @@ class _Strips:
                 parts.append(self.source.load_vector(f, place))
                 continue
             if self.bits:
-                mask = lanes_of(f, tile, f.let(f"and i16 {bits}, {inside}"), "i16")
+                mask = lanes_of(f, tile, bits, "i16")
             else:
-                words = f.let(f"and {self.words} {bits}, {inside}")
-                mask = f.let(f"icmp slt {self.words} {words}, zeroinitializer")
+                mask = f.let(f"icmp slt {self.words} {bits}, zeroinitializer")
             place = self._beside(line, tap * self.dilations[1] + index * tile.lanes)
             parts.append(self.source.load_masked(f, place, mask))
+        return parts
+
+    def _picked(self, parts: list[str], odd: bool) -> str:
+        """A register of every step-th element of a line."""
         if self.steps[1] == 1:
             return parts[0]
-        kind, even = tile.vector, shuffle_mask(0, tile.lanes, 2)
-        return f.let(f"shufflevector {kind} {parts[0]}, {kind} {parts[-1]}, {even}")
+        kind, lanes = self.tile.vector, shuffle_mask(int(odd), self.tile.lanes, 2)
+        return self.f.let(f"shufflevector {kind} {parts[0]}, {kind} {parts[-1]}, {lanes}")
 
     def _store(self, sums: list[str], to: str, lines: Value) -> None:
         """The sums of so many lines as there are."""

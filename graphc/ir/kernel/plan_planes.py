@@ -40,7 +40,8 @@ class Strips:
     units: Number  # strips of all planes
     chunk: Number  # strips of a chunk
     chunks: Number
-    sums_at: Number  # where in a chunk's scratch the sums begin,
+    zeros_at: Number  # where in a chunk's scratch what a line reads is all 0,
+    sums_at: Number  # the sums begin,
     dense_at: Number  # and the sums without those in vain
     scratch: Number
 
@@ -69,14 +70,15 @@ def strips(
     # Whole registers are read, too: some elements behind the last belong to nobody.
     block = VECTORS * lanes
     copied = step[0] * step[1] * part + 2 * block
-    sums_at = multiple(copied * itemsize, ALIGN)
+    zeros_at = multiple(copied * itemsize, ALIGN)
+    sums_at = zeros_at + multiple(((pitch + 1) * step[1] + 2 * lanes) * itemsize, ALIGN)
     sums = multiple(rows * pitch, block)
     dense_at = sums_at + multiple(sums * itemsize, ALIGN)
     dense = rows * out[1] + block
     scratch = dense_at + multiple(dense * itemsize, ALIGN)
     return Strips(
-        pitch, rows, in_plane, lines, part, units, chunk, quotient_up(units, chunk), sums_at,
-        dense_at, scratch,
+        pitch, rows, in_plane, lines, part, units, chunk, quotient_up(units, chunk), zeros_at,
+        sums_at, dense_at, scratch,
     )
 
 

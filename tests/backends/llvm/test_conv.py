@@ -91,6 +91,8 @@ PLANES = [  # groups of one channel: strips of planes
     Conv(1, 3, (29, 45), 3, (5, 5), pad=(2, 2), groups=3),  # lines that end within a register
     Conv(1, 3, (23, 16), 3, (7, 7), (2, 2), (3, 3), groups=3),
     Conv(2, 4, (14, 14), 8, (3, 3), (2, 2), (1, 1), groups=4),  # half a register of each line
+    Conv(2, 3, (33, 67), 3, (5, 6), (1, 2), (5, 5), groups=3),  # columns two by two, lines of zeros
+    Conv(1, 3, (9, 131), 6, (3, 5), (2, 2), (4, 0), (2, 1), groups=3),
     Conv(1, 2, (40, 300), 2, (3, 4), (1, 2), (0, 6), (2, 3), groups=2),  # lines of no taps
     Conv(1, 2, (50, 9), 2, (9, 3), (2, 1), (7, 1), groups=2),
 ]
