@@ -53,6 +53,42 @@ CASES: dict[str, tuple[Any, list[tuple[int, ...]], list[int]]] = {
 }
 
 
+ROWS: dict[str, tuple[Any, list[tuple[int, ...]], list[int]]] = {
+    "short rows": (lambda x, y: ops.concat(x, y, dim=0), [(400, 3), (100, 3)], [1200, 300]),
+    "of what is computed": (
+        lambda x, y: ops.concat(x * y, ops.relu(x), y, dim=0), [(200, 5), (200, 5)], [1000] * 3
+    ),
+    "planes of few": (
+        lambda x, y: ops.concat(x, y, dim=0), [(40, 3, 2), (60, 3, 2)], [240, 360]
+    ),
+    "within a batch": (
+        lambda x, y: ops.concat(x, y, dim=1), [(6, 40, 3), (6, 60, 3)], [120, 180]
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ROWS)
+def test_short_rows_are_walked_together(case: str) -> None:
+    function, shapes, sizes = ROWS[case]
+    text = print_kernel(only_kernel(function, *shapes))
+    assert [f"v_{i} in [{size}]" in text for i, size in enumerate(sizes)] == [True] * len(sizes)
+    assert " if " not in text and "where" not in text and "//" not in text and "%" not in text
+    agrees(build(function, *shapes))
+
+
+def test_other_rows_of_few() -> None:
+    """What stretches do not decide, or whose places would be taken apart, stays in rows."""
+    for function, shapes in (
+        (lambda x: ops.pad(x, low=(40, 0), high=(20, 0), interior=(0, 0), value=0.0), [(60, 3)]),
+        (lambda x, y: ops.concat(ops.permute(x, dims=(1, 0)), y, dim=0), [(3, 50), (70, 3)]),
+        (lambda x, y: ops.concat(x, y, dim=0) * ops.concat(y, x, dim=0), [(50, 3), (70, 3)]),
+        (lambda x, y: ops.concat(x, ops.expand(y, shape=(70, 3)), dim=0), [(50, 3), (1, 3)]),
+        (lambda x, y: written(x, y, 1), [(60, 7), (60, 3)]),
+        (lambda x, y: ops.concat(x, y, dim=0) + ops.concat(x, y, dim=0), [(1, 3), (2, 3)]),
+    ):
+        agrees(build(function, *shapes))
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_each_stretch_has_a_loop_without_conditions(case: str) -> None:
     function, shapes, sizes = CASES[case]

@@ -143,6 +143,27 @@ def reshape(coordinates: Coordinates, shape: Shape) -> Coordinates:
     return tuple(reversed(result))
 
 
+def part(coordinates: Coordinates, dim: int, start: Size, size: Size) -> Coordinates | None:
+    """Coordinates in a part of a tensor, which begins at `start` of a dim, as digits of one root,
+    where that dim is the outermost digit of one that has inner digits, too; else None."""
+    if len(coordinates[dim]) != 1:
+        return None
+    (outer,) = coordinates[dim]
+    if outer.div == 1 or outer.div * outer.size != outer.total:
+        return None
+    root, total = unwrap(outer.root - start * outer.div), unwrap(size * outer.div)
+    found = list(coordinates)
+    found[dim] = (Digit(root, total, outer.div, size),)
+    for d in range(dim + 1, len(found)):
+        found[d] = tuple([
+            Digit(root, total, x.div, x.size)
+            if (x.root, x.total) == (outer.root, outer.total)
+            and quotient(outer.div, x.div * x.size) is not None else x
+            for x in found[d]
+        ])
+    return tuple(found)
+
+
 def _through_flat(coordinates: Coordinates, shape: Shape) -> Coordinates:
     """The same by way of the flat index, where symbolic sizes hide which dims fit together."""
     digits = tuple(d for coordinate in coordinates for d in coordinate)

@@ -18,7 +18,9 @@ from .body import Body
 from .index_maps import Digit
 from .moves import Condition
 from .nest import (
+    Access,
     Axis,
+    Trial,
     accesses,
     coordinates,
     cost,
@@ -31,7 +33,7 @@ from .nest import (
     vector_axis,
 )
 from .scope import Writer
-from .stretches import Along, are_loops, stretches
+from .stretches import Along, are_loops, is_decided, stretches
 from .values import Values
 
 _MOST_COPIES, _MOST_CODE = 8, 1024  # in loops along stretches: of the code, additions in all
@@ -56,9 +58,10 @@ def lower_loop(body: Body) -> Kernel:
     found = accesses(space, trial)
     axes = merge(space, found) or [Axis(1)]
     merged = True
+    axes = _joined(body, space, axes, found, conditions, trial)
     vector = vector_axis(axes, found)
     for axis in axes:
-        axis.stretches = stretches(axis.size, axis.var, conditions)
+        axis.stretches = stretches(axis.size, axis.var, conditions, axis.unit)
     _keep_loops(body, axes, vector)
     if conditions:
         vector = vector_axis(axes, accesses(axes, trial))  # as it is walked then
@@ -69,6 +72,38 @@ def lower_loop(body: Body) -> Kernel:
     while len(writer.scopes) > 1:
         writer.close()
     return make_kernel(body, [writer.finish()], dims_of(body))
+
+
+def _joined(
+    body: Body, space: list[Axis], axes: list[Axis], found: list[Access],
+    conditions: dict[Condition, None], trial: Trial,
+) -> list[Axis]:
+    """The axes, of which the last is joined with those around it if it is too short for a loop of
+    its own, and nothing but conditions, which stretches decide, walks these otherwise (rows of a
+    few numbers under each other). `conditions`: what is asked about, in terms of these axes."""
+    machine, last = body.machine, axes[-1].size
+    if len(axes) == 1 or not isinstance(last, int) or last >= machine.stretch:
+        return axes
+    positions = {condition.position for condition in conditions}
+    rest = [access for access in found if access.store or access.place not in positions]
+    fewer = merge(space, rest)
+    if not conditions or len(fewer) >= len(axes):
+        return axes
+    before = dict(conditions)
+    conditions.clear()
+    accesses(fewer, trial)
+    asked, copies = dict(conditions), 1
+    for axis in fewer:
+        cut = axis.stretches = stretches(axis.size, axis.var, conditions, axis.unit)
+        copies *= max(1, len(cut))
+        if cut and not are_loops(cut, machine):
+            copies = _MOST_COPIES + 1
+    fits = copies <= _MOST_COPIES and all(
+        any(is_decided(condition, axis.var, axis.unit) for axis in fewer) for condition in asked
+    ) and not any(index_maps.has_division(x.place) for x in accesses(fewer, trial))
+    conditions.clear()  # the last ones were of places within a stretch
+    conditions.update(asked if fits else before)
+    return fewer if fits else axes
 
 
 def _keep_loops(body: Body, axes: list[Axis], vector: int) -> None:
@@ -93,7 +128,7 @@ def _largest_stretch(values: Values, axis: Axis) -> int:
         values.goes_along(axis.size, Dim.var(axis.var))
         return 0
     number = axis.stretches.index(max(axis.stretches))
-    values.stretches[axis.var] = Along(axis.stretches[number])
+    values.stretches[axis.var] = Along(axis.stretches[number], 0, axis.unit)
     return sum(axis.stretches[:number])
 
 
@@ -200,7 +235,7 @@ def _inside(
         if part is not None:
             base = values.writer.index_name(maximum(part[0] - start, 0))
             extent = maximum(minimum(part[1] - start, size) - base, 0)
-        values.stretches[f"{name}_{i}"] = Along(size, base)
+        values.stretches[f"{name}_{i}"] = Along(size, base, axis.unit)
         root = values.writer.open(kind, f"{name}_{i}", extent)
         yield from _inside(values, rest, [*roots, unwrap(start + base + root)])
         values.writer.close()

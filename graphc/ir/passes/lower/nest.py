@@ -46,6 +46,12 @@ class Axis:
     parts: tuple[Size, ...] = ()
     stretches: tuple[int, ...] = ()
 
+    @property
+    def unit(self) -> int:
+        """How many steps are one of the outermost axis that it was merged from."""
+        found = unwrap(product(self.parts[1:]))
+        return found if isinstance(found, int) else 1
+
 
 def digits(axes: Sequence[Axis], roots: Sequence[Size]) -> tuple[Digit, ...]:
     """The digits of a place in a space, row-major."""

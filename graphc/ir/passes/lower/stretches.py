@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from ...dim import Dim, Size, unwrap
+from ...dim import Dim, Size, floordiv, unwrap
 from ...record import record
 
 if TYPE_CHECKING:
@@ -21,19 +21,24 @@ _FEW = 4  # elements of an axis that may have a stretch each: parts of pairs, sa
 
 @record
 class Along:
-    """A loop along a stretch, or along a part of it: `base` + its variable is below `size`."""
+    """A loop along a stretch, or along a part of it: `base` + its variable is below `size`; so many
+    of its steps are one of the outermost axis that its own was merged from."""
 
     size: int
     base: Size = 0
+    unit: int = 1
 
 
-def stretches(size: Size, var: str, conditions: Iterable[Condition]) -> tuple[int, ...]:
-    """The sizes of an axis's stretches; none where it is one, or they are too many."""
+def stretches(
+    size: Size, var: str, conditions: Iterable[Condition], unit: int = 1
+) -> tuple[int, ...]:
+    """The sizes of an axis's stretches; none where it is one, or they are too many. `unit`: see
+    Along."""
     if not isinstance(size, int):
         return ()
     cuts = {0, size}
     for condition in conditions:
-        span = _span(condition, var, 0)
+        span = _span(condition, Dim.var(var), unit)
         cuts.update(edge for edge in span or () if 0 < edge < size)
     edges = sorted(cuts)
     found = tuple(b - a for a, b in pairwise(edges))
@@ -45,14 +50,21 @@ def are_loops(found: tuple[int, ...], machine: Machine) -> bool:
     return min(found) >= machine.stretch or not _FEW < sum(found) < machine.stretched
 
 
-def _span(condition: Condition, var: str, base: Size) -> tuple[int, int] | None:
-    """For which values of `base` and a variable a condition holds (but for its step), where it is
-    about nothing else."""
-    shift = unwrap(condition.position - base - Dim.var(var))
+def _span(condition: Condition, place: Size, unit: int) -> tuple[int, int] | None:
+    """For which places a condition holds (but for its step), where it is about nothing else."""
     low, high = condition.low, condition.high
-    if not isinstance(shift, int) or not isinstance(low, int) or not isinstance(high, int):
+    if not isinstance(low, int) or not isinstance(high, int):
         return None
-    return low - shift, high - shift
+    for steps in (1, unit):
+        shift = unwrap(condition.position - floordiv(place, steps))
+        if isinstance(shift, int):
+            return (low - shift) * steps, (high - shift) * steps
+    return None
+
+
+def is_decided(condition: Condition, var: str, unit: int) -> bool:
+    """Whether a condition is about an axis alone: all along each of its stretches, or nowhere."""
+    return condition.step == 1 and _span(condition, Dim.var(var), unit) is not None
 
 
 def holds_along(condition: Condition, extents: Mapping[str, Along]) -> bool | None:
@@ -61,7 +73,7 @@ def holds_along(condition: Condition, extents: Mapping[str, Along]) -> bool | No
     position = condition.position
     for var in () if isinstance(position, int) else position.variables() & extents.keys():
         along = extents[var]
-        span = _span(condition, var, along.base)
+        span = _span(condition, along.base + Dim.var(var), along.unit)
         if span is None:
             continue
         low, high = span

@@ -307,12 +307,14 @@ class Values:
                 continue
             stop = unwrap(start + size)
             open_ = self.undecided((Condition(position, start, stop),))
-            place = list(at.coordinates)
-            place[dim] = exact(unwrap(position - start), size)
+            place = index_maps.part(at.coordinates, dim, start, size)
+            if place is None:
+                alone = exact(unwrap(position - start), size)
+                place = (*at.coordinates[:dim], alone, *at.coordinates[dim + 1 :])
             start = stop
             if open_ is None:
                 continue
-            value = yield x, self.at(tuple(place), (*at.mask, *open_))
+            value = yield x, self.at(place, (*at.mask, *open_))
             inside = self.mask(open_)
             if result is None or inside is None:
                 result = value
