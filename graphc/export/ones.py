@@ -137,8 +137,12 @@ def same_numbers(
 
 
 def _holds(guard: tuple[str, Any, Any, bool]) -> bool:
-    """Whether a guard that these sizes decide lets them be."""
+    """Whether a guard that these sizes decide lets them be: m*n == m, which did not hold, does
+    where n is 1, whatever m is."""
     relation, left, right, holds = guard
+    known = dim.decided(relation, left, right)
+    if known is not None:
+        return known == holds
     if not isinstance(left, int) or not isinstance(right, int):
         return True
     return dim.Guard(relation, left, right, holds).check({})

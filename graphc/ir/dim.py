@@ -362,6 +362,17 @@ _RELATIONS: dict[str, Callable[[int, int], bool]] = {
 }
 
 
+def decided(relation: str, left: Size, right: Size) -> bool | None:
+    """Whether a relation ("eq" or "le") holds or not whatever the named dims are, of 2 and more;
+    None where that hangs on them."""
+    if relation == "divides":
+        return None
+    more, less = least(right - left), least(left - right)
+    if relation == "le":
+        return True if more >= 0 else False if less > 0 else None
+    return False if more > 0 or less > 0 else True if left == right else None
+
+
 class DimEnv:
     """What is known of the named dims of one trace: an example value each, and the facts used.
 
@@ -394,6 +405,9 @@ class DimEnv:
 
     def _decide(self, relation: str, left: Size, right: Size) -> bool:
         left, right = unwrap(left), unwrap(right)
+        known = decided(relation, left, right)
+        if known is not None:
+            return known
         holds = _RELATIONS[relation](self.hint(left), self.hint(right))
         if isinstance(left, Dim) or isinstance(right, Dim):
             self._rely(Guard(relation, left, right, holds))
@@ -450,14 +464,28 @@ def least(value: Size, named: int = 2) -> int:
     seen."""
     if isinstance(value, int):
         return value
-    total = 0
+    # every factor as its least value and a rest that is 0 or more: m*n - m is 2 + m' + 2*n' + m'*n'
+    total: dict[tuple[str, ...], int] = {}
     for monomial, coefficient in value.terms:
-        bounds = [_least_atom(atom, named) for atom, _ in monomial]
-        factor = math.prod(b**power for b, (_, power) in zip(bounds, monomial, strict=True))
-        if monomial and (coefficient < 0 or any(bound < 0 for bound in bounds)):
-            return -1
-        total += coefficient * factor
-    return max(total, -1)
+        parts: dict[tuple[str, ...], int] = {(): coefficient}
+        for atom in (atom for atom, power in monomial for _ in range(power)):
+            low = _least_atom(atom, named)
+            if low < 0 or len(parts) > _MOST_PARTS:
+                return -1
+            grown: dict[tuple[str, ...], int] = {}
+            for rests, count in parts.items():
+                more = tuple(sorted((*rests, atom.text())))
+                grown[more] = grown.get(more, 0) + count
+                grown[rests] = grown.get(rests, 0) + count * low
+            parts = grown
+        for rests, count in parts.items():
+            total[rests] = total.get(rests, 0) + count
+    if any(count < 0 for rests, count in total.items() if rests):
+        return -1
+    return max(total.get((), 0), -1)
+
+
+_MOST_PARTS = 64  # of one product
 
 
 def _least_atom(atom: Atom, named: int) -> int:

@@ -114,6 +114,34 @@ def test_two_free_dims() -> None:
         assert torch.allclose(made(x, y), mixed(x, y), atol=1e-5)
 
 
+def test_a_decision_that_all_sizes_make_alike_is_none() -> None:
+    """Not so: n is at most 4, as the smallest of the sizes is asked for."""
+    F = nn.functional
+
+    def sampled(x: Any) -> Any:
+        theta = torch.ones(2, 3).expand(x.shape[0], 2, 3)
+        places = F.affine_grid(theta, x.shape, align_corners=False)
+        return F.grid_sample(x, places, align_corners=False)
+
+    program = export(sampled, (torch.randn(3, 4, 5, 6),), dynamic_shapes=({0: Dim("n", max=9)},))
+    for n in (1, 3, 9):
+        x = torch.randn(n, 4, 5, 6)
+        np.testing.assert_allclose(program(x).numpy(), sampled(x).numpy(), atol=1e-6)
+
+
+def test_a_part_that_is_written_may_have_size_1() -> None:
+    def written(x: Any) -> Any:
+        y = x.clone()
+        y[1:] += 1
+        y[::2] = y[::2] * 3
+        return y
+
+    program = export(written, (torch.randn(4, 3),), dynamic_shapes={"x": {0: Dim("n", min=2)}})
+    for n in (2, 3, 9):
+        x = torch.randn(n, 3)
+        np.testing.assert_allclose(program(x).numpy(), written(x).numpy(), atol=1e-6)
+
+
 def test_many_free_dims() -> None:
     def model(*xs: Any) -> Any:
         return sum(x.sum() for x in xs)

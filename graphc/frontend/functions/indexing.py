@@ -472,7 +472,7 @@ def _require_fit(source: Tensor, sizes: tuple[Any, ...]) -> None:
     lead = have[: max(extra, 0)]
     env = environment()
     fits = all(n == 1 for n in lead) and all(
-        env.equal(n, 1) or env.equal(n, m)
+        n == m or env.equal(n, 1) or env.equal(n, m)
         for n, m in zip(reversed(have), reversed(sizes), strict=False)
     )
     if fits:

@@ -49,7 +49,7 @@ def affine_grid(theta: Tensor, size: Any, align_corners: bool | None = None) -> 
             f"Expected a batch of {spatial}D affine matrices of shape Nx{spatial}x{spatial + 1} "
             f"for size {size}. Got {theta.shape}."
         )
-    if min(size) <= 0:
+    if any(count <= 0 for count in size):  # which is smallest is no fact of a free size
         raise ValueError(f"Expected non-zero, positive output size. Got {size}")
     sizes = [int(s) for s in size[2:]]
     axes: list[Tensor] = []
