@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -181,7 +182,15 @@ def _show_config() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     args = parser().parse_args(arguments)
-    return args.run(args) or 0
+    if hasattr(args, "script"):  # whose own errors are its own
+        return args.run(args) or 0
+    try:
+        status = args.run(args) or 0
+        sys.stdout.flush()
+    except BrokenPipeError:  # | head: who reads has seen enough, and nothing is to be written
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return status
 
 
 if __name__ == "__main__":

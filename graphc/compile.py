@@ -21,7 +21,6 @@ import contextlib
 import copy
 import functools
 import sys
-import threading
 import time
 import types
 from collections.abc import Callable
@@ -59,6 +58,7 @@ from .frontend.segment_trace import SegmentTrace
 from .frontend.tensor import Tensor
 from .frontend.tree import Structure, flatten_call, unflatten
 from .inspect.compiled import Inspected
+from .ir import forks
 from .ir.late import late
 from .nn.modules.module import Module
 
@@ -88,7 +88,7 @@ class CompiledFunction(Inspected):
         self.name: str = name or str(getattr(function, "__name__", type(function).__name__))
         self._constants = Constants()  # of the version that is being made
         self.always_compiled = False  # segments, too, at their first meeting (compare())
-        self._lock = threading.RLock()
+        self._lock = forks.rlock()
         self.reset()
         functools.update_wrapper(self, function, updated=())
         Compilers.functions.add(self)

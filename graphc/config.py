@@ -95,7 +95,12 @@ def _allowed(text: str) -> float:
 
 
 def _folder(text: str) -> Path | None:
-    return None if text.lower() == "off" else Path(text).expanduser().absolute()
+    if text.lower() == "off":
+        return None
+    try:
+        return Path(text).expanduser().absolute()
+    except OSError:
+        raise ValueError("expected an absolute path, as the current folder is gone") from None
 
 
 def _default_cache() -> Path | None:

@@ -2,6 +2,8 @@
 
 import os
 import re
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -175,3 +177,15 @@ def test_parts_are_the_users_alone(tmp_path: Path) -> None:
         os.umask(before)
     made = [each for each in (tmp_path / "cache").rglob("*") if each.is_dir()]
     assert len(made) == 2 and all(each.stat().st_mode & 0o777 == 0o700 for each in made)
+
+
+@pytest.mark.parametrize("command", [("cache", "list"), ("config",)], ids=" ".join)
+def test_who_reads_has_seen_enough(command: tuple[str, ...]) -> None:
+    """`| head` ends a command without a traceback."""
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-m", "graphc", *command], stdout=write, stderr=subprocess.PIPE
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (1, b"")

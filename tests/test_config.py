@@ -124,3 +124,13 @@ def test_an_unknown_switch_is_named_once_and_does_not_stop(repository: Path) -> 
     far = run("", repository, GRAPHC_XYZZY="1").stderr
     assert "Did you mean GRAPHC_DEBUG or GRAPHC_THREADS" in far
     assert run("", repository, GRAPHC_DEBUG="1").stderr == ""
+
+
+def test_a_folder_below_one_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(ValueError, match="expected an absolute path"):
+        config._folder("cache")
+    assert config._folder(str(tmp_path)) == tmp_path

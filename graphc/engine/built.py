@@ -3,7 +3,6 @@ and their backwards alike; and how much was compiled."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
@@ -18,7 +17,7 @@ from ..frontend.placement import Place
 from ..frontend.random_state import turns_of
 from ..frontend.storage import Storage, readers
 from ..frontend.values import Eager
-from ..ir import dtypes
+from ..ir import dtypes, forks
 from ..ir.dim import Guard, evaluate
 from ..ir.graph import Graph
 from ..ir.memory import contiguous, write
@@ -220,7 +219,7 @@ class Engines:
     def __init__(self, graph: Graph, make: Callable[[Graph], Engine], *made: Engine) -> None:
         self.graph, self._make = graph, make
         self.made = list(made)
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
 
     def at(self, dims: Mapping[str, int]) -> Engine:
         """One that stands for these sizes, compiled if there is none."""

@@ -6,7 +6,6 @@ program of one operator for each signature, kept.
 
 from __future__ import annotations
 
-import threading
 from contextlib import nullcontext
 from typing import Any
 
@@ -14,6 +13,7 @@ from .. import backends, config
 from ..backends.host.memory import HOST
 from ..frontend import placement
 from ..frontend.errors import TraceError, located
+from ..ir import forks
 from ..ir.dim import DimEnv
 from ..ir.dtypes import from_numpy
 from ..ir.graph import Builder, attrs_key
@@ -67,7 +67,7 @@ class Operators:
     def __init__(self, backend: str) -> None:
         self.backend = backend
         self._programs: dict[Any, Engine] = {}
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
 
     def run(self, op: Op, buffers: list[Buffer], attrs: Attrs) -> Any:
         """An operator on buffers of the backend's memory: its result, or a tuple of them."""

@@ -4,12 +4,12 @@ their loading; both give the same bits, so when that is does not matter."""
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..backends.numpy.counter import Draws
 from ..backends.numpy.ops import TABLE
+from ..ir import forks
 
 _ENOUGH = 4096  # numbers, which NumPy takes a millisecond for
 _LEAST = 64  # that a draw counts as
@@ -34,7 +34,7 @@ class Native:
 
     def __init__(self, load: Callable[[], Functions]) -> None:
         """`load`: asked once, when it is worth it."""
-        self._load, self._lock = load, threading.Lock()
+        self._load, self._lock = load, forks.lock()
         self._drawn = 0
         self._table: Functions | None = None
         self._drawers: dict[Any, Callable[[Any, Any], Any] | None] = {}

@@ -6,7 +6,6 @@ eager_mode.py says what is asked for.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import backends, config
+from ..ir import forks
 from ..ir.autodiff import vjp_program
 from ..ir.chain import is_chain
 from ..ir.channels import last_order
@@ -34,7 +34,7 @@ from .native_run import is_small
 Rule = Callable[[Any, Any, Any], list[Any]]
 
 _codes: dict[Any, Any] = {}  # the Code by what it computes; None: there is none
-_lock = threading.RLock()
+_lock = forks.rlock()
 
 
 class _Code(NamedTuple):

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import importlib
 import math
-import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, cast
@@ -22,6 +21,7 @@ from ..backends.numpy.bound import SORTED_WHOLE
 from ..backends.numpy.common import plain
 from ..backends.numpy.ops import TABLE
 from ..frontend.values import Link
+from ..ir import forks
 from ..ir.dtypes import from_numpy
 from ..ir.graph import attrs_key
 from ..ir.op import Attrs, Op
@@ -52,7 +52,7 @@ class Native:
     """The code, loaded when it pays; one of a process."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self._asked = 0
         self._code: Any = None
         self._steps: Any = None

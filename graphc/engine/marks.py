@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import enum
-import threading
 import weakref
 from collections.abc import Callable, MutableSet
 from typing import Any
 
 from .. import backends
 from ..frontend.errors import located
+from ..ir import forks
 from ..ir.record import record
 
 
@@ -93,4 +93,4 @@ class Compilers:
     stance = DEFAULT
     backend: str = backends.DEFAULT
     functions: MutableSet[Any] = weakref.WeakSet()
-    lock = threading.Lock()
+    lock = forks.lock()

@@ -17,6 +17,7 @@ from graphc.export.errors import ExportError
 from graphc.export.signature import json_with
 from graphc.ir import dim
 from graphc.ir.dim import DimEnv
+from graphc.ir.dim_bounds import decided
 from graphc.ir.graph import Graph
 from graphc.ir.late import late
 from graphc.ir.rewrite import apart, everywhere
@@ -140,7 +141,7 @@ def _holds(guard: tuple[str, Any, Any, bool]) -> bool:
     """Whether a guard that these sizes decide lets them be: m*n == m, which did not hold, does
     where n is 1, whatever m is."""
     relation, left, right, holds = guard
-    known = dim.decided(relation, left, right)
+    known = decided(relation, left, right)
     if known is not None:
         return known == holds
     if not isinstance(left, int) or not isinstance(right, int):

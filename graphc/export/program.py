@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
@@ -27,7 +26,7 @@ from graphc.frontend.grad_mode import no_grad
 from graphc.frontend.placement import Place, one_place
 from graphc.frontend.random_state import generator_at
 from graphc.frontend.tensor import Tensor, from_array
-from graphc.ir import dim
+from graphc.ir import dim, forks
 from graphc.ir.graph import Graph
 from graphc.ir.late import late
 from graphc.ir.memory import on_host
@@ -75,7 +74,7 @@ class ExportedProgram:
         self._by_ones = {variant.ones: variant for variant in contents.variants}
         # by backend and the free dims of size 1
         self._engines: dict[tuple[str, frozenset[str]], Engines] = {}
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The model's results. Raises TypeError or ValueError for arguments unlike the example."""

@@ -15,12 +15,12 @@ In a compiled function a handler runs on tensors that exist: what was recorded s
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from graphc.ir import forks
 from graphc.ir.dtypes import DType
 
 from .context import local
@@ -75,7 +75,7 @@ disabled = _Disabled()
 class Installed:
     """The code of the functions: whether it asks, and who changes it (graphc/overridable.py)."""
 
-    lock = threading.RLock()
+    lock = forks.rlock()
     # has the functions ask, or not; and the properties
     change: Callable[[bool, bool], None] | None = None
     now = (False, False)

@@ -15,6 +15,8 @@ import pytest
 import graphc
 import graphc.nn as nn
 import graphc.nn.functional as F
+from graphc import backends
+from graphc.backends.llvm import binding
 from graphc.frontend import state_version
 
 RNG = np.random.default_rng(4)
@@ -331,6 +333,36 @@ def in_child(check: Callable[[], bool]) -> None:
         os._exit(0 if check() else 1)
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_of_a_fork_while_another_thread_compiles() -> None:
+    """It compiles the same function itself: locks that were held at the fork are free there."""
+    function = graphc.compile(lambda x: (x * 2).sin().sum(1))
+    x, begun, ending = floats(50, 7), threading.Event(), threading.Event()
+    function(x[:, :3])  # what only compiling needs is imported
+    engine = backends.get("llvm")
+
+    def compiling() -> None:
+        with function._lock, engine._lock:  # as it has them meanwhile
+            begun.set()
+            ending.wait(60)
+
+    def check() -> bool:
+        found = function(x)
+        return np.allclose(found.numpy(), function.function(x).numpy(), atol=1e-5)
+
+    other = threading.Thread(target=compiling)
+    other.start()
+    try:
+        begun.wait(60)
+        in_child(check)
+        with binding.LOCK:  # by the thread that forks, which has it in the child, too
+            in_child(check)
+    finally:
+        ending.set()
+        other.join()
+    assert check()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

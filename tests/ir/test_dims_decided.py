@@ -6,7 +6,8 @@ import itertools
 
 import pytest
 
-from graphc.ir.dim import Dim, DimEnv, Guard, decided, evaluate, least, maximum, minimum
+from graphc.ir.dim import Dim, DimEnv, Guard, evaluate, maximum, minimum
+from graphc.ir.dim_bounds import decided, least
 
 N, M, K = map(Dim.var, "nmk")
 SIZES = {
@@ -19,7 +20,8 @@ SIZES = {
 @pytest.mark.parametrize("pair", [*itertools.permutations(SIZES, 2)], ids=" ".join)
 def test_what_is_decided_is_so(pair: tuple[str, str]) -> None:
     left, right = (SIZES[name] for name in pair)
-    values = [dict(zip("nmk", each, strict=True)) for each in itertools.product((2, 3, 5), repeat=3)]
+    tried = itertools.product((2, 3, 5), repeat=3)
+    values = [dict(zip("nmk", each, strict=True)) for each in tried]
     for relation in ("eq", "le"):
         known = decided(relation, left, right)
         if known is not None:

@@ -8,11 +8,11 @@ forward, its backward and other versions hold the largest of their arenas togeth
 from __future__ import annotations
 
 import os
-import threading
 import weakref
 from collections import Counter
 
 from graphc.backends.host.allocator import alone
+from graphc.ir import forks
 from graphc.ir.memory import Array
 
 SHARED = 1 << 20  # bytes; a call that fills so much takes 100 microseconds
@@ -25,7 +25,7 @@ class Arenas:
         self._free: list[Array] = []
         self._wanted: Counter[int] = Counter()  # how many living programs want such a size
         # re-entrant: a collection inside the lock may end a program
-        self._lock = threading.RLock()
+        self._lock = forks.rlock()
 
     def take(self, size: int) -> Array:
         """At least so many bytes, of anything."""
@@ -62,7 +62,7 @@ class Arenas:
 
     def after_fork(self) -> None:
         """In a child: whoever had the lock is not in this process."""
-        self._lock = threading.RLock()
+        self._lock = forks.rlock()
 
 
 ARENAS = Arenas()

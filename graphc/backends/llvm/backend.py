@@ -7,14 +7,14 @@ process runs without it.
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from graphc.backends.host.memory import HOST
 from graphc.backends.llvm.identity import identity
 from graphc.backends.llvm.kept import Kept
-from graphc.backends.llvm.pool import Pool, kept_pools
+from graphc.backends.llvm.pool import MAX_THREADS, Pool, kept_pools
+from graphc.ir import forks
 from graphc.ir.record import replaced
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class LlvmBackend:
     def __init__(self, target: Target | None = None, keeps: bool = False) -> None:
         self._target = target
         self.keeps = keeps
-        self._lock = threading.RLock()
+        self._lock = forks.rlock()
         self._caches: dict[Path | None, ObjectCache] = {}
         self._kept: dict[Path | None, Kept] = {}
         self._pool: Pool | None = None
@@ -197,13 +197,15 @@ class LlvmBackend:
             return found
 
     def pool(self, host: Host) -> Pool:
-        """The thread pool, which every executable shares, with the host's number of threads."""
+        """The thread pool, which every executable shares, with the host's number of threads, or
+        the most that there are."""
+        threads = min(host.threads, MAX_THREADS)
         with self._lock:
             if self._pool is None:
                 kept = kept_pools(host.cache_dir) if self.keeps else None
-                self._pool = Pool(host.threads, lambda: self.cache(host), kept)
-            elif self._pool.threads != host.threads:
-                self._pool.set_threads(host.threads)
+                self._pool = Pool(threads, lambda: self.cache(host), kept)
+            elif self._pool.threads != threads:
+                self._pool.set_threads(threads)
             return self._pool
 
 

@@ -13,6 +13,7 @@ from graphc.backends.host.store import Store
 from graphc.backends.llvm.binding import llvm_version
 from graphc.backends.llvm.jit import Passes, compile_object
 from graphc.backends.llvm.target import Target, host_target
+from graphc.ir import forks
 from graphc.ir.late import late
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class ObjectCache:
         self._store = Store(directory, MAGIC, ".o")
         self._objects: dict[bytes, bytes] = {}
         self._begun: dict[bytes, _Begun] = {}
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self.hits = 0
         self.misses = 0
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import functools
 import sys
-import threading
 from collections.abc import Callable
 from types import CodeType, FrameType, FunctionType
 from typing import Any, Protocol, cast
 
 from ... import backends
 from ...backends.host.frames import Evaluation
+from ...ir import forks
 
 # (code, globals, who calls): whether to ask again about the same code
 Verdict = Callable[[CodeType, dict[str, Any], FrameType | None], bool]
@@ -40,7 +40,7 @@ class Monitoring:
 
     def __init__(self, verdict: Verdict) -> None:
         self._verdict = verdict
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self._depth, self._tool = 0, -1
 
     def watch(self) -> bool:
@@ -81,7 +81,7 @@ class FrameEvaluation:
 
     def __init__(self, verdict: Verdict, helpers: tuple[Callable[..., Any], ...]) -> None:
         self._verdict, self._helpers = verdict, helpers
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self._depth = 0
 
     @functools.cached_property

@@ -36,6 +36,7 @@ from ...frontend.segment_nodes import KnownNodes
 from ...frontend.segment_tape import Fingerprint, light_key
 from ...frontend.segment_trace import SegmentEnd, SegmentTrace
 from ...frontend.trace import Trace
+from ...ir import forks
 from ...ir.graph import Graph
 from ...ir.graph import Node as IrNode
 from ...ir.late import late
@@ -127,7 +128,7 @@ class Segments:
         self._native = _Native()
         self.modules = NestedModules(compile, self._native)
         self._calls_modules = True  # whether some may be versions of their own
-        self._lock = threading.RLock()
+        self._lock = forks.rlock()
 
     def call(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Run a function's Python, in segments or as plain eager code, and the Modules that it

@@ -10,7 +10,6 @@ is one that is written to between most calls.
 from __future__ import annotations
 
 import math
-import threading
 import weakref
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -22,6 +21,7 @@ from ...config import Config
 from ...frontend.captured import TensorInput, TracedGraph
 from ...frontend.storage import Shared, Storage, contiguous_strides, siblings
 from ...frontend.tensor import Tensor, from_array
+from ...ir import forks
 from ...ir.graph import Graph
 from ...ir.record import replaced
 from .. import pipeline
@@ -56,7 +56,7 @@ class Constants:
         self.types = [(source.type.static_shape, source.type.dtype.numpy) for source in sources]
         self.prologue, self._engine = prologue, Engine.of(prologue, orders=orders)
         self.runs, self.calls = 0, 0
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self._seen: _Seen | None = None  # None: to be looked at by the next call
         outputs = self._engine.output_types
         self.made = [from_array(np.zeros(t.static_shape, t.dtype.numpy)) for t in outputs]

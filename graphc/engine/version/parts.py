@@ -8,13 +8,13 @@ with: a slope may be infinite), and what it alone would read need not be as it w
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...frontend.placement import Place
+from ...ir import forks
 from ...ir.graph import Builder, Graph
 from ...ir.graph import Node as IrNode
 from ...ir.late import late
@@ -87,7 +87,7 @@ class Parts:
         self.made: dict[Any, Part] = {}
         self._saved = saved
         self._build = build
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         # cotangents behind a node
         self._bits = {node: 1 << i for i, node in enumerate(graph.inputs[saved:])}
         for node in graph.nodes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from os import PathLike
@@ -25,7 +24,7 @@ from graphc.export.steps import manifest, numbers
 from graphc.frontend.placement import Place, one_place
 from graphc.frontend.random_state import seed_words
 from graphc.frontend.tensor import Tensor, from_array
-from graphc.ir import dim, dtypes
+from graphc.ir import dim, dtypes, forks
 from graphc.ir.graph import Graph, Node
 from graphc.ir.late import late
 from graphc.ir.memory import on_host
@@ -102,7 +101,7 @@ class ExportedStep:
         self._own: dict[str, Any] = {**self._step["settings"], **self._step["counters"]}
         self.calls = int(self._step["calls"])
         self.numbers: MutableMapping[str, Any] = _Numbers(self)
-        self._lock = threading.RLock()
+        self._lock = forks.rlock()
         self._engines: dict[tuple[str, str, frozenset[str]], Engines] = {}
         self._plans = {each.ones: Plan.of(each) for each in contents.variants}
 

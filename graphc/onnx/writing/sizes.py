@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from graphc.ir import dtypes
-from graphc.ir.dim import Atom, Dim, Guard, Size, evaluate, least, unwrap
+from graphc.ir.dim import Atom, Dim, Guard, Size, evaluate, unwrap
+from graphc.ir.dim_bounds import least
 
 if TYPE_CHECKING:
     from .writer import Writer

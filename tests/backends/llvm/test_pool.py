@@ -13,11 +13,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from graphc import config
+from graphc.backends.llvm.backend import LlvmBackend
 from graphc.backends.llvm.jit import compile_object
 from graphc.backends.llvm.library import Library
 from graphc.backends.llvm.pool import MAX_THREADS, Pool
 from graphc.backends.llvm.pool_text import pool_text
 from graphc.backends.llvm.target import host_target, make_target
+from graphc.engine import pipeline
 
 # mark: counts[chunk] += 1 after some work that grows with the chunk's number modulo 8.
 # nested: runs mark over 16 counters of its own, from inside a chunk.
@@ -244,6 +247,14 @@ def test_sizes_are_checked() -> None:
             pool.set_threads(threads)
         with pytest.raises(ValueError, match="threads must be between 1 and"):
             Pool(threads)
+
+
+def test_more_threads_than_there_are() -> None:
+    """On a machine with more CPUs than that, say."""
+    backend, host = LlvmBackend(), pipeline.host(config.current())
+    assert backend.pool(host._replace(threads=MAX_THREADS + 976)).threads == MAX_THREADS
+    assert backend.pool(host._replace(threads=2)).threads == 2
+    assert backend.pool(host._replace(threads=4096)).threads == MAX_THREADS
 
 
 @pytest.mark.parametrize("triple", ["aarch64-unknown-linux-gnu", "riscv64-unknown-linux-gnu"])

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from ... import dtypes, op
-from ...dim import Dim, DimEnv, Size, least, maximum, product, unwrap
+from ...dim import Dim, DimEnv, Size, maximum, product, unwrap
+from ...dim_bounds import least
 from ...graph import Graph, Node
 from ...kernel import (
     Branch,
