@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeGuard
 
+from graphc.backends.llvm.epilogue import shared_epilogue
 from graphc.backends.llvm.gemm_kernel import emit_gemm_kernel
 from graphc.backends.llvm.gemm_store import plain_store
 from graphc.backends.llvm.microkernel import ACCUMULATORS, Tile
@@ -57,7 +58,7 @@ def emit_contraction(
     """Defines void @symbol(ptr %args, ptr %status): buffers in order of params, then dims."""
     template = sum_template(kernel)
     tile = tile_of(template, target)
-    if plain_store(kernel, tile) is None:
+    if plain_store(kernel, tile) is None and shared_epilogue(kernel) is None:
         _emit_epilogue(module, kernel, tile, symbol, epilogue)
     if is_last(template):
         conv_last_kernel.emit_last_kernel(module, kernel, template, tile, symbol)

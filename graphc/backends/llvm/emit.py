@@ -14,10 +14,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from graphc.backends.llvm import turned
-from graphc.backends.llvm.contraction import emit_contraction, is_last
+from graphc.backends.llvm.contraction import EPILOGUE_PARAMETERS, emit_contraction, is_last
 from graphc.backends.llvm.emit_context import Buffer
 from graphc.backends.llvm.emit_index import UNKNOWN
 from graphc.backends.llvm.emit_loops import Statements
+from graphc.backends.llvm.epilogue import epilogue_symbol
 from graphc.backends.llvm.gemm_descriptor import ENTRY
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.prefetch import along, distances, next_rows, written_next
@@ -27,7 +28,8 @@ from graphc.backends.llvm.values import Value
 from graphc.backends.llvm.vector_plan import halves_registers
 from graphc.ir import dim as dims
 from graphc.ir import dtypes
-from graphc.ir.dim import Dim
+from graphc.ir.dim import Dim, Size
+from graphc.ir.dtypes import DType
 from graphc.ir.kernel import (
     Attention,
     Check,
@@ -41,8 +43,9 @@ from graphc.ir.kernel import (
     Store,
     walk,
 )
-from graphc.ir.kernel.text import kernel_symbol
+from graphc.ir.kernel.text import kernel_symbol, parse_kernel
 from graphc.ir.late import late
+from graphc.ir.record import replaced
 
 if TYPE_CHECKING:
     from graphc.backends.llvm import attention, conv_last_kernel
@@ -110,20 +113,38 @@ def emit_epilogue(fn: Function, kernel: Kernel, tile: Tile) -> None:
     template = kernel.template
     assert template is not None and not isinstance(template, Attention)
     context = _context(fn, fn.module, tile.target, kernel, template.epilogue)
-    context.buffers["acc.tile"] = Buffer(lambda: "%tile", template.acc_dtype, False)
+    known = conv_last_kernel.panel_columns(template, tile.lanes) if is_last(template) else None
+    upper = {"b": template.batch, "tile.m": template.m}
+    _sums(context, tile, template.acc_dtype, template.epilogue, upper, known)
+
+
+def emit_shared_epilogue(module: Module, tile: Tile, text: str) -> None:
+    """Defines one that kernels share (epilogue.py)."""
+    kernel = parse_kernel(text)
+    (sums, *params), ((_, *body),) = kernel.params, kernel.stages
+    given = replaced(kernel, params=tuple(params))
+    fn = module.function(f"void {epilogue_symbol(text, tile)}({EPILOGUE_PARAMETERS})")
+    _sums(_context(fn, module, tile.target, given, body), tile, sums.dtype, body, {}, None)
+    fn.ret()
+
+
+def _sums(
+    context: Statements, tile: Tile, acc: DType, epilogue: Sequence[Stmt], upper: dict[str, Size],
+    known: int | None,
+) -> None:
+    """Some statements for each of a tile's sums. `upper`: ends of what variables are; `known`: how
+    many columns the tile has."""
+    context.buffers["acc.tile"] = Buffer(lambda: "%tile", acc, False)
     for name, word in (("b", "%b"), ("tile.m", "%m"), ("tile.n", "%n"), ("tile.pitch", "%pitch"),
                        ("tile.rows", "%rows"), ("tile.columns", "%columns")):
         context.bind(name, Value(word, dtypes.i64, 1, 0))
-        context.upper[name] = UNKNOWN
-    for name, size in (("b", template.batch), ("tile.m", template.m)):
-        if isinstance(size, int):
-            context.upper[name] = size - 1
+        size = upper.get(name)
+        context.upper[name] = size - 1 if isinstance(size, int) else UNKNOWN
     context.vector_base, context.aligned = "%n", False
-    known = conv_last_kernel.panel_columns(template, tile.lanes) if is_last(template) else None
     context.most_lanes = 0 if known else tile.lanes  # a tile is only a few registers wide
     row, pitch, first = (Dim.var(name) for name in ("tile.row", "tile.pitch", "tile.n"))
     where = row * pitch + Dim.var("n") - first
-    body = (Let("acc", Load("acc.tile", where, template.acc_dtype)), *template.epilogue)
+    body = (Let("acc", Load("acc.tile", where, acc)), *epilogue)
     columns = Loop("vector", "n", known or Dim.var("tile.columns"), body)
     m = Let("m", IndexValue(row + Dim.var("tile.m"), dtypes.i64))
     context.loop(Loop("serial", "tile.row", Dim.var("tile.rows"), (m, columns)))

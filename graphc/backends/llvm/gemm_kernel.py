@@ -220,7 +220,7 @@ def declare_packer(module: Module, kind: str, source: Source, types: str) -> str
 def _emit_bases(
     module: Module, kernel: Kernel, c: Product, symbol: str, left: Size, right: Size
 ) -> None:
-    f = module.function(f"void @{symbol}.bases(ptr %args, i64 %b, ptr %out)", "internal")
+    f = module.function(f"void @{symbol}.bases(ptr %args, i64 %b, ptr %out)", "internal", ENTRY)
     arguments = Arguments(f, kernel)
     arguments.names["b"] = "%b"
     for index, (operand, offset) in enumerate(((c.left, left), (c.right, right))):

@@ -1,5 +1,6 @@
 """The plainest epilogue, shared by all kernels that have no other: sums are stored as they are."""
 
+from graphc.backends.llvm.epilogue import epilogue_symbol, shared_epilogue
 from graphc.backends.llvm.gemm_arguments import Arguments
 from graphc.backends.llvm.gemm_descriptor import Descriptor, Word
 from graphc.backends.llvm.gemm_pack import Source, first_lanes, store_masked
@@ -140,10 +141,21 @@ class Result:
 def epilogue_pointers(
     f: Function, kernel: Kernel, tile: Tile, symbol: str, arguments: Arguments
 ) -> tuple[str, str]:
-    """(epilogue, its arguments): the shared one for a plain store, else the kernel's own."""
+    """(epilogue, its arguments): a shared one, for a plain store that of all kernels, else the
+    kernel's own."""
     plain = plain_store(kernel, tile)
     if plain is None:
-        return f"@{symbol}.epilogue", "%args"
+        shared = shared_epilogue(kernel)
+        if shared is None:
+            return f"@{symbol}.epilogue", "%args"
+        words = f.alloca("i64", len(shared.buffers) + len(shared.numbers))
+        for word, name in enumerate(shared.buffers):
+            f.store(arguments.buffer(name), "ptr", f.gep(words, word, "ptr"), 8)
+        for word, number in enumerate(shared.numbers, len(shared.buffers)):
+            f.store(number, "i64", f.gep(words, word, "i64"), 8)
+        callee = epilogue_symbol(shared.text, tile)
+        f.module.declare(f"declare void {callee}({STORE_TYPES})")
+        return callee, words
     buffer, *sizes = plain
     offset, b_stride, m_stride = (arguments.size(size) for size in sizes)
     words = f.alloca("i64", STORE_WORDS)

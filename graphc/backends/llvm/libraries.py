@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from graphc.backends.llvm.contraction import is_last, sum_template, tile_of
+from graphc.backends.llvm.emit import emit_shared_epilogue
+from graphc.backends.llvm.epilogue import shared_epilogue
 from graphc.backends.llvm.gemm import emit_gemm, emit_tiles
 from graphc.backends.llvm.gemm_dot import emit_dot, emit_dots, emit_point_columns
 from graphc.backends.llvm.gemm_pack import Source, emit_gemm_pack, emit_transpose
@@ -44,6 +46,8 @@ def template_libraries(kernel: Kernel, target: Target) -> tuple[str, ...]:
         kinds = conv_libraries.of_last(template, tile) + ["store"] * plain
     else:
         kinds = [*conv_libraries.of_convolution(template, tile), "store"]
+    if plain_store(kernel, tile) is None and (shared := shared_epilogue(kernel)) is not None:
+        kinds.append(shared.kind)
     return tuple(f"{kind}.{tile.name}" for kind in dict.fromkeys(kinds))
 
 
@@ -83,6 +87,7 @@ _EMITTERS: dict[str, Callable[..., None]] = {
     "attention": lambda module, tile: attention_block.emit_attention_library(module, tile),
     "dot": lambda module, tile, rows: emit_dot(module, tile, int(rows)),
     "dots": emit_dots,
+    "epilogue": lambda module, tile, *text: emit_shared_epilogue(module, tile, ".".join(text)),
     "gemm": emit_gemm,
     "pack": lambda m, tile, kind, dtype: emit_gemm_pack(m, _source(dtype, tile), kind),
     "packs": lambda module, tile, dtype: emit_word_packs(module, _source(dtype, tile)),
