@@ -2,12 +2,13 @@
 native code: a program of NumPy's own loops and of moves (program_writer.py).
 
 The bits are NumPy's: the first results are held against it, so when a program takes over does not
-matter. The code is loaded once it has been asked for by so many operators that this pays: a
-function of sixty asks after some dozens of calls.
+matter. The code is loaded once it has been asked for so often that this pays, a call counting for
+its operators, or for its time: a function of sixty asks after some dozens of calls.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,6 +26,8 @@ Run = Callable[[list[Tensor]], list[Tensor]]
 Codes = Sequence[tuple[Any, Any, int, Callable[[list[Any]], Any]]]
 _KINDS = frozenset("?bBhilqfd")
 _HELD = 2  # results
+_OPERATOR = 2000  # nanoseconds, about, of one operator of few numbers
+_MOST_CALLS = 1000  # that a call counts for, which others may have interrupted
 
 
 def program(
@@ -34,8 +37,10 @@ def program(
     work = sum(view is None for _, view, _, _ in codes)
 
     def waiting(tensors: list[Tensor]) -> list[Tensor]:
+        begin = time.perf_counter_ns()
         found = ready(tensors)
-        code = native.program(work)
+        took = (time.perf_counter_ns() - begin) // _OPERATOR
+        code = native.program(min(max(work, took), _MOST_CALLS))
         if code is not None:
             made = _made(code, codes, results, tensors)
             install(ready if made is None else _held(made, ready, install))

@@ -400,6 +400,24 @@ def products() -> dict[str, Callable[..., None]]:
     return found
 
 
+def _softmax(w: Writer, attrs: Attrs, given: Sequence[Array], out: Array) -> None:
+    """As backends/numpy/bound.py has it."""
+    (x,), dim = given, attrs["dim"]
+    if not x.ndim:
+        raise Unwritten
+    c = x.dtype.char
+    peak, sums = (w.new((*x.shape[:dim], 1, *x.shape[dim + 1 :]), x.dtype) for _ in range(2))
+    away, e = w.new(x.shape, x.dtype), w.new(x.shape, x.dtype)
+    w.total(np.maximum, None, x, (dim,), peak)
+    w.loop(np.subtract, f"{c}{c}->{c}", [x, peak], away)
+    w.loop(np.exp, f"{c}->{c}", [away], e)
+    w.total(np.add, 0, e, (dim,), sums)
+    w.loop(np.true_divide, f"{c}{c}->{c}", [e, sums], out)
+
+
+_ROWS = {"logsumexp": _logsumexp, "softmax": _softmax}
+
+
 def write(w: Writer, op: Op, attrs: Attrs, given: Sequence[Array], out: Array) -> None:
     """The entries of one operator. Raises Unwritten where there are none."""
     name = op.name
@@ -411,8 +429,8 @@ def write(w: Writer, op: Op, attrs: Attrs, given: Sequence[Array], out: Array) -
         _index(w, attrs, given, out)
     elif name in _TOTALS:
         _total(w, op, attrs, given, out)
-    elif name == "logsumexp":
-        _logsumexp(w, attrs, given, out)
+    elif name in _ROWS:
+        _ROWS[name](w, attrs, given, out)
     elif name in products():
         products()[name](w, attrs, given, out)
     elif op.pointwise and "graphs" not in attrs:

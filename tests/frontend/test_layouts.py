@@ -106,3 +106,24 @@ def test_a_key_that_a_parameter_dict_has_not() -> None:
     for t in (torch, graphc):
         with pytest.raises(AttributeError):
             t.nn.ParameterDict({"a": t.ones(1)})["b"]
+
+
+def test_a_row_major_copy_of_few_is_torchs() -> None:
+    def outcomes(engine: Any) -> list[Any]:
+        found: list[Any] = []
+        x = engine.arange(24.0).reshape(2, 3, 4)
+        turned = x.transpose(0, 2), x.permute(1, 2, 0)
+        for y in (*turned, x[:, ::2], x[:1].expand(3, 3, 4), x[..., 0]):
+            z = y.contiguous()
+            z.add_(1)
+            found.append((z.tolist(), z.stride(), z._version, z._is_view(), z.is_leaf))
+        with engine.inference_mode():
+            found.append(x.transpose(0, 1).contiguous().is_inference())
+        w = x.clone().requires_grad_()
+        z = w.transpose(0, 1).contiguous()
+        found += [z.grad_fn.name(), z.requires_grad]
+        with engine.no_grad():
+            found.append(w.transpose(0, 1).contiguous().requires_grad)
+        return found
+
+    assert outcomes(graphc) == outcomes(torch)

@@ -76,6 +76,11 @@ CALLS |= {
     "by a tensor": lambda x, y: x.pow(torch.tensor(3.0)),
 }
 # those of which each operator has its entries
+CALLS |= {
+    "columns": lambda x, y: x.softmax(0),
+    "repeated": lambda x, y: x.repeat(2, 1, 3), "tiled": lambda x, y: torch.tile(x, (2,)),
+    "exponents": lambda x, y: x.abs().pow(1.5), "roots": lambda x, y: x.pow(0.5),
+}
 WHOLE = {
     "grid, bilinear, zeros", "grid, bicubic, reflection", "fold", "fold with gaps", "unfold",
     "pixel_shuffle", "pixel_unshuffle", "var", "of columns", "ctc", "normalize",

@@ -102,14 +102,16 @@ def _pow(types: Types) -> Function | None:
     """By one exponent: what elementwise.py does, which asks a float of Python's for less."""
     if types[0].dtype.numpy.char not in "fd" or types[1].shape:
         return None
-    multiply, slow = np.multiply, plain(ELEMENTWISE["pow"])
+    multiply, power, slow = np.multiply, np.power, plain(ELEMENTWISE["pow"])
 
     def run(x: Array, exponent: Array) -> Any:
         number = exponent.item()
         if number == 2:
             return multiply(x, x)
-        if number != 3:
+        if number == 0.5:
             return slow(x, exponent)
+        if number != 3:
+            return power(x, exponent)
         square = multiply(x, x)
         return multiply(square, x, square) if type(square) is np.ndarray else square * x
 

@@ -6,15 +6,19 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from graphc.ir import ops
 
 from ..context import local
 from ..dispatch import apply
 from ..eager import apply_cast
 from ..errors import located
+from ..history import requires_grad
 from ..ownership import own
 from ..result_layouts import suggests_last, with_layout
-from ..tensor import Tensor, current
+from ..tensor import Tensor, current, from_array
+from ..values import Eager
 from .arguments import named, shape
 
 
@@ -101,12 +105,24 @@ def contiguous(input: Tensor, memory_format: Any = contiguous_format) -> Tensor:
         return _channels_last(input)
     if is_contiguous(input):
         return input
+    if _is_plain(input):
+        return from_array(np.array(input._graphc_array, order="C"))
     sizes = shape(input)
     flat: Tensor = apply(ops.reshape, input, shape=(input._graphc_type.elements,))
     # eager mode has copied already where the elements did not follow each other
     alone = flat._graphc_trace is None and flat._base is None
     result: Tensor = apply(ops.reshape, flat if alone else _copied(flat), shape=sizes)
     return own(result, ())
+
+
+def _is_plain(x: Tensor) -> bool:
+    """Whether a copy of it is its numbers alone: nobody records, counts or watches, and it has no
+    history."""
+    return (
+        local.trace is None and local.counted is None and x._graphc_trace is None
+        and Eager.prepare is not None and Eager.elsewhere is None
+        and not (local.grad and requires_grad(x))
+    )
 
 
 def _channels_last(x: Tensor) -> Tensor:

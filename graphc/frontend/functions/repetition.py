@@ -83,11 +83,15 @@ def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
 
 
 @variadic("repeats")
-@owns_result
-@recorded_as("RepeatBackward0")
 def repeat(self: Tensor, *repeats: Any) -> Tensor:
     """A new tensor with copies of this one along each dim."""
-    counts = shape_of(repeats, "repeat")
+    return _repeated(self, shape_of(repeats, "repeat"))
+
+
+@replayed
+@owns_result
+@recorded_as("RepeatBackward0")
+def _repeated(self: Tensor, counts: tuple[Any, ...]) -> Tensor:
     have = shape(self)
     extra = len(counts) - len(have)
     if extra < 0:
