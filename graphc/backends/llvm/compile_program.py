@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,7 +18,7 @@ from graphc.backends.llvm.driver import emit_driver, ends_by_flag
 from graphc.backends.llvm.emit import emit, kernel_checks
 from graphc.backends.llvm.executable import outside
 from graphc.backends.llvm.frame import Frame, Scratch
-from graphc.backends.llvm.libraries import emit_library, template_libraries
+from graphc.backends.llvm.libraries import emit_library, is_apart, template_libraries
 from graphc.backends.llvm.library import Library
 from graphc.backends.llvm.pool import Pool
 from graphc.backends.llvm.short import is_short
@@ -32,9 +33,9 @@ from graphc.ir.kernel.text import kernel_symbol, print_kernel
 
 
 class _Made(NamedTuple):
-    """An object, and the seconds that it took: to its text (0: it was known), and from there."""
+    """Objects, and the seconds that they took: to their text (0: it was known), and from there."""
 
-    data: bytes
+    data: tuple[bytes, ...]
     emitting: float
     compiling: float
 
@@ -205,14 +206,14 @@ class _Compiler:
         wall = time.perf_counter() - start
         for symbol, kernel in distinct.items():
             one = made[symbol]
-            size, cached = len(one.data), not one.emitting
+            size, cached = sum(map(len, one.data)), not one.emitting
             stats.kernels.append(KernelStats(symbol, kernel.name, size, cached))
         # the time that passed, in the proportion of what all threads did
         emitting = sum(one.emitting for one in made.values())
         compiling = sum(one.compiling for one in made.values())
         stats.emit = wall * emitting / max(emitting + compiling, 1e-9)
         stats.codegen = wall - stats.emit
-        self.objects = [made[name].data for name in jobs]
+        self.objects = [each for name in jobs for each in made[name].data]
 
     def _compile(self, kernel: Kernel, symbol: str) -> _Made:
         # the kernel's own text is the key: a kernel that is known is not even emitted
@@ -220,21 +221,28 @@ class _Compiler:
         return self._made(text, lambda: emit(kernel, self.target, symbol))
 
     def _library(self, name: str) -> _Made:
-        return self._made(f"library {name}", lambda: emit_library(name, self.target).text())
+        if not is_apart(name):
+            return self._made(f"library {name}", lambda: emit_library(name, self.target).text())
+        module = functools.cache(lambda: emit_library(name, self.target).apart(name))
+        return self._made(f"library {name}", lambda: module()[0], lambda: module()[1])
 
     def _draw(self, kind: str) -> _Made:
         return self._made(f"draw {kind}", lambda: draw_text(kind))
 
-    def _made(self, key: str, make: Callable[[], str]) -> _Made:
+    def _made(self, key: str, *makes: Callable[[], str]) -> _Made:
+        """What a key stands for, in one object or several."""
         emitting = 0.0
 
-        def timed() -> str:
+        def timed(make: Callable[[], str]) -> str:
             nonlocal emitting
             start = time.perf_counter()
             text = make()
-            emitting = time.perf_counter() - start
+            emitting += time.perf_counter() - start
             return text
 
         start = time.perf_counter()
-        data = self.cache.compile(key, self.target, make=timed)
+        data = tuple(
+            self.cache.compile(key + number * "\0", self.target, make=partial(timed, make))
+            for number, make in enumerate(makes)
+        )
         return _Made(data, emitting, time.perf_counter() - start - emitting)

@@ -45,7 +45,7 @@ def declare_conv(module: Module, kind: str, tile: Tile) -> str:
 
 def emit_bases(module: Module) -> None:
     """Where a group of each operand begins; `operands` is the request."""
-    f = module.function(f"void {BASES}(ptr %request, i64 %b, ptr %out)", "internal")
+    f = module.function(f"void {BASES}(ptr %request, i64 %b, ptr %out)", "internal", ENTRY)
     r = Words(f, "%request")
     for index, (field, stride) in enumerate(
         ((Conv.LEFT, Conv.LEFT_GROUP), (Conv.RIGHT, Conv.RIGHT_GROUP))

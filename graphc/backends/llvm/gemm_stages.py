@@ -1,6 +1,6 @@
 """What runs before the product: operands packed once for all chunks, and how stages are run."""
 
-from graphc.backends.llvm.gemm_descriptor import Descriptor, Word
+from graphc.backends.llvm.gemm_descriptor import ENTRY, Descriptor, Word
 from graphc.backends.llvm.gemm_plan import round_up
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Function, Module, Value
@@ -15,7 +15,7 @@ def run_symbol(module: Module) -> str:
     if module.count_use(symbol) > 1:
         return symbol
     module.declare(f"declare void {PARALLEL}(ptr, ptr, i64)")
-    f = module.function(f"void {symbol}(ptr %fn, ptr %d, i64 %chunks)", "internal")
+    f = module.function(f"void {symbol}(ptr %fn, ptr %d, i64 %chunks)", "internal", ENTRY)
     several, one, done = f.label("several"), f.label("one"), f.label("done")
     f.cond_br(f.cmp("sgt", "%chunks", 1), several, one)
     f.block(several)

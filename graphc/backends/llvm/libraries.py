@@ -70,6 +70,12 @@ def _of_product(c: Product, tile: Tile) -> list[str]:
     return [*kinds, "transpose"] if "columns" in reached.packs else kinds
 
 
+def is_apart(name: str) -> bool:
+    """Whether a library is two objects (Module.apart): a driver that is not optimised, and what
+    runs in its chunks."""
+    return name.startswith(_APART)
+
+
 def emit_library(name: str, target: Target) -> Module:
     """The module of a library named by template_libraries; they want @graphc_par of the pool."""
     module = Module()
@@ -83,6 +89,9 @@ def _source(dtype: str, tile: Tile) -> Source:
     return Source(dtypes.by_name(dtype), tile)
 
 
+_APART = tuple(f"conv_{kind}." for kind in (
+    "input_grad", "lines", "places", "shifts", "strips", "windows",
+))
 _EMITTERS: dict[str, Callable[..., None]] = {
     "attention": lambda module, tile: attention_block.emit_attention_library(module, tile),
     "dot": lambda module, tile, rows: emit_dot(module, tile, int(rows)),

@@ -3,6 +3,7 @@
 Values are SSA names ("%t12"), constants as LLVM spells them, or Python integers (i64), which fold.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 
@@ -50,6 +51,37 @@ class Module:
         lines.append("")
         return "\n".join(lines)
 
+    def apart(self, name: str) -> tuple[str, str]:
+        """The module as two: functions that are optimised, and the others, which take a third as
+        long to compile where no function is. What one has of the other's gets `name` behind its
+        own, and is seen from outside."""
+        parts = [f for f in self._functions if not f.is_optimised], [
+            f for f in self._functions if f.is_optimised
+        ]
+        texts = ["\n".join(line for f in part for line in f.lines()) for part in parts]
+        own = [*self.globals, *self._declarations]
+        declared: list[list[str]] = [[], []]
+        renamed: dict[str, str] = {}
+        for at, part in enumerate(parts):
+            for f in part:
+                if not re.search(rf"{re.escape(f.name)}(?![\w.])", texts[1 - at]):
+                    continue
+                symbol = f"{f.name}.{name}" if f.is_internal else f.name
+                declared[1 - at].append(f.declaration)
+                renamed[f.name] = symbol
+
+        def seen(text: str) -> str:
+            for old, new in renamed.items():
+                text = re.sub(rf"define internal (.*?{re.escape(old)}\()", r"define \1", text)
+                text = re.sub(rf"{re.escape(old)}(?![\w.])", new, text)
+            return text
+
+        plain, optimised = (
+            seen("\n".join([*own, *more, text, ""]))
+            for more, text in zip(declared, texts, strict=True)
+        )
+        return optimised, plain
+
 
 class Function:
     """One function under construction; instructions go to the end of the current block."""
@@ -61,6 +93,27 @@ class Function:
         self._allocas: list[str] = []
         self._lines: list[str] = []
         self._count = 0
+
+    @property
+    def name(self) -> str:
+        """With its @."""
+        return self._head[self._head.index("@") : self._head.index("(")]
+
+    @property
+    def is_optimised(self) -> bool:
+        """Whether it is not one of those that say no."""
+        return "optnone" not in self._head
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether other modules do not see it."""
+        return self._head.startswith("define internal")
+
+    @property
+    def declaration(self) -> str:
+        """For another module."""
+        head = self._head[: self._head.rindex(")") + 1]
+        return "declare " + head.removeprefix("define ").removeprefix("internal ")
 
     def lines(self) -> list[str]:
         """The finished text of the function, line by line."""

@@ -7,7 +7,7 @@ import pytest
 
 from graphc.backends.llvm.contraction import tile_of
 from graphc.backends.llvm.conv_reach import conv_reach, is_by_strips
-from graphc.backends.llvm.libraries import emit_library, template_libraries
+from graphc.backends.llvm.libraries import emit_library, is_apart, template_libraries
 from graphc.backends.llvm.target import Target, host_target
 from graphc.ir.dim import Dim
 from graphc.ir.kernel import Convolution
@@ -130,3 +130,12 @@ def test_a_convolution_of_few_channels_is_linked_with_little() -> None:
         )
     )
     assert one < all_ / 2
+
+
+@pytest.mark.parametrize("kind", ["input_grad", "lines", "places", "shifts", "strips", "windows"])
+def test_a_driver_is_compiled_apart_from_what_runs_in_chunks(kind: str) -> None:
+    name, target = f"conv_{kind}.f32", host_target()
+    assert is_apart(name)
+    for text, plain in zip(emit_library(name, target).apart(name), (False, True), strict=True):
+        heads = [line for line in text.split("\n") if line.startswith("define")]
+        assert heads and all(("optnone" in head) is plain for head in heads)

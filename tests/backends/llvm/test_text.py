@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from graphc.backends.llvm.gemm_descriptor import ENTRY
 from graphc.backends.llvm.jit import compile_object
 from graphc.backends.llvm.library import Library
 from graphc.backends.llvm.target import host_target
@@ -117,3 +118,25 @@ def test_conditions() -> None:
         return fn.load(slot, "i64", 8)
 
     assert (integers(1, emit)(5), integers(1, emit)(15)) == (100, 10)
+
+
+def test_what_is_not_optimised_is_a_module_of_its_own() -> None:
+    """Each calls the other's, by names that no other module has."""
+    module = Module()
+    module.globals.append("@three = internal constant i64 3")
+    entry = module.function("i64 @entry(i64 %x)", "", ENTRY)
+    entry.ret(f"i64 {entry.call('i64', '@inner', 'i64 %x')}")
+    inner = module.function("i64 @inner(i64 %x)", "internal")
+    more = inner.call("i64", "@inner2", f"i64 {inner.mul('%x', 10)}")
+    inner.ret(f"i64 {more}")
+    last = module.function("i64 @inner2(i64 %x)", "internal", ENTRY)
+    last.ret(f"i64 {last.add('%x', last.load('@three', 'i64', 8))}")
+    optimised, plain = module.apart("kind.f32")
+    for text, names in ((optimised, ["inner"]), (plain, ["entry", "inner2"])):
+        heads = [line for line in text.split("\n") if line.startswith("define")]
+        assert [head.split("@")[1].split("(")[0].split(".")[0] for head in heads] == names
+    assert "define i64 @inner.kind.f32(" in optimised and "optnone" not in optimised
+    assert all("optnone" in line for line in plain.split("\n") if line.startswith("define"))
+    library = Library([compile_object(text, host_target()) for text in (optimised, plain)])
+    function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(library.address("entry"))
+    assert function(4) == 43
