@@ -208,6 +208,9 @@ CASES: dict[str, list[Case]] = {
         (i32, (A,), lambda x: -x * 3),
     ],
     "algebra.power_two": [(f32, (A,), lambda x: ops.pow(x, 2.0))],
+    "algebra.power_three": [
+        (f32, (A,), lambda x: ops.pow(x, 3.0)), (i32, (A,), lambda x: ops.pow(x, 3)),
+    ],
     "algebra.power_zero": [(f32, (A,), lambda x: ops.pow(x, 0.0))],
     "algebra.power_minus_one": [(f32, (A,), lambda x: ops.pow(x, -1.0))],
     "algebra.multiplied_by_itself": [(f32, (A,), lambda x: x * x), (i32, (A,), lambda x: x * x)],

@@ -140,6 +140,17 @@ def power_two(m: Match) -> Any:
     return m.spread(get("square")(m.x))
 
 
+@RULES.add(p.pow(x, number(3)))
+def power_three(m: Match) -> Any:
+    """Two products, as the operator has it of one exponent; of half precision, rounded once."""
+    dtype = m.root.dtype
+    if m.root.inputs[1].tensor_type.shape or not (
+        dtype.is_integer or (dtype.is_float and dtype.bits > 16)
+    ):
+        return None
+    return get("square")(m.x) * m.x
+
+
 @RULES.add(p.pow(x, number(0)))
 def power_zero(m: Match) -> Any:
     return m.filled(1)
