@@ -46,6 +46,7 @@ MASK_COST, MASK_TAP_COST = 24, 8  # per register of positions: cycles of making 
 SPLIT_COST, WHOLE_COST = (9, 8), (33, 32)
 FEW_ROWS, FEW_ROWS_COST = 2, 2
 MASKED_BYTES = 64  # of registers whose lanes have masks of their own
+STRIPS_BYTES = 32  # of registers by which strips go
 PLACE_BYTES = 2 * POINTER_BYTES  # of a row: where it begins, and its mask
 IMAGE_COST = 15  # of positions packed over all images, against an image read where it lies
 DOT_TERMS = 768  # of a block: below that the sums over lanes weigh too much
@@ -240,10 +241,10 @@ class _Planner:
     def strips(self) -> Strips | None:
         """How an image is done strip by strip: of float32 and pairs of bfloat16, since torch's own
         kernels, too, leave the padding out of such sums, and have it in those of float64, where an
-        infinite weight then gives NaN. They were timed with registers of 64 bytes."""
+        infinite weight then gives NaN. They were timed with registers of 32 and 64 bytes."""
         w = self.seen
         if not (
-            self.tiling.vector_bytes >= MASKED_BYTES and self.step.name in ("f32", "bf16")
+            self.tiling.vector_bytes >= STRIPS_BYTES and self.step.name in ("f32", "bf16")
             and self.known and isinstance(self.images, int) and self.images > 0
             and self.left_same and self.right_same and w.taps > 1
         ):

@@ -10,15 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..dim import evaluate, is_static
-from ..machine import Machine
+from ..dim import Size, evaluate, is_static
+from ..machine import Machine, Tiling
 from ..record import record, replaced
 from .blocking import ALIGN, MOST_SLOTS, Blocking, Number, least, most, multiple, quotient_up
-from .plan_last import rows_of, runs_of
-from .plan_spans import KERNELS, LEAST_SUMS, Span, seen_by, spans_of_line
+from .plan_last import rows_of, runs_of, widest_of
+from .plan_spans import KERNELS, Span, seen_by, spans_of_line
 from .templates import Convolution
 from .templates.operand import panels_of_weights
 from .window import Triple, Window
+
+LEAST_SUMS = 10  # registers of sums of a tile: fewer wait for each other
+WEIGHT_COST = 36  # of a register, in tenths of a multiplication
+FEW_POSITIONS = 400  # of more, few tiles are in two lines
 
 
 @record
@@ -57,6 +61,23 @@ class Chunks:
     sums: Number
 
 
+def window_of(
+    input: tuple[Size, ...], window: tuple[int, ...], output: tuple[Size, ...],
+    stride: tuple[int, ...], pad_low: tuple[int, ...], dilation: tuple[int, ...],
+) -> Window:
+    """In three dims, of sizes that are known."""
+
+    def triple(sizes: tuple[Size, ...], missing: int) -> Triple:
+        numbers = (evaluate(size, {}) for size in sizes)
+        depth, height, width = (*(missing,) * (3 - len(sizes)), *numbers)
+        return depth, height, width
+
+    return Window(
+        triple(input, 1), triple(window, 1), triple(output, 1), triple(stride, 1),
+        triple(pad_low, 0), triple(dilation, 1),
+    )
+
+
 def lines_of_last(c: Convolution, machine: Machine) -> LastLines | None:
     """How a convolution goes line by line; None where it does not: where tiles in order of
     positions, wherever lines end, take fewer steps."""
@@ -68,27 +89,12 @@ def lines_of_last(c: Convolution, machine: Machine) -> LastLines | None:
         return None
     itemsize = c.acc_dtype.itemsize
 
-    def triple(sizes: tuple[int, ...], missing: int) -> Triple:
-        depth, height, width = (*(missing,) * (3 - len(sizes)), *sizes)
-        return depth, height, width
-
-    w = Window(
-        triple(tuple(evaluate(size, {}) for size in g.input), 1), triple(runs.window, 1),
-        triple(tuple(evaluate(size, {}) for size in g.output), 1), triple(g.stride, 1),
-        triple(g.pad_low, 0), triple(g.dilation, 1),
-    )
+    w = window_of(g.input, runs.window, g.output, g.stride, g.pad_low, g.dilation)
     vectors = columns // tiling.lanes(itemsize)
     if min(*w.input, *w.out, *w.dilation) < 1:
         return None
     spans = spans_of_line(w, vectors, tiling)
-    if len(spans) > KERNELS:
-        return None
-    steps = seen_by(w, 1) * sum(
-        span.count * max(span.rows * vectors, LEAST_SUMS) for span in spans
-        for low, high in span.taps if high > low
-    )
-    rows = rows_of(tiling, vectors)
-    if steps > quotient_up(w.positions, rows) * rows * vectors * w.taps:
+    if len(spans) > KERNELS or _by_lines(w, vectors, tiling) > _by_tables(w, vectors, tiling):
         return None
     line = w.size[2] * runs.depth * columns * itemsize
     blocks = quotient_up(w.size[1], min(max(tiling.in_place_bytes // 2 // line, 1), w.size[1]))
@@ -96,6 +102,50 @@ def lines_of_last(c: Convolution, machine: Machine) -> LastLines | None:
         w, runs.depth, spans, quotient_up(g.out_channels, columns), vectors, runs.together,
         quotient_up(w.size[1], blocks),
     )
+
+
+def vectors_of(w: Window, registers: int, tiling: Tiling) -> int:
+    """Registers of the panels that so many registers of channels are cut into."""
+
+    def cost(vectors: int) -> int:
+        ways = _by_lines(w, vectors, tiling), _by_tables(w, vectors, tiling)
+        panels: int = quotient_up(registers, vectors)
+        return min(ways) * panels
+
+    widths = range(1, min(widest_of(tiling), max(registers, 1)) + 1)
+    return min(widths, key=lambda vectors: (cost(vectors), -vectors))
+
+
+def _by_lines(w: Window, vectors: int, tiling: Tiling) -> int:
+    """Time that the steps of one channel take, of a panel and an image, line by line."""
+    return seen_by(w, 1) * sum(
+        span.count * _step(span.rows, vectors, tiling) for span in spans_of_line(w, vectors, tiling)
+        for low, high in span.taps if high > low
+    )
+
+
+def _by_tables(w: Window, vectors: int, tiling: Tiling) -> int:
+    """The same by tiles in order of positions (plan_last.py), which leave out lines of the window
+    that none of their positions sees."""
+    rows, (_, height, width) = rows_of(tiling, vectors), w.out
+    if height * width > FEW_POSITIONS:
+        seen: int = quotient_up(seen_by(w, 1) * width, rows)
+        return seen * w.size[2] * _step(rows, vectors, tiling)
+    seen = 0
+    for first in range(0, height * width, rows):
+        lines = range(first // width, (min(first + rows, height * width) - 1) // width + 1)
+        seen += sum(
+            any(0 <= y * w.step[1] - w.low[1] + tap * w.dilation[1] < w.input[1] for y in lines)
+            for tap in range(w.size[1])
+        )
+    return seen * w.size[2] * _step(rows, vectors, tiling)
+
+
+def _step(rows: int, vectors: int, tiling: Tiling) -> int:
+    """Of a tile, in tenths of a register's multiplication: of its own, or as long as these wait for
+    sums of before, or weights from the second cache."""
+    weights = 0 if tiling.split else WEIGHT_COST * vectors * tiling.vector_bytes // 64
+    return max(10 * rows * vectors, 10 * LEAST_SUMS, weights)
 
 
 def chunks_of(

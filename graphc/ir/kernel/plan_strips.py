@@ -77,7 +77,7 @@ def strips_of(
     fixed += quotient_up(padded * channels * w.taps * WEIGHT_COST, images)
     found: list[Strips] = []
     for block in sorted({quotient_up(w.size[1], n) for n in range(1, w.size[1] + 1)}):
-        room = tiling.in_place_bytes * 7 // 8 - panel * block // w.size[1]
+        room = 2 * tiling.pack_bytes * 7 // 8 - panel * block // w.size[1]
         most = quotient_up(machine.template_chunks, images * groups)
         lines = _most_lines(w, most, room, pixel, columns, lanes, itemsize)
         if not lines:

@@ -18,7 +18,7 @@ from graphc.ir.kernel.plan_spans import Span
 from graphc.ir.kernel.plan_strips import strips_of
 from graphc.ir.record import replaced
 
-from .contractions import Conv, run
+from .contractions import Conv, narrow_targets, run
 from .test_conv import check, check_edges, whole_registers
 
 CASES = [
@@ -35,6 +35,15 @@ CASES = [
     Conv(3, 24, (100,), 40, (5,), (2,), (2,)),
     Conv(1, 64, (70, 90), 64, (3, 3), (2, 2), (1, 1)),
     Conv(1, 7, (4, 5), 3, (3, 3), (4, 4), (9, 9)),  # strips, and tiles, of nothing but padding
+]
+BACKWARD = [
+    Conv(2, 17, (28, 28), 40, (3, 3), pad=(1, 1)),
+    Conv(2, 33, (9, 7), 24, (5, 5), pad=(2, 2)),
+    Conv(4, 6, (14, 14), 16, (5, 5)),  # LeNet: all taps of the padding that a window spans
+    Conv(1, 70, (13, 11), 9, (3, 2), pad=(0, 1), dilation=(2, 3)),
+    Conv(2, 40, (12, 16), 48, (3, 3), pad=(1, 1), groups=2),
+    Conv(2, 5, (6, 6), 3, (2, 2), pad=(3, 3)),  # padding beyond the window
+    Conv(3, 24, (100,), 40, (5,), pad=(2,)),
 ]
 
 
@@ -79,6 +88,18 @@ def test_values(case: Conv) -> None:
 
 
 @pytest.mark.usefixtures("cheap")
+@pytest.mark.skipif(not narrow_targets(), reason="such CPUs have AVX2")
+def test_registers_of_32_bytes() -> None:
+    target = narrow_targets()[0]
+    for case in (CASES[0], CASES[3], CASES[5], CASES[9]):
+        assert _kind(case, target) == "strips"
+        check(case, "conv", target)
+    for case in BACKWARD[:2]:
+        assert _kind(case, target, "conv_input_grad") == "strips"
+        check(case, "conv_input_grad", target)
+
+
+@pytest.mark.usefixtures("cheap")
 @pytest.mark.parametrize("channels, size", [(20, (8, 128)), (128, (4, 10))])
 def test_nothing_beside_an_image_is_read(channels: int, size: tuple[int, int]) -> None:
     check_edges(Conv(1, channels, size, 40, (3, 3), pad=(1, 1)), _split())
@@ -104,17 +125,6 @@ def test_infinite_weights_beside_an_image_give_no_nan() -> None:
             terms = seen[0][:, None] * w[None, :, :, kh, kw, None, None]
         want += np.where(seen[1][:, None] > 0, terms, 0).sum(2)
     np.testing.assert_allclose(y, want, atol=2e-4)
-
-
-BACKWARD = [
-    Conv(2, 17, (28, 28), 40, (3, 3), pad=(1, 1)),
-    Conv(2, 33, (9, 7), 24, (5, 5), pad=(2, 2)),
-    Conv(4, 6, (14, 14), 16, (5, 5)),  # LeNet: all taps of the padding that a window spans
-    Conv(1, 70, (13, 11), 9, (3, 2), pad=(0, 1), dilation=(2, 3)),
-    Conv(2, 40, (12, 16), 48, (3, 3), pad=(1, 1), groups=2),
-    Conv(2, 5, (6, 6), 3, (2, 2), pad=(3, 3)),  # padding beyond the window
-    Conv(3, 24, (100,), 40, (5,), pad=(2,)),
-]
 
 
 @pytest.mark.usefixtures("cheap")
@@ -180,8 +190,8 @@ def test_which_go_this_way() -> None:
         assert isinstance(template, Convolution)
         found = [plan_convolution.contractions(template, each) or () for each in (split, whole)]
         assert tuple(each.kind for (each,) in found) == kinds
-    narrow = plan_convolution.contractions(template, cpu(32, 16)) or ()
-    assert narrow[0].kind != "strips"
+    for machine, kind in ((cpu(32, 16), "strips"), (cpu(16, 16), "windows")):  # none was timed
+        assert (plan_convolution.contractions(template, machine) or ())[0].kind == kind
     names = template_libraries(large.kernel("conv"), _split())
     tiles = [name for name in names if name.startswith("strip_tile.")]
     assert {*names} == {"conv_strips.f32", "transpose.f32", "store.f32", *tiles}

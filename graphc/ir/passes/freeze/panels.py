@@ -10,10 +10,11 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from ... import dtypes
-from ...dim import product, unwrap
+from ...dim import evaluate, is_static, product, unwrap
 from ...dtypes import DType
 from ...graph import Builder, Graph, Node
 from ...kernel.plan_last import panel_vectors
+from ...kernel.plan_last_lines import vectors_of, window_of
 from ...kernel.templates.operand import PanelShape
 from ...machine import Machine, Tiling
 from ...op import get
@@ -125,7 +126,7 @@ def _panels_of(node: Node, tiling: Tiling) -> _Panels | None:
     outputs, channels = weight.shape[:2]
     assert isinstance(outputs, int) and isinstance(channels, int)
     if pairs and groups == 1 and (channels % 2 == 0 or channels <= FEW):
-        return _Panels(PanelShape(_columns(outputs, tiling.lanes(4), tiling), 2), node.dtype)
+        return _Panels(PanelShape(_columns(node, tiling.lanes(4), tiling), 2), node.dtype)
     if pairs and groups > 1:
         # the others of the same net are laid out, so these would be moved around
         dtype = dtypes.f32
@@ -135,7 +136,7 @@ def _panels_of(node: Node, tiling: Tiling) -> _Panels | None:
         return None
     lanes = tiling.lanes(dtype.itemsize)
     if groups == 1:
-        return _Panels(PanelShape(_columns(outputs, lanes, tiling), 1), dtype)
+        return _Panels(PanelShape(_columns(node, lanes, tiling), 1), dtype)
     if groups != outputs or channels != 1 or outputs % lanes:
         return None
     widths = range(1, tiling.vectors + 1)
@@ -143,9 +144,22 @@ def _panels_of(node: Node, tiling: Tiling) -> _Panels | None:
     return _Panels(PanelShape(widest * lanes, 1), dtype)
 
 
-def _columns(outputs: int, lanes: int, tiling: Tiling) -> int:
+def _columns(node: Node, lanes: int, tiling: Tiling) -> int:
     """How wide panels of all channels are."""
-    return panel_vectors(-(-outputs // lanes), tiling) * lanes
+    (x, weight), attrs = node.inputs, node.attrs
+    sizes, outputs = (*x.shape[2:], *node.shape[2:]), weight.shape[0]
+    window = tuple(evaluate(size, {}) for size in weight.shape[2:])
+    assert isinstance(outputs, int)
+    registers = -(-outputs // lanes)
+    if len(window) > 2 or set(window) == {1} or not is_static(sizes):
+        return panel_vectors(registers, tiling) * lanes
+    w = window_of(
+        x.shape[2:], window, node.shape[2:], attrs["stride"], attrs["pad_low"],
+        attrs["dilation"],
+    )
+    if min(*w.input, *w.out, registers) < 1:
+        return panel_vectors(registers, tiling) * lanes
+    return vectors_of(w, registers, tiling) * lanes
 
 
 def _laid_out(builder: Builder, weight: Node, shape: PanelShape) -> Node:
