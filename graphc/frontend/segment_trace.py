@@ -26,6 +26,7 @@ from graphc.ir.graph import Builder, Loc, Node
 from graphc.ir.op import Attrs, Op
 
 from .captured import TensorInput
+from .caught import FAILURES, is_caught
 from .context import local
 from .eager import apply, otherwise
 from .eager_count import EagerCount
@@ -43,6 +44,8 @@ from .segment_nodes import KnownNodes
 from .tensor import Tensor
 from .trace import Trace
 from .values import Eager
+
+_TRIED = "what may fail in a try statement that would catch it"
 
 
 class SegmentEnd(NamedTuple):
@@ -294,6 +297,12 @@ class SegmentTrace(Trace):
             self.end_segment(TWO_DTYPES)
         if Eager.elsewhere is not None and not self._flushing and self.apart(inputs):
             with self.eager(TWO_DEVICES):
+                return apply(op, *inputs, **attrs)
+        if op.name in FAILURES and not self._flushing and not self.builder.backward and (
+            attrs.get("check", True) and is_caught(FAILURES[op.name])
+            and self.runs_eagerly(_TRIED)
+        ):
+            with self.eager(_TRIED):
                 return apply(op, *inputs, **attrs)
         if self.whole:
             found = Trace.apply(self, op, inputs, attrs)

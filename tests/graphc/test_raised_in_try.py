@@ -60,9 +60,33 @@ def test_what_a_segment_raises_is_caught_where_eager_mode_does(resumed: bool) ->
             assert graphc.allclose(have[0], want[0]) and graphc.equal(have[3], want[3])
 
 
+def found_at(x: Any, place: Any) -> Any:
+    number = float(x.sum())  # a segment ends
+    try:
+        found = x[place] * number
+    except IndexError:
+        found = x[:1] * 0
+    try:
+        row = graphc.nn.functional.embedding(place, x[:, None])
+    except (KeyError, graphc.cuda.OutOfMemoryError, Exception):
+        row = None
+    return found, row
+
+
+def test_a_position_out_of_range_is_caught() -> None:
+    compiled = graphc.compile(found_at)
+    x = graphc.arange(3.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", graphc.PerformanceWarning)
+        for places in ([0], [7], [2], [9], [1]):
+            have, want = compiled(x, graphc.tensor(places)), found_at(x, graphc.tensor(places))
+            assert have[0].tolist() == want[0].tolist()
+            assert (have[1] is None) == (want[1] is None)
+
+
 def test_which_functions_catch() -> None:
     def asked() -> bool:
-        return caught._is_caught()
+        return caught.is_caught(IndexError)
 
     def in_with() -> bool:
         with contextlib.nullcontext():
@@ -77,7 +101,23 @@ def test_which_functions_catch() -> None:
     def in_except() -> bool:
         try:
             return in_finally()
-        except (ValueError, RuntimeError):
+        except (ValueError, LookupError):
+            return False
+
+    def in_another() -> bool:
+        try:
+            return in_finally()
+        except (ValueError, graphc.cuda.OutOfMemoryError):
+            return False
+        except RuntimeError as error:
+            raise ValueError from error
+
+    def in_second() -> bool:
+        try:
+            return in_another()
+        except ValueError:
+            return False
+        except Exception:
             return False
 
     def in_bare() -> bool:
@@ -93,11 +133,11 @@ def test_which_functions_catch() -> None:
         except ValueError:
             return asked()
 
-    entered = {each.__code__ for each in (test_which_functions_catch,)}
+    tried = (asked, in_with, in_finally, in_another, behind, in_except, in_second, in_bare)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(caught, "entries", entered)
-        found = [each() for each in (asked, in_with, in_finally, in_except, in_bare, behind)]
-    assert found == [False, False, False, True, True, False]
+        patch.setattr(caught, "entries", {test_which_functions_catch.__code__})
+        found = [each() for each in tried]
+    assert found == [False] * 5 + [True] * 3
 
 
 def test_solve_ex_does_not_raise() -> None:
