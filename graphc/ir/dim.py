@@ -164,6 +164,23 @@ def _atom(kind: str, a: Size, b: Size) -> Size:
     return Dim(((((Atom(kind, "", (as_dim(a), as_dim(b))), 1),), 1),))
 
 
+def rejoined(value: Size) -> Size:
+    """The same, with k * c * (a // k) + c * (a % k) as c * a."""
+    if not isinstance(value, Dim):
+        return value
+    terms = dict(value.terms)
+    for monomial, factor in value.terms:
+        if len(monomial) != 1 or monomial[0][1] != 1 or monomial[0][0].kind != "mod":
+            continue
+        whole, size = monomial[0][0].args
+        quotient = ((Atom("floordiv", "", (whole, size)), 1),)
+        count = _constant(size)
+        if count is not None and terms.get(quotient) == factor * count:
+            rest = _from_terms([t for t in value.terms if t[0] not in (monomial, quotient)])
+            return rejoined(unwrap(rest + factor * whole))
+    return value
+
+
 def as_dim(value: Size) -> Dim:
     """Wrap an int as a constant Dim (only inside atoms, where arguments are uniform)."""
     if isinstance(value, Dim):

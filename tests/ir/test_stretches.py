@@ -11,7 +11,7 @@ from graphc.backends.numpy import TABLE
 from graphc.config import Config
 from graphc.engine import pipeline
 from graphc.ir import interpret, ops
-from graphc.ir.dim import Dim
+from graphc.ir.dim import Dim, floordiv, mod, rejoined
 from graphc.ir.graph import Graph
 from graphc.ir.kernel import Apply, Kernel, Load, Loop, Param, Store
 from graphc.ir.kernel.text import print_kernel
@@ -264,3 +264,22 @@ def test_stretches_must_not_overlap(start: int, safe: bool) -> None:
     params = (Param("a0", f32, 16, "in"), Param("o0", f32, 16, "out"))
     kernel = Kernel("k", params, (), ((loop("i", 0), loop("j", start)),))
     assert safe_in_place(kernel, "a0", "o0") is safe
+
+
+def test_every_other_of_a_row_is_walked_without_divisions() -> None:
+    def sliced(x: Any) -> Any:
+        return ops.slice(x, starts=(0, 0), stops=(40, 96), steps=(1, 2)) * 2.0
+
+    text = print_kernel(only_kernel(sliced, (40, 96)))
+    assert "//" not in text and "%" not in text
+    agrees(build(sliced, (40, 96)))
+
+
+def test_parts_of_a_division_are_joined_again() -> None:
+    v, n = Dim.var("v"), Dim.var("n")
+    for value, joined in (
+        (floordiv(v, 5) * 10 + mod(v, 5) * 2, v * 2), (floordiv(v, 5) * 5 + mod(v, 5) + n, v + n),
+        (floordiv(v, 5) * 10 + mod(v, 5), None), (floordiv(v, 4) * 5 + mod(v, 5), None),
+        (floordiv(v * 10 + n, 5) * 5 + mod(n, 5) + 3, v * 10 + n + 3), (mod(v, 5), None), (7, None),
+    ):
+        assert rejoined(value) == (value if joined is None else joined)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from ...dim import Dim, Size, floordiv, mod, product, substitute, unwrap
+from ...dim import Dim, Size, floordiv, mod, product, rejoined, substitute, unwrap
 from ...record import record
 from ...types import Shape
 
@@ -73,7 +73,7 @@ def _sum_digits(terms: Iterable[tuple[Digit, Size]]) -> Size:
     total: Size = 0
     for digit, stride in joined:
         total = total + digit.value() * stride
-    return unwrap(total)
+    return rejoined(unwrap(total))
 
 
 def _continues(outer: Digit, inner: Digit) -> bool:
