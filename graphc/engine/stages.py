@@ -27,6 +27,7 @@ from graphc.ir import passes
 from graphc.ir.graph import Graph, Node
 from graphc.ir.late import late
 from graphc.ir.passes.absorb import absorb
+from graphc.ir.passes.alone import alone
 from graphc.ir.passes.counter_random import counter_random
 from graphc.ir.passes.cse import cse
 from graphc.ir.passes.dce import dce
@@ -86,6 +87,7 @@ OPTIMISE: tuple[Step, ...] = (
 # Runs where the Config allows its errors.
 WINOGRAD = Step("winograd", winograd, "before layout, which sees what is left, and keeps its order")
 # For one Machine, and what its backend renders.
+ALONE = Step("alone", alone, "after layout, which gives some gradients another order of channels")
 ABSORB = Step("absorb", absorb, "before pack, which lays out the weights that it puts together")
 PACK = Step("pack", pack, "before fusion, to which layouts are operators like others")
 FUSE = Step("fuse", fuse, "what a kernel computes is decided on the final operators")
@@ -276,6 +278,7 @@ def _lowered(
         return claimed(node) or not backend.computes(node)
 
     steps = (
+        ALONE._replace(function=lambda graph: alone(graph, machine)),
         ABSORB._replace(function=lambda graph: absorb(graph, machine)),
         PACK._replace(function=lambda graph: pack(graph, machine)),
         FUSE._replace(function=lambda graph: fuse(graph, machine, routine, tuple(mutated))),
