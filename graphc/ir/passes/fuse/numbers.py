@@ -21,32 +21,51 @@ _MOST = 4  # numbers that a kernel takes: each is in a register all the time
 def share_numbers(fused: Graph) -> Graph:
     """Pointwise groups over buffers of one length that are equal but for numbers take these as
     constants, of one element."""
-    found: dict[Hashable, list[tuple[Node, list[Node]]]] = {}
+    alike: dict[Hashable, list[tuple[Node, list[Node]]]] = {}
     for node in fused.nodes:
         if node.op.name == "fusion" and KERNELS[node.attrs["kind"]] is LOOP:
             numbers = _numbers(node.graphs[0])
             if numbers:
-                found.setdefault(_key(node.graphs[0], numbers), []).append((node, numbers))
+                key = tuple([x.op.name for x in node.graphs[0].nodes])
+                alike.setdefault(key, []).append((node, numbers))
     taken: dict[Node, list[Node]] = {}
-    for alike in found.values():
-        values = [[x.attrs["value"].array.tobytes() for x in numbers] for _, numbers in alike]
-        differ = [i for i, column in enumerate(zip(*values, strict=True)) if len(set(column)) > 1]
-        if 0 < len(differ) <= _MOST:
-            taken |= {node: [numbers[i] for i in differ] for node, numbers in alike}
+    for some in alike.values():
+        if any(_differ(some)):
+            taken |= _taken(some)
     return _taking(fused, taken) if taken else fused
+
+
+def _differ(alike: list[tuple[Node, list[Node]]]) -> list[bool]:
+    """Which of the numbers do."""
+    values = [[x.attrs["value"].array.tobytes() for x in numbers] for _, numbers in alike]
+    return [len(set(column)) > 1 for column in zip(*values, strict=False)]
+
+
+def _taken(alike: list[tuple[Node, list[Node]]]) -> dict[Node, list[Node]]:
+    """What groups of the same operators take."""
+    found: dict[Hashable, list[tuple[Node, list[Node]]]] = {}
+    for node, numbers in alike:
+        found.setdefault(_key(node.graphs[0], numbers), []).append((node, numbers))
+    taken: dict[Node, list[Node]] = {}
+    for some in found.values():
+        differ = _differ(some)
+        if 0 < sum(differ) <= _MOST:
+            for node, numbers in some:
+                taken[node] = [x for x, own in zip(numbers, differ, strict=True) if own]
+    return taken
 
 
 def _numbers(graph: Graph) -> list[Node]:
     """Those that may be read from memory."""
-    if not is_flat(graph):
-        return []
-    users = graph.users()
-    return [
+    found = [
         node for node in graph.nodes
-        if node.op.name == "const" and node.shape == () and node not in graph.outputs
-        and node.dtype.is_float and node.dtype.bits >= 32
-        and all(user.op.name in _ANY for user in users[node])
+        if node.op.name == "const" and node.shape == () and node.dtype.is_float
+        and node.dtype.bits >= 32 and node not in graph.outputs
     ]
+    if not found or not is_flat(graph):
+        return []
+    kept = {x for node in graph.nodes if node.op.name not in _ANY for x in node.inputs}
+    return [node for node in found if node not in kept]
 
 
 def _key(graph: Graph, numbers: list[Node]) -> Hashable:
@@ -60,22 +79,20 @@ def _key(graph: Graph, numbers: list[Node]) -> Hashable:
 
 
 def _taking(fused: Graph, taken: dict[Node, list[Node]]) -> Graph:
+    """The graph whose nodes take these numbers; what does not hang on them is as it was."""
     builder = Builder(fused.env)
     new: dict[Node, Node] = {}
-    for node in fused.inputs:
-        new[node] = builder.input(node.tensor_type, node.attrs["name"])
     for node in fused.nodes:
-        if node in new:
+        numbers = taken.get(node)
+        if numbers is None and not any(x in new for x in node.inputs):
             continue
-        inputs, graphs = [new[x] for x in node.inputs], node.graphs
-        if node in taken:
-            numbers = taken[node]
+        inputs, graphs = [new.get(x, x) for x in node.inputs], node.graphs
+        if numbers is not None:
             inputs += [builder.emit(x.op, value=x.attrs["value"]) for x in numbers]
             graphs = (_with_inputs(graphs[0], numbers),)
         with builder.at(node.loc, node.backward):
             new[node] = builder.emit(node.op, *inputs, graphs=graphs, **node.attrs)
-    outputs = tuple(new[n] for n in fused.outputs)
-    return Graph(fused.name, tuple(new[n] for n in fused.inputs), outputs, fused.env)
+    return Graph(fused.name, fused.inputs, tuple(new.get(n, n) for n in fused.outputs), fused.env)
 
 
 def _with_inputs(graph: Graph, numbers: list[Node]) -> Graph:
