@@ -11,6 +11,7 @@ from ..frontend.grad_mode import enable_grad
 from ..frontend.history import requires_grad
 from ..frontend.tensor import Tensor, alias, current
 from ..func.jacobians import basis, rows
+from ..func.one_piece import in_one_piece
 from ..ir import ops
 from .gradients import grad
 
@@ -134,6 +135,7 @@ def jvp(
     return result, _finished(found if many else found[0], create_graph)
 
 
+@in_one_piece("jacobian()")
 def jacobian(
     func: Function, inputs: Any, create_graph: bool = False, strict: bool = False,
     vectorize: bool = False, strategy: str = "reverse-mode",
@@ -207,6 +209,7 @@ def _scalar(name: str, func: Function) -> Function:
     return checked
 
 
+@in_one_piece("hessian()")
 def hessian(
     func: Function, inputs: Any, create_graph: bool = False, strict: bool = False,
     vectorize: bool = False, outer_jacobian_strategy: str = "reverse-mode",

@@ -4,10 +4,9 @@ basis of the outputs or of the inputs."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from ..frontend.context import local
 from ..frontend.dispatch import apply
 from ..frontend.grad_mode import enable_grad
 from ..frontend.tensor import Tensor
@@ -18,6 +17,7 @@ from ..ir import dtypes, ops
 from ..ir.batching import move_dim
 from ..ir.dim import product
 from .gradients import Pushforward, outputs_of, split_aux, substituted
+from .one_piece import in_one_piece
 from .tape import (
     Function,
     fresh_tree,
@@ -77,24 +77,6 @@ def columns(stacked: Tensor, tensors: Sequence[Tensor]) -> list[Tensor]:
     return found
 
 
-def _in_one_piece(what: str) -> Callable[[Function], Function]:
-    """Decorator: what a call records is not cut into segments, as the mapped pass goes back through
-    the operators that the function ran. In a function that runs in segments it is eager."""
-
-    def decorate(wrapper: Function) -> Function:
-        @functools.wraps(wrapper)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            trace = local.trace
-            if trace is None or not trace.runs_eagerly(what):
-                return wrapper(*args, **kwargs)
-            with trace.eager(what):
-                return wrapper(*args, **kwargs)
-
-        return call
-
-    return decorate
-
-
 def jacrev(
     func: Function, argnums: int | tuple[int, ...] = 0, *, has_aux: bool = False,
     chunk_size: int | None = None, _preallocate_and_copy: bool = False,
@@ -104,7 +86,7 @@ def jacrev(
         raise ValueError("jacrev: `chunk_size` should be greater than 0.")
 
     @functools.wraps(func)
-    @_in_one_piece("jacrev()")
+    @in_one_piece("jacrev()")
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         outer = grad_mode()
         with enable_grad():
@@ -137,7 +119,7 @@ def jacfwd(
     """torch.func.jacfwd: the Jacobian by forward mode; of shape output shape + input shape."""
 
     @functools.wraps(func)
-    @_in_one_piece("jacfwd()")
+    @in_one_piece("jacfwd()")
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         outer = grad_mode()
         with enable_grad():

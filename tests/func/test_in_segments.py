@@ -35,7 +35,19 @@ def before_a_number(calls: list[int]) -> Any:
     return x, found * found.sum().item(), hessian(lambda w: (w**3).sum())(x)
 
 
-@pytest.mark.parametrize("function", [of_a_model, by_a_number, before_a_number])
+def of_autograd(calls: list[int]) -> Any:
+    x = graphc.rand(3)
+    calls.append(1)
+    jacobian, second = graphc.autograd.functional.jacobian, graphc.autograd.functional.hessian
+    return (
+        x, jacobian(lambda w: w.sin() * float(w.detach().sum()), x),
+        second(lambda w: (w**3).sum() * float(w.detach().sum()), x, vectorize=True),
+    )
+
+
+@pytest.mark.parametrize(
+    "function", [of_a_model, by_a_number, before_a_number, of_autograd]
+)
 def test_a_compiled_function_runs_once_and_draws_what_eager_mode_draws(
     function: Callable[[list[int]], Any],
 ) -> None:
