@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..frontend import autograd as _autograd
+from ..frontend.context import local
+from ..frontend.functions.joining import stack
 from ..frontend.nodes import GradientEdge
 from ..frontend.tensor import Tensor
 from ..frontend.vmap import vmap
@@ -44,6 +46,22 @@ def grad(
     given = (grad_outputs,) if single else tuple(grad_outputs)
     keep = create_graph if retain_graph is None else retain_graph
     wanted = (inputs,) if isinstance(inputs, (Tensor, GradientEdge)) else tuple(inputs)
+    trace, first = local.trace, next((g for g in given if g is not None), None)
+    if trace is not None and first is not None and _autograd.leaves(trace, outputs, wanted):
+        # what ran in a segment has a backward of its own, which no map goes through
+        count = len(first)
+        found = [
+            _autograd.grad(
+                outputs, wanted, [None if g is None else g[i] for g in given],
+                keep or i + 1 < count, create_graph, only_inputs, allow_unused, False,
+                materialize_grads,
+            )
+            for i in range(count)
+        ]
+        return tuple(
+            None if column[0] is None else stack(column)
+            for column in zip(*found, strict=True)
+        )
     unused: list[int] = []
 
     def one(*rows: Any) -> tuple[Any, ...]:

@@ -104,7 +104,7 @@ def grad(
         )
     keep = create_graph if retain_graph is None else retain_graph
     trace = local.trace
-    if trace is not None and trace.crosses(_nodes(outs), set(_nodes(wanted))):
+    if trace is not None and leaves(trace, outs, wanted):
         with trace.eager("grad() through earlier segments"):
             return grad(
                 outputs, inputs, grad_outputs, retain_graph, create_graph, only_inputs,
@@ -129,6 +129,13 @@ _WORLD = ArrayWorld()
 def _tuple(value: Any) -> tuple[Any, ...]:
     single = value is None or isinstance(value, (Tensor, GradientEdge))
     return (value,) if single else tuple(value)
+
+
+def leaves(trace: Any, outputs: Any, wanted: Any) -> bool:
+    """Whether a pass is to be run eagerly, as it goes back through earlier segments. Raises
+    TraceError where it cannot be."""
+    found: bool = trace.crosses(_nodes(_tuple(outputs)), set(_nodes(_tuple(wanted))))
+    return found
 
 
 def _nodes(tensors: Any) -> list[Node]:

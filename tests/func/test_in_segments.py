@@ -45,8 +45,24 @@ def of_autograd(calls: list[int]) -> Any:
     )
 
 
+class Asked:
+    """What a first look at the code does not see."""
+
+    def value(self, x: Any) -> Any:
+        return id(self) * 0 + x.item()
+
+
+def of_rows(calls: list[int]) -> Any:
+    x = graphc.rand(3, requires_grad=True)
+    calls.append(1)
+    y = x**3
+    number = Asked().value(y.sum())
+    rows = graphc.eye(3) * number
+    return x.detach(), graphc.autograd.grad(y, x, rows, is_grads_batched=True)[0]
+
+
 @pytest.mark.parametrize(
-    "function", [of_a_model, by_a_number, before_a_number, of_autograd]
+    "function", [of_rows, of_a_model, by_a_number, before_a_number, of_autograd]
 )
 def test_a_compiled_function_runs_once_and_draws_what_eager_mode_draws(
     function: Callable[[list[int]], Any],
