@@ -83,9 +83,10 @@ class Allocator:
     def zeros(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
         """empty(), of zeros. Memory that the system has just given is that already."""
         array = self.empty(shape, dtype)
-        memory = array.base.memory  # type: ignore[union-attr]
-        if isinstance(memory, Allocation) or not memory.clean:
-            array.fill(0)
+        block = array.base
+        assert isinstance(block, _Block)
+        if isinstance(block.memory, Allocation) or not block.memory.clean:
+            block.fill(0)  # bytes: in half the time that it takes by numbers
         return array
 
     def release(self) -> None:
