@@ -10,7 +10,7 @@ from typing import Any
 from graphc import backends, config
 from graphc.engine import pipeline
 from graphc.engine.devices import backend_at
-from graphc.export import checking, containers, dynamic, ones
+from graphc.export import checking, containers, decisions, dynamic, ones
 from graphc.export.contents import Contents, Variant
 from graphc.export.dynamic import DynamicShapes, resized
 from graphc.export.errors import ExportError
@@ -20,6 +20,7 @@ from graphc.export.recorded import recorded
 from graphc.export.signature import Signature, follows
 from graphc.export.store import Store
 from graphc.frontend.captured import TensorInput, TracedGraph
+from graphc.frontend.number_expr import NumberGuard
 from graphc.frontend.tensor import Tensor
 from graphc.frontend.tree import flatten, unflatten
 from graphc.ir.dim import Dim, is_variable
@@ -82,6 +83,7 @@ class _Exporter:
         self.paths = leaf_paths(self.structure, self.positional)
         self.store = Store(model)
         self.place: Any = None
+        self.decided: tuple[NumberGuard, ...] = ()  # in the last recording
 
     def program(self, check: bool) -> ExportedProgram:
         """The program, compared with eager mode if that is asked for."""
@@ -129,7 +131,9 @@ class _Exporter:
                 for name in automatic:
                     self.shapes.dropped(name)
                 continue
-            if not _inferred(found.graph, self.shapes):
+            if not (
+                decisions.settle(self.decided, self.shapes) or _inferred(found.graph, self.shapes)
+            ):
                 check_free(found.graph, self.shapes)
                 return found
 
@@ -137,6 +141,7 @@ class _Exporter:
         """The recording where these sizes are 1."""
         sizes, shapes = dynamic.at_one(self.shapes, names)
         found = self._record(resized(self.leaves, self.shapes.names, sizes), shapes)
+        decisions.settle(self.decided, shapes)
         check_free(found.graph, shapes)
         return found
 
@@ -148,6 +153,7 @@ class _Exporter:
         }
         traced, trace = recorded(self.model, args, kwargs, self.paths, free)
         _check_effects(traced, self.store.names)
+        self.decided = traced.numbers
         self.place = trace.place or None
         return Lifted(traced, trace, self.paths, self.store)
 

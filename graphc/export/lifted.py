@@ -11,7 +11,7 @@ from graphc.export.portable import portable
 from graphc.export.signature import VALUES, Weights
 from graphc.export.store import Store
 from graphc.frontend import views
-from graphc.frontend.captured import Output, TensorInput, TracedGraph
+from graphc.frontend.captured import NumberInput, Output, TensorInput, TracedGraph
 from graphc.frontend.tensor import Tensor
 from graphc.frontend.trace import Trace
 from graphc.frontend.tree import flatten
@@ -52,6 +52,13 @@ class Lifted:
         sources: list[Mapping[str, Any]] = []
         labels: list[str] = []
         for source in self.traced.inputs:
+            if isinstance(source, NumberInput):
+                op = source.expression.op
+                raise ExportError(
+                    f"the model computes {op} of a free size, a number that Python makes at each "
+                    "call, which a file does not hold. Cure: torch.full((), size, "
+                    "dtype=torch.float64), and a tensor operation of that"
+                )
             assert isinstance(source, TensorInput)
             if source.kind == "argument":
                 sources.append({"argument": source.index})

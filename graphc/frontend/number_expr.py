@@ -97,6 +97,12 @@ def sources_of(expressions: Iterable[NumberExpr]) -> dict[Any, Any]:
     return found
 
 
+def dims_of(expression: NumberExpr) -> set[str]:
+    """The named dims that an expression is computed of."""
+    sizes = (part.args[0] for part in _parts((expression,)) if part.op == "dim")
+    return {name for size in sizes for name in size.variables()}
+
+
 def operations_of(expression: NumberExpr) -> int:
     """How many operations an expression is made of."""
     return sum(1 for _ in _parts((expression,)))

@@ -16,6 +16,7 @@ from ...frontend.ownership import own, owns_result
 from ...frontend.replayed import replayed
 from ...frontend.result_layouts import as_suggested, suggests_last
 from ...frontend.tensor import Tensor
+from . import resize_free as free
 from .conv import tuple_of
 from .pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 from .resize_bytes import bicubic_weights, bilinear_weights, resize_bytes
@@ -65,12 +66,13 @@ def _upsample(
         result, first = input.movedim(1, -1), 1
     # the last dim first, as torch has it
     for i, (count, given) in reversed([*enumerate(zip(sizes, scales, strict=True))]):
-        dim, length = first + i, int(input.shape[2 + i])
+        dim = first + i
         if mode in ("nearest", "nearest-exact"):
             result = _nearest(result, dim, count, given, mode == "nearest-exact", real)
         elif antialias:
-            scale = _scale(length, count, given, align, real)
-            matrix = smooth_weights(length, count, scale, mode, real)
+            length = int(input.shape[2 + i])
+            scale = _scale(length, int(count), given, align, real)
+            matrix = smooth_weights(length, int(count), scale, mode, real)
             result = _along(result, dim, matrix)
         elif mode == "bicubic":
             result = _cubic(result, dim, count, given, align, real)
@@ -172,7 +174,7 @@ def _sizes(
             scale_factor if isinstance(scale_factor, (list, tuple)) else [scale_factor] * spatial
         )
     )
-    sizes = tuple(int(s * f) for s, f in zip(tuple(input.shape)[2:], scales, strict=True))
+    sizes = tuple(map(free.resized_by, tuple(input.shape)[2:], scales))
     _check_positive(input, sizes)
     return sizes, (None,) * spatial if recompute else scales
 
@@ -196,7 +198,10 @@ def _scale(size: int, count: int, given: float | None, align: bool, real: Any) -
 def _nearest(
     input: Tensor, dim: int, count: int, given: float | None, exact: bool, real: Any
 ) -> Tensor:
-    size = int(input.shape[dim])
+    size = input.shape[dim]
+    if free.is_free(size, count):
+        scale = free.scale_of(size, count, given, False, real)
+        return free.nearest(input, dim, size, count, scale, exact)
     scale = _scale(size, count, given, False, real)
     positions = (np.arange(count, dtype=real) + real(0.5 if exact else 0.0)) * scale
     index = np.minimum(positions.astype(np.int64), size - 1)
@@ -212,7 +217,10 @@ def _linear(
     input: Tensor, dim: int, count: int, given: float | None, align: bool, real: Any
 ) -> Tensor:
     """Each output is a blend of the two inputs around its position."""
-    size = int(input.shape[dim])
+    size = input.shape[dim]
+    if free.is_free(size, count):
+        scale = free.scale_of(size, count, given, align, real)
+        return free.linear(input, dim, size, count, scale, align)
     scale = _scale(size, count, given, align, real)
     position = np.maximum(_positions(count, scale, align, real), real(0))
     lower = np.minimum(position.astype(np.int64), size - 1)
@@ -250,7 +258,10 @@ def cubic_weights(t: Any, a: float = -0.75) -> tuple[Any, ...]:
 def _cubic(
     input: Tensor, dim: int, count: int, given: float | None, align: bool, real: Any
 ) -> Tensor:
-    size = int(input.shape[dim])
+    size = input.shape[dim]
+    if free.is_free(size, count):
+        scale = free.scale_of(size, count, given, align, real)
+        return free.cubic(input, dim, size, count, scale, align, cubic_weights)
     position = _positions(count, _scale(size, count, given, align, real), align, real)
     base = np.floor(position)
     result: Any = None
