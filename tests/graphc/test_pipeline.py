@@ -27,7 +27,8 @@ from graphc.ir.verify import VerifyError
 
 ROOT = Path(__file__).parents[2]
 STEPS = (
-    *stages.OPTIMISE, stages.ALONE, stages.ABSORB, stages.PACK, stages.FUSE, stages.LOWER, stages.PLAN
+    *stages.OPTIMISE, stages.ALONE, stages.ABSORB, stages.PACK, stages.FUSE, stages.LOWER,
+    stages.PLAN,
 )
 STAGES = [step.name for step in STEPS]
 QUIET = Config()._replace(debug=0, check=0, dump=None, cache_dir=None, threads=2)
