@@ -196,7 +196,7 @@ def program(*given: Any) -> Any:
     """See Eager.program."""
     if config.current().eager_kernels == "0":
         return None
-    return importlib.import_module(".eager_program", __package__).program(*given)
+    return importlib.import_module(".program_asked", __package__).program(*given)
 
 
 def gradient(program: Any) -> Any:

@@ -1,14 +1,12 @@
 """Eager mode: what a replayed function comes to on few numbers, without history, as one call of
 native code: a program of NumPy's own loops and of moves (program_writer.py).
 
-The bits are NumPy's: the first results are held against it, so when a program takes over does not
-matter. The code is loaded once it has been asked for so often that this pays, a call counting for
-its operators, or for its time: a function of sixty asks after some dozens of calls.
+The bits are NumPy's: the first results are held against it, so when a program takes over
+(program_asked.py) does not matter.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,7 +14,7 @@ import numpy as np
 
 from ..frontend.storage import Storage
 from ..frontend.tensor import Tensor
-from .eager_rows import MOST, native
+from .eager_rows import MOST
 from .program_code import Code
 from .program_writer import Unwritten, Writer, write
 
@@ -26,27 +24,15 @@ Run = Callable[[list[Tensor]], list[Tensor]]
 Codes = Sequence[tuple[Any, Any, int, Callable[[list[Any]], Any]]]
 _KINDS = frozenset("?bBhilqfd")
 _HELD = 2  # results
-_OPERATOR = 2000  # nanoseconds, about, of one operator of few numbers
-_MOST_CALLS = 1000  # that a call counts for, which others may have interrupted
 
 
-def program(
-    codes: Codes, results: Sequence[int], ready: Run, install: Callable[..., None]
-) -> Run:
-    """See Eager.program."""
-    work = sum(view is None for _, view, _, _ in codes)
-
-    def waiting(tensors: list[Tensor]) -> list[Tensor]:
-        begin = time.perf_counter_ns()
-        found = ready(tensors)
-        took = (time.perf_counter_ns() - begin) // _OPERATOR
-        code = native.program(min(max(work, took), _MOST_CALLS))
-        if code is not None:
-            made = _made(code, codes, results, tensors)
-            install(ready if made is None else _held(made, ready, install))
-        return found
-
-    return waiting
+def begun(
+    code: Code, codes: Codes, results: Sequence[int], ready: Run, install: Callable[..., None],
+    tensors: list[Tensor],
+) -> None:
+    """Install what serves from now on: a program, until it was right so often with what does."""
+    made = _made(code, codes, results, tensors)
+    install(ready if made is None else _held(made, ready, install))
 
 
 # the results, or the only one; what it is given says them of tensors that are not for the program

@@ -3,6 +3,8 @@ operators one by one, and what does not fit goes as it did."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,7 +12,7 @@ import numpy as np
 import pytest
 
 import graphc as torch
-from graphc.engine import eager_program, eager_rows, program_code
+from graphc.engine import eager_program, eager_rows, program_asked, program_code
 from graphc.frontend import replayed, replayed_steps
 from graphc.nn import functional as F
 
@@ -95,7 +97,7 @@ LAYOUTS: dict[str, Callable[[Any], Any]] = {
 def soon(only_the_cpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(eager_rows, "_ENOUGH", 0)
     monkeypatch.setattr(eager_rows, "native", eager_rows.Native())
-    monkeypatch.setattr(eager_program, "native", eager_rows.native)
+    monkeypatch.setattr(program_asked, "native", eager_rows.native)
     monkeypatch.setattr(replayed, "_known", {})
     monkeypatch.setattr(replayed_steps, "_OFTEN", 1)
     if not program_code.Code():
@@ -209,3 +211,15 @@ def test_when(monkeypatch: pytest.MonkeyPatch) -> None:
         done.append(i)
         F.grid_sample(x, grid, align_corners=False)
     assert len(asked) == 1 and asked[0] < 150
+
+
+def test_nothing_is_loaded_for_some_calls() -> None:
+    code = (
+        "import sys, graphc as torch\nx = torch.rand(4)\n"
+        "for _ in range(50): x.clamp(0, 1)\n"
+        "print('graphc.engine.eager_program' in sys.modules)\n"
+        "for _ in range(6000): x.clamp(0, 1)\n"
+        "print('graphc.engine.eager_program' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True"]

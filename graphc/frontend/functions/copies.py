@@ -14,6 +14,7 @@ from ..context import local
 from ..dispatch import apply
 from ..eager import apply_cast
 from ..errors import located
+from ..few_places import FEW
 from ..history import requires_grad
 from ..ownership import own
 from ..result_layouts import suggests_last, with_layout
@@ -105,7 +106,7 @@ def contiguous(input: Tensor, memory_format: Any = contiguous_format) -> Tensor:
         return _channels_last(input)
     if is_contiguous(input):
         return input
-    if _is_plain(input):
+    if _is_plain(input) and input._graphc_type.elements < FEW:
         return from_array(np.array(input._graphc_array, order="C"))
     sizes = shape(input)
     flat: Tensor = apply(ops.reshape, input, shape=(input._graphc_type.elements,))
