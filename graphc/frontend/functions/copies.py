@@ -106,7 +106,7 @@ def contiguous(input: Tensor, memory_format: Any = contiguous_format) -> Tensor:
         return _channels_last(input)
     if is_contiguous(input):
         return input
-    if _is_plain(input) and input._graphc_type.elements < FEW:
+    if _is_plain(input) and input._graphc_array.size < FEW:
         return from_array(np.array(input._graphc_array, order="C"))
     sizes = shape(input)
     flat: Tensor = apply(ops.reshape, input, shape=(input._graphc_type.elements,))
