@@ -10,8 +10,9 @@ import numpy as np
 
 from .. import backends, config
 from ..backends.host.inner_loops import loop_for
+from ..backends.host.listed_text import PLACE
 from ..backends.host.methods import address_of, bound, method
-from ..backends.host.program_text import ENTRY, HEAD, PLACE, SIZES, text
+from ..backends.host.program_text import ENTRY, HEAD, SIZES, text
 from ..backends.host.steps_text import OWN
 from . import pipeline
 from .steps_code import OWN_LOOPS

@@ -11,6 +11,7 @@ import numpy as np
 
 from .. import backends, config
 from ..backends.host.inner_loops import loop_for
+from ..backends.host.listed_text import PLACE
 from ..backends.host.methods import address_of, bound, method
 from ..backends.host.steps_text import CHUNK, ENTRY, OWN, text
 from ..backends.numpy.recorded import CAST, SELECT, Skip, Step, in_order, recorded
@@ -120,8 +121,8 @@ class Code:
                 )
                 words[at + 6 + i] = 0 if alone else _SIZES[kind]
         head = [len(steps), len(places), len(entries)]
-        found = (ctypes.c_int64 * (len(head) + 3 * len(places) + len(words)))()
-        first = ctypes.addressof(found) + 8 * (len(head) + 3 * len(places))
+        found = (ctypes.c_int64 * (len(head) + PLACE * len(places) + len(words)))()
+        first = ctypes.addressof(found) + 8 * (len(head) + PLACE * len(places))
         found[:] = [
             *head,
             *[word for at, which in places for word in (first + 8 * at, which, steps[which])],

@@ -358,4 +358,19 @@ B opt$.step()
 B sched$.step()
 B acc = acc + opt$.param_groups[0]["lr"]
 C found$ = len(asked$)
+
+== the_class_of_a_number_kept
+S H = []
+B @H.append(acc.sum().item())
+B acc = acc * (2 if type(@H[-1]) is float else 3)
+
+== a_number_kept_is_an_instance
+S H = []
+B @H.append(acc.sum().item())
+B acc = acc * (2 if isinstance(@H[-1], float) else 3)
+
+== a_number_kept_says_its_class
+S H = []
+B @H.append(acc.sum().item())
+B acc = acc * (2 if @H[-1].__class__ is float else 3)
 """

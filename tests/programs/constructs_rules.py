@@ -338,4 +338,20 @@ B     acc = acc * lots$.scale
 B except AttributeError:
 B     acc = acc * 3
 C lots$.scale = 2.0
+
+== a_slot_taken_and_filled
+T class Slot$:
+T     __slots__ = ("k",)
+T slot$ = Slot$()
+T slot$.k = 2.0
+B del slot$.k
+B slot$.k = acc
+C del slot$.k
+
+== a_thread_local_taken_and_filled
+T here$ = threading.local()
+T here$.n = 2
+B del here$.n
+B here$.n = acc
+C del here$.n
 """

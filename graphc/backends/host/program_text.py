@@ -15,10 +15,11 @@ result. A product has code and data of NumPy's loop, the sizes and the steps tha
 
 from __future__ import annotations
 
+from .listed_text import each, function, put, word
 from .small_rows_body import ARRAYS
 from .steps_text import loops
 
-HEAD, PLACE, ENTRY = 4, 3, 11  # words
+HEAD, ENTRY = 4, 11  # words
 SIZES = (1, 2, 4, 8)  # bytes of the numbers that are moved
 
 
@@ -30,40 +31,16 @@ def text() -> str:
     ])
 
 
-def _each(name: str, begin: str, body: str) -> str:
-    return f"""
-define void @graphc_{name}(ptr %operands, ptr %counts, ptr %strides, ptr %data) {{
-begin:
-  %count = load i64, ptr %counts
-  %from = load ptr, ptr %operands
-  %second.at = getelementptr ptr, ptr %operands, i64 1
-  %second = load ptr, ptr %second.at
-{begin}
-  br label %test
-test:
-  %i = phi i64 [ 0, %begin ], [ %next, %body ]
-  %more = icmp slt i64 %i, %count
-  br i1 %more, label %body, label %end
-body:
-{body}
-  %next = add i64 %i, 1
-  br label %test
-end:
-  ret void
-}}"""
-
-
-def _word(name: str, source: str, at: int | str) -> str:
-    return f"""  %{name}.at = getelementptr i64, ptr {source}, i64 {at}
-  %{name} = load i64, ptr %{name}.at"""
+_BEGIN = f"""  %from = load ptr, ptr %operands
+{word("second", "%operands", 1, "ptr")}"""
 
 
 def _move(size: int) -> str:
     kind = f"i{8 * size}"
-    return _each(f"move{size}", "", f"""  %pair.words = mul i64 %i, 2
+    return each(f"move{size}", _BEGIN, f"""  %pair.words = mul i64 %i, 2
   %pair = getelementptr i64, ptr %data, i64 %pair.words
-{_word("off", "%pair", 0)}
-{_word("on", "%pair", 1)}
+{word("off", "%pair", 0)}
+{word("on", "%pair", 1)}
   %source = getelementptr i8, ptr %from, i64 %off
   %x = load {kind}, ptr %source
   %target = getelementptr i8, ptr %second, i64 %on
@@ -72,17 +49,17 @@ def _move(size: int) -> str:
 
 def _lookup(size: int) -> str:
     kind = f"i{8 * size}"
-    begin = f"""  %third.at = getelementptr ptr, ptr %operands, i64 2
-  %third = load ptr, ptr %third.at
+    begin = f"""{_BEGIN}
+{word("third", "%operands", 2, "ptr")}
   %wrong = load ptr, ptr %data
-{_word("size", "%data", 1)}
-{_word("step", "%data", 2)}
+{word("size", "%data", 1)}
+{word("step", "%data", 2)}
   %table = getelementptr i64, ptr %data, i64 3"""
-    return _each(f"lookup{size}", begin, f"""  %triple.words = mul i64 %i, 3
+    return each(f"lookup{size}", begin, f"""  %triple.words = mul i64 %i, 3
   %triple = getelementptr i64, ptr %table, i64 %triple.words
-{_word("off", "%triple", 0)}
-{_word("by", "%triple", 1)}
-{_word("on", "%triple", 2)}
+{word("off", "%triple", 0)}
+{word("by", "%triple", 1)}
+{word("on", "%triple", 2)}
   %place.at = getelementptr i8, ptr %second, i64 %by
   %place = load i64, ptr %place.at
   %fits = icmp ult i64 %place, %size
@@ -110,50 +87,10 @@ define void @graphc_product(ptr %operands, ptr %counts, ptr %strides, ptr %data)
   call void %code(ptr %operands, ptr %dims, ptr %steps, ptr %own)
   ret void
 }"""
-_PROGRAM = f"""
-define ptr @graphc_program(ptr %self, ptr %args, i64 %n) {{
-begin:
-  %record = call ptr @PyLong_AsVoidPtr(ptr %self)
-  %list.at = getelementptr i64, ptr %record, i64 1
-  %list = load ptr, ptr %list.at
-  %arrays = load i64, ptr %list
-{_word("places", "%list", 1)}
-{_word("entries", "%list", 2)}
-  %wrong.at = getelementptr i64, ptr %list, i64 3
-  store i64 0, ptr %wrong.at
-  %first.place = getelementptr i64, ptr %list, i64 {HEAD}
-  %place.words = mul i64 %places, {PLACE}
-  %first.entry = getelementptr i64, ptr %first.place, i64 %place.words
-  %operands = alloca [4 x ptr]
-  %strides = alloca [4 x i64]
-  %counts = alloca i64
-  br label %look
-look:
-  %a = phi i64 [ 0, %begin ], [ %a.next, %looked ]
-  %a.more = icmp slt i64 %a, %arrays
-  br i1 %a.more, label %looks, label %put
-looks:
-  %given = call ptr @numbers(ptr %args, i64 %a)
-  %unfit = icmp eq ptr %given, null
-  br i1 %unfit, label %no, label %looked
-looked:
-  %a.next = add i64 %a, 1
-  br label %look
-put:
-  %p = phi i64 [ 0, %look ], [ %p.next, %puts ]
-  %p.more = icmp slt i64 %p, %places
-  br i1 %p.more, label %puts, label %step
-puts:
-  %p.words = mul i64 %p, {PLACE}
-  %place = getelementptr i64, ptr %first.place, i64 %p.words
-  %word = load ptr, ptr %place
-{_word("which", "%place", 1)}
-{_word("behind", "%place", 2)}
-  %memory = call ptr @numbers(ptr %args, i64 %which)
-  %now = getelementptr i8, ptr %memory, i64 %behind
-  store ptr %now, ptr %word
-  %p.next = add i64 %p, 1
-  br label %put
+_PROGRAM = function("program", HEAD, f"""  %strides = alloca [4 x i64]
+{word("wrong", "%list", 3)}
+  store i64 0, ptr %wrong.at""", f"""  br label %put
+{put("fit", "add i64 %third, 0")}
 step:
   %s = phi i64 [ 0, %put ], [ %s.next, %run ]
   %s.more = icmp slt i64 %s, %entries
@@ -162,9 +99,8 @@ run:
   %s.words = mul i64 %s, {ENTRY}
   %entry = getelementptr i64, ptr %first.entry, i64 %s.words
   %code = load ptr, ptr %entry
-  %data.at = getelementptr i64, ptr %entry, i64 1
-  %data = load ptr, ptr %data.at
-{_word("count", "%entry", 2)}
+{word("data", "%entry", 1, "ptr")}
+{word("count", "%entry", 2)}
   store i64 %count, ptr %counts
   %given.at = getelementptr i64, ptr %entry, i64 3
   %four = load [4 x ptr], ptr %given.at
@@ -178,15 +114,4 @@ run:
 ran:
   %set = load i64, ptr %wrong.at
   %right = icmp eq i64 %set, 0
-  br i1 %right, label %yes, label %no
-yes:
-  %last = sub i64 %arrays, 1
-  %out.at = getelementptr ptr, ptr %args, i64 %last
-  %out = load ptr, ptr %out.at
-  call void @Py_IncRef(ptr %out)
-  ret ptr %out
-no:
-  %nothing = load ptr, ptr %record
-  call void @Py_IncRef(ptr %nothing)
-  ret ptr %nothing
-}}"""
+  br i1 %right, label %yes, label %no""")

@@ -12,11 +12,11 @@ first operand, are the first stride, 0 or 1.
 
 from __future__ import annotations
 
+from .listed_text import each, function, put, word
 from .small_rows_body import ARRAYS
 
 CHUNK = 256
-PLACE, ENTRY = 3, 10  # words
-HEAD = 3
+HEAD, ENTRY = 3, 10  # words
 OWN = {  # (the operands' types, the result)
     "select": (("i8", "i64", "i64"), "i64"), "select_small": (("i8", "i32", "i32"), "i32"),
     "select_bool": (("i8", "i8", "i8"), "i8"),
@@ -26,7 +26,6 @@ OWN = {  # (the operands' types, the result)
     "to_integer_small": (("float",), "i64"), "to_integer": (("double",), "i64"),
     "integer_of_bool": (("i8",), "i64"),
 }
-
 
 
 def _least_of_others(kind: str) -> str:
@@ -69,68 +68,18 @@ def _loop(name: str) -> str:
     given, result = OWN[name]
     setup, loads = [], []
     for at, kind in enumerate([*given, result]):
-        setup.append(f"""  %at{at} = getelementptr ptr, ptr %operands, i64 {at}
-  %p{at} = load ptr, ptr %at{at}
-  %by{at} = getelementptr i64, ptr %strides, i64 {at}
-  %s{at} = load i64, ptr %by{at}""")
+        setup += [word(f"p{at}", "%operands", at, "ptr"), word(f"s{at}", "%strides", at)]
         loads.append(f"""  %o{at} = mul i64 %i, %s{at}
   %q{at} = getelementptr i8, ptr %p{at}, i64 %o{at}""")
         if at < len(given):
             loads.append(f"  %x{at} = load {kind}, ptr %q{at}")
-    head, body = "\n".join(setup), "\n".join(loads)
-    return f"""
-define void @graphc_{name}(ptr %operands, ptr %counts, ptr %strides, ptr %data) {{
-begin:
-  %count = load i64, ptr %counts
-{head}
-  br label %test
-test:
-  %i = phi i64 [ 0, %begin ], [ %next, %body ]
-  %more = icmp slt i64 %i, %count
-  br i1 %more, label %body, label %end
-body:
-{body}
-  {_MAKES[name]}
-  store {result} %y, ptr %q{len(given)}
-  %next = add i64 %i, 1
-  br label %test
-end:
-  ret void
-}}"""
+    store = f"  {_MAKES[name]}\n  store {result} %y, ptr %q{len(given)}"
+    return each(name, "\n".join(setup), "\n".join([*loads, store]))
 
 
-_STEPS = f"""
-define ptr @graphc_steps(ptr %self, ptr %args, i64 %n) {{
-begin:
-  %record = call ptr @PyLong_AsVoidPtr(ptr %self)
-  %list.at = getelementptr i64, ptr %record, i64 1
-  %list = load ptr, ptr %list.at
-  %all.at = getelementptr i64, ptr %record, i64 2
-  %all = load i64, ptr %all.at
-  %arrays = load i64, ptr %list
-  %places.at = getelementptr i64, ptr %list, i64 1
-  %places = load i64, ptr %places.at
-  %entries.at = getelementptr i64, ptr %list, i64 2
-  %entries = load i64, ptr %entries.at
-  %first.place = getelementptr i64, ptr %list, i64 {HEAD}
-  %place.words = mul i64 %places, {PLACE}
-  %first.entry = getelementptr i64, ptr %first.place, i64 %place.words
-  %operands = alloca [4 x ptr]
-  %counts = alloca i64
-  br label %look
-look:
-  %a = phi i64 [ 0, %begin ], [ %a.next, %looked ]
-  %a.more = icmp slt i64 %a, %arrays
-  br i1 %a.more, label %looks, label %stretch
-looks:
-  %given = call ptr @numbers(ptr %args, i64 %a)
-  %wrong = icmp eq ptr %given, null
-  br i1 %wrong, label %no, label %looked
-looked:
-  %a.next = add i64 %a, 1
-  br label %look
+_STEPS = function("steps", HEAD, word("all", "%record", 2), f"""  br label %stretch
 stretch:
-  %done = phi i64 [ 0, %look ], [ %done.next, %step ]
+  %done = phi i64 [ 0, %fit ], [ %done.next, %step ]
   %rest = sub i64 %all, %done
   %some = icmp sgt i64 %rest, 0
   br i1 %some, label %stretches, label %yes
@@ -140,24 +89,7 @@ stretches:
   %done.next = add i64 %done, %count
   store i64 %count, ptr %counts
   br label %put
-put:
-  %p = phi i64 [ 0, %stretches ], [ %p.next, %puts ]
-  %p.more = icmp slt i64 %p, %places
-  br i1 %p.more, label %puts, label %step
-puts:
-  %p.words = mul i64 %p, {PLACE}
-  %place = getelementptr i64, ptr %first.place, i64 %p.words
-  %word = load ptr, ptr %place
-  %which.at = getelementptr i64, ptr %place, i64 1
-  %which = load i64, ptr %which.at
-  %size.at = getelementptr i64, ptr %place, i64 2
-  %size = load i64, ptr %size.at
-  %memory = call ptr @numbers(ptr %args, i64 %which)
-  %bytes = mul i64 %done, %size
-  %now = getelementptr i8, ptr %memory, i64 %bytes
-  store ptr %now, ptr %word
-  %p.next = add i64 %p, 1
-  br label %put
+{put("stretches", "mul i64 %done, %third")}
 step:
   %s = phi i64 [ 0, %put ], [ %s.next, %ran ], [ %s.behind, %masked ]
   %s.more = icmp slt i64 %s, %entries
@@ -166,8 +98,7 @@ steps:
   %s.words = mul i64 %s, {ENTRY}
   %entry = getelementptr i64, ptr %first.entry, i64 %s.words
   %code = load ptr, ptr %entry
-  %data.at = getelementptr i64, ptr %entry, i64 1
-  %data = load ptr, ptr %data.at
+{word("data", "%entry", 1, "ptr")}
   %given.at = getelementptr i64, ptr %entry, i64 2
   %strides = getelementptr i64, ptr %entry, i64 6
   %skips = icmp eq ptr %code, null
@@ -203,15 +134,4 @@ masked:
   %left = select i1 %none, i64 %data.number, i64 0
   %past = add i64 %s, 1
   %s.behind = add i64 %past, %left
-  br label %step
-yes:
-  %last = sub i64 %arrays, 1
-  %out.at = getelementptr ptr, ptr %args, i64 %last
-  %out = load ptr, ptr %out.at
-  call void @Py_IncRef(ptr %out)
-  ret ptr %out
-no:
-  %nothing = load ptr, ptr %record
-  call void @Py_IncRef(ptr %nothing)
-  ret ptr %nothing
-}}"""
+  br label %step""")

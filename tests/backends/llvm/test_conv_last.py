@@ -132,9 +132,18 @@ def check(case: Last, target: Target | None = None, threads: int = 1) -> bytes:
     return result.tobytes()
 
 
-@pytest.mark.parametrize("case", [*CASES, *ALONE], ids=lambda c: f"{c.input}-{c.window}-{c.stride}")
-def test_sums_are_the_references_for_any_threads(case: Last) -> None:
+def check_threads(case: Last) -> None:
+    """With any number of threads the same bits."""
     assert check(case) == check(case, threads=4)
+
+
+def name(case: Last) -> str:
+    return f"{case.input}-{case.window}-{case.stride}"
+
+
+@pytest.mark.parametrize("case", [*CASES, *ALONE], ids=name)
+def test_sums_are_the_references_for_any_threads(case: Last) -> None:
+    check_threads(case)
 
 
 PAIRS = [
@@ -148,14 +157,19 @@ PAIRS = [
 ]
 
 
-@pytest.mark.skipif(
+pairs = pytest.mark.skipif(
     host_target().machine.tiling is None or "bf16" not in host_target().machine.tiling.steps,  # type: ignore[union-attr]
     reason="this CPU multiplies no pairs of bfloat16",
 )
-@pytest.mark.parametrize("case", PAIRS, ids=lambda c: f"{c.input}-{c.window}-{c.stride}")
+OF_PAIRS = [
+    pytest.param(replaced(case, dtype=dtypes.bf16, group=2), marks=pairs, id=name(case))
+    for case in PAIRS
+]
+
+
+@pytest.mark.parametrize("case", OF_PAIRS)
 def test_pairs_of_channels(case: Last) -> None:
-    case = replaced(case, dtype=dtypes.bf16, group=2)
-    assert check(case) == check(case, threads=4)
+    check_threads(case)
 
 
 def test_as_many_zeros_as_a_run_is_long() -> None:

@@ -15,7 +15,7 @@ from graphc.ir.kernel.window import Window
 from graphc.ir.record import replaced
 
 from .contractions import narrow_targets, run
-from .test_conv_last import CASES, PAIRS, Last, check, kernel_of
+from .test_conv_last import CASES, OF_PAIRS, Last, check, check_threads, kernel_of, name
 
 # some lines of the window at a time: their weights are more than half of a cache
 WAITING = Last(2, 512, (5, 6), 40, (3, 3), (1, 1), (1, 1), (1, 1), 2)
@@ -35,14 +35,11 @@ def always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("always")
-@pytest.mark.parametrize(
-    "case", [*(c for c in CASES if len(c.input) < 3), WAITING],
-    ids=lambda c: f"{c.input}-{c.window}-{c.stride}",
-)
+@pytest.mark.parametrize("case", [*(c for c in CASES if len(c.input) < 3), WAITING], ids=name)
 def test_sums_are_the_references_for_any_threads(case: Last) -> None:
     plain = set(case.window) == {1} and set(case.stride) == {1}
     assert (_plan(case, host_target()) is None) == plain
-    assert check(case) == check(case, threads=4)
+    check_threads(case)
 
 
 @pytest.mark.usefixtures("always")
@@ -59,14 +56,9 @@ def test_float64() -> None:
 
 
 @pytest.mark.usefixtures("always")
-@pytest.mark.skipif(
-    host_target().machine.tiling is None or "bf16" not in host_target().machine.tiling.steps,  # type: ignore[union-attr]
-    reason="this CPU multiplies no pairs of bfloat16",
-)
-@pytest.mark.parametrize("case", PAIRS, ids=lambda c: f"{c.input}-{c.window}-{c.stride}")
+@pytest.mark.parametrize("case", OF_PAIRS)
 def test_pairs_of_channels(case: Last) -> None:
-    case = replaced(case, dtype=dtypes.bf16, group=2)
-    assert check(case) == check(case, threads=4)
+    check_threads(case)
 
 
 def test_which_go_line_by_line() -> None:
