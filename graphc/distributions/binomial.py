@@ -9,10 +9,10 @@ from ..frontend.grad_mode import no_grad
 from ..frontend.tensor import Tensor
 from . import constraints
 from .distribution import Distribution
-from .utils import broadcast_all, is_probs, lazy_property, logits_to_probs, probs_to_logits
+from .odds import Odds
 
 
-class Binomial(Distribution):
+class Binomial(Odds, Distribution):
     """Successes among total_count trials."""
 
     arg_constraints = {
@@ -26,23 +26,9 @@ class Binomial(Distribution):
         self, total_count: Any = 1, probs: Any = None, logits: Any = None,
         validate_args: bool | None = None,
     ) -> None:
-        if is_probs(probs, logits):
-            self.total_count, self.probs = broadcast_all(total_count, probs)
-        else:
-            self.total_count, self.logits = broadcast_all(total_count, logits)
-        self._param = self.probs if probs is not None else self.logits
-        self.total_count = self.total_count.type_as(self._param)
+        (total_count,) = self._graphc_given(probs, logits, total_count)
+        self.total_count = total_count.type_as(self._param)
         super().__init__(self._param.size(), validate_args=validate_args)
-
-    @lazy_property
-    def logits(self) -> Tensor:
-        """Log-odds."""
-        return probs_to_logits(self.probs, is_binary=True)
-
-    @lazy_property
-    def probs(self) -> Tensor:
-        """Probabilities."""
-        return logits_to_probs(self.logits, is_binary=True)
 
     @property
     def param_shape(self) -> Any:

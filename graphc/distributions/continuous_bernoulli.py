@@ -10,10 +10,11 @@ from ..frontend.tensor import Tensor
 from ..nn.functional import binary_cross_entropy_with_logits
 from . import constraints
 from .exp_family import ExponentialFamily
-from .utils import broadcast_all, is_probs, lazy_property, logits_to_probs, probs_to_logits
+from .odds import Odds
+from .utils import broadcast_all
 
 
-class ContinuousBernoulli(ExponentialFamily):
+class ContinuousBernoulli(Odds, ExponentialFamily):
     """On [0, 1], with density proportional to probs^x (1-probs)^(1-x)."""
 
     arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
@@ -25,23 +26,9 @@ class ContinuousBernoulli(ExponentialFamily):
         self, probs: Any = None, logits: Any = None, lims: tuple[float, float] = (0.499, 0.501),
         validate_args: bool | None = None,
     ) -> None:
-        if is_probs(probs, logits):
-            (self.probs,) = broadcast_all(probs)
-        else:
-            (self.logits,) = broadcast_all(logits)
-        self._param = self.probs if probs is not None else self.logits
+        self._graphc_given(probs, logits)
         self._lims = lims
         super().__init__(self._param.size(), validate_args=validate_args)
-
-    @lazy_property
-    def logits(self) -> Tensor:
-        """Log-odds."""
-        return probs_to_logits(self.probs, is_binary=True)
-
-    @lazy_property
-    def probs(self) -> Tensor:
-        """Probabilities."""
-        return logits_to_probs(self.logits, is_binary=True)
 
     @property
     def param_shape(self) -> Any:

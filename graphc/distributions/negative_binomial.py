@@ -11,10 +11,10 @@ from ..nn.functional import logsigmoid
 from . import constraints
 from .distribution import Distribution
 from .gamma import Gamma
-from .utils import broadcast_all, is_probs, lazy_property, logits_to_probs, probs_to_logits
+from .odds import Odds
 
 
-class NegativeBinomial(Distribution):
+class NegativeBinomial(Odds, Distribution):
     """Successes before total_count failures."""
 
     arg_constraints = {
@@ -28,23 +28,9 @@ class NegativeBinomial(Distribution):
         self, total_count: Any, probs: Any = None, logits: Any = None,
         validate_args: bool | None = None,
     ) -> None:
-        if is_probs(probs, logits):
-            self.total_count, self.probs = broadcast_all(total_count, probs)
-        else:
-            self.total_count, self.logits = broadcast_all(total_count, logits)
-        self._param = self.probs if probs is not None else self.logits
-        self.total_count = self.total_count.type_as(self._param)
+        (total_count,) = self._graphc_given(probs, logits, total_count)
+        self.total_count = total_count.type_as(self._param)
         super().__init__(self._param.size(), validate_args=validate_args)
-
-    @lazy_property
-    def logits(self) -> Tensor:
-        """Log-odds."""
-        return probs_to_logits(self.probs, is_binary=True)
-
-    @lazy_property
-    def probs(self) -> Tensor:
-        """Probabilities."""
-        return logits_to_probs(self.logits, is_binary=True)
 
     @property
     def param_shape(self) -> Any:
