@@ -4,13 +4,32 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from collections.abc import Sequence
 from typing import Any
 
 from ..optimizer import Optimizer
 from .base import LRScheduler
 
 
-class SequentialLR(LRScheduler):
+class _OfSeveral(LRScheduler):
+    """What has other schedulers."""
+
+    _schedulers: Sequence[LRScheduler]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything but the optimizer, with the schedulers' own states."""
+        state = super().state_dict()
+        state["_schedulers"] = [scheduler.state_dict() for scheduler in self._schedulers]
+        return state
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take back a state_dict."""
+        self.__dict__.update({k: v for k, v in state_dict.items() if k != "_schedulers"})
+        for scheduler, state in zip(self._schedulers, state_dict["_schedulers"], strict=True):
+            scheduler.load_state_dict(state)
+
+
+class SequentialLR(_OfSeveral):
     """Schedulers one after another, changing at milestones."""
 
     def __init__(
@@ -58,20 +77,8 @@ class SequentialLR(LRScheduler):
             scheduler.step()
         self._last_lr = scheduler.get_last_lr()
 
-    def state_dict(self) -> dict[str, Any]:
-        """Everything but the optimizer, with the schedulers' own states."""
-        state = super().state_dict()
-        state["_schedulers"] = [scheduler.state_dict() for scheduler in self._schedulers]
-        return state
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take back a state_dict."""
-        self.__dict__.update({k: v for k, v in state_dict.items() if k != "_schedulers"})
-        for scheduler, state in zip(self._schedulers, state_dict["_schedulers"], strict=True):
-            scheduler.load_state_dict(state)
-
-
-class ChainedScheduler(LRScheduler):
+class ChainedScheduler(_OfSeveral):
     """Several schedulers that all step at once, each going on from the other's rate."""
 
     def __init__(self, schedulers: Any, optimizer: Optimizer | None = None) -> None:
@@ -109,18 +116,6 @@ class ChainedScheduler(LRScheduler):
         for scheduler in self._schedulers:
             scheduler.step()
         self._last_lr = self._graphc_current()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything but the optimizer, with the schedulers' own states."""
-        state = super().state_dict()
-        state["_schedulers"] = [scheduler.state_dict() for scheduler in self._schedulers]
-        return state
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take back a state_dict."""
-        self.__dict__.update({k: v for k, v in state_dict.items() if k != "_schedulers"})
-        for scheduler, state in zip(self._schedulers, state_dict["_schedulers"], strict=True):
-            scheduler.load_state_dict(state)
 
 
 def _undo(scheduler: LRScheduler) -> None:

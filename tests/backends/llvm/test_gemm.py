@@ -58,6 +58,26 @@ def product(case: Gemm, target: Target | None = None, threads: int = 1) -> np.nd
     return got.copy()
 
 
+def reaches_no_sum(case: Gemm, target: Target | None = None) -> None:
+    """Beside the operands there is NaN; in them a NaN and an infinity stay in their row and column,
+    and what meets no other keeps its sign."""
+    a, b = case.operands(np.random.default_rng(3))
+    a[0, 4, 5], b[0, case.k - 1, 30] = np.nan, np.inf
+    a[0, :4, case.k - 1] = 1
+    inside = []
+    for x in case.in_memory(a, b):
+        around = np.full(x.size + 128, np.nan, x.dtype)
+        around[64:-64] = x.ravel()
+        inside.append(around[64:-64])
+    memory, result = guarded(case.m * case.n, np.dtype(np.float32))
+    run(case.kernel(), [*inside, result], target=target)
+    got = result.reshape(case.m, case.n)
+    bad = np.zeros(got.shape, bool)
+    bad[4], bad[:, 30] = True, True
+    assert (np.isfinite(got) == ~bad).all() and unharmed(memory)
+    assert (got[:4, 30] == np.inf).all()
+
+
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_every_layout_of_every_shape(shape: tuple[int, int, int, int]) -> None:
     for a_t, b_t in LAYOUTS:
