@@ -41,7 +41,7 @@ from .engine.mode import USUAL, Mode, mode_of
 from .engine.segments import foreseen
 from .engine.segments.segments import Segments
 from .engine.twin import twin_of
-from .engine.version import sparse_arguments
+from .engine.version import refused, sparse_arguments
 from .engine.version.build import build
 from .engine.version.refused import ERRORS, Raises, Ran, is_refusal, note_run, run_python
 from .engine.version.shared_builds import SharedBuilds
@@ -51,7 +51,7 @@ from .engine.version.version import Specialisation, nothing
 from .engine.version.versions import Named, Versions
 from .frontend import placement
 from .frontend.context import local
-from .frontend.errors import ControlError, EscapedTensorError, TraceError
+from .frontend.errors import FINAL, TraceError
 from .frontend.gradient_layout import zeros_for
 from .frontend.names import Names
 from .frontend.segment_trace import SegmentTrace
@@ -126,11 +126,11 @@ class CompiledFunction(Inspected):
         if local.trace is not None or local.counted is not None or local.instead or (
             local.saved_hooks  # the caller's: they are for what each operator saves
         ):
-            return self.function(*args, **kwargs)
+            return refused.as_written(self.function, args, kwargs)
         stance = Compilers.stance
         if stance.eager or (stance.first_eager and not self.seen):
             self.seen = True
-            return self.function(*args, **kwargs)
+            return refused.as_written(self.function, args, kwargs)
         if self.segments is not None:
             return self.segments.call(self.function, args, kwargs)
         leaves, structure = flatten_call(args, kwargs)
@@ -160,7 +160,7 @@ class CompiledFunction(Inspected):
                 continue
             return run_python(self.function, args, kwargs)
         if not stance.recompiles(self.name, reasons):
-            return self.function(*args, **kwargs)
+            return refused.as_written(self.function, args, kwargs)
         with self._lock:
             fresh: Specialisation | Ran | None = None
             if self.compile_count == known and self.segments is None:
@@ -219,7 +219,7 @@ class CompiledFunction(Inspected):
             if self.fullgraph and isinstance(error, FirstUse) and self._rests < _RESTS:
                 self._rests += 1  # eager, and whole: the next call finds made what this one makes
                 return Ran(run_python(self.function, *given))
-            if self.fullgraph or isinstance(error, (ControlError, EscapedTensorError)):
+            if self.fullgraph or refused.has_run(error) or isinstance(error, FINAL):
                 raise
             segments = self._turn().opened_by(error)
             if not isinstance(error, FirstUse):

@@ -21,6 +21,7 @@ from ..engine.capture.reached import code_names
 from ..engine.detour import restore, twin_of
 from ..engine.marks import Compilers, marks
 from ..engine.segments.segments import Segments
+from ..engine.version.refused import has_run
 from ..frontend.context import local
 from ..frontend.errors import TraceError
 from .debugged import debugged
@@ -163,8 +164,10 @@ class _Trial:
             return self._twin(*args, **kwargs)
         try:
             result = self._compiled(*args, **kwargs)
-        except TraceError:  # which leaves everything as it was
+        except TraceError as error:  # which leaves everything as it was
             self.fail()
+            if has_run(error):
+                raise
             return self._twin(*args, **kwargs)
         except BaseException:
             self.fail()

@@ -69,6 +69,9 @@ class ControlError(TraceError):
     Eager mode, which runs one branch as Python, would not say so."""
 
 
+FINAL = (ControlError, EscapedTensorError)  # segments would come to the same
+
+
 def user_location(module: str = "", optimizer: bool = False, beyond: str = "") -> Loc | None:
     """The innermost line of running code outside graphc; None if there is none.
 

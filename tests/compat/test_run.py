@@ -197,6 +197,44 @@ def test_a_compiled_module_has_the_original_one(tmp_path: Path, mode: str) -> No
     same(have.stdout, want.stdout)
 
 
+RAISING = """
+import os
+os.environ["TORCHDYNAMO_DISABLE"] = "1"
+import torch
+from torch import nn
+log = []
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.calls = nn.Linear(3, 3), 0
+    def forward(self, x):
+        self.calls += 1
+        log.append(self.calls)
+        y = self.inner(x)
+        if self.calls % 3 == 0:
+            raise KeyError(self.calls)
+        return y
+for model in (torch.compile(Model()), Model()):
+    for i in range(7):
+        try:
+            model(torch.ones(1, 3))
+            print(i)
+        except KeyError as error:
+            print(error)
+    print(log, model.calls)
+"""
+
+
+@pytest.mark.parametrize("mode", ["--eager", "--compile"])
+def test_a_module_that_raises_has_run_once(tmp_path: Path, mode: str) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "program.py").write_text(RAISING)
+    want = python("program.py", cwd=tmp_path)
+    have = python("-m", "graphc", "run", mode, "program.py", cwd=tmp_path)
+    assert (want.returncode, have.returncode) == (0, 0), want.stderr + have.stderr
+    assert have.stdout == want.stdout
+
+
 SPAWN = """
 import torch, torch.multiprocessing as mp
 def work(rank, scale):

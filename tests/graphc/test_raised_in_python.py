@@ -537,6 +537,23 @@ def test_an_error_in_the_recording_alone() -> None:
         graphc.compile(f, fullgraph=True)(graphc.ones(2))
 
 
+def test_an_error_of_the_recording_after_a_demand() -> None:
+    """What ran in segments has run: it is not started again."""
+    log: list[float] = []
+
+    def f(x: Any) -> Any:
+        log.append(x.sum().item() + len(log) * 0)
+        if log[-1] > 1:
+            log.append(-1.0)
+        raise TraceError("after the demand")
+
+    run = graphc.compile(f)
+    for count in (2, 4):
+        with pytest.raises(TraceError, match="after the demand"):
+            run(graphc.ones(2))
+        assert len(log) == count
+
+
 def test_an_interrupt_leaves_all_that_ran_or_nothing() -> None:
     """Where a number is a run-time input, nothing: Python state and tensors stay in step."""
     state: dict[str, Any] = {"t": graphc.zeros(1), "n": 0}

@@ -31,6 +31,7 @@ from ...ir.memory import may_share
 from ...nn.modules.module import Module
 from ..version.guards import Result
 from ..version.rebuild import NotRebuilt, Rebuild, resolved
+from ..version.refused import note_taken_back
 from . import calls
 from . import recorded_sites as _sites  # noqa: F401  (fills calls.SITES)
 from .argument_writes import ArgumentWrites, apart, may_be_given
@@ -416,6 +417,7 @@ class Recording:
         self.restore()
         self.observer.settle()
         set_grad_mode(*self.mode)
+        note_taken_back(error)
         if look or isinstance(error, (TraceError, KeyboardInterrupt)):
             return
         refused = _caught(self.trace, error)

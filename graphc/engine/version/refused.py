@@ -36,9 +36,25 @@ def note_run(error: Any, looked: bool = False) -> None:
         error.python_has_run = True
 
 
+def note_taken_back(error: Any) -> None:
+    """Note that nothing is left of the run that raised it, or of what it called."""
+    if has_run(error):
+        error.python_has_run = False
+
+
 def has_run(error: BaseException) -> bool:
     """Whether the function's Python has run as it is written, and raised this error."""
     return getattr(error, "python_has_run", False)
+
+
+def as_written(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Call a function that is compiled elsewhere, here as a part of what runs around it."""
+    try:
+        return function(*args, **kwargs)
+    except BaseException as error:
+        if local.trace is None:
+            note_run(error)
+        raise
 
 
 def run_python(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
