@@ -22,7 +22,7 @@ from ..backends.numpy.common import plain
 from ..backends.numpy.ops import TABLE
 from ..frontend.values import Link
 from ..ir import forks
-from ..ir.dtypes import from_numpy
+from ..ir.dtypes import from_numpy, rounded
 from ..ir.graph import attrs_key
 from ..ir.op import Attrs, Op
 from ..ir.types import TensorType
@@ -333,7 +333,7 @@ def _SIMPLE(inputs: Sequence[Any], results: Sequence[Any]) -> Sequence[Any]:
 
 def _bits(value: float, types: Types) -> int:
     """A number of the operands' dtype, as the first bytes of a word."""
-    return int.from_bytes(np.asarray(value, types[0].dtype.numpy).tobytes(), "little", signed=False)
+    return int.from_bytes(rounded(value, types[0].dtype).tobytes(), "little", signed=False)
 
 
 def _signed(words: Sequence[int]) -> tuple[int, ...]:

@@ -178,8 +178,7 @@ def _scalar(value: Any, dtype: DType) -> np.ndarray:
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise OverflowError(located(f"int too big to convert: {value}"))
     if dtype.is_float or dtype.kind == "bool":
-        with np.errstate(over="ignore"):
-            return np.asarray(float(value) if dtype.is_float else bool(value), dtype.numpy)
+        return dtypes.rounded(float(value) if dtype.is_float else bool(value), dtype)
     if dtype.is_complex:
         return np.asarray(complex(value), dtype.numpy)
     if isinstance(value, (float, np.floating, complex, np.complexfloating)):

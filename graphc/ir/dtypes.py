@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -181,6 +182,12 @@ def from_numpy(dtype: np.dtype | type) -> DType:
             + ", ".join(d.torch_name for d in ALL)
         )
     return found
+
+
+def rounded(value: Any, dtype: DType) -> np.ndarray:
+    """A number as an array without dims; a float that is too large is infinite."""
+    with np.errstate(over="ignore"):
+        return np.asarray(value, dtype.numpy)
 
 
 def promote(a: DType, b: DType) -> DType:

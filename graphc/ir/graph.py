@@ -11,7 +11,7 @@ import numpy as np
 
 from . import dtypes
 from .dim import Dim, DimEnv, Size
-from .dtypes import DType
+from .dtypes import DType, rounded
 from .late import late
 from .op import LIGHT, Attrs, Op, OpError, register
 from .record import record
@@ -306,8 +306,8 @@ class Builder:
         return node
 
     def const(self, value: Any, dtype: DType | None = None) -> Node:
-        """A constant array or number."""
-        array = np.asarray(value, dtype=None if dtype is None else dtype.numpy)
+        """A constant array or number; one that the dtype is too small for is infinite."""
+        array = np.asarray(value) if dtype is None else rounded(value, dtype)
         return self.emit(const, value=Constant(array))
 
     def build(self, outputs: Sequence[Node], name: str = "graph") -> Graph:

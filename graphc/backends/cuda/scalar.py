@@ -44,8 +44,7 @@ def literal(value: float | int | bool, dtype: DType) -> str:
         return f"(({c_type(dtype)}){int(value)}LL)"
     number = float(value)
     if dtype.bits == 16:
-        with np.errstate(over="ignore"):
-            bits = int(np.array(number, dtype.numpy).view(np.uint16))
+        bits = int(dtypes.rounded(number, dtype).view(np.uint16))
         return f"{dtype.name}_bits(0x{bits:04x}u)"
     if dtype is dtypes.f64:
         return f"double_bits(0x{struct.unpack('<Q', struct.pack('<d', number))[0]:016x}ULL)"

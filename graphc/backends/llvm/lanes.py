@@ -11,6 +11,7 @@ from typing import Literal
 
 from graphc.backends.llvm.target import Target
 from graphc.backends.llvm.text import Function, Module
+from graphc.ir.dtypes import f32, rounded
 
 Dtype = Literal["f32", "f64"]
 Operand = str | float
@@ -27,7 +28,7 @@ _REGISTER = 16  # floats in AVX-512's registers
 def float_constant(value: float, dtype: Dtype) -> str:
     """LLVM's spelling: the hex bits of a double, for f32 rounded to float first."""
     if dtype == "f32" and math.isfinite(value):
-        (value,) = struct.unpack("<f", struct.pack("<f", value))
+        value = float(rounded(value, f32))
     return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
 
 

@@ -75,15 +75,13 @@ def _element_constant(value: float | int | bool, dtype: DType) -> str:
         whole = int(value) & ((1 << dtype.bits) - 1)
         return str(whole - (1 << dtype.bits) if whole >> (dtype.bits - 1) else whole)
     if dtype is dtypes.f16:
-        with np.errstate(over="ignore"):
-            return str(np.float16(value).view(np.int16))
+        return str(dtypes.rounded(value, dtype).view(np.int16))
     if dtype is dtypes.bf16:
         rounded = np.asarray(np.float32(value)).astype(ml_dtypes.bfloat16)
         return str(rounded.view(np.int16))
     number = float(value)
     if dtype is dtypes.f32 and math.isfinite(number):
-        with np.errstate(over="ignore"):
-            number = float(np.float32(number))
+        number = float(dtypes.rounded(number, dtype))
     return f"0x{struct.unpack('<Q', struct.pack('<d', number))[0]:016X}"
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from graphc.backends.host import allocator
-from graphc.ir.dtypes import DType
+from graphc.ir.dtypes import DType, rounded
 from graphc.ir.types import TensorType
 
 from . import bound_attention, bound_losses, bound_windows
@@ -30,7 +30,7 @@ Make = Callable[..., Function | None]  # (types, **attrs): None: the table's fun
 
 def _number(value: float, types: Types) -> Array:
     """A number as an operand: NumPy takes an array without dims faster than its own numbers."""
-    return np.asarray(value, types[0].dtype.numpy)
+    return rounded(value, types[0].dtype)
 
 
 # --- reductions ----------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from graphc.ir.dtypes import rounded
 from graphc.ir.types import TensorType
 
 from .common import Array, Function
@@ -23,7 +24,7 @@ def attention(
     ) or any(t.dtype is not q.dtype and t.dtype.name != "bool" for t in masks):
         return None
     dtype = q.dtype.numpy
-    factor, zero, one = (np.asarray(value, dtype) for value in (scale, 0, 1))
+    factor, zero, one = (rounded(value, q.dtype) for value in (scale, 0, 1))
     infinity, lowest = np.asarray(np.inf, dtype), np.asarray(-np.inf, dtype)
     rows: Any = q.shape[:-1]
     keys: Any = k.shape[-2]

@@ -19,7 +19,7 @@ from ..placement import makes
 from ..promote import get_default_dtype
 from ..replayed import replayed
 from ..tensor import Tensor
-from .arguments import check_dtype, non_negative, write_out
+from .arguments import check_dtype, fitting, non_negative, write_out
 from .creation import finish
 
 
@@ -153,7 +153,10 @@ def linspace(
         raise RuntimeError(located("linspace only supports 0-dimensional start and end tensors"))
     dtype = check_dtype(dtype) or (get_default_dtype() if out is None else out.dtype)
     kind = dtype.numpy if dtype.is_float and dtype.bits >= 32 else np.dtype(np.float64)
-    values = _spaced(_number(start), _number(end), steps, kind)
+    low, high = _number(start), _number(end)
+    if dtype is dtypes.f32:
+        low, high = fitting(low, dtype), fitting(high, dtype)
+    values = _spaced(low, high, steps, kind)
     made = constant(values.astype(dtype.numpy, copy=False), fresh=True)
     if out is not None:
         return write_out(out, made, warns=False)

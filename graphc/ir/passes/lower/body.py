@@ -8,7 +8,7 @@ import numpy as np
 
 from ... import dtypes
 from ...dim import Size, substitute
-from ...dtypes import DType
+from ...dtypes import DType, rounded
 from ...graph import Graph, Node
 from ...kernel import Literal
 from ...machine import Machine
@@ -53,8 +53,8 @@ def literal(value: Any, dtype: DType) -> Literal:
     wide = carrier(dtype)
     if dtype.kind == "bool":
         return Literal(bool(value), wide)
-    rounded = dtype.numpy.type(value)
-    return Literal(float(rounded) if dtype.is_float else int(rounded), wide)
+    found = rounded(value, dtype) if dtype.is_float else dtype.numpy.type(value)
+    return Literal(float(found) if dtype.is_float else int(found), wide)
 
 
 def zero(dtype: DType) -> Literal:
