@@ -103,5 +103,9 @@ def test_every_size(name: str, grad: bool) -> None:
             assert isinstance(want, Exception) and isinstance(have, type(want)), where
             continue
         assert len(have) == len(want), where
+        # sums of a default range's numbers are rounded as float32 in an order of each library's own
+        narrow = have[0].dtype == np.float32
         for a, b in zip(have, want, strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12, err_msg=where)
+            np.testing.assert_allclose(
+                a, b, rtol=1e-6 if narrow else 1e-9, atol=1e-12, err_msg=where
+            )
