@@ -14,7 +14,7 @@ from graphc.ir.channels import (
     with_channels_last,
 )
 from graphc.ir.dim import DimEnv
-from graphc.ir.memory import contiguous
+from graphc.ir.memory import contiguous, inverse
 from graphc.ir.op import Op
 from graphc.ir.types import Shape
 
@@ -103,6 +103,31 @@ def lies_in_rows(array: Any) -> bool:
     )
 
 
+def in_order_of(result: Tensor, like: Tensor) -> Tensor:
+    """What a function has just made, of the shape of `like`, with its dims in the order of that
+    one's memory (torch.empty_like); row-major where the last one's elements are apart there."""
+    made, model = current(result), current(like)
+    trace = made._graphc_trace
+    if trace is not None:
+        shape = made._graphc_traced.type.shape
+        strides = _as_the_first((model,), shape, trace.env)
+        return result if strides is None or strides[-1] != 1 else _recorded_with(made, strides)
+    if local.counted is not None:
+        local.counted.looked()
+    source = model._graphc_array
+    if source.flags.c_contiguous or 0 in source.strides or source.strides[-1] != source.itemsize:
+        return result
+    order = sorted(range(source.ndim), key=lambda dim: (-source.strides[dim], dim))
+    if source.shape != made._graphc_array.shape or order == [*range(source.ndim)]:
+        return result
+    if local.counted is not None:
+        local.counted.wrote()
+    made = _fresh(made)
+    turned = contiguous(made._graphc_array.transpose(order)).transpose(inverse(order))
+    made._graphc_array = made._graphc_storage.array = turned
+    return made
+
+
 def with_layout(result: Tensor, last: bool) -> Tensor:
     """What a function has just made, with its channels last or row-major."""
     made = current(result)
@@ -120,11 +145,18 @@ def with_layout(result: Tensor, last: bool) -> Tensor:
             with_channels_last(array) if last else contiguous(array)
         )
     elif last or not made._graphc_traced.is_contiguous():
-        made = _fresh(made)
-        state = made._graphc_traced
-        strides = last_strides(state.type.shape) if last else None
-        made._graphc_traced = TracedState(state.type, state.value, state.stamp, trace, (), strides)
-        made._graphc_storage.layout = strides
+        shape = made._graphc_traced.type.shape
+        return _recorded_with(made, last_strides(shape) if last else None)
+    return made
+
+
+def _recorded_with(made: Tensor, strides: Shape | None) -> Tensor:
+    made = _fresh(made)
+    state = made._graphc_traced
+    made._graphc_traced = TracedState(
+        state.type, state.value, state.stamp, made._graphc_trace, (), strides
+    )
+    made._graphc_storage.layout = strides
     return made
 
 

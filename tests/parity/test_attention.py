@@ -102,6 +102,48 @@ def test_two_versions_for_any_length() -> None:
     assert compiled.compile_count == 2  # the first length as it is, then any
 
 
+LAYOUTS: dict[str, Call] = {
+    "rows": lambda m, x: x,
+    "heads inside": lambda m, x: x.transpose(1, 2).contiguous().transpose(1, 2),
+    "parts of one": lambda m, x: m.stack([x, x], 3).permute(3, 0, 1, 2, 4)[1],
+    "batch inside": lambda m, x: x.transpose(0, 1).contiguous().transpose(0, 1),
+    "width outside": lambda m, x: x.mT.contiguous().mT,
+    "cut": lambda m, x: m.cat([x, x], 2)[:, :, 1 : x.shape[2] + 1],
+    "expanded": lambda m, x: x[:1].expand(x.shape),
+}
+WITH: dict[str, Call] = {
+    "plain": lambda m, x: {},
+    "causal": lambda m, x: {"is_causal": True},
+    "mask": lambda m, x: {"attn_mask": m.zeros(5, 5)},
+    "trained mask": lambda m, x: {"attn_mask": m.zeros(5, 5, requires_grad=True)},
+    "dropout": lambda m, x: {"dropout_p": 0.5},
+}
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize("more", list(WITH))
+@pytest.mark.parametrize("layout", list(LAYOUTS))
+def test_the_result_lies_as_the_query_does(layout: str, more: str, compiled: bool) -> None:
+    """So that `.transpose(1, 2).view(...)` works where it does in PyTorch."""
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal((2, 3, 5, 4)).astype("f4") for _ in range(3)]
+
+    def call(m: Any, *x: Any) -> Any:
+        m.manual_seed(1)
+        query, key, value = (LAYOUTS[layout](m, a) for a in x)
+        result = _attend(m, query, key, value, **WITH[more](m, query))
+        return result, result[1:], *(result.view(-1) if result.is_contiguous() else ())
+
+    want = call(torch, *map(torch.tensor, arrays))
+    run = graphc.compile(call) if compiled else call
+    have = run(graphc, *map(graphc.tensor, arrays))
+    for got, expected in zip(have, want, strict=True):
+        assert got.stride() == expected.stride()
+        np.testing.assert_allclose(
+            got.detach().numpy(), expected.detach().numpy(), rtol=2e-5, atol=2e-6
+        )
+
+
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 @pytest.mark.parametrize("heads", [(3, 2), (3, 6), (2, 2), (4, 4), (12, 12)], ids=str)
 def test_heads_of_key_and_value_are_grouped_apart(heads: tuple[int, int], compiled: bool) -> None:

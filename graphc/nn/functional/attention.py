@@ -12,6 +12,7 @@ from ...frontend.errors import located
 from ...frontend.functions.arguments import named
 from ...frontend.functions.dtype_names import CPP_NAMES
 from ...frontend.replayed import replayed
+from ...frontend.result_layouts import in_order_of
 from ...frontend.tensor import Tensor
 from ...ir import ops
 from .activation import softmax
@@ -29,7 +30,13 @@ def scaled_dot_product_attention(
     """softmax(q k^T * scale + mask) v on [..., L, E]; a bool mask is True where attended."""
     often = not dropout_p and (attn_mask is None or not is_causal)
     run = _attended_again if often else _attended
-    return run(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+    result = run(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+    widths = query.shape[-1] == key.shape[-1] == value.shape[-1]
+    if query.dim() != 4 or dropout_p or not widths or (
+        attn_mask is not None and attn_mask.requires_grad
+    ):
+        return result
+    return in_order_of(result, query)  # as torch's kernel for the CPU lays it out
 
 
 def _attended(
