@@ -36,6 +36,8 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
     _check_sizes(inputs, given)
     rank = _ranks(inputs, output)
     terms = [_diagonal(x, labels) for x, labels in zip(given, inputs, strict=True)]
+    if len(terms) == 1:  # what is summed is last, so that the result is row-major, as torch's
+        terms = [_ordered(*terms[0], output)]
     value, labels = _drop_unused(*terms[0], _needed(inputs[1:], output))
     for i, (other, other_labels) in enumerate(terms[1:], 1):
         needed = _needed(inputs[i + 1 :], output)
@@ -157,6 +159,16 @@ def _diagonal(x: Tensor, labels: Labels) -> tuple[Tensor, Labels]:
             x = x.diagonal(dim1=i, dim2=j)
             names = [n for k, n in enumerate(names) if k not in (i, j)] + [label]
     return x, tuple(names)
+
+
+def _ordered(x: Tensor, labels: Labels, output: Labels) -> tuple[Tensor, Labels]:
+    """The dims as the output has them, if others go. Otherwise the result is a view of x."""
+    if len(labels) == len(output):
+        return x, labels
+    order = (*output, *(label for label in labels if label not in output))
+    if order == labels:
+        return x, labels
+    return apply(ops.permute, x, dims=tuple(map(labels.index, order))), order
 
 
 def _drop_unused(x: Tensor, labels: Labels, needed: set[str]) -> tuple[Tensor, Labels]:

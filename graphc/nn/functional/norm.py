@@ -20,7 +20,7 @@ from ...frontend.ownership import owns_result
 from ...frontend.placement import selected
 from ...frontend.random_state import draw
 from ...frontend.replayed import replayed
-from ...frontend.result_layouts import as_suggested
+from ...frontend.result_layouts import as_suggested, in_rows
 from ...frontend.tensor import Tensor
 from ...frontend.values import Eager
 from ...ir import ops
@@ -255,11 +255,17 @@ def layer_norm(
 
 
 @listed
-@replayed
 def rms_norm(
     input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
     """x / sqrt(mean(x^2) + eps) over the trailing dims, times weight."""
+    return in_rows(_rms_norm(input, normalized_shape, weight, eps))
+
+
+@replayed
+def _rms_norm(
+    input: Tensor, normalized_shape: Any, weight: Tensor | None, eps: float | None
+) -> Tensor:
     shape = _normalized(input, normalized_shape, weight)
     # half precision is computed in float32, whose eps it takes too
     x = input.float() if input.dtype in (T.float16, T.bfloat16) else input
