@@ -22,7 +22,7 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1]),
                 str(Path(__file__).parents[2])]
 
-from engines import OURS  # noqa: E402
+from engines import OURS, OURS_LAST  # noqa: E402
 from kept import Kept  # noqa: E402
 from measure import Found, contenders, installed, measure, ratio, taking  # noqa: E402
 from report import WRONG, Row, fingerprint, plot, table  # noqa: E402
@@ -93,10 +93,12 @@ def _failures(done: list[Row]) -> int:
     """1 where graphc failed, or its values are others than PyTorch's."""
     found = 0
     for row, threads, entries in done:
-        ours = entries.get(OURS)
-        if ours is not None and (ours.failed or ours.wrong > WRONG):
-            found = 1
-            print(f"graphc on {row.name}, {threads}: {ours.failed or ours.wrong}", file=sys.stderr)
+        for name in (OURS, OURS_LAST):
+            ours = entries.get(name)
+            if ours is not None and (ours.failed or ours.wrong > WRONG):
+                found = 1
+                told = ours.failed or ours.wrong
+                print(f"{name} on {row.name}, {threads}: {told}", file=sys.stderr)
     return found
 
 

@@ -147,11 +147,15 @@ ENGINES = {
         Engine("openvino", "openvino", _exported, _openvino),
         Engine("jax", "jax", lambda row: row.jax is not None, _jax),
         Engine("graphc", "graphc", _always, _torch_like("graphc", True)),
+        Engine("graphc channels_last", "graphc", lambda row: row.convolves,
+               _torch_like("graphc", True, last=True)),
         Engine("graphc eager", "graphc", _always, _torch_like("graphc", False)),
     )
 }
 OURS = "graphc"
-EAGER = "graphc eager"  # measured on request; never counts as a peer
+OURS_LAST = "graphc channels_last"  # beside torch's of the same images
+EAGER = "graphc eager"
+ON_REQUEST = (OURS_LAST, EAGER)  # never count as peers
 
 
 def values(result: Any) -> np.ndarray:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from engines import EAGER, ENGINES, OURS
+from engines import ENGINES, ON_REQUEST, OURS, OURS_LAST
 from worker import HERE, ROOT, Worker
 from workloads import Workload
 
@@ -66,7 +66,7 @@ def installed(wanted: list[str] | None) -> list[str]:
         if name not in there:
             raise SystemExit(f"{name} is asked for, but {ENGINES[name].module} is not installed")
     return [name for name in there if name in wanted] if wanted else [
-        name for name in there if name != EAGER
+        name for name in there if name not in ON_REQUEST
     ]
 
 
@@ -80,7 +80,7 @@ def contenders(found: dict[str, Found], engines: list[str], drop: float) -> list
     the best peer's time."""
     medians = {
         name: float(np.median(entry.seconds)) for name, entry in found.items()
-        if name not in (OURS, EAGER) and entry.seconds and not entry.failed
+        if name not in (OURS, *ON_REQUEST) and entry.seconds and not entry.failed
     }
     most = drop * min(medians.values(), default=0.0)
     return [name for name in engines if name not in medians or medians[name] <= most]
@@ -218,9 +218,12 @@ def _compare(values: dict[str, list[float]], found: dict[str, Found]) -> None:
 
 @dataclass(frozen=True)
 class Ratio:
-    """The best peer's time over ours: its median, and the interval that has 95% of resamples."""
+    """The best peer's time over ours: its median, and the interval that has 95% of resamples.
+    `ours`: of images as given, or with their channels last, where that was measured and is quicker,
+    as PyTorch's is."""
 
     peer: str
+    ours: str
     median: float
     low: float
     high: float
@@ -228,17 +231,19 @@ class Ratio:
 
 def ratio(found: dict[str, Found]) -> Ratio | None:
     """None where either side is missing."""
-    ours = found.get(OURS)
-    peers = {
-        name: entry.seconds for name, entry in found.items()
-        if name not in (OURS, EAGER) and entry.seconds and not entry.failed
+    known = {
+        name: entry.seconds for name, entry in found.items() if entry.seconds and not entry.failed
     }
-    if ours is None or not ours.seconds or ours.failed or not peers:
+    peers = [name for name in known if name not in (OURS, *ON_REQUEST)]
+    ours = [name for name in (OURS, OURS_LAST) if name in known]
+    if OURS not in known or not peers:
         return None
-    best = min(peers, key=lambda name: float(np.median(peers[name])))
-    theirs, mine = np.array(peers[best]), np.array(ours.seconds)
+    best, own = (
+        min(names, key=lambda name: float(np.median(known[name]))) for names in (peers, ours)
+    )
+    theirs, mine = np.array(known[best]), np.array(known[own])
     low, high = interval(np.divide(*map(_resampled, (theirs, mine), (0, 1))))
-    return Ratio(best, float(np.median(theirs) / np.median(mine)), low, high)
+    return Ratio(best, own, float(np.median(theirs) / np.median(mine)), low, high)
 
 
 def interval(medians: np.ndarray) -> tuple[float, float]:

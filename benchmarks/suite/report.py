@@ -7,7 +7,7 @@ import platform
 from pathlib import Path
 from typing import Any
 
-from engines import EAGER, OURS
+from engines import ON_REQUEST, OURS
 from measure import Found, Ratio, interval_of, ratio
 from workloads import FAMILIES, Workload
 
@@ -48,8 +48,9 @@ def table(rows: list[Row], limits: dict[int, Any]) -> str:
 
 
 def _section(family: str, untuned: bool, rows: list[Row], limits: dict[int, Any]) -> list[str]:
-    engines = [n for n in dict.fromkeys(n for r in rows for n in r[2]) if n not in (OURS, EAGER)]
-    engines += [name for name in (EAGER, OURS) if any(name in r[2] for r in rows)]
+    last = (*ON_REQUEST, OURS)
+    engines = [n for n in dict.fromkeys(n for r in rows for n in r[2]) if n not in last]
+    engines += [name for name in last if any(name in r[2] for r in rows)]
     lines = ["", f"### {family}" + (", shapes that nobody tuned on" if untuned else ""), ""]
     lines.append("| | threads | " + " | ".join(engines) + " | best peer / graphc (95%) | of the "
                      "limit | first call, cold; warm, s | from the start, cold; warm, s "
@@ -94,6 +95,7 @@ def _ratio(against: Ratio | None) -> str:
     if against is None:
         return ""
     text = f"{against.median:.2f} ({against.low:.2f}-{against.high:.2f}) {against.peer}"
+    text += f" / {against.ours}" * (against.ours != OURS)
     return f"**{text}**" if against.high < SHORT else text
 
 

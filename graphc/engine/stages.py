@@ -34,6 +34,7 @@ from graphc.ir.passes.dce import dce
 from graphc.ir.passes.decompose import decompose
 from graphc.ir.passes.fold import fold
 from graphc.ir.passes.fuse import fuse
+from graphc.ir.passes.given_last import given_last
 from graphc.ir.passes.layout import layout
 from graphc.ir.passes.lower import lower
 from graphc.ir.passes.lower.attention import whole_template
@@ -73,9 +74,11 @@ class Step(NamedTuple):
 COUNTER = Step("counter_random", counter_random, "before all: draws become plain arithmetic")
 # Whole-graph passes; a joint graph is cut after them and before fusion.
 ROLL = Step("roll", roll, "first: all that follows then sees one step of an unrolled loop")
+GIVEN_LAST = Step("given_last", given_last, "before rewriting, which sees through its permutes")
 DECOMPOSE = Step("decompose", decompose, "after it, primitives and what a backend claims")
 OPTIMISE: tuple[Step, ...] = (
     ROLL,
+    GIVEN_LAST,
     DECOMPOSE,
     Step("pairs", pairs, "after decompose, whose primitives it knows; then all rules apply"),
     Step("fold", lambda graph: fold(graph, TABLE), "rules match numbers, so compute them first"),
@@ -193,6 +196,7 @@ def _optimise(config: Config, backend: Backend) -> list[Step]:
     given: dict[Any, dict[str, Any]] = {
         roll: {"machine": backend.machine}, decompose: {"claimed": _kept(backend)},
         layout: {"machine": backend.machine},
+        given_last: {"machine": backend.machine, "winograd": config.winograd},
     }
     steps = [
         step._replace(function=partial(step.function, **given[step.function]))

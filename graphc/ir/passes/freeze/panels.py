@@ -6,11 +6,11 @@ What stands between them is computed on such values, as `passes/layout.py` does 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ... import dtypes
-from ...dim import evaluate, is_static, product, unwrap
+from ...dim import Size, evaluate, is_static, product, unwrap
 from ...dtypes import DType
 from ...graph import Builder, Graph, Node
 from ...kernel.plan_last import panel_vectors
@@ -29,7 +29,7 @@ FEW = 8  # channels, that a run of one tap is too short
 
 
 @dataclass(frozen=True)
-class _Panels:
+class Panels:
     """How a convolution's weights are laid out. Its operands are `narrow` where words have several
     channels: the halves that it reads, or widens; else numbers of the type that is summed."""
 
@@ -56,21 +56,23 @@ def lay_out(
     chosen = {
         node: panels for node in graph.nodes
         if node.op.name == "conv" and node.inputs[1] in constant and node not in tiles
-        and (panels := _panels_of(node, tiling))
+        and (panels := panels_of(node, tiling))
     }
     laid_out = (*chosen, *tiles)
     if sum(_size(node.inputs[1]) for node in laid_out) < LEAST and not any(
         lies_last(node.inputs[0]) for node in laid_out
     ):
         return graph
-    by_tiles, by_panels = tiled(tiles, machine), _rule(chosen)
+    by_tiles, by_panels = tiled(tiles, machine), rule(chosen)
     return in_last_order(
         graph, lambda layout, node: by_tiles(layout, node) or by_panels(layout, node)
     )
 
 
-def _rule(chosen: dict[Node, _Panels]) -> Callable[[Layout, Node], bool]:
-    def rule(layout: Layout, node: Node) -> bool:
+def rule(chosen: Mapping[Node, Panels]) -> Callable[[Layout, Node], bool]:
+    """What in_last_order makes of these convolutions."""
+
+    def made(layout: Layout, node: Node) -> bool:
         panels = chosen.get(node)
         if panels is None:
             return False
@@ -80,14 +82,10 @@ def _rule(chosen: dict[Node, _Panels]) -> Callable[[Layout, Node], bool]:
         image, plain = layout.as_last(x), layout.as_plain(weight)
         if not panels.narrow:
             image, plain = (_of_dtype(layout, each, panels.dtype) for each in (image, plain))
-        low, high = ((0, *attrs[name], 0) for name in ("pad_low", "pad_high"))
-        none = (0,) * len(attrs["pad_low"])
         missing = -x.shape[1] % panels.shape.group
         if missing or _is_padded_before(node):
-            image = layout.emit(
-                "pad", image, low=low, high=(*high[:-1], missing), interior=(0, *none, 0),
-                value=0.0,
-            )
+            image = _padded(layout, image, attrs["pad_low"], attrs["pad_high"], missing)
+            none = (0,) * len(attrs["pad_low"])
             attrs |= {"pad_low": none, "pad_high": none}
         laid_out = _laid_out(layout.builder, plain, panels.shape)
         if panels.narrow:
@@ -98,7 +96,27 @@ def _rule(chosen: dict[Node, _Panels]) -> Callable[[Layout, Node], bool]:
         )
         return layout.keep(node, _of_dtype(layout, found, node.dtype))
 
-    return rule
+    return made
+
+
+def _padded(
+    layout: Layout, image: Node, low: Sequence[int], high: Sequence[int], missing: Size
+) -> Node:
+    """A copy of an image with its padding, and so many more channels. The pixels of a line are one
+    run, where that is how they lie."""
+    *outer, width, channels = image.shape
+    before: list[Size] = [0, *low, 0]
+    after: list[Size] = [0, *high, missing]
+    run = image
+    if not missing and image.op.name != "permute":
+        run = layout.reshaped(image, (*outer, unwrap(width * channels)))
+        before = [0, *low[:-1], low[-1] * channels]
+        after = [0, *high[:-1], high[-1] * channels]
+    padded = layout.emit(
+        "pad", run, low=tuple(before), high=tuple(after), interior=(0,) * len(before), value=0.0
+    )
+    lines = padded.shape[: len(outer)]
+    return layout.reshaped(padded, (*lines, unwrap(width + low[-1] + high[-1]), channels + missing))
 
 
 def _of_dtype(layout: Layout, node: Node, dtype: DType) -> Node:
@@ -116,7 +134,7 @@ def _is_padded_before(node: Node) -> bool:
     )
 
 
-def _panels_of(node: Node, tiling: Tiling) -> _Panels | None:
+def panels_of(node: Node, tiling: Tiling) -> Panels | None:
     """How a convolution's weights would be laid out; None: they stay as they are."""
     weight, groups = node.inputs[1], node.attrs["groups"]
     if not all(isinstance(size, int) for size in weight.shape):
@@ -126,7 +144,7 @@ def _panels_of(node: Node, tiling: Tiling) -> _Panels | None:
     outputs, channels = weight.shape[:2]
     assert isinstance(outputs, int) and isinstance(channels, int)
     if pairs and groups == 1 and (channels % 2 == 0 or channels <= FEW):
-        return _Panels(PanelShape(_columns(node, tiling.lanes(4), tiling), 2), node.dtype)
+        return Panels(PanelShape(_columns(node, tiling.lanes(4), tiling), 2), node.dtype)
     if pairs and groups > 1:
         # the others of the same net are laid out, so these would be moved around
         dtype = dtypes.f32
@@ -136,12 +154,12 @@ def _panels_of(node: Node, tiling: Tiling) -> _Panels | None:
         return None
     lanes = tiling.lanes(dtype.itemsize)
     if groups == 1:
-        return _Panels(PanelShape(_columns(node, lanes, tiling), 1), dtype)
+        return Panels(PanelShape(_columns(node, lanes, tiling), 1), dtype)
     if groups != outputs or channels != 1 or outputs % lanes:
         return None
     widths = range(1, tiling.vectors + 1)
     widest = max(width for width in widths if outputs // lanes % width == 0)
-    return _Panels(PanelShape(widest * lanes, 1), dtype)
+    return Panels(PanelShape(widest * lanes, 1), dtype)
 
 
 def _columns(node: Node, lanes: int, tiling: Tiling) -> int:
