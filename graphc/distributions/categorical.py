@@ -119,9 +119,10 @@ class Categorical(Distribution):
         return T.full(tuple(self._batch_shape), math.nan, dtype=self.probs.dtype)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
-        flat = self.probs.reshape(-1, self._num_events)
+        flat = self.probs if self.probs.dim() == 2 else self.probs.reshape(-1, self._num_events)
         drawn = T.multinomial(flat, count := numel(sample_shape), True)
-        return (drawn if count == 1 else drawn.T).reshape(self._extended_shape(sample_shape))
+        shape = tuple(self._extended_shape(sample_shape))
+        return (drawn if count == 1 else drawn.T).reshape(shape)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._graphc_checked(value)

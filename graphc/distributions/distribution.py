@@ -188,14 +188,16 @@ class Distribution:
     def _validate_sample(self, value: Tensor) -> None:
         if not isinstance(value, Tensor):
             raise ValueError("The value argument to log_prob must be a Tensor")
-        event = len(tuple(self._event_shape))
-        if tuple(value.shape)[value.dim() - event :] != tuple(self._event_shape):
+        shape, event = tuple(value.shape), tuple(self._event_shape)
+        if shape[len(shape) - len(event) :] != event:
             raise ValueError(
                 "The right-most size of value must match event_shape: "
                 f"{value.shape} vs {self._event_shape}."
             )
-        expected = (*self._batch_shape, *self._event_shape)
-        for i, j in zip(reversed(tuple(value.shape)), reversed(expected), strict=False):
+        expected = (*self._batch_shape, *event)
+        for i, j in () if shape == expected else zip(
+            reversed(shape), reversed(expected), strict=False
+        ):
             if i != 1 and j != 1 and i != j:
                 raise ValueError(
                     f"Value is not broadcastable with batch_shape+event_shape: {value.shape} vs "

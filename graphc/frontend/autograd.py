@@ -313,10 +313,11 @@ class Pass:
             for i, value in enumerate(slots):
                 if type(value) is Blocks:
                     slots[i] = value.whole()
-        needs = [
-            e is not None and (self.needed is None or self.needed.get(e[0], False))
-            for e in node.edges
-        ]
+        needed = self.needed
+        if needed is None:
+            needs = [e is not None for e in node.edges]
+        else:
+            needs = [e is not None and needed.get(e[0], False) for e in node.edges]
         # what is asked for and passed on is given as it is before hooks, as in torch
         early = any(needs)
         if early and self.captures:

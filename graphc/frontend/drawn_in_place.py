@@ -109,16 +109,17 @@ def _draw(
     return True
 
 
-def uniforms(
-    shape: tuple[int, ...], dtype: dtypes.DType, generator: Generator | None
+def few_drawn(
+    name: str, shape: tuple[int, ...], dtype: dtypes.DType, generator: Generator | None
 ) -> np.ndarray | None:
-    """What rng_uniform draws; None, before anything is drawn: nothing draws so few at once."""
+    """What an operator draws that has no other attributes; None, before anything is drawn: nothing
+    draws so few at once."""
     if (generator is not None and generator._place is not None) or Eager.by_counter():
         return None
-    key = ("uniforms", shape, dtype)
+    key = (name, shape, dtype)
     fill = _known.get(key)
     if fill is None:
-        fill = Eager.drawer("rng_uniform", {"shape": shape, "dtype": dtype})
+        fill = Eager.drawer(name, {"shape": shape, "dtype": dtype})
         if fill is None:
             return None
         _note(key, fill)

@@ -21,30 +21,28 @@ def order_of(
     seen: set[Node] = set(roots)
     stack = list(seen)
     inner: list[Node] = []
+    leaves: dict[Node, None] = {}  # those that are not in `order`
     while stack:
         node = stack.pop()
+        if isinstance(node, AccumulateGrad):
+            leaves[node] = None
+            continue
         inner.append(node)
         for place in node.edges if plain else live.get(node, node.edges):
             if place is not None and place[0] not in seen:
                 seen.add(place[0])
                 stack.append(place[0])
-    leaves = [node for node in inner if isinstance(node, AccumulateGrad)]
-    inner = [node for node in inner if not isinstance(node, AccumulateGrad)]
-    inner.sort(key=_SEQUENCE, reverse=True)
-    order: list[Node] = []
-    remaining = dict.fromkeys(leaves, 0)
+    inner.sort(key=_SEQUENCE)
+    order: list[Node] = []  # the last first
     for node in inner:
-        for place in node.edges if plain else live.get(node, node.edges):
-            if place is not None and place[0] in remaining:
-                remaining[place[0]] += 1
-    order.extend(leaf for leaf, uses in remaining.items() if uses == 0)
-    for node in inner:
+        edges = node.edges if plain else live.get(node, node.edges)
+        for place in reversed(edges):
+            if place is not None and place[0] in leaves:
+                order.append(place[0])
+                del leaves[place[0]]
         order.append(node)
-        for place in node.edges if plain else live.get(node, node.edges):
-            if place is not None and place[0] in remaining:
-                remaining[place[0]] -= 1
-                if remaining[place[0]] == 0:
-                    order.append(place[0])
+    order.extend(reversed(leaves))  # of no node
+    order.reverse()
     return order
 
 
@@ -65,10 +63,12 @@ class Arrivals:
                 given = [i for i in range(len(node.out_types)) if (node, i) in reached]
                 self.given[node] = given
                 if len(given) < len(node.out_types):
-                    edges = self.live[node] = [
+                    edges = [
                         place if any(node.leads(output, i) for output in given) else None
                         for i, place in enumerate(edges)
                     ]
+                    if edges != list(node.edges):
+                        self.live[node] = edges
             reached.update(place for place in edges if place is not None)
 
 

@@ -18,9 +18,13 @@ from tests.reference import torch
 CALLS = 5  # the last few go the short way
 
 
-def _net(t: Any, nn: Any) -> Any:
+def _net(t: Any, nn: Any, kind: str = "Tanh") -> Any:
+    """`kind`: Dropout and BatchNorm1d write to memory in each call."""
     t.manual_seed(0)
-    return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+    between = nn.Dropout(0.4) if kind == "Dropout" else getattr(nn, kind)(
+        *[4] * (kind == "BatchNorm1d")
+    )
+    return nn.Sequential(nn.Linear(3, 4), between, nn.Linear(4, 2))
 
 
 class Both:
@@ -173,12 +177,13 @@ SCENES: list[Callable[..., list[Any]]] = [
 ]
 
 
+@pytest.mark.parametrize("kind", ["Tanh", "Dropout", "BatchNorm1d"])
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
-def test_as_in_torch(scene: Callable[..., list[Any]]) -> None:
+def test_as_in_torch(scene: Callable[..., list[Any]], kind: str) -> None:
     found = []
     for t in (torch, graphc, "compiled"):
         package: Any = graphc if t == "compiled" else t
-        net = _net(package, package.nn)
+        net = _net(package, package.nn, kind)
         call = graphc.compile(net) if t == "compiled" else net
         x = package.linspace(-1, 1, 6).reshape(2, 3)
         again(package, call, x)
@@ -224,3 +229,16 @@ def test_a_node_is_plain_and_leaves_nothing_behind() -> None:
     del y, node
     gc.collect()
     assert len(readers) < before
+
+
+@pytest.mark.parametrize("kind", ["Dropout", "BatchNorm1d"])
+def test_memory_that_no_pass_reads_is_written_to_and_histories_are_plain(kind: str) -> None:
+    net = _net(graphc, graphc.nn, kind)
+    call = graphc.compile(net)
+    x = graphc.linspace(-1, 1, 6).reshape(2, 3)
+    again(graphc, call, x)
+    graphc.rand(3)  # writes to the generator's state while the calls' histories are alive
+    y = [again(graphc, call, x) for _ in range(3)][-1]
+    assert y.grad_fn.facts is not None
+    state = graphc.random.default_generator.state if kind == "Dropout" else net[1].running_mean
+    assert not y.grad_fn.keep(state._graphc_storage, True)

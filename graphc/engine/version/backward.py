@@ -68,6 +68,9 @@ class CompiledBackwardPlan:
         self.forward = Graph(graph.name, graph.inputs[:inputs], graph.outputs[:outputs], graph.env)
         self.drawn = drawn
         self._layouts: dict[Any, tuple[Layout, Graph]] = {}
+        self._spends_all: dict[Any, int | None] = {}
+        # by sizes: outputs of which no pass was found to read what is in their memory
+        self._unread: dict[Any, set[int]] = {}
         self.memory = {  # inputs that may be written to
             number for number, source in enumerate(traced.inputs) if isinstance(source, TensorInput)
         }
@@ -120,6 +123,21 @@ class CompiledBackwardPlan:
             found = self._layouts[key] = layout, self.drawn(layout.graph)
         return found
 
+    def unread(self, dims: dict[str, int]) -> set[int]:
+        """Outputs that writes to need not be told of."""
+        return self._unread.setdefault(tuple(dims.items()), set())
+
+    def spends_all(self, ran: tuple[tuple[bool, ...], tuple[bool, ...]]) -> int | None:
+        """What a first pass with these cotangents and gradients uses up (-1: that is not known),
+        where nothing that was saved is read any more; else None."""
+        if ran not in self._spends_all:
+            known, spent = self.spending, -1
+            if known is not None:
+                spent = known.runs(*ran)
+            left = known is not None and known.kept(spent)
+            self._spends_all[ran] = None if left else spent
+        return self._spends_all[ran]
+
     @cached_property
     def spending(self) -> Spending | None:
         """What passes use up; None where there is no tape to ask."""
@@ -162,15 +180,18 @@ class History:
 
     def watch(self, builder: Any) -> None:
         """What the user holds may be written to before backward()."""
+        unread = self.plan.unread(builder.call.dims)
         held = {
             o.index: (
                 t._graphc_storage,
                 t._graphc_storage.root.array if o.kind == "view" else t._graphc_array,
             )
             for o, t in builder.handed_out()
-            if o.index >= 0
+            if o.index >= 0 and o.index not in unread
         }
         for i in builder.version.engine.mutated:
+            if i in unread:
+                continue
             tensor = builder.written(i)
             held[i] = tensor._graphc_storage, builder.call.results[i]
         self.node.watch(held)
@@ -239,9 +260,20 @@ class CompiledBackward(SavingNode):
         super().forget()
         self.facts = None
 
+    def release(self) -> None:
+        if self.stands_for is None and self.spent is None:
+            spent = self.plan.spends_all(self._ran)
+            if spent is not None:
+                self.spent = spent if spent >= 0 else None
+                return self.forget()
+        super().release()
+
     def layout(self) -> tuple[Layout, Graph] | None:
         plan = self.plan
         return None if plan.tape is None else plan.layout(plan.tape, self.dims)
+
+    def unread(self, number: int) -> None:
+        self.plan.unread(self.dims).add(number)
 
     def read_directly(self, place: int) -> bool:
         laid = self.layout()
@@ -263,7 +295,10 @@ class CompiledBackward(SavingNode):
     def run(self, grads: list[Any], needs: Sequence[bool], world: Any) -> Sequence[Any]:
         plan = self.plan
         given = tuple([g is not None for g in grads])
-        by_tape = any(g is not None and not isinstance(g, (np.ndarray, DeviceArray)) for g in grads)
+        by_tape = False
+        for g in grads:
+            if g is not None and not isinstance(g, (np.ndarray, DeviceArray)):
+                by_tape = True
         self.begin(given, needs, by_tape)
         if by_tape:
             _check_unchanged([*self.stamps.values(), *self.input_stamps.values()])

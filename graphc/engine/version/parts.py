@@ -48,7 +48,7 @@ class Part:
         if self.engines is None:
             return []
         arrays = [saved[i] for i in self.saved] + [grads[i] for i in self.tangents]
-        found = self.engines.at(dims).call(arrays, dims)[1]
+        found = self.engines.at(dims).results(arrays, dims)
         for i, order in self.orders.items():
             found[i] = found[i].transpose(inverse(order))
         return found

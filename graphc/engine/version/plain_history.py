@@ -21,6 +21,7 @@ from .saved import Stamp
 
 if TYPE_CHECKING:
     from .call import Call
+    from .shortcut import Shortcut
     from .version import Specialisation
 
 
@@ -30,13 +31,16 @@ class PlainHistory:
     def __init__(
         self, plan: CompiledBackwardPlan, results: Sequence[PlainResult],
         inputs: list[tuple[int, Any]], types: tuple[TensorType, ...], dims: dict[str, int],
+        written: set[int],
     ) -> None:
         """`inputs`: argument number or -1, and the tensor, of each of the graph's, those that are
-        tensors first; `types`: of what is differentiated."""
+        tensors first; `types`: of what is differentiated; `written`: inputs that calls write to."""
         self.plan, self.results, self.types, self.dims = plan, results, types, dims
         self.inputs = inputs
         # those that a backward reads where they lie
-        self.again = sorted(i for i in plan.read if i < len(inputs))
+        self.again = sorted(i for i in plan.read - written if i < len(inputs))
+        # whether a backward reads what was in memory that a call writes to: `call.before`
+        self.copies = not plan.read.isdisjoint(written)
         self.saved = [(kind == "input", i) for kind, i in plan.saved]
         self.by_argument = any(index >= 0 for index, _ in plan.sources)
 
@@ -46,6 +50,8 @@ class PlainHistory:
         owners = [arguments[index] if index >= 0 else tensor for index, tensor in self.inputs]
         arrays = [tensor._graphc_array for tensor in owners]
         arrays += [array for _, array in call.numbers]
+        for i, array in call.before.items():
+            arrays[i] = array
         node: CompiledBackward = object.__new__(CompiledBackward)
         node.plan, node.out_types, node.dims = plan, self.types, self.dims
         node.sequence = next_sequence()
@@ -107,15 +113,32 @@ def _accumulator(leaf: Tensor) -> AccumulateGrad:
     return found
 
 
+def finished(shortcut: Shortcut, call: Call) -> Any:
+    """The end of a call that has run; a later one may have a plain history, once a write has shown
+    that no pass reads the memory which calls write to (SavingNode.unread)."""
+    version = shortcut.version
+    result = version.finish(call)
+    if shortcut.plain is not None and _is_plain(version, call.dims):
+        shortcut.history = plain_history(version, shortcut.plain, call.dims)
+        shortcut.plain = None
+    return result
+
+
+def _is_plain(version: Specialisation, dims: dict[str, int]) -> bool:
+    """Whether no pass reads the memory that calls write to."""
+    plan, mutated = version.plan, version.engine.mutated
+    return plan is not None and (not mutated or plan.unread(dims).issuperset(mutated))
+
+
 def plain_history(
-    version: Specialisation, results: Sequence[PlainResult], dims: dict[str, int]
+    version: Specialisation, results: Sequence[PlainResult] | None, dims: dict[str, int]
 ) -> PlainHistory | None:
     """What makes the history of `results` of calls with these dims; None where more is to be
     done."""
     plan = version.plan
     if (
-        plan is None or version.engine.mutated or version.places or version.changes_history
-        or version.traced.grads
+        plan is None or results is None or not _is_plain(version, dims) or version.places
+        or version.changes_history or version.traced.grads
     ):
         return None
     inputs: list[tuple[int, Any]] = []
@@ -132,4 +155,5 @@ def plain_history(
         ):
             return None
     types = tuple([TensorType(t.dtype, concrete_shape(t, dims)) for t in plan.types])
-    return PlainHistory(plan, results, inputs, types, dims)
+    written = set(version.engine.mutated.values())
+    return PlainHistory(plan, results, inputs, types, dims, written)

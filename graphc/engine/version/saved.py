@@ -42,7 +42,7 @@ class SavingNode(FoldedNode):
     # by id of the memory that it lies in, once asked for: what may still be as it was
     _lying: dict[int, list[Stamp]] | None = None
     spent: int | None = None  # operations of the tape that ran and are released, as bits
-    _ran: tuple[tuple[bool, ...], Sequence[bool]]  # cotangents and gradients of the last pass
+    _ran: tuple[tuple[bool, ...], tuple[bool, ...]]  # cotangents and gradients of the last pass
 
     def __init__(self, edges: Any, types: Any) -> None:
         super().__init__(edges, types)
@@ -95,7 +95,7 @@ class SavingNode(FoldedNode):
     def begin(self, given: tuple[bool, ...], needs: Sequence[bool], by_tape: bool) -> None:
         """A pass is about to run (`by_tape`: from the inputs). Raises RuntimeError where it needs
         what another one has used up."""
-        self._ran = given, needs
+        self._ran = given, tuple(needs)
         if self.spent is not None:
             known = self.spending(False)
             gone = known is None or known.runs(given, needs) & self.spent
@@ -150,19 +150,24 @@ class SavingNode(FoldedNode):
         """Whether the inputs are there from which the layout's values are computed."""
         raise NotImplementedError
 
+    def unread(self, number: int) -> None:
+        """Note that no pass reads the memory of an output."""
+
     # --- writes -------------------------------------------------------------------------------
 
     def watch(self, outputs: Mapping[int, tuple[Any, np.ndarray]]) -> None:
-        """Note which outputs the user is handed: their storages, and the memory."""
+        """Note which outputs the user is handed: their storages, and the memory. What else it
+        saves it has `noted`."""
         self._lying = None
         for number, (storage, array) in outputs.items():
             self.outputs[number] = storage, storage.version, array
+            note_read(storage)
         for at, (kind, number) in enumerate(self.places):
             if kind == "output" and number in self.outputs:
                 self.stamps[at] = self.outputs[number][:2]
             elif kind == "input" and number in self.input_stamps:
                 self.stamps[at] = self.input_stamps[number]
-        self.noted()
+        reads_later(self)
 
     def _memory(self) -> dict[Place, Stamp]:
         found: dict[Place, Stamp] = {("input", i): s for i, s in self.input_stamps.items()}
@@ -205,6 +210,8 @@ class SavingNode(FoldedNode):
         elif place not in laid[0].places:
             if at >= 0 or (place[0] == "input" and place[1] in laid[0].behind):
                 self._copy(place, at)
+            elif place[0] == "output":
+                self.unread(place[1])
         elif not self._changed(laid[0]):
             # also where autograd sees the write: eager mode's nodes know which of them it concerns
             self.unfold()

@@ -39,7 +39,7 @@ from .guards import Guard
 from .guards_of_calls import Differentiable, GradIsThere, HooksOf, Identity, SameArgument
 from .native_guards import ask_natively, is_known
 from .number_policy import decided_upon
-from .plain_history import plain_history
+from .plain_history import finished, plain_history
 from .plain_results import plain_results
 from .refused import ERRORS, is_refusal, mark, run_python
 from .sources import Stale, number_array, source_value
@@ -102,8 +102,8 @@ class Shortcut:
         self.other_outputs = [output for output in self.outputs if output[0] not in at]
         self.counted, self.renewed = _counted_of(version), 0
         plain = plain_results(version, call.dims) if gradients or not version.traced.grads else None
-        self.results = plain if version.plan is None else None
-        self.history = plain_history(version, plain, call.dims) if plain is not None else None
+        self.plain, self.results = plain, plain if version.plan is None else None
+        self.history = plain_history(version, plain, call.dims)
         self.makes = None if version.rebuild.gives_its_leaf else version.rebuild.make
         # as engine.states: (number of the argument or -1, tensor)
         self.states: list[tuple[int, Any]] = [
@@ -185,7 +185,7 @@ class Shortcut:
         elif self.results is not None:
             made = [each.of(call.results[each.output]) for each in self.results]
         else:
-            return version.finish(call)
+            return finished(self, call)
         return made[0] if self.makes is None else self.makes(made)[0]
 
     def _with_new_gradients(self, call: Call) -> Any:
@@ -251,15 +251,14 @@ class Shortcut:
         """The native run, and the history of its results."""
         version, executable = self.version, self.executable
         plan, mutated = version.plan, version.engine.mutated
-        before: dict[int, Any] = {}
         if readers and version.traced.mutations:
             before_write(version.written(call.arguments))
         results: list[Any] = [None] * len(version.engine.output_types)
-        if plan is not None and self.history is None:
+        if plan is not None and (self.history is None or self.history.copies):
             call.arrays = version.arrays_of_tensors(call.arguments)
             for number, array in call.numbers:
                 call.arrays[number] = array
-            before = kept_for_backward(plan.read, call.arrays, mutated)
+            call.before = kept_for_backward(plan.read, call.arrays, mutated)
             for i, target in mutated.items():
                 results[i] = call.arrays[target]
         made: list[Any] = []
@@ -283,7 +282,7 @@ class Shortcut:
         version.python_calls += 1
         if plan is not None and self.history is None:
             version.begin_flags(call.arguments)
-            call.history = plan.history(version, call, before)
+            call.history = plan.history(version, call, call.before)
 
 
 def take(

@@ -41,7 +41,7 @@ class Spending:
         self._every = 0
         for place in tape.roots:
             self._every |= self._behind(place)
-        self._runs: dict[tuple[tuple[bool, ...], int], int] = {}
+        self._runs: dict[tuple[tuple[bool, ...], tuple[bool, ...]], int] = {}
         self._kept: dict[int, frozenset[int]] = {}
 
     def _behind(self, place: Place) -> int:
@@ -55,16 +55,16 @@ class Spending:
 
     def runs(self, given: tuple[bool, ...], needs: Sequence[bool]) -> int:
         """What runs where the cotangents `given` arrive and the gradients `needs` are asked for."""
-        asked = sum([1 << i for i, need in enumerate(needs) if need])
-        found = self._runs.get((given, asked))
+        key = given, tuple(needs)
+        found = self._runs.get(key)
         if found is None:
-            found = 0
+            found, asked = 0, sum([1 << i for i, need in enumerate(needs) if need])
             for place, there in zip(self._tape.roots, given, strict=True):
                 if there:
                     found |= self._behind(place)
             if not all(needs):
                 found = sum([1 << i for i in _bits(found) if self._leads[i] & asked])
-            self._runs[given, asked] = found
+            self._runs[key] = found
         return found
 
     def is_all(self, spent: int) -> bool:

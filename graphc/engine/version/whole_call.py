@@ -105,6 +105,7 @@ def whole_of(shortcut: Shortcut) -> WholeCall | None:
         or shortcut.asked or shortcut.states
         or version.guards.asks_last or local.place is not None
         or not shortcut.executable.can_run_twice
+        or (shortcut.history is not None and version.engine.mutated)
     ):
         return None
     executable = shortcut.executable

@@ -15,7 +15,7 @@ from graphc.ir.op import get as get_op
 from .. import promote
 from ..context import local
 from ..dispatch import apply
-from ..drawn_in_place import uniforms
+from ..drawn_in_place import few_drawn
 from ..ensured import ensured
 from ..errors import located
 from ..history import requires_grad
@@ -355,7 +355,7 @@ def _kept_of_few(chances: Tensor, generator: Generator | None) -> Tensor | None:
     known = array.ravel().tolist()
     if not known or not (min(known) >= 0 and max(known) <= 1 and sum(known) >= 0):  # or NaN
         return None
-    drawn = uniforms(array.shape, chances.dtype, generator)
+    drawn = few_drawn("rng_uniform", array.shape, chances.dtype, generator)
     if drawn is None:
         u = draw("uniform", generator, shape=array.shape, dtype=chances.dtype)
         drawn = u._graphc_array
@@ -368,6 +368,10 @@ def multinomial(
     generator: Generator | None = None, out: Tensor | None = None,
 ) -> Tensor:
     """Indices drawn with the (unnormalised) probabilities in each row."""
+    if num_samples == 1 and out is None:
+        few = _winner_of_few(input, generator)
+        if few is not None:
+            return few
     if out is not None and out.dtype is not dtypes.i64:
         raise RuntimeError(located(
             f"multinomial expects Long tensor out, got: {promote._name(out.dtype)}"
@@ -406,8 +410,34 @@ def multinomial(
     return _done(_with_replacement(weights, num_samples, generator), False, out)
 
 
+def _winner_of_few(input: Tensor, generator: Generator | None) -> Tensor | None:
+    """multinomial() of one from a row of few weights; None: not so plain, or one of them is none,
+    and nothing was drawn."""
+    if not is_unwatched() or Eager.elsewhere is not None or input._graphc_trace is not None:
+        return None
+    array = input._graphc_array
+    if (
+        array.dtype.char not in "fd" or array.size > _FEW or array.ndim not in (1, 2)
+        or array.size != array.shape[-1] or not array.flags.c_contiguous
+    ):
+        return None
+    weights = array.ravel().tolist()
+    if not all(0 <= w < _LARGE for w in weights) or not any(weights):
+        return None
+    clocks = few_drawn("rng_exponential", array.shape, input.dtype, generator)
+    if clocks is None:
+        return None
+    if 0.0 in clocks.ravel().tolist():  # of which NumPy would warn
+        with np.errstate(all="ignore"):
+            speed = np.divide(array, clocks)
+    else:
+        speed = np.divide(array, clocks)
+    return from_array(speed.argmax(-1, keepdims=True))
+
+
 _MOST_CATEGORIES = 2**24
 _FEW = 16
+_LARGE = 2.0**64  # over the least clock but 0, 2^-53, is no infinity
 _NOT_WEIGHTS = "probability tensor contains either `inf`, `nan` or element < 0"
 _NOT_WEIGHT = (
     "invalid multinomial distribution (encountering probability entry < 0, infinite or nan)"
