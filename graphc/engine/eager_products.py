@@ -73,6 +73,13 @@ def anyhow(
     product of what lies there."""
     known: dict[Any, Callable[..., Any] | None] = {}  # by the orders of dims; None: `call`
 
+    def keeps_rows(order: list[int], side: str) -> bool:
+        """Whether dims that are summed over by neither keep their order, which is the result's."""
+        taken = *attrs[f"batch_{side}"], *attrs[f"contract_{side}"]
+        shape = types[side == "b"].shape
+        free = [d for d in order if d not in taken and shape[d] != 1]
+        return free == sorted(free)
+
     def turned(orders: list[list[int]]) -> Callable[..., Any] | None:
         found = [
             TensorType(t.dtype, tuple([t.shape[d] for d in order]))
@@ -83,6 +90,8 @@ def anyhow(
             for name, dims in attrs.items()
         }
         if orders == [sorted(order) for order in orders] or form(found, moved) is None:
+            return None
+        if not all(map(keeps_rows, orders, "ab")):
             return None
         return prepare(op, found, moved, results)
 

@@ -41,6 +41,11 @@ PRODUCTS: dict[str, tuple[tuple[int, ...], tuple[int, ...], Callable[[Any, Any],
     "heads": ((2, 40, 4, 50), (2, 60, 4, 50),
               lambda a, b: a.transpose(1, 2) @ b.permute(0, 2, 3, 1)),
     "with gaps": ((70, 160), (160, 90), lambda a, b: a[:, ::2] @ b[::2]),
+    "rows in another order": ((9, 6, 7, 80), (80, 90), lambda a, b: a.permute(0, 2, 1, 3) @ b),
+    "a layer of such rows": ((9, 6, 7, 80), (90, 80), lambda a, b: graphc.nn.functional.linear(
+        a.transpose(1, 2), b)),
+    "columns in another order": ((70, 80), (80, 9, 10), lambda a, b: graphc.tensordot(
+        a, b.transpose(1, 2), dims=1)),
     "last dims of both": ((8, 10, 80), (8, 10, 90), lambda a, b: graphc.tensordot(
         a, b, dims=([0, 1], [0, 1]))),
 }
