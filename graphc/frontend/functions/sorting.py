@@ -137,14 +137,14 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any
     return return_types.kthvalue(pick(input, index, along, keepdim))
 
 
-def _middle(x: Tensor, along: int, size: int, ignore_nan: bool) -> Tensor:
+def _middle(x: Tensor, along: int, size: Any, ignore_nan: bool) -> Tensor:
     """Where the middle one of each row is, or its first NaN."""
     order, middle = _sorted(x, along, False, True)[1], (size - 1) // 2
     if not x.dtype.is_float:
         index: Tensor = slice_dim(order, along, middle, middle + 1).contiguous()
         return index
-    missing = promote.cast(P.isnan(x), dtypes.i64)
-    count = apply(ops.sum, missing, dims=(along,), keepdim=True)
+    count = apply(ops.sum, promote.cast(P.isnan(x), dtypes.i64), dims=(along,), keepdim=True)
+    size, middle = public_size(size), public_size(middle)
     if ignore_nan:
         place = P.div(P.sub(size - 1, count), 2, rounding_mode="floor")
         place = P.clamp(place, min=0)
@@ -171,7 +171,7 @@ def _median(name: str, ignore_nan: bool) -> Any:
             return named(value, f"{title}Backward0")
         along = wrap_dim(dim, input.ndim)
         x = input.reshape(1) if input.ndim == 0 else input
-        size = environment().specialise(_some(name, x, along))
+        size = _some(name, x, along)
         index = ranked(x, along, (size - 1) // 2)
         if index is None:
             index = _middle(x.detach(), along, size, ignore_nan)

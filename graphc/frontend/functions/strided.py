@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from graphc.ir import dtypes, ops
+from graphc.ir.dim import Dim
 
 from .. import promote
 from ..context import local
@@ -137,22 +138,25 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
         raise RuntimeError(located(
             f"diagonal dimensions cannot be identical {dim1}, {dim2}"
         ))
-    env = environment()
     sizes = shape(input)
-    rows, columns = env.specialise(sizes[a]), env.specialise(sizes[b])
-    if offset >= 0:
-        length = max(min(rows, columns - offset), 0)
-    else:
-        length = max(min(rows + offset, columns), 0)
+    length = _diagonal_length(sizes[a], sizes[b], offset)
     strides = contiguous_strides(sizes)
     start: Any = 0
-    if length and offset:
+    if offset and length != 0:
         start = offset * strides[b] if offset > 0 else -offset * strides[a]
     rest = [d for d in range(rank) if d not in (a, b)]
     size = (*(sizes[d] for d in rest), length)
     stride = (*(strides[d] for d in rest), strides[a] + strides[b])
     result: Tensor = apply(ops.as_strided, input, size=size, stride=stride, offset=start)
     return result
+
+
+def _diagonal_length(rows: Any, columns: Any, offset: int) -> Any:
+    env = environment()
+    if isinstance(rows, Dim) and rows == columns and env.at_most(abs(offset) + 1, rows):
+        return rows - abs(offset)
+    rows, columns = env.specialise(rows), env.specialise(columns)
+    return max(min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns), 0)
 
 
 @recalled
@@ -162,10 +166,10 @@ def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
     rank = self.ndim
     dim = wrap_dim(dimension, rank)
     sizes = shape(self) or (1,)
-    have = environment().specialise(sizes[dim])
+    have = sizes[dim]
     if step <= 0:
         raise RuntimeError(located(f"step is {step} but must be > 0"))
-    if size > have:
+    if not environment().at_most(size, have):
         raise RuntimeError(located(
             f"maximum size for tensor at dimension {dim} is {have} but size is {size}"
         ))

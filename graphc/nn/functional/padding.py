@@ -19,6 +19,7 @@ from ...frontend.errors import located
 from ...frontend.functions.arguments import named, recorded_as
 from ...frontend.history import requires_grad
 from ...frontend.near import is_near
+from ...frontend.numbers import SymInt
 from ...frontend.ownership import owns_result
 from ...frontend.replayed import Watch, replayed
 from ...frontend.result_layouts import as_suggested, in_rows
@@ -28,6 +29,8 @@ from ...ir import ops
 
 def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = None) -> Tensor:
     """Pad the trailing dims, last first: (left, right, top, bottom, ...); negative crops."""
+    if mode == "constant" and any(isinstance(p, SymInt) for p in pad):
+        return _by_free_amounts(input, pad, 0.0 if value is None else value)
     if mode == "constant":
         return _with_number(input, pad, value)
     if local.trace is None and type(input) is Tensor and input.numel() <= _FEW:
@@ -51,6 +54,24 @@ def _pairs(input: Tensor, pad: Any) -> list[tuple[int, int]]:
 @owns_result
 def _with_number(input: Tensor, pad: Any, value: float | None) -> Tensor:
     return _constant(input, _pairs(input, pad), 0.0 if value is None else value)
+
+
+def _filled(like: Tensor, dim: int, size: Any, value: float) -> Tensor:
+    shape = (*like.shape[:dim], size, *like.shape[dim + 1 :])
+    return T.full(shape, value, dtype=like.dtype, device=like.device)
+
+
+def _by_free_amounts(input: Tensor, pad: Any, value: float) -> Tensor:
+    """As many as sizes of the running trace say; crops as by numbers."""
+    pad = [int(p) if not isinstance(p, SymInt) or p < 0 else p for p in pad]
+    for dim, low, high in zip(range(input.dim() - 1, -1, -1), pad[::2], pad[1::2], strict=False):
+        if not isinstance(low, SymInt) and not isinstance(high, SymInt):
+            continue
+        before, behind = (
+            [_filled(input, dim, n, value)] if isinstance(n, SymInt) else [] for n in (low, high)
+        )
+        input = T.cat([*before, input, *behind], dim)
+    return _with_number(input, [0 if isinstance(p, SymInt) else p for p in pad], value)
 
 
 @owns_result
