@@ -8,12 +8,19 @@ computed as well, images have to lie channel after channel for those of weights:
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..dim import product, unwrap
 from ..graph import Graph, Node
+from ..late import late
 from ..machine import Machine
-from .freeze.panels import panels_of, rule
 from .layout import Layout, in_last_order, lies_last
 from .winograd import chosen
+
+if TYPE_CHECKING:
+    from .freeze import panels
+else:  # where there are such images
+    panels = late("graphc.ir.passes.freeze.panels")
 
 # Elements of an image and its result for each of the weights, at least: laying these out takes as
 # long as turning 1 (float32) or 2 (bfloat16) around.
@@ -34,11 +41,10 @@ def given_last(graph: Graph, machine: Machine, winograd: float = 0.0) -> Graph:
     ):
         return graph
     tiles = chosen(graph, machine, winograd) if winograd else {}
-    panels = {
+    laid_out, read = panels.rule({
         node: found for node in convolutions
-        if node not in tiles and _is_wide(node) and (found := panels_of(node, tiling))
-    }
-    laid_out, read = rule(panels), list[Node]()
+        if node not in tiles and _is_wide(node) and (found := panels.panels_of(node, tiling))
+    }), list[Node]()
 
     def made(layout: Layout, node: Node) -> bool:
         if node.inputs[0] not in layout.last or not laid_out(layout, node):
