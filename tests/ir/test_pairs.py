@@ -1,4 +1,4 @@
-"""Complex arithmetic between view_as_complex and view_as_real, in real and imaginary parts."""
+"""Complex arithmetic in real and imaginary parts."""
 
 from __future__ import annotations
 
@@ -60,40 +60,152 @@ def test_numbers_are_those_of_complex_arithmetic(function: Any, real: dtypes.DTy
     np.testing.assert_allclose(got, want, rtol=tolerance, atol=16 * tolerance)
 
 
-def test_what_is_read_as_a_complex_number_stays_one() -> None:
-    """The product is asked for itself, or of its absolute value: there is nothing to be gained."""
-    for function in (
-        lambda x, y: ops.view_as_complex(x) * y,
-        lambda x, y: ops.complex_abs(ops.view_as_complex(x) * y),
-    ):
-        graph = build(function, (f32, X), (c64, F))
-        assert pairs(graph) is graph
+def special(*shape: int) -> np.ndarray:
+    """Complex numbers of which some have zeros, infinities and NaNs."""
+    parts = [0.0, -0.0, 1.0, -2.5, np.inf, -np.inf, np.nan, 1e30]
+    found = np.array([complex(a, b) for a in parts for b in parts], np.complex64)
+    return np.resize(np.random.default_rng(3).permutation(found), shape)
 
 
-def test_moves_alone_are_not_worth_parts() -> None:
-    def function(x: Any) -> Any:
-        return ops.view_as_real(ops.permute(ops.view_as_complex(x), dims=(2, 1, 0)))
+RULES: dict[str, Any] = {
+    "quotient": lambda x, y: x / y,
+    "exponential": lambda x, y: ops.exp(x),
+    "size": lambda x, y: ops.complex_abs(x * y),
+    "direction": lambda x, y: ops.complex_sign(x),
+    "square": lambda x, y: ops.square(x),
+    "choice": lambda x, y: ops.where(ops.gt(ops.complex_abs(x), 1.0), x, y),
+    "equal": lambda x, y: ops.eq(x * 1.0, y),
+    "unequal": lambda x, y: ops.ne(x, y * 1.0),
+    "sum": lambda x, y: ops.sum(x * y, dims=(0,), keepdim=False),
+    "sum of what is given": lambda x, y: ops.sum(x, dims=(1,), keepdim=True),
+    "product of matrices": lambda x, y: ops.dot_general(
+        x, y, batch_a=(), batch_b=(), contract_a=(1,), contract_b=(1,)
+    ),
+    "wider": lambda x, y: ops.cast(x, dtype=dtypes.c128) * 2.0,
+    "real": lambda x, y: ops.cast(x * y, dtype=f64),
+    "truth": lambda x, y: ops.cast(x, dtype=dtypes.bool_),
+    "of reals": lambda x, y: ops.cast(ops.complex_abs(x), dtype=c64) - y,
+    "padding": lambda x, y: ops.pad(x, low=(1, 0), high=(0, 2), interior=(0, 1), value=0),
+    "other padding": lambda x, y: ops.pad(x, low=(1, 0), high=(0, 0), interior=(0, 0), value=2j),
+    "joined": lambda x, y: ops.concat(x * y, y, dim=1),
+    "turned": lambda x, y: ops.flip(x, dims=(1,)),
+    "updated": lambda x, y: ops.slice_update(
+        x, ops.slice(y, starts=(0, 1), stops=(2, 5), steps=(1, 2)),
+        starts=(4, 0), stops=(6, 2), steps=(1, 1),
+    ),
+    "a number": lambda x, y: x + (2 - 3j),
+}
 
-    graph = build(function, (f32, X))
-    assert pairs(graph) is graph
+
+# what comes of infinities there is another matter in each library
+BY_LIBRARY = ("product of matrices", "exponential", "direction", "square")
 
 
-def test_one_reader_of_several_wants_the_number() -> None:
-    """Then it is computed once, as a number; what only its parts are read of is in parts."""
+@pytest.mark.parametrize("name", RULES)
+def test_each_operator_gives_numbers_of_complex_arithmetic(name: str) -> None:
+    rng = np.random.default_rng(2)
+    graph = build(RULES[name], (c64, (8, 8)), (c64, (8, 8)))
+    changed = pairs(graph)
+    rest = {"input", "const", "view_as_complex", *(["pad"] if name == "other padding" else [])}
+    assert {*complex_names(changed)} <= rest
+    plain = [(rng.standard_normal((8, 8)) + 1j * rng.standard_normal((8, 8))).astype(c64.numpy)
+             for _ in range(2)]
+    plain[1][::3] = plain[0][::3]
+    for inputs in (plain, [special(8, 8), plain[1]], [plain[0], special(8, 8)]):
+        if inputs is not plain and name in BY_LIBRARY:
+            continue
+        with np.errstate(all="ignore"):
+            (want,) = interpret.evaluate(graph, inputs, TABLE)
+            (got,) = interpret.evaluate(changed, inputs, TABLE)
+        assert got.dtype == want.dtype
+        for part in ("real", "imag"):  # one may be infinite where the other is NaN
+            np.testing.assert_allclose(
+                getattr(got, part), getattr(want, part), rtol=2e-6, atol=1e-5
+            )
+
+
+def test_the_exponential_of_a_large_real_number_is_infinite() -> None:
+    graph = build(lambda x: ops.exp(x), (c64, (3,)))
+    x = np.array([200, complex(200, -0.0), complex(-np.inf, 0)], np.complex64)
+    with np.errstate(all="ignore"):
+        (got,) = interpret.evaluate(pairs(graph), [x], TABLE)
+    assert got.real.tolist() == [np.inf, np.inf, 0] and got.imag.tolist() == [0, 0, 0]
+    assert np.signbit(got.imag).tolist() == [False, True, False]
+
+
+def test_what_no_rule_has_reads_the_number() -> None:
+    """It is put together for that reader, once."""
 
     def function(x: Any, y: Any) -> tuple[Any, Any, Any]:
         both = ops.view_as_complex(x) * y
-        return ops.view_as_real(both), both, ops.view_as_real(both * y)
+        return ops.view_as_real(both), ops.sin(both), ops.sqrt(both)
 
     graph = build(function, (f32, X), (c64, F))
     changed = pairs(graph)
-    assert complex_names(changed).count("mul") == 1
+    assert complex_names(changed) == ["input", "view_as_complex", "sin", "sqrt"]
     rng = np.random.default_rng(1)
     inputs = [rng.standard_normal(X).astype(np.float32), rng.standard_normal(F) + 1j]
     inputs[1] = inputs[1].astype(np.complex64)
     results = [interpret.evaluate(each, inputs, TABLE) for each in (changed, graph)]
     for got, want in zip(*results, strict=True):
-        np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-5)
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+def test_a_graph_without_rules_stays_itself() -> None:
+    for function in (lambda x: ops.sin(x), lambda x: ops.view_as_real(x)):
+        graph = build(function, (c64, F))
+        assert pairs(graph) is graph
+
+
+def test_a_row_of_complex_numbers_is_a_part_of_their_memory() -> None:
+    """A loop over rows reads each where it lies: at that many parts, not numbers."""
+
+    def steps(x: Any, y: Any) -> Any:
+        state = x[0]
+        for i in range(8):
+            state = state * y[i] + x[i]
+        return state
+
+    x, y = (graphc.randn(8, 4, dtype=graphc.complex64) for _ in range(2))
+    assert graphc.allclose(graphc.compile(steps)(x, y), steps(x, y), rtol=1e-4, atol=1e-4)
+
+
+def test_parts_of_results_are_stored_side_by_side() -> None:
+    """One loop computes both parts, whatever follows: other rows, an odd count of numbers."""
+    for shape in ((3, 5), (7,), (2, 1), (130,), (0, 4)):
+        x, y = (graphc.randn(*shape, dtype=graphc.complex64) for _ in range(2))
+        compiled = graphc.compile(lambda x, y: (x * y + 1j, x / y))
+        for got, want in zip(compiled(x, y), (x * y + 1j, x / y), strict=True):
+            assert graphc.allclose(got, want, rtol=1e-4, atol=1e-5)
+        for dtype in (graphc.float32, graphc.float64, graphc.int64, graphc.bfloat16):
+            a, b = (graphc.randn(*shape).to(dtype) for _ in range(2))
+            paired = graphc.compile(lambda a, b: graphc.stack([a * b, a + b], -1))(a, b)
+            assert graphc.equal(paired, graphc.stack([a * b, a + b], -1))
+
+
+def test_spectral_products_are_kernels() -> None:
+    """A Fourier layer: what stands between transforms is no routine."""
+    x = graphc.randn(2, 3, 16, 16, requires_grad=True)
+    w = graphc.randn(3, 4, 4, 4, dtype=graphc.complex64, requires_grad=True)
+
+    def layer(x: Any, w: Any) -> Any:
+        found = graphc.fft.rfft2(x)
+        out = graphc.zeros(2, 4, 16, 9, dtype=graphc.complex64)
+        out[:, :, :4, :4] = graphc.einsum("bixy,ioxy->boxy", found[:, :, :4, :4], w)
+        return graphc.fft.irfft2(out, s=(16, 16))
+
+    slopes = []
+    for function in (layer, graphc.compile(layer)):
+        x.grad = w.grad = None
+        layer_result = function(x, w)
+        layer_result.square().sum().backward()
+        assert x.grad is not None and w.grad is not None
+        slopes.append((layer_result.detach(), x.grad, w.grad))
+    for want, got in zip(*slopes, strict=True):
+        assert graphc.allclose(got, want, rtol=1e-3, atol=1e-3 * float(want.abs().max()))
+    text = str(graphc.explain(graphc.compile(layer), x, w))
+    host = {line.split()[2] for line in text.splitlines() if line.startswith("NumPy runs")}
+    assert host <= {"fft_real", "fft_complex", "fft_inverse_real"}
 
 
 def test_rotary_embeddings_of_a_compiled_function_are_one_kernel() -> None:

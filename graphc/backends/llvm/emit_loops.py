@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from graphc.backends.llvm.emit_beside import Beside
 from graphc.backends.llvm.emit_carries import (
     combine_carries,
     finish_lanes,
@@ -11,7 +12,6 @@ from graphc.backends.llvm.emit_carries import (
 )
 from graphc.backends.llvm.emit_context import Buffer, Hoisted, Index
 from graphc.backends.llvm.emit_index import UNKNOWN
-from graphc.backends.llvm.emit_scalar import Scalars
 from graphc.backends.llvm.text import Module
 from graphc.backends.llvm.values import Value, memory_type, register_type
 from graphc.backends.llvm.vector_plan import MOST_LANES, VectorPlan, plan_vector
@@ -25,7 +25,7 @@ FAIL = "@graphc.fail"
 Finish = Callable[[], list[str]]
 
 
-class Statements(Scalars):
+class Statements(Beside):
     """Emits statements in the current scope. `status` is a pointer to the call's status words,
     `check_numbers` the number of each Check by identity."""
 
@@ -45,12 +45,17 @@ class Statements(Scalars):
     ) -> list[str]:
         """Emits a body, then `finish` for its results; an iteration whose Check fails yields
         `skipped` (type, value) instead."""
+        stored = 0  # statements before this one are done
         for position, stmt in enumerate(body):
+            if position < stored:
+                continue
             if isinstance(stmt, Let):
                 value = self.value(stmt.value)
                 self.bind(stmt.name, value._replace(stable=True))
                 self.lets[stmt.name] = stmt.value
                 self.upper.pop(stmt.name, None)  # may have been a loop's variable before
+            elif isinstance(stmt, Store) and self.store_beside(stmt, body[position + 1 :][:1]):
+                stored = position + 2
             elif isinstance(stmt, Store):
                 mask = None if stmt.mask is None else self.value(stmt.mask)
                 self.store(stmt.buffer, stmt.index, self.value(stmt.value), mask, stmt.combine)

@@ -52,7 +52,8 @@ def lower_loop(body: Body) -> Kernel:
     def trial(writer: Writer, axes: list[Axis], roots: list[Size]) -> None:
         values = Values(body, writer)
         starts = [_largest_stretch(values, axis) for axis in axes] if merged else [0 for _ in axes]
-        _stores(values, digits(axes, [unwrap(a + b) for a, b in zip(starts, roots, strict=True)]))
+        here = [unwrap(a + b) for a, b in zip(starts, roots, strict=True)]
+        _stores(values, [digits(axes, here)])
         conditions.update(values.conditions)
 
     found = accesses(space, trial)
@@ -68,7 +69,7 @@ def lower_loop(body: Body) -> Kernel:
         _keep_loops(body, axes, vector)
     writer = Writer(body.machine.hoists)
     values = Values(body, writer)
-    walk(values, axes, vector, lambda place: _stores(values, place))
+    walk(values, axes, vector, lambda places: _stores(values, places))
     while len(writer.scopes) > 1:
         writer.close()
     return make_kernel(body, [writer.finish()], dims_of(body))
@@ -132,15 +133,16 @@ def _largest_stretch(values: Values, axis: Axis) -> int:
     return sum(axis.stretches[:number])
 
 
-def _stores(values: Values, place: tuple[Digit, ...]) -> None:
-    """Evaluate every output at a place, then store them all."""
+def _stores(values: Values, places: list[tuple[Digit, ...]]) -> None:
+    """Evaluate every output at these places, then store them all."""
     body = values.body
     results = []
-    for node in body.graph.outputs:
-        at = values.at(coordinates(place, body.shape(node)))
-        results.append((values.flat(node, at), values.value(node, at), node))
-    for i, (index, value, node) in enumerate(results):
-        values.writer.store(f"o{i}", index, values.stored(value, node.dtype))
+    for i, node in enumerate(body.graph.outputs):
+        for place in places:
+            at = values.at(coordinates(place, body.shape(node)))
+            results.append((f"o{i}", values.flat(node, at), values.value(node, at), node))
+    for name, index, value, node in results:
+        values.writer.store(name, index, values.stored(value, node.dtype))
 
 
 def weight(body: Body) -> int:
@@ -149,12 +151,16 @@ def weight(body: Body) -> int:
 
 
 def walk(
-    values: Values, axes: list[Axis], vector: int, store: Callable[[tuple[Digit, ...]], None]
+    values: Values, axes: list[Axis], vector: int,
+    store: Callable[[list[tuple[Digit, ...]]], None],
 ) -> None:
-    """Open the loops over a space, and store at every place what is to be stored there."""
+    """Open the loops over a space, and store what is to be stored at every place: several of them,
+    side by side, where an axis has a stretch for each of its few elements."""
     writer, body = values.writer, values.body
     inner = axes[vector]
-    outer = [a for i, a in enumerate(axes) if i != vector]
+    aside = _one_by_one(axes, vector)
+    others = [i for i in range(len(axes)) if i not in (vector, aside)]
+    outer = [axes[i] for i in others]
     width = hint(body, inner.size)
     heavy = weight(body)
     serial: list[Axis] = []
@@ -166,15 +172,20 @@ def walk(
         outer, stretched = _before_stretches(outer)
         serial = [*stretched, *serial]
 
-    def place(roots: list[Size]) -> tuple[Digit, ...]:
-        *others, v = roots
-        return digits(axes, [*others[:vector], v, *others[vector:]])
+    def visit(roots: list[Size]) -> None:
+        at = dict(zip([*others, vector], roots, strict=True))
+        places = []
+        for number in range(1 if aside is None else len(axes[aside].stretches)):
+            if aside is not None:
+                at[aside] = number
+            places.append(digits(axes, [at[i] for i in range(len(axes))]))
+        store(places)
 
     if not serial and width > body.machine.block and not inner.stretches:
         roots, v = open_blocks(writer, body, outer, inner, body.machine.block, 1, heavy)
         for axis, root in zip(outer, roots, strict=True):
             values.goes_along(axis.size, root)
-        store(place([*roots, v]))
+        visit([*roots, v])
         return
     loops = [("serial", f"r{i}", a) for i, a in enumerate(serial)] + [("vector", "v", inner)]
     first = loops[0][2]
@@ -191,7 +202,16 @@ def walk(
     for axis, root in zip(outer, roots, strict=True):
         values.goes_along(axis.size, root)
     for inside in _inside(values, loops, roots, part):
-        store(place(inside))
+        visit(inside)
+
+
+def _one_by_one(axes: list[Axis], vector: int) -> int | None:
+    """The axis within the vector loop's, if there is one, whose elements differ in how they are
+    computed: the parts of pairs that are put together. One loop does them all."""
+    for i in range(vector + 1, len(axes)):
+        if axes[i].stretches and set(axes[i].stretches) == {1}:
+            return i
+    return None
 
 
 def _before_stretches(axes: list[Axis]) -> tuple[list[Axis], list[Axis]]:
@@ -309,13 +329,13 @@ def _lower_flat(body: Body) -> Kernel:
     values = Values(body, writer)
     sizes: dict[Node, Size] = {}
     if total == 1:
-        _stores(values, ())
+        _stores(values, [()])
         return make_kernel(body, [writer.finish()], ())
     n = Dim.var("n")
     p = writer.open("parallel", "p", floordiv(n + (block - 1), block))
     start = p * block
     v = writer.open("vector", "v", minimum(block, unwrap(n - start)))
-    _stores(values, (Digit(start + v, total, 1, total),))
+    _stores(values, [(Digit(start + v, total, 1, total),)])
     writer.close()
     writer.close()
     for node in (*graph.inputs, *graph.outputs):

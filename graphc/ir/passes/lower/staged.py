@@ -6,7 +6,7 @@ A stage reads what those before it found, one value for each kept place, from sc
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ... import dtypes
 from ...dim import Size, product, unwrap
@@ -15,6 +15,7 @@ from ...graph import Node
 from ...kernel import Carry, Kernel, Literal, Param, Stmt
 from .body import Body, carrier
 from .cuts import Cuts
+from .index_maps import Digit
 from .loops import dims_of, walk, weight
 from .moments import Moments
 from .nest import Axis, coordinates, digits, hint, make_kernel, open_blocks, open_outer, unravelled
@@ -198,10 +199,12 @@ class _Staged:
     def apply(self, number: int) -> None:
         """A stage over the whole space, where there is nothing more to reduce."""
         values = self.values()
-        walk(
-            values, self.plan.axes, self.plan.vector,
-            lambda place: store_full(self.body, self.plan, values, place, number),
-        )
+
+        def store(places: Sequence[tuple[Digit, ...]]) -> None:
+            for place in places:
+                store_full(self.body, self.plan, values, place, number)
+
+        walk(values, self.plan.axes, self.plan.vector, store)
         self.close(values)
 
     # --- moments ----------------------------------------------------------------------------------

@@ -71,7 +71,9 @@ def holds_along(condition: Condition, extents: Mapping[str, Along]) -> bool | No
     """Whether a condition holds all along one of these loops, or nowhere; None: neither is
     known."""
     position = condition.position
-    for var in () if isinstance(position, int) else position.variables() & extents.keys():
+    if isinstance(position, int):
+        return _holds_at(condition, position)
+    for var in position.variables() & extents.keys():
         along = extents[var]
         span = _span(condition, along.base + Dim.var(var), along.unit)
         if span is None:
@@ -82,3 +84,11 @@ def holds_along(condition: Condition, extents: Mapping[str, Along]) -> bool | No
         if low <= 0 and high >= along.size and condition.step == 1:
             return True
     return None
+
+
+def _holds_at(condition: Condition, position: int) -> bool | None:
+    """Whether a condition holds for one place that is known."""
+    low, high, phase = condition.low, condition.high, condition.phase
+    if not isinstance(low, int) or not isinstance(high, int) or not isinstance(phase, int):
+        return None
+    return low <= position < high and (position - phase) % condition.step == 0

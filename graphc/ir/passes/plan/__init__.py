@@ -58,6 +58,10 @@ def _work_of(work: Callable[[Launch], int]) -> Callable[[Step], int]:
     return of_step
 
 
+# what is another name of a value: of complex numbers the parts lie side by side
+_SAME_BYTES = ("reshape", "view_as_real", "view_as_complex")
+
+
 class Planner:
     """Plans one graph; a body of control flow is planned by a Planner of its own."""
 
@@ -94,14 +98,14 @@ class Planner:
             self.constants.append(node.attrs["value"].array)
         elif name == "get":
             self.storage[node] = self.results[node.inputs[0]][node.attrs["index"]]
-        elif name == "reshape":
+        elif name in _SAME_BYTES:
             self.storage[node] = self.storage[node.inputs[0]]
         else:
             self._step(node)
 
     def _leaf(self, node: Node, space: str, index: int) -> None:
-        type_ = node.tensor_type
-        self.storage[node] = Storage(type_.dtype, unwrap(type_.elements), space, index)
+        self.storage[node] = storage = Storage.of(node.tensor_type)
+        storage.space, storage.index = space, index
         if space == "input":
             self.inputs.append(self.storage[node])
 
@@ -117,7 +121,7 @@ class Planner:
             self.results[node] = [self.storage[node]]
             return
         types = node.type.elements if isinstance(node.type, TupleType) else (node.type,)
-        writes = [Storage(t.dtype, unwrap(product(t.shape))) for t in types]
+        writes = [Storage.of(t) for t in types]
         self.results[node] = writes
         self.storage[node] = writes[0]
         step = Step(node, reads, writes)
@@ -283,10 +287,8 @@ class Planner:
     def _copy(self, source: Storage, destination: Storage, last: bool = False) -> None:
         if source.elements == 0:
             return
-        # complex numbers are copied as their parts
-        count = source.elements * 2 if source.dtype.is_complex else source.elements
-        kernel = copy_kernel(source.dtype.real, self.machine.copy_block)
-        step = Step(None, [source], [destination], lowered=Lowered(kernel, (unwrap(count),)))
+        kernel = copy_kernel(source.dtype, self.machine.copy_block)
+        step = Step(None, [source], [destination], lowered=Lowered(kernel, (source.elements,)))
         step.visible = step.last = last
         if last:
             # a writer of the input itself keeps its readers in order
@@ -338,7 +340,7 @@ class Planner:
 
 def _made(node: Node) -> tuple[Node, int]:
     """The node that computes a value, and which of its results it is."""
-    while node.op.name == "reshape":
+    while node.op.name in _SAME_BYTES:
         (node,) = node.inputs
     return (node.inputs[0], node.attrs["index"]) if node.op.name == "get" else (node, 0)
 

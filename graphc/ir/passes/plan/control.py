@@ -90,12 +90,9 @@ class Control:
         """A copy of all of a value."""
         if storage.elements == 0:
             return []
-        dtype, count = storage.dtype, storage.elements
-        if dtype.is_complex:  # complex numbers are copied as their parts
-            dtype, count = dtype.real, unwrap(count * 2)
-        kernel = copy_kernel(dtype, self.machine.copy_block)
+        kernel = copy_kernel(storage.dtype, self.machine.copy_block)
         places = () if self.node.loc is None else (self.node.place,)
-        return [Launch(kernel, (source, destination), (count,), ("copy",), places)]
+        return [Launch(kernel, (source, destination), (storage.elements,), ("copy",), places)]
 
 
 class _Body:

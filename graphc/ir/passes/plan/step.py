@@ -33,8 +33,9 @@ class Storage:
 
     @classmethod
     def of(cls, type_: TensorType) -> Storage:
-        """A buffer for a value."""
-        return cls(type_.dtype, unwrap(type_.elements))
+        """A buffer for a value; for complex numbers, of their parts."""
+        parts = 2 if type_.dtype.is_complex else 1
+        return cls(type_.dtype.real, unwrap(type_.elements * parts))
 
     @property
     def size(self) -> Size:
