@@ -69,6 +69,7 @@ def special(*shape: int) -> np.ndarray:
 
 RULES: dict[str, Any] = {
     "quotient": lambda x, y: x / y,
+    "reciprocal": lambda x, y: ops.reciprocal(x),
     "exponential": lambda x, y: ops.exp(x),
     "size": lambda x, y: ops.complex_abs(x * y),
     "direction": lambda x, y: ops.complex_sign(x),

@@ -51,6 +51,12 @@ def _div(x: Pair, y: Pair) -> Pair:
     )
 
 
+def _reciprocal(x: Pair) -> Pair:
+    return _div(_to_complex(ops.full.like(
+        x.real, shape=tuple(x.real.shape), value=1.0, dtype=x.real.type.dtype
+    ), dtypes.complex_of(x.real.type.dtype)), x)
+
+
 def _exp(x: Pair) -> Pair:
     size = ops.exp(x.real)
     # of a real number the exponential is real, however large
@@ -99,6 +105,7 @@ IN_PARTS: dict[str, Callable[..., Any]] = {
     "mul": _mul,
     "div": _div,
     "exp": _exp,
+    "reciprocal": _reciprocal,
     "square": lambda x: _mul(x, x),
     "conj": lambda x: Pair(x.real, -x.imag),
     "complex_abs": lambda x: ops.hypot(x.real, x.imag),
