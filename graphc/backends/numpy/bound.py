@@ -142,14 +142,27 @@ def _full(types: Types, *, shape: Sequence[int], value: Any, dtype: DType) -> Fu
     with np.errstate(all="ignore"):
         number = np.empty((), kind)
         number.fill(value)
-    empty = allocator.empty if large else np.empty
 
     def run() -> Array:
-        found = empty(sizes, kind)
+        found = np.empty(sizes, kind)
         found.fill(number)
         return found
 
-    return run
+    def run_large() -> Array:
+        found = allocator.empty(sizes, kind)
+        flat = found.reshape(-1)
+        width = _LINE // kind.itemsize
+        rows = flat.size // width
+        lines, rest = flat[: rows * width].reshape(rows, width), flat[rows * width :]
+        lines[0].fill(number)
+        np.copyto(lines[1:], lines[0])
+        np.copyto(rest, lines[0, : rest.size])
+        return found
+
+    return run_large if large else run
+
+
+_LINE = 1 << 13  # bytes that are copied to what is filled: in half the time of number by number
 
 
 _FEW = 4096  # elements of which a copy is kept

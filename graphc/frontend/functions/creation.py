@@ -387,7 +387,7 @@ def full_like(
 ) -> Tensor:
     """One value, with the shape and dtype of `input`."""
     kind = check_dtype(dtype) or input.dtype
-    made = laid_out_as(input, lambda size: _filled(size, fill_value, kind), memory_format)
+    made = laid_out_as(input, lambda size: _again(size, fill_value, kind), memory_format)
     return _beside(input, finish(made, requires_grad))
 
 

@@ -1,4 +1,4 @@
-"""zeros_like(x), ones_like(x): one value, as eager mode has made it before."""
+"""zeros_like(x), full_like(x, 2.0): one value, as eager mode has made it before."""
 
 from __future__ import annotations
 
@@ -16,12 +16,26 @@ from ..values import Eager
 
 _PLAIN = frozenset({Tensor, Parameter})
 _LIMIT = 10_000
-# what makes 0s or 1s, by the sizes, which of the two, and NumPy's dtype
+_MOST = 2.0**24
+# what fills memory, by the sizes, the number, and NumPy's dtype
 _known: dict[Any, Callable[[], Any]] = {}
 
 
-def filled(sizes: tuple[Any, ...], value: int, dtype: DType) -> Tensor | None:
-    """0s or 1s; None where anybody records, counts or watches, or that is done elsewhere."""
+def _is_told_apart(value: Any, dtype: DType) -> bool:
+    """Whether == tells a number from others, and memory can be filled with it: 0, 1, or one that
+    any float of 32 bits or more has about it."""
+    kind = type(value)
+    return (kind is int and 0 <= value <= 1) or (
+        (kind is float or kind is int) and value != 0 and abs(value) <= _MOST
+        and (dtype is dtypes.f32 or dtype is dtypes.f64)
+    )
+
+
+def filled(sizes: tuple[Any, ...], value: Any, dtype: DType) -> Tensor | None:
+    """One number; None where that is not so plain, anybody records, counts or watches, or it is
+    done elsewhere."""
+    if not _is_told_apart(value, dtype):
+        return None
     if local.trace is not None or local.counted is not None or Eager.prepare is None or (
         Eager.elsewhere is not None and local.making is not ON_CPU
     ):
@@ -67,7 +81,7 @@ def filled_beside(x: Tensor, size: tuple[Any, ...], value: int) -> Tensor | None
     return filled(sizes, value, dtypes.from_numpy(array.dtype))
 
 
-def _noted(sizes: tuple[int, ...], value: int, dtype: DType) -> Callable[[], Any]:
+def _noted(sizes: tuple[int, ...], value: float, dtype: DType) -> Callable[[], Any]:
     number: Any = value
     if dtype.kind == "bool":
         number = bool(value)

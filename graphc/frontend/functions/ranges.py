@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -149,7 +150,7 @@ def linspace(
 ) -> Tensor:
     """`steps` values from start to end, both included; symmetric as torch's."""
     steps = _steps("linspace", start, end, steps)
-    if any(isinstance(v, Tensor) and v.ndim for v in (start, end)):
+    if (isinstance(start, Tensor) and start.ndim) or (isinstance(end, Tensor) and end.ndim):
         raise RuntimeError(located("linspace only supports 0-dimensional start and end tensors"))
     dtype = check_dtype(dtype) or (get_default_dtype() if out is None else out.dtype)
     kind = dtype.numpy if dtype.is_float and dtype.bits >= 32 else np.dtype(np.float64)
@@ -169,11 +170,29 @@ def _spaced(start: Any, end: Any, steps: int, kind: np.dtype) -> np.ndarray:
         return np.array([low])
     step = kind.type((high - low) / kind.type(max(steps - 1, 1)))
     half = steps // 2
+    if steps <= _FEW:
+        few: np.ndarray = np.multiply(step, _counted(steps, kind))
+        first, second = few[:half], few[half:]
+        np.add(low, first, first)
+        np.add(high, second, second)
+        return few
     found = np.empty(steps, kind)
     first, second = found[:half], found[half:]
     np.add(low, np.multiply(step, np.arange(half, dtype=kind), first), first)
     back = np.arange(steps - half - 1, -1, -1, dtype=kind)
     np.subtract(high, np.multiply(step, back, second), second)
+    return found
+
+
+_FEW = 64
+
+
+@functools.lru_cache(maxsize=2 * _FEW)
+def _counted(steps: int, kind: np.dtype) -> np.ndarray:
+    """Steps from the first of two halves, and back from the end of the second, which end at -0."""
+    half = steps // 2
+    found = np.arange(steps, dtype=kind)
+    found[half:] = -np.arange(steps - half - 1, -1, -1, dtype=kind)
     return found
 
 
