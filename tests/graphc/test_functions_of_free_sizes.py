@@ -40,6 +40,8 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "padded before and behind": lambda x: F.pad(x, (1, 2, x.shape[0], 3)),
     "padded to a multiple": lambda x: F.pad(x, (0, 0, 0, -x.shape[0] % 4)),
     "padded integers": lambda x: F.pad(x.argmax(1), (0, 20 - x.shape[0]), value=-100),
+    "means of windows": lambda x: F.adaptive_avg_pool1d(x.T[None], 3),
+    "means of windows of two dims": lambda x: F.adaptive_avg_pool2d(x[None, None], (3, 2)),
     "padded bools": lambda x: F.pad(x > 0, (0, 0, 20 - x.shape[0], 0)),
 }
 

@@ -279,22 +279,42 @@ def _bounds(size: int, outputs: int) -> list[tuple[int, int]]:
     return [(i * size // outputs, -(-(i + 1) * size // outputs)) for i in range(outputs)]
 
 
+_FEW_WINDOWS = 16  # along a dim of a free size, each an operator of its own
+
+
 def _adaptive_avg(spatial: int, input: Tensor, output_size: Any) -> Tensor:
     """Windows that divide evenly go to the plain pool; others one dim at a time."""
     outputs, sizes = _adaptive_sizes(input, output_size, spatial, "avg")
     if _is_global(outputs):
         return input.mean(tuple(range(-spatial, 0)), keepdim=True)
     _check_adaptive(input, spatial, "avg", 1 if spatial == 3 else input.dim() - spatial)
-    if all(o and s % o == 0 for s, o in zip(sizes, outputs, strict=True)):
+    free = [
+        is_traced_number(s) and type(o) is int and 0 < o <= _FEW_WINDOWS
+        for s, o in zip(sizes, outputs, strict=True)
+    ]
+    if not any(free) and all(o and s % o == 0 for s, o in zip(sizes, outputs, strict=True)):
         window = _plain(tuple(s // o for s, o in zip(sizes, outputs, strict=True)))
         return _avg_pool(spatial, input, window, window, 0, False, True, None)
     # float16 and bfloat16 are rounded once, as torch's, not after each dim
     result = input.float() if input.dtype in (dtypes.f16, dtypes.bf16) else input
     for i in range(spatial):
-        if outputs[i] != sizes[i]:
-            dim = input.dim() - spatial + i
+        dim = input.dim() - spatial + i
+        if free[i]:
+            result = _averages_of_free_size(result, dim, sizes[i], outputs[i])
+        elif outputs[i] is not sizes[i] and outputs[i] != sizes[i]:
             result = _averages_along(result, dim, int(sizes[i]), int(outputs[i]))
     return result.to(input.dtype)
+
+
+def _averages_of_free_size(x: Tensor, dim: int, size: Any, outputs: int) -> Tensor:
+    """The same windows of a size that is a run-time input, one by one."""
+    begins = [0, *(i * size // outputs for i in range(1, outputs))]
+    ends = [*((i * size + outputs - 1) // outputs for i in range(1, outputs)), size]
+    windows = [
+        x[(slice(None),) * dim + (slice(begin, end),)].mean(dim, keepdim=True)
+        for begin, end in zip(begins, ends, strict=True)
+    ]
+    return T.cat(windows, dim)
 
 
 def _averages_along(x: Tensor, dim: int, size: int, outputs: int) -> Tensor:
