@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import itertools
 import os
@@ -43,7 +44,8 @@ class Store:
         if path is None:
             return None
         try:
-            data = path.read_bytes()
+            with open(path, "rb", buffering=0) as file:
+                data = file.read()
         except OSError:
             return None
         body = data[len(self._header(key, b"")):]
@@ -63,18 +65,17 @@ class Store:
             try:
                 _put(path, data)
             except FileNotFoundError:  # the first of its part, or somebody clears the directory
-                for folder in (path.parent.parent, path.parent):
-                    folder.mkdir(mode=0o700, exist_ok=True)
+                _make_part(os.path.dirname(path))
                 _put(path, data)
         if self._writes % _EVERY == 0 and self.directory is not None:
-            make_room(self.directory, path.parent.name)
+            make_room(self.directory, os.path.basename(os.path.dirname(path)))
         self._writes += 1
 
-    def _path(self, key: bytes) -> Path | None:
+    def _path(self, key: bytes) -> str | None:
         if self.directory is None:
             return None
         name = f"{key.hex()}{self._suffix}"
-        return self.directory / self._suffix[1:] / name[:2] / name
+        return os.path.join(self.directory, self._suffix[1:], name[:2], name)
 
     def _header(self, key: bytes, body: bytes) -> bytes:
         digest = hashlib.sha256(key + body).digest()
@@ -150,14 +151,26 @@ def _use(file: Stored) -> float:
     return file.used
 
 
-def _put(path: Path, data: bytes) -> None:
+def _make_part(folder: str) -> None:
+    """A part, and its kind where this is the first."""
+    with contextlib.suppress(FileExistsError):
+        try:
+            os.mkdir(folder, 0o700)
+        except FileNotFoundError:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(os.path.dirname(folder), 0o700)
+            os.mkdir(folder, 0o700)
+
+
+def _put(path: str, data: bytes) -> None:
     """Writes a file; readers see all of it or nothing."""
-    temporary = path.with_name(f".new-{os.urandom(8).hex()}")
+    temporary = os.path.join(os.path.dirname(path), f".new-{os.urandom(8).hex()}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     descriptor = os.open(temporary, flags, 0o600)
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
+        with open(descriptor, "wb", buffering=0) as file:
+            if file.write(data) != len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), temporary)
         os.replace(temporary, path)
     except OSError:
         os.unlink(temporary)
@@ -190,9 +203,9 @@ def _scanned(folder: Path) -> Iterator[Stored]:
                     yield Stored(path, match[1] or "", status.st_size, status.st_mtime)
 
 
-def _note_use(path: Path) -> None:
+def _note_use(path: str) -> None:
     with contextlib.suppress(OSError):
-        if path.stat().st_mtime < time.time() - _FRESH:
+        if os.stat(path).st_mtime < time.time() - _FRESH:
             os.utime(path)
 
 

@@ -7,7 +7,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -29,7 +29,9 @@ from graphc.ir.dim import Size, evaluate, is_static
 from graphc.ir.kernel import Attention, Kernel, Launch, Leaf, Program, Routine, leaves
 from graphc.ir.kernel.blocking import Blocking
 from graphc.ir.kernel.plan_contraction import plan_template
-from graphc.ir.kernel.text import kernel_symbol, print_kernel
+from graphc.ir.kernel.text import kernel_symbol, print_kernel, symbol_of
+
+T = TypeVar("T")
 
 
 class _Made(NamedTuple):
@@ -64,11 +66,16 @@ def program_objects(
     steps = list(leaves(program.steps))
     kernels = [step.kernel for step in steps if isinstance(step, Launch)]
     compiler = _Compiler(kernels, _draws(steps), target, cache, stats)
-    start = time.perf_counter()
-    text, layout, told = _driver(program, target, compiler.symbols, alone)
-    driver = cache.compile(text, target, opt_level=0)
-    stats.driver = time.perf_counter() - start
-    return _frame(program, layout, steps, target, told), [*compiler.objects, driver], stats
+
+    def driven() -> tuple[Frame, bytes]:
+        start = time.perf_counter()
+        text, layout, told = _driver(program, target, compiler.symbols, alone)
+        driver = cache.compile(text, target, opt_level=0)
+        stats.driver = time.perf_counter() - start
+        return _frame(program, layout, steps, target, told), driver
+
+    (frame, driver), objects = compiler.objects(driven)
+    return frame, [*objects, driver], stats
 
 
 def told_of(program: Program, target: Target) -> str:
@@ -188,36 +195,46 @@ class _Compiler:
     ) -> None:
         self.target, self.cache, self.stats = target, cache, stats
         self.symbols: dict[int, str] = {}  # by identity: launches often share a kernel
-        distinct: dict[str, Kernel] = {}
+        self._distinct: dict[str, Kernel] = {}
+        self._jobs: dict[str, Callable[[], _Made]] = {}
         libraries: dict[str, None] = {}
         for kernel in kernels:
             if id(kernel) not in self.symbols:
-                symbol = self.symbols[id(kernel)] = kernel_symbol(kernel)
-                distinct.setdefault(symbol, kernel)
+                text = print_kernel(kernel, name=False)
+                symbol = self.symbols[id(kernel)] = symbol_of(text)
+                if symbol not in self._distinct:
+                    self._distinct[symbol] = kernel
+                    self._jobs[symbol] = partial(self._compile, kernel, symbol, text)
                 if kernel.template is not None:
                     libraries.update(dict.fromkeys(template_libraries(kernel, target)))
-        jobs = {name: partial(self._compile, kernel, name) for name, kernel in distinct.items()}
-        jobs |= {name: partial(self._library, name) for name in libraries}
-        jobs |= {kind: partial(self._draw, kind) for kind in draws}
+        self._jobs |= {name: partial(self._library, name) for name in libraries}
+        self._jobs |= {kind: partial(self._draw, kind) for kind in draws}
+
+    def objects(self, beside: Callable[[], T]) -> tuple[T, list[bytes]]:
+        """What is to be done beside, rather than behind, and all objects."""
         # what takes longest first, and no core is to wait for the last one
-        order = sorted(jobs, key=lambda name: _how_long(distinct.get(name)), reverse=True)
+        order = sorted(
+            self._jobs, key=lambda name: _how_long(self._distinct.get(name)), reverse=True
+        )
         start = time.perf_counter()
-        made = dict(zip(order, side_by_side([jobs[name] for name in order]), strict=True))
-        wall = time.perf_counter() - start
-        for symbol, kernel in distinct.items():
+        jobs: list[Callable[[], Any]] = [beside, *(self._jobs[name] for name in order)]
+        other, *objects = side_by_side(jobs)
+        made: dict[str, _Made] = dict(zip(order, objects, strict=True))
+        wall, stats = time.perf_counter() - start, self.stats
+        for symbol, kernel in self._distinct.items():
             one = made[symbol]
             size, cached = sum(map(len, one.data)), not one.emitting
             stats.kernels.append(KernelStats(symbol, kernel.name, size, cached))
         # the time that passed, in the proportion of what all threads did
         emitting = sum(one.emitting for one in made.values())
         compiling = sum(one.compiling for one in made.values())
-        stats.emit = wall * emitting / max(emitting + compiling, 1e-9)
-        stats.codegen = wall - stats.emit
-        self.objects = [each for name in jobs for each in made[name].data]
+        share = wall / max(emitting + compiling + stats.driver, 1e-9)
+        stats.emit, stats.driver = emitting * share, stats.driver * share
+        stats.codegen = wall - stats.emit - stats.driver
+        return other, [each for name in self._jobs for each in made[name].data]
 
-    def _compile(self, kernel: Kernel, symbol: str) -> _Made:
+    def _compile(self, kernel: Kernel, symbol: str, text: str) -> _Made:
         # the kernel's own text is the key: a kernel that is known is not even emitted
-        text = print_kernel(kernel, name=False)
         return self._made(text, lambda: emit(kernel, self.target, symbol))
 
     def _library(self, name: str) -> _Made:

@@ -2,9 +2,10 @@
 
 import contextlib
 import ctypes
+import functools
 import threading
-from collections.abc import Iterator
-from typing import Any, Literal
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, NamedTuple
 
 from graphc.backends.llvm.binding import LOCK, binding
 from graphc.backends.llvm.library import LLVMError
@@ -12,6 +13,7 @@ from graphc.backends.llvm.target import Target
 from graphc.backends.llvm.wasm import is_wasm, lowered
 
 Passes = Literal["none", "light"]
+
 
 class _Machines(threading.local):
     """A thread's code generators."""
@@ -21,6 +23,7 @@ class _Machines(threading.local):
 
 
 _machines = _Machines()
+_layouts: dict[Target, bytes] = {}  # where what lies in memory, as LLVM writes it
 
 
 def _target_machine(target: Target, opt_level: int) -> Any:
@@ -93,6 +96,8 @@ def compile_object(
         text = lowered(text)
     if all("optnone" in line for line in text.split("\n") if line.startswith("define ")):
         opt_level = 0
+    if passes == "none" and (found := _directly(text, target, opt_level, verify)) is not None:
+        return found
     with _parsed(text, verify) as module:
         machine = _target_machine(target, opt_level)
         module.triple = target.triple
@@ -101,27 +106,85 @@ def compile_object(
             with LOCK:
                 _run_light_passes(module, machine)
         try:
-            return _emit_object(machine, module)
+            return bytes(machine.emit_object(module))
         except RuntimeError as error:
             raise LLVMError(f"LLVM cannot generate code: {error}") from None
 
 
-def _emit_object(machine: Any, module: Any) -> bytes:
-    """machine.emit_object(module), where most of the time goes, without the lock that llvmlite
-    holds around each call: LLVM asks for none where nothing is shared. Raises RuntimeError."""
-    ffi = binding().ffi
-    emit = getattr(ffi.lib.LLVMPY_TargetMachineEmitToMemory, "_cfn", None)
-    if emit is None:  # another llvmlite
-        return bytes(machine.emit_object(module))
-    with ffi.OutputString() as problem:
-        buffer = emit(machine, module, 1, problem)
-        if not buffer:
-            raise RuntimeError(str(problem))
+class _Direct(NamedTuple):
+    """LLVM without the lock that llvmlite holds around each call: it asks for none where nothing is
+    shared. What is over at once keeps the GIL, for which a thread waits up to 5 ms where another
+    computes."""
+
+    create: Callable[[], Any]
+    parse: Callable[..., Any]
+    is_wrong: Callable[..., bool]
+    set_target: Callable[..., None]
+    set_layout: Callable[..., None]
+    emit: Callable[..., Any]
+    start: Callable[..., int]
+    size: Callable[..., int]
+    end_buffer: Callable[..., None]
+    end_module: Callable[..., None]
+    end_context: Callable[..., None]
+    end_string: Callable[..., None]
+
+
+@functools.cache
+def _direct() -> _Direct | None:
+    """None: another llvmlite, which does not say what its functions are."""
+    lib = binding().ffi.lib
+
+    def free(name: str) -> Any:
+        return getattr(lib, f"LLVMPY_{name}")._cfn
+
+    def held(name: str, *taken: Any) -> Any:
+        function = free(name)
+        kind = ctypes.PYFUNCTYPE(function.restype, *(function.argtypes or taken))
+        return kind(ctypes.cast(function, ctypes.c_void_p).value or 0)
+
     try:
-        start, size = ffi.lib.LLVMPY_GetBufferStart(buffer), ffi.lib.LLVMPY_GetBufferSize(buffer)
-        return ctypes.string_at(start, size)
+        return _Direct(
+            held("ContextCreate"), free("ParseAssembly"), held("VerifyModule"), held("SetTarget"),
+            held("SetDataLayout"), free("TargetMachineEmitToMemory"), held("GetBufferStart"),
+            held("GetBufferSize"), held("DisposeMemoryBuffer"), held("DisposeModule"),
+            held("ContextDispose"), held("DisposeString", ctypes.c_void_p),
+        )
+    except AttributeError:
+        return None
+
+
+def _directly(text: str, target: Target, opt_level: int, verify: bool) -> bytes | None:
+    """An object, of a module without passes; None where llvmlite's own calls are to say why not."""
+    llvm = _direct()
+    if llvm is None:
+        return None
+    machine = _target_machine(target, opt_level)
+    layout = _layouts.get(target)
+    if layout is None:
+        layout = _layouts[target] = str(machine.target_data).encode()
+    problem = ctypes.c_char_p()
+    context = llvm.create()
+    try:
+        module = llvm.parse(context, text.encode(), ctypes.byref(problem))
+        if not module:
+            return None
+        try:
+            if verify and llvm.is_wrong(module, ctypes.byref(problem)):
+                return None
+            llvm.set_target(module, target.triple.encode())
+            llvm.set_layout(module, layout)
+            buffer = llvm.emit(machine, module, 1, ctypes.byref(problem))
+            if not buffer:
+                return None
+            found = ctypes.string_at(llvm.start(buffer), llvm.size(buffer))
+            llvm.end_buffer(buffer)
+            return found
+        finally:
+            llvm.end_module(module)
     finally:
-        ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
+        llvm.end_context(context)
+        llvm.end_string(problem)
 
 
 def compile_assembly(text: str, target: Target, opt_level: int = 1) -> str:

@@ -51,7 +51,11 @@ from .templates import KEYWORDS
 
 def kernel_symbol(kernel: Kernel) -> str:
     """A name for code: a digest of the kernel's text without its name."""
-    text = print_kernel(kernel, name=False)
+    return symbol_of(print_kernel(kernel, name=False))
+
+
+def symbol_of(text: str) -> str:
+    """That of a kernel whose text, without its name, is known."""
     return "k_" + hashlib.sha256(text.encode()).hexdigest()[:24]
 
 

@@ -1,6 +1,7 @@
 """The object cache: keys, damage, and directories that must not be trusted."""
 
 import os
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -142,6 +143,22 @@ def test_unwritable_directory_is_no_error(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(os, "replace", full)
     assert cache.compile(TEXT, TARGET)
     assert not stored(tmp_path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a write beyond the limit ends there")
+def test_what_is_written_in_part_is_none(tmp_path: Path) -> None:
+    """As on a disk that is full: readers see all of an object or nothing, and nothing is left."""
+    import resource
+
+    cache = ObjectCache(tmp_path)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200, hard))
+    try:
+        data = cache.compile(TEXT, TARGET)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert len(data) > 200 and stored(tmp_path) == []
+    assert ObjectCache(tmp_path).compile(TEXT, TARGET) == data and len(stored(tmp_path)) == 1
 
 
 def test_several_threads(tmp_path: Path) -> None:

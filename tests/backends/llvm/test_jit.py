@@ -6,10 +6,12 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from graphc.backends.host.elf import global_names
+from graphc.backends.llvm import jit
 from graphc.backends.llvm.binding import binding, llvm_version
 from graphc.backends.llvm.jit import (
     LLVMError,
@@ -148,6 +150,46 @@ def test_several_python_threads() -> None:
     for thread in threads:
         thread.join()
     assert not failures
+
+
+def test_llvm_is_called_without_llvmlites_lock() -> None:
+    """A thread that compiles waits for no other one's calls of llvmlite, short or long."""
+    text = "define i64 @f(i64 %n) {\n  ret i64 %n\n}"
+    ready, begun, over = (threading.Event() for _ in range(3))
+
+    def work() -> None:
+        compiled(text)  # the thread's code generator is made under the lock
+        ready.set()
+        begun.wait()
+        compiled(text)
+        over.set()
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    assert ready.wait(60)
+    with binding().ffi.lib._lock:
+        begun.set()
+        assert over.wait(60)
+    thread.join()
+
+
+@pytest.mark.parametrize("verify", [True, False])
+def test_llvmlites_own_calls_give_the_same_object(
+    monkeypatch: pytest.MonkeyPatch, verify: bool
+) -> None:
+    """Of a llvmlite whose functions cannot be had."""
+    text = "define <8 x float> @f(<8 x float> %x) {\n  ret <8 x float> %x\n}"
+    direct = compile_object(text, TARGET, verify=verify)
+    monkeypatch.setattr(jit, "_direct", lambda: None)
+    assert compile_object(text, TARGET, verify=verify) == direct
+
+
+def test_another_llvmlite_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Other:
+        ffi = SimpleNamespace(lib=SimpleNamespace(LLVMPY_ContextCreate=lambda: None))
+
+    monkeypatch.setattr(jit, "binding", Other)
+    assert jit._direct.__wrapped__() is None
 
 
 def test_errors_show_the_line() -> None:
