@@ -32,6 +32,7 @@ from .arguments import (
     wrap_dim,
 )
 from .creation import as_tensor
+from .most_frequent import last_of_most
 from .parts import slice_dim
 from .ranked import again_of_few, distinct, ranked
 from .reduction import pick
@@ -212,13 +213,7 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
         return return_types.mode(input.clone(), constant(np.zeros((), np.int64)))
     _some("mode", input, along)
     moved = np.moveaxis(array, along, -1)
-    rows = moved.reshape(-1, moved.shape[-1])
-    found = np.empty(len(rows), np.int64)
-    for i, row in enumerate(rows):
-        values, counts = np.unique(row, return_counts=True, equal_nan=False)
-        most = values[np.argmax(counts)]
-        # each NaN is a value of its own, behind the numbers
-        found[i] = np.nonzero(row == most)[0][-1] if most == most else 0
+    found = last_of_most(moved.reshape(-1, moved.shape[-1]))
     index = np.expand_dims(found.reshape(moved.shape[:-1]), along)
     return return_types.mode(pick(input, constant(index), along, keepdim))
 
