@@ -137,6 +137,22 @@ def test_a_module_saves_less_for_its_backward() -> None:
         modular(1000)
 
 
+def test_what_a_backward_computes_again_waits_for_its_layer() -> None:
+    """More layers need no larger arena: what is computed again of all of them is never there."""
+    arenas = []
+    for layers in (2, 4):
+        net = torch.compile(nn.Sequential(*[
+            nn.TransformerEncoderLayer(64, 2, 256, 0.0, "gelu", batch_first=True)
+            for _ in range(layers)
+        ]))
+        x = torch.ones(8, 64, 64)
+        net(x).sum().backward()
+        memory = explained(net, x).memory
+        assert memory is not None
+        arenas.append(memory["arena"])
+    assert arenas[1] == arenas[0]
+
+
 def test_what_is_no_one_graph_or_of_any_size_is_refused() -> None:
     run = torch.compile(lambda x: x * float(x.sum()), max_memory="1GB")
     with pytest.raises(RuntimeError, match="needs the value of a Tensor"):

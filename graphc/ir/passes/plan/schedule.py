@@ -93,12 +93,24 @@ class _Scheduler:
             if change <= 0:
                 key = (0, False, change, self.level[step], self.number[step])
             else:
-                early = all(len(self.needs[user]) > 1 for user in self.users[step])
-                early = early and bool(self.users[step])
-                key = (1, early, self.level[step], change, self.number[step])
+                key = (1, self._early(step), self.level[step], change, self.number[step])
             if best_key is None or key < best_key:
                 best, best_key = step, key
         return best
+
+    def _early(self, step: Step) -> bool:
+        """Whether all that reads what a step makes waits for something else, or makes of it what
+        waits like that."""
+        return self._wait(step, {step}) or (
+            bool(self.users[step]) and all(
+                self.needs[user] > {step} or self._wait(user, {step, user})
+                for user in self.users[step]
+            )
+        )
+
+    def _wait(self, step: Step, made: set[Step]) -> bool:
+        """Whether all that reads what a step makes waits for more than `made`."""
+        return bool(self.users[step]) and all(self.needs[u] - made for u in self.users[step])
 
     def _change(self, step: Step) -> int:
         """Bytes of the arena that a step takes, less those that it lets go."""
