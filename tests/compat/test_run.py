@@ -187,14 +187,19 @@ print(compiled(torch.ones(1, 2)).tolist(), [n for n, _ in compiled.named_paramet
 """
 
 
+def printed(folder: Path, mode: str, text: str) -> tuple[str, str]:
+    """What graphc and torch print of a program, which both bring to its end."""
+    pytest.importorskip("torch")
+    (folder / "program.py").write_text(text)
+    want = python("program.py", cwd=folder)
+    have = python("-m", "graphc", "run", mode, "program.py", cwd=folder)
+    assert (want.returncode, have.returncode) == (0, 0), want.stderr + have.stderr
+    return have.stdout, want.stdout
+
+
 @pytest.mark.parametrize("mode", ["--eager", "--compile"])
 def test_a_compiled_module_has_the_original_one(tmp_path: Path, mode: str) -> None:
-    pytest.importorskip("torch")
-    (tmp_path / "program.py").write_text(ORIGINAL)
-    want = python("program.py", cwd=tmp_path)
-    have = python("-m", "graphc", "run", mode, "program.py", cwd=tmp_path)
-    assert (want.returncode, have.returncode) == (0, 0), want.stderr + have.stderr
-    same(have.stdout, want.stdout)
+    same(*printed(tmp_path, mode, ORIGINAL))
 
 
 RAISING = """
@@ -227,12 +232,8 @@ for model in (torch.compile(Model()), Model()):
 
 @pytest.mark.parametrize("mode", ["--eager", "--compile"])
 def test_a_module_that_raises_has_run_once(tmp_path: Path, mode: str) -> None:
-    pytest.importorskip("torch")
-    (tmp_path / "program.py").write_text(RAISING)
-    want = python("program.py", cwd=tmp_path)
-    have = python("-m", "graphc", "run", mode, "program.py", cwd=tmp_path)
-    assert (want.returncode, have.returncode) == (0, 0), want.stderr + have.stderr
-    assert have.stdout == want.stdout
+    have, want = printed(tmp_path, mode, RAISING)
+    assert have == want
 
 
 SPAWN = """

@@ -184,6 +184,36 @@ def test_parts_of_results_are_stored_side_by_side() -> None:
             assert graphc.equal(paired, graphc.stack([a * b, a + b], -1))
 
 
+UPDATES: dict[str, Any] = {
+    "product": lambda z, w, x: z.mul_(w),
+    "conjugate": lambda z, w, x: z.copy_(z.conj() * w),
+    "real of imaginary": lambda z, w, x: z.real.add_(z.imag),
+    "parts swapped": lambda z, w, x: x.copy_(graphc.stack([x[..., 1], x[..., 0]], -1)),
+    "turned around": lambda z, w, x: z.copy_(z.flip(0) * w),
+    "through views": lambda z, w, x: graphc.view_as_complex(x).mul_(w),
+    "one after the other": lambda z, w, x: (z.mul_(w), w.add_(z)),
+    "a row": lambda z, w, x: z[0].mul_(w[-1]),
+}
+
+
+@pytest.mark.parametrize("name", UPDATES)
+@pytest.mark.parametrize("shape", [(3, 5), (1, 2), (300, 70)])
+def test_parts_are_read_before_they_are_written_over(name: str, shape: tuple[int, ...]) -> None:
+    """What is updated is given, and may be computed straight into its memory."""
+    graphc.manual_seed(1)
+    z, w = (graphc.randn(*shape, dtype=graphc.complex64) for _ in range(2))
+    want = z, w, graphc.randn(*shape, 2)
+    got = tuple(x.clone() for x in want)
+    UPDATES[name](*want)
+
+    def update(*given: Any) -> None:
+        UPDATES[name](*given)
+
+    graphc.compile(update)(*got)
+    for a, b in zip(got, want, strict=True):
+        assert graphc.allclose(a, b, rtol=1e-4, atol=1e-4)
+
+
 def test_spectral_products_are_kernels() -> None:
     """A Fourier layer: what stands between transforms is no routine."""
     x = graphc.randn(2, 3, 16, 16, requires_grad=True)
