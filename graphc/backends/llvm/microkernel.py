@@ -201,11 +201,12 @@ def kernel_parameters() -> str:
     b begins with the heads of its panel, if it has any.
     c has rows that are `pitch` columns apart: a block of its own, of which `columns` are wanted, or
     where the result lies. If `accumulate` is not 0 the product is added to c, else it replaces c.
+    Each step asks the memory for a line at `ahead`, which `ahead_step` is then added to.
     """
     return (
         "i64 %steps, ptr noalias readonly %a, i64 %a_row, i64 %a_step, "
         "ptr noalias readonly %b, i64 %b_step, ptr noalias %c, i64 %rows, i64 %accumulate, "
-        "i64 %columns, i64 %pitch"
+        "i64 %columns, i64 %pitch, ptr %ahead, i64 %ahead_step"
     )
 
 
@@ -231,7 +232,7 @@ def runs_table(tile: Tile) -> str:
 
 def kernel_types() -> str:
     """The types of a tile kernel's parameters."""
-    return "i64, ptr, i64, i64, ptr, i64, ptr, i64, i64, i64, i64"
+    return "i64, ptr, i64, i64, ptr, i64, ptr, i64, i64, i64, i64, ptr, i64"
 
 
 def run_types() -> str:
@@ -284,13 +285,20 @@ def emit_kernel(
         starts = [f.load(place, tile.vector, tile.bytes) for place in places_]
         b = f.let("getelementptr i8, ptr %b, i64 %b_step")
     begin = [(tile.vector, start) for start in starts] * rows
-    pointers, table = [], ""
+    pointers, table, ahead = [], "", []
     if by_pointers:
         pointers = [f.load(f.gep("%b", index, "ptr"), "ptr", 8) for index in range(width)]
         table = f.let("inttoptr i64 %b_step to ptr")
     # Not unrolled: 24 multiply-adds hide the loop's few instructions; code size is compile time.
-    loop = f.carry_loop(0, "%steps", 1, [("i64", "0"), ("ptr", b), *begin])
-    offset, b, *sums = loop.values
+    if not by_pointers:
+        ahead = [("ptr", "%ahead")]
+        f.module.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+    loop = f.carry_loop(0, "%steps", 1, [*ahead, ("i64", "0"), ("ptr", b), *begin])
+    *ahead_, offset, b = loop.values[:len(ahead) + 2]
+    sums = loop.values[len(ahead) + 2:]
+    for place in ahead_:
+        f.call("void", "@llvm.prefetch.p0", f"ptr {place}", "i32 0", "i32 2", "i32 1")
+    ahead_ = [f.let(f"getelementptr i8, ptr {place}, i64 %ahead_step") for place in ahead_]
     if by_pointers:
         shift = f.load(f.gep(table, loop.index, "i64"), "i64", 8)
         at = [f.gep(pointer, shift, "i8") for pointer in pointers]
@@ -300,7 +308,7 @@ def emit_kernel(
     sums = multiply_step(f, tile, (places, offset), columns, sums)
     offset = f.let(f"add i64 {offset}, %a_step")
     b = b if by_pointers else f.let(f"getelementptr i8, ptr {b}, i64 %b_step")
-    sums = loop.close([offset, b, *sums])[2:]
+    sums = loop.close([*ahead_, offset, b, *sums])[len(ahead) + 2:]
     # opaque, or the rows' addresses take registers from the loop
     c = f.let('call ptr asm "", "=r,0"(ptr %c)')
     emit_result(f, tile, result_rows(f, tile, rows, c), sums)
