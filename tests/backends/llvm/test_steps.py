@@ -80,7 +80,7 @@ def test_the_inner_loop_is_made_of_words_where_there_are_instructions(name: str)
             continue
         assert len(products) == 24 and all("zmm" in line for line in products)
         assert not [line for line in most if _SPILLED.search(line)], most
-        assert len(products) >= 0.58 * len(most)
+        assert len(products) >= 0.55 * len(most)
 
 
 @pytest.mark.parametrize("name", [name for name in KINDS if name != "bf16"])
