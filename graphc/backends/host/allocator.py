@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from graphc.backends.host.regions import Chunk, Regions, own_pages
+from graphc.backends.host.touched import MOST, touch
 
 ALIGNMENT = 64
 LARGE = 1 << 20  # from here on memory is a chunk of a region; below, of the C library
@@ -71,6 +72,20 @@ class Allocator:
 
     def empty(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
         """An uninitialised C-contiguous array, aligned to 64 bytes."""
+        array, block = self._new(shape, dtype)
+        memory = block.memory
+        if isinstance(memory, Chunk) and memory.clean:
+            touch(memory.owner, memory.start, min(memory.size, MOST))
+        return array
+
+    def zeros(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+        """empty(), of zeros. Memory that the system has just given is that already."""
+        array, block = self._new(shape, dtype)
+        if isinstance(block.memory, Allocation) or not block.memory.clean:
+            block.fill(0)  # bytes: in half the time that it takes by numbers
+        return array
+
+    def _new(self, shape: Sequence[int], dtype: np.dtype[Any]) -> tuple[Array, _Block]:
         if shape and min(shape) < 0:  # np.ndarray would take -1 for "as many as there are"
             raise ValueError(f"negative dimensions are not allowed: {list(shape)}")
         size = math.prod(shape) * dtype.itemsize
@@ -78,16 +93,7 @@ class Allocator:
         block = _Block((memory.size,), _BYTE, memory.owner, memory.start)
         block.allocator = self
         block.memory = memory
-        return np.ndarray(shape, dtype, buffer=block)
-
-    def zeros(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
-        """empty(), of zeros. Memory that the system has just given is that already."""
-        array = self.empty(shape, dtype)
-        block = array.base
-        assert isinstance(block, _Block)
-        if isinstance(block.memory, Allocation) or not block.memory.clean:
-            block.fill(0)  # bytes: in half the time that it takes by numbers
-        return array
+        return np.ndarray(shape, dtype, buffer=block), block
 
     def release(self) -> None:
         """Gives all unused memory back to the system."""
@@ -150,7 +156,9 @@ def zeros(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
 def alone(size: int) -> Array:
     """Bytes of its own, which go back to the system with the array where there are many."""
     if size >= LARGE:
-        return np.ndarray((size,), _BYTE, own_pages(size), 0)
+        pages = own_pages(size)
+        touch(pages, 0, size)
+        return np.ndarray((size,), _BYTE, pages, 0)
     memory = _allocate(size)
     return np.ndarray((size,), _BYTE, memory.owner, memory.start)
 
