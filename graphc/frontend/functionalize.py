@@ -295,7 +295,9 @@ class Memory:
     def is_mixed(self, tensor: Tensor, write: bool) -> bool:
         """Whether a concrete tensor shares memory with captured ones of another dtype, to which
         the trace has written, or writes now."""
-        array = tensor._graphc_array
+        array = getattr(tensor, "_graphc_array", None)
+        if array is None:  # sparse: its entries are asked about where they are read
+            return False
         low = address(array)
         return any(
             region.array.dtype != array.dtype and (write or _written(region.storage))

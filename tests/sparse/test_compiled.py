@@ -51,6 +51,25 @@ def test_captured_and_changed() -> None:
     assert step(w).item() == 0.0
 
 
+def test_where_the_recording_has_written() -> None:
+    """An operator asks whether what it reads was written as another dtype, of sparse tensors too."""
+    nets = []
+    for _ in range(2):
+        graphc.manual_seed(1)
+        nets.append(graphc.nn.ModuleList([graphc.nn.BatchNorm1d(3), graphc.nn.Linear(3, 2)]))
+
+    def step(net: Any, w: Any, graph: Any) -> Any:
+        return net[1](graphc.sparse.mm(graph, net[0](w))).relu()
+
+    compiled = graphc.compile(step)
+    for _ in range(3):
+        w = dense(graphc, 5, 3)
+        found, expected = compiled(nets[0], w, coo(graphc)), step(nets[1], w, coo(graphc))
+        np.testing.assert_allclose(
+            found.detach().numpy(), expected.detach().numpy(), rtol=1e-5, atol=1e-6)
+    assert nets[0][0].num_batches_tracked == 3
+
+
 def test_sizes_are_not_baked_in() -> None:
     held = {"x": coo(graphc)}
 
