@@ -52,7 +52,7 @@ def test_captured_and_changed() -> None:
 
 
 def test_where_the_recording_has_written() -> None:
-    """An operator asks whether what it reads was written as another dtype, of sparse tensors too."""
+    """An operator asks whether what it reads was written as another dtype, of sparse ones too."""
     nets = []
     for _ in range(2):
         graphc.manual_seed(1)
