@@ -27,6 +27,8 @@ from graphc.backends.host import cpus
 from graphc.ir import forks
 
 MOST = 1 << 26  # bytes of a request: who wants more may not mean to fill all of it
+MOST_ZEROS = 1 << 24  # of zeros, which parameters and an optimizer's state begin with; more of them
+# may be there for the sake of a few
 _PIECE = 1 << 22  # bytes at a time: who maps other memory waits for the one that is under way
 _PAGE = mmap.PAGESIZE
 _POPULATE_WRITE = 23  # since Linux 5.14

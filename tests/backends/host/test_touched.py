@@ -137,11 +137,31 @@ def test_what_is_new_and_will_be_written_is_asked_for(asked: list[tuple[int, int
     mine.empty((LARGE - 1,), BYTE)  # small: the C library's
     del first
     again = mine.empty((LARGE,), BYTE)  # somebody had it before
-    zeros = mine.zeros((LARGE,), BYTE)  # perhaps only read
-    assert len(asked) == 1 and not zeros.any()
+    assert len(asked) == 1
     large = mine.empty((2 * touched.MOST,), BYTE)
     assert asked[1:] == [(0, touched.MOST)]
     allocator.alone(LARGE)  # an arena
     allocator.alone(LARGE - 1)
     assert asked[2:] == [(0, LARGE)]
     del again, large
+
+
+def test_zeros_are_asked_for_where_they_are_not_many(asked: list[tuple[int, int]]) -> None:
+    mine = Allocator()
+    few = mine.zeros((touched.MOST_ZEROS,), BYTE)
+    assert asked == [(0, touched.MOST_ZEROS)] and not few.any()
+    del few
+    again = mine.zeros((touched.MOST_ZEROS,), BYTE)
+    many = mine.zeros((touched.MOST_ZEROS + 1,), BYTE)
+    assert len(asked) == 1 and not again.any() and many.size
+
+
+@pytest.mark.usefixtures("ahead")
+def test_zeros_that_are_written_at_once_stay_written() -> None:
+    mine, size = Allocator(), touched.MOST_ZEROS
+    for value in range(1, 9):
+        array = mine.zeros((size,), BYTE)
+        assert not array[:: size // 64].any()
+        array[:: mmap.PAGESIZE] = value
+        settle()
+        assert int(array.sum(dtype=np.int64)) == value * size // mmap.PAGESIZE
