@@ -91,7 +91,7 @@ class Followed:
 
     def __init__(self, code: Code, given: Sequence[tuple[int, Any]]) -> None:
         """`given`: numbers of the arrays that a program is for, and examples."""
-        self.values = {number: _fit(array).copy("C") for number, array in given}
+        self.values: dict[int, Any] = {number: _fit(array).copy("C") for number, array in given}
         self.given = list(self.values.values())
         self.root = {number: number for number in self.values}  # whose memory each is in
         self._inputs = frozenset(self.values)
@@ -106,7 +106,14 @@ class Followed:
         constant: bool,
     ) -> None:
         """A value that an operator makes. `constant`: of nothing that is given."""
-        out = _fit(run(*map(_fit, given)))
+        out = run(*map(_fit, given))
+        if type(out) is tuple:  # of which the first alone is made
+            if op.name != "attention":
+                raise Unwritten
+            for i in range(1, len(out)):
+                self.values[number + i] = None
+            out = out[0]
+        _fit(out)
         mine = np.empty_like(out)
         np.copyto(mine, out)
         if mine.strides != out.strides:
@@ -119,7 +126,10 @@ class Followed:
 
     def result(self, number: int) -> tuple[Array, Any]:
         """Memory for a result, and what of it that is; None: all, in order."""
-        value, root = self.values[number], self.values[self.root[number]]
+        value = self.values[number]
+        if value is None:
+            raise Unwritten
+        root = self.values[self.root[number]]
         if not root.flags.c_contiguous or self.root[number] in self._inputs:
             raise Unwritten
         off = value.ctypes.data - root.ctypes.data
@@ -152,7 +162,7 @@ def _written(
                 number, step.op, step.attrs, step.signature.ready, list(operands(values)),
                 not any(type(s) is int for s in step.sources),
             )
-        values.append(f.values[number])
+        values += [f.values[i] for i in range(number, number + len(step.signature.results))]
     found = [f.result(i) for i in results]
     made = [memory for memory, _ in found]
     fill, keep = f.w.finish(made)

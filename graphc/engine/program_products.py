@@ -1,5 +1,5 @@
-"""Products and convolutions of few numbers as entries of a program (program_writer.py): NumPy's own
-loop of matrix products, on the operands that its backend gives it."""
+"""Products, convolutions and attention of few numbers as entries of a program (program_writer.py):
+NumPy's own loop of matrix products, on the operands that its backend gives it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.numpy.recorded import SELECT
 from ..ir.op import Attrs
 from .program_writer import Array, Unwritten, Writer
 
@@ -102,6 +103,42 @@ def conv_input_grad(w: Writer, attrs: Attrs, given: Sequence[Array], out: Array)
     w.move(whole[_inside(low, space)], out)
 
 
+def attention(w: Writer, attrs: Attrs, given: Sequence[Array], out: Array) -> None:
+    """As backends/numpy/bound_attention.py has it; what is left of the scores is not kept."""
+    q, k, v, *masks = given
+    if attrs.get("dropout") or len(masks) > 1 or {q.dtype, k.dtype, v.dtype} != {out.dtype}:
+        raise Unwritten
+    dtype, c = out.dtype, out.dtype.char
+    scores = w.new((*q.shape[:-1], k.shape[-2]), dtype)
+    factor, zero, one, lowest = (np.asarray(n, dtype) for n in (attrs["scale"], 0, 1, -math.inf))
+    two, chosen = f"{c}{c}->{c}", f"?{c}{c}->{c}"
+    w.product(q, k.swapaxes(-1, -2), scores)
+    w.loop(np.multiply, two, [scores, factor], scores)
+    for mask in masks:
+        if mask.dtype == np.bool_:
+            w.loop(SELECT, chosen, [mask, scores, lowest], scores)
+        elif mask.dtype == dtype:
+            w.loop(np.add, two, [scores, mask], scores)
+        else:
+            raise Unwritten
+    if attrs["causal"]:
+        seen = np.tri(*scores.shape[-2:], dtype=np.bool_)
+        w.loop(SELECT, chosen, [seen, scores, lowest], scores)
+    last = (scores.ndim - 1,)
+    peak, sums = (w.new((*scores.shape[:-1], 1), dtype) for _ in range(2))
+    odd = w.new(peak.shape, "?")
+    w.total(np.maximum, None, scores, last, peak)
+    w.loop(np.equal, f"{c}{c}->?", [peak, lowest], odd)
+    w.loop(SELECT, chosen, [odd, zero, peak], peak)
+    w.loop(np.subtract, two, [scores, peak], scores)
+    w.loop(np.exp, f"{c}->{c}", [scores], scores)
+    w.total(np.add, 0, scores, last, sums)
+    w.loop(np.equal, f"{c}{c}->?", [sums, zero], odd)
+    w.loop(SELECT, chosen, [odd, one, sums], sums)
+    w.loop(np.true_divide, two, [scores, sums], scores)
+    w.product(scores, v, out)
+
+
 _EVERY = (slice(None), slice(None))
 
 
@@ -109,4 +146,7 @@ def _inside(low: Sequence[int], space: Sequence[int]) -> Any:
     return (*_EVERY, *[slice(a, a + n) for a, n in zip(low, space, strict=True)])
 
 
-RULES = {"dot_general": dot_general, "conv": conv, "conv_input_grad": conv_input_grad}
+RULES = {
+    "dot_general": dot_general, "conv": conv, "conv_input_grad": conv_input_grad,
+    "attention": attention,
+}

@@ -45,6 +45,73 @@ def picked_by_mask(x: Tensor, mask: Any) -> Tensor | None:
     return _wrap(array[truth])
 
 
+def picked_at(x: Tensor, index: Any) -> Tensor | None:
+    """x[i, j] of leading dims and x[:, i], of positions; None: not so plain."""
+    if (
+        Eager.prepare is None or Eager.elsewhere is not None or type(x) not in _PLAIN
+        or local.trace is not None or local.counted is not None or x._graphc_trace is not None
+        or type(index) is not tuple or not 1 < len(index) <= 4
+    ):
+        return None
+    array, places = x._graphc_array, []
+    along = len(index) == 2 and type(index[0]) is slice and index[0] == _ALL
+    for entry in index[1:] if along else index:
+        if type(entry) is not Tensor or entry._graphc_trace is not None:
+            return None
+        part = entry._graphc_array
+        if part.dtype.char != "l" or not part.ndim or not part.flags.c_contiguous:
+            return None
+        places.append(part)
+    if len(index) > array.ndim or array.size >= FEW or not array.flags.c_contiguous or (
+        local.grad and requires_grad(x)
+    ):
+        return None
+    try:
+        if along:
+            return _wrap(array.take(places[0], 1))
+        found = array[tuple(places)]
+    except (IndexError, ValueError):  # the operator says what is wrong
+        return None
+    return _wrap(found) if found.flags.c_contiguous else None
+
+
+def scattered_few(x: Tensor, mask: Any, source: Any) -> np.ndarray | None:
+    """What masked_scatter() gives of a mask of x's shape; None: not so plain."""
+    if Eager.prepare is None or Eager.elsewhere is not None or local.counted is not None or (
+        local.trace is not None or type(x) not in _PLAIN or type(mask) is not Tensor
+        or type(source) not in _PLAIN or x._graphc_trace is not None
+        or mask._graphc_trace is not None or source._graphc_trace is not None
+    ):
+        return None
+    mine, truth, new = x._graphc_array, mask._graphc_array, source._graphc_array
+    if mine.size >= FEW or truth.dtype.char != "?" or truth.shape != mine.shape or (
+        new.dtype != mine.dtype or not mine.flags.c_contiguous or not mine.ndim
+        or (local.grad and (requires_grad(x) or requires_grad(source)))
+    ):
+        return None
+    count = int(np.count_nonzero(truth))
+    if count > new.size:
+        return None  # the operators say what is wrong
+    found = mine.copy()
+    found[truth] = new.reshape(-1)[:count]
+    return found
+
+
+def scatter_few(x: Tensor, mask: Any, source: Any) -> bool:
+    """x.masked_scatter_(mask, source), the mask being of x's shape; whether that was done."""
+    if type(x) not in _PLAIN or x._graphc_trace is not None or not is_plain(x):
+        return False
+    found = scattered_few(x, mask, source)
+    if found is None:
+        return False
+    np.copyto(x._graphc_array, found)
+    x._graphc_storage.version += 1
+    return True
+
+
+_ALL = slice(None)
+
+
 def write_places(x: Tensor, index: Any, value: Any, add: bool = False) -> bool:
     """x[index] = value, or += with repeated places one by one, the index being positions or a mask
     of leading dims; whether that was done."""

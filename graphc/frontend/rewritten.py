@@ -15,10 +15,10 @@ import numpy as np
 from graphc.ir.op import Op
 
 from .context import local
-from .eager import _signature, is_plain
+from .eager import _signature, _signatures, is_plain
 from .history import requires_grad
 from .near import is_near
-from .replayed import UNKNOWN, Replay, key_of, watched
+from .replayed import UNKNOWN, Replay, _lie_in_rows, key_of, watched
 from .tensor import Tensor
 from .values import Eager
 
@@ -77,8 +77,8 @@ def write_one(op: Op, x: Tensor) -> bool:
     mine = x._graphc_array
     if mine.dtype.char not in "fd" or mine.size >= _FEW:
         return False
-    signature = _signature(op, [mine], {})
-    np.copyto(mine, (signature.ready or signature.prepare(op, {}, Eager.prepare))(mine))
+    signature = _signatures.get((op, mine.dtype, mine.shape)) or _signature(op, [mine], {})
+    mine[...] = (signature.ready or signature.prepare(op, {}, Eager.prepare))(mine)
     x._graphc_storage.version += 1
     return True
 
@@ -103,9 +103,11 @@ def write_few(
             return False
     if key in _few:
         again = _few[key]
-        if again is None:
+        if again is None or (
+            again.in_rows and not _lie_in_rows(tensors)
+        ):
             return False
-        found = again.run(tensors)
+        found = again.run(tensors) if again.native is None else again.native(tensors)
     elif key not in _seen:  # numbers of a schedule come but once
         if len(_seen) >= _MOST_SEEN:
             _seen.clear()
@@ -118,8 +120,8 @@ def write_few(
         found, watch = watched(function, (x, *args), kwargs, tensors)
         if not isinstance(found, Tensor) or found._graphc_type != x._graphc_type:
             return False
-        if not watch.in_rows:
+        if not watch.in_rows or _lie_in_rows(tensors):
             _few[key] = watch.replay(len(tensors), found)
-    np.copyto(mine, found._graphc_array)
+    mine[...] = found._graphc_array
     x._graphc_storage.version += 1
     return True

@@ -17,6 +17,7 @@ from .device import Placing
 from .shared_segment import SharedMemory
 
 LOOSE, THERE = 1, 2  # bits of Storage.away
+_NO_SIBLINGS: tuple[int, tuple[weakref.ref[Storage], ...]] = (0, ())
 
 
 class Storage:
@@ -31,11 +32,12 @@ class Storage:
     `segment`: of a root, the memory shared between processes that it is in.
     `asked`: of a root, up to which of the readers all have said that they read nothing of it; all
     that there may ever be, where none was told that it is read.
+    `siblings`: of a root, how many it has had, and those there may be.
     """
 
     __slots__ = (
         "__weakref__", "_root", "array", "asked", "away", "exposed", "inference", "segment",
-        "version",
+        "siblings", "version",
     )
 
     def __init__(self, array: Buffer, root: Storage | None = None) -> None:
@@ -46,6 +48,7 @@ class Storage:
         self.inference = local.inference
         self.away = THERE if type(array) is DeviceArray else 0
         self.segment: SharedMemory | None = None
+        self.siblings = _NO_SIBLINGS
         self.asked = _EVERY
 
     @property
@@ -60,12 +63,12 @@ class Storage:
 
     def sibling(self) -> Storage:
         """The same memory with a version counter of its own."""
-        root = self.root
+        root = self if self._root is None else self._root
         found = Storage(self.array, root)
         found.inference = self.inference
-        made, living = _siblings.get(root, (0, ()))
+        made, living = root.siblings
         living = (*[each for each in living if each() is not None], weakref.ref(found))
-        _siblings[root] = made + 1, living
+        root.siblings = made + 1, living
         Shared.changes += 1
         return found
 
@@ -146,15 +149,9 @@ class Shared:
     rewound = 0
 
 
-# of a root: how many siblings it has had, and those there may be
-_siblings: weakref.WeakKeyDictionary[Storage, tuple[int, tuple[weakref.ref[Storage], ...]]] = (
-    weakref.WeakKeyDictionary()
-)
-
-
 def siblings(root: Storage) -> tuple[int, list[Storage]]:
     """How many siblings a root has had, and those that live: each counts its own writes."""
-    made, living = _siblings.get(root, (0, ()))
+    made, living = root.siblings
     found = [reference() for reference in living]
     return made, [each for each in found if each is not None]
 

@@ -252,7 +252,10 @@ class Tensor:
         trace = local.trace
         if trace is not None:
             return trace.untracked(current(self))
-        result = alias(self)
+        if self._graphc_trace is not None:
+            current(self)  # raises: that trace is over
+        result: Tensor = object.__new__(Tensor)
+        result._graphc_array = self._graphc_array
         result._graphc_storage = self._graphc_storage.sibling()
         return result
 

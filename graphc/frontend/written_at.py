@@ -6,7 +6,9 @@ An in-place write is else an operator whose result, a changed copy of all of x, 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -16,7 +18,7 @@ from graphc.ir.numpy_calls import may_share_memory
 from graphc.ir.op import Attrs, Op, OpError
 
 from .context import local
-from .eager import _signature, is_plain
+from .eager import _signature, _wrap, is_plain
 from .few_places import FEW, FITS, write_places
 from .history import requires_grad
 from .near import is_near
@@ -24,6 +26,7 @@ from .promote import operand
 from .tensor import Parameter, Tensor
 from .values import Eager
 
+F = TypeVar("F", bound=Callable[..., Any])
 _PART = 4  # of many numbers at most one of so many: of more, copies are little beside the writes
 _PLAIN = frozenset({Tensor, Parameter})
 
@@ -141,6 +144,33 @@ def write_again(name: str, x: Tensor, dim: Any, index: Any, source: Any) -> bool
         return False
     x._graphc_storage.version += 1
     return True
+
+
+def in_copy(function: F) -> F:
+    """index_add(), index_copy(), index_fill(), scatter() or scatter_add(): of few numbers without
+    history a copy, to which the plainest of arguments are written."""
+    name = function.__name__
+
+    @wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if (
+            len(args) == 4 and not kwargs and local.trace is None and local.counted is None
+            and type(args[0]) in _PLAIN and type(args[2]) in _PLAIN
+        ):
+            x = args[0]
+            if x._graphc_trace is None and args[2]._graphc_trace is None and (
+                Eager.elsewhere is None and not (local.grad and requires_grad(x))
+            ):
+                array = x._graphc_array
+                if array.size < FEW and array.flags.c_contiguous:
+                    copy = _wrap(array.copy())
+                    if write_again(name, copy, *args[1:]) or write_by_name(
+                        name, copy, args[1:], kwargs
+                    ):
+                        return copy
+        return function(*args, **kwargs)
+
+    return cast(F, wrapper)
 
 
 def _is_operand(x: Tensor) -> bool:

@@ -77,7 +77,7 @@ def _neg(x: Array) -> Any:
 
 
 def _check_divisor(a: Array, b: Array) -> None:
-    if b.dtype.kind in "iu" and a.size and not np.all(b):
+    if b.dtype.kind in "iu" and a.size and not b.all():
         raise RuntimeError("ZeroDivisionError")
 
 
@@ -131,7 +131,7 @@ def _float_pow(a: Array, b: Array) -> Any:
         return a * a if b == 2 else a * a * a
     result = np.power(a, b)
     half = b == 0.5
-    if not np.any(half):
+    if not half.any():
         return result
     result = np.where(half & (a == 0), a.dtype.type(0), result)
     return np.where(half & np.isneginf(a), a.dtype.type(np.inf), result)

@@ -103,6 +103,7 @@ def _pair(name: str, first: Tensor, second: Tensor) -> None:
         ))
 
 
+@replayed
 @with_out
 @owns_result
 def complex(real: Tensor, imag: Tensor) -> Tensor:
@@ -113,6 +114,7 @@ def complex(real: Tensor, imag: Tensor) -> Tensor:
     return view_as_complex(stack([real, imag], -1).contiguous())
 
 
+@replayed
 @with_out
 @owns_result
 def polar(abs: Tensor, angle: Tensor) -> Tensor:

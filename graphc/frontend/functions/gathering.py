@@ -11,12 +11,14 @@ from graphc.ir.op import OutOfRange
 
 from .. import promote
 from ..dispatch import apply, constant, inplace
+from ..eager import _wrap
 from ..errors import kind_name, located
-from ..few_places import picked_by_mask, write_places
+from ..few_places import picked_by_mask, scattered_few, write_places
 from ..overlap import check_apart
 from ..ownership import owns_result
 from ..replayed import replayed
 from ..tensor import Tensor, concrete
+from ..written_at import in_copy
 from . import pointwise as P
 from .arguments import (
     broadcast_sizes,
@@ -110,6 +112,7 @@ def _cut(name: str, src: Tensor, sizes: tuple[Any, ...]) -> Tensor:
     return src
 
 
+@in_copy
 @replayed
 @with_out
 @owns_result
@@ -124,6 +127,7 @@ def scatter(
     return _scatter("scatter", input, dim, index, source, _REDUCTIONS[reduce] if reduce else "")
 
 
+@in_copy
 @replayed
 @with_out
 @owns_result
@@ -264,6 +268,7 @@ def _same_slices(name: str, x: Tensor, dim: int, source: Tensor) -> None:
         ))
 
 
+@in_copy
 @with_out
 @owns_result
 @recorded_as("IndexAddBackward0")
@@ -276,6 +281,7 @@ def index_add(
     return _index_write("index_add", input, dim, index, scaled, True)
 
 
+@in_copy
 @with_out
 @owns_result
 @recorded_as("IndexCopyBackward0")
@@ -284,6 +290,7 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
     return _index_write("index_copy", input, dim, index, source, False)
 
 
+@in_copy
 @with_out
 @owns_result
 @recorded_as("IndexFillBackward0")
@@ -408,6 +415,8 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
             "masked_scatter: expected self and source to have same dtypes but got "
             f"{promote._name(input.dtype)} and {promote._name(source.dtype)}"
         ))
+    if (few := scattered_few(input, mask, source)) is not None:
+        return _wrap(few)
     input, full = broadcast_tensors(input, _mask("masked_scatter", mask))
     flat = promote.cast(full.reshape(-1), dtypes.i64)
     order = P.clamp(P.sub(apply(ops.cumsum, flat, dim=0), 1), min=0)

@@ -17,7 +17,7 @@ from .. import promote
 from ..context import local
 from ..dispatch import apply, constant, inplace
 from ..errors import located
-from ..few_places import picked_by_mask, write_places
+from ..few_places import picked_at, picked_by_mask, write_places
 from ..indexed_layout import as_indexed
 from ..known import values
 from ..near import are_near, is_near
@@ -361,7 +361,8 @@ def getitem(self: Tensor, index: Any) -> Tensor:
         and self._graphc_array.ndim
     ):
         return as_indexed(take(self, [index], 0), self, 0, 1)  # as the rest comes to
-    if (few := picked_by_mask(self, index)) is not None:
+    few = picked_at(self, index) if type(index) is tuple else picked_by_mask(self, index)
+    if few is not None:
         return few
     selection = read_index(self, index)
     if not selection.tensors:
@@ -389,7 +390,9 @@ def take(x: Tensor, tensors: list[Tensor], dim: int) -> Tensor:
 def setitem(self: Tensor, index: Any, value: Any) -> None:
     """x[index] = value, written into x's memory."""
     key = _recall_key(self, index)
-    if key is not None and (view := recall(key, self)) is not None and write_part(view, value):
+    if key is not None and local.trace is None and (
+        view := self if index is Ellipsis else recall(key, self)
+    ) is not None and write_part(view, value):
         return
     if key is None and write_places(self, index, value):
         return

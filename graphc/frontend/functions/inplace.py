@@ -15,9 +15,9 @@ from graphc.ir.op import Op
 from .. import promote
 from ..context import local
 from ..dispatch import inplace
-from ..eager import is_plain, write_two
+from ..eager import apply_two, is_plain, write_two
 from ..errors import kind_name, located
-from ..few_places import clamp_few, fill_few
+from ..few_places import clamp_few, fill_few, scatter_few
 from ..history import requires_grad
 from ..layouts import NotDense, again
 from ..overlap import check_apart
@@ -70,7 +70,7 @@ _WHOLE = frozenset(
 )
 
 # which follow from types and numbers; those that are one operator have a `quick`, too
-_AGAIN = frozenset([*ARITHMETIC, "cumsum", "cumprod"])
+_AGAIN = frozenset([*ARITHMETIC, "cumsum", "cumprod", "tril", "triu"])
 
 # written at some places
 _PLACED = frozenset("index_add index_copy index_fill scatter scatter_add".split())
@@ -143,11 +143,12 @@ def _again_first(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def _mask_first(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """masked_fill_(), of few numbers where the mask is of their shape."""
+    """masked_fill_() or masked_scatter_(), of few numbers where the mask is of their shape."""
+    write = fill_few if method.__name__ == "masked_fill_" else scatter_few
 
     @functools.wraps(method)
     def direct(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if len(args) == 2 and not kwargs and fill_few(self, *args):
+        if len(args) == 2 and not kwargs and write(self, *args):
             return self
         return method(self, *args, **kwargs)
 
@@ -218,8 +219,7 @@ def _scaled(other: Any, alpha: Any, dtype: dtypes.DType | None) -> Tensor | None
         or other.dtype is not dtype or (local.grad and requires_grad(other))
     ):
         return None
-    result: Tensor = promote.binary(ops.mul, other, alpha)
-    return result
+    return apply_two(ops.mul, other, promote.operand(alpha, dtype))  # type: ignore[no-any-return]
 
 
 def _distinct(x: Tensor) -> Tensor:
@@ -318,7 +318,8 @@ def methods() -> dict[str, Callable[..., Any]]:
             table[f"{name}_"] = _written(getattr(module, name), False)
     for name in ("index_add_", "scatter_", "scatter_add_"):
         table[name] = _again_first(table[name])
-    table["masked_fill_"] = _mask_first(table["masked_fill_"])
+    for name in ("masked_fill_", "masked_scatter_"):
+        table[name] = _mask_first(table[name])
     table["clamp_"] = table["clip_"] = _bounds_first(table["clamp_"])
     table |= inplace_shape.methods()
     table |= {

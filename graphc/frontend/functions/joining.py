@@ -223,6 +223,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     return input
 
 
+@replayed
 @owns_result
 @recorded_as("Rot90Backward0")
 def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
@@ -325,6 +326,7 @@ def _grid(line: Tensor, along: int, sizes: Any) -> Tensor:
     return grid
 
 
+@replayed
 @recorded_as("StackBackward0")
 def cartesian_prod(*tensors: Tensor) -> Tensor:
     """All combinations of 1-d tensors, one a row."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 
 def last_of_most(rows: np.ndarray) -> np.ndarray:
     """Where the most frequent value of each row is last; 0 where that is NaN, each of which is a
     value of its own, behind the numbers."""
+    if rows.size <= _FEW and rows.dtype.kind in "fiub":
+        return np.array([_of_one(row) for row in rows.tolist()], np.int64)
     count, size = rows.shape
     values = np.sort(rows, axis=-1)
     places = np.arange(size)
@@ -19,3 +23,16 @@ def last_of_most(rows: np.ndarray) -> np.ndarray:
     equal = rows == most[:, None]
     last: np.ndarray = size - 1 - equal[:, ::-1].argmax(-1)
     return np.where(most == most, last, 0)
+
+
+_FEW = 64
+
+
+def _of_one(row: list[Any]) -> int:
+    """The same of few numbers."""
+    counts: dict[Any, int] = {}
+    for value in row:
+        counts[value] = counts.get(value, 0) + 1
+    most = max(counts.values())
+    found = [value for value, count in counts.items() if count == most and value == value]
+    return len(row) - 1 - row[::-1].index(min(found)) if found else 0

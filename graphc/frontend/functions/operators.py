@@ -30,15 +30,21 @@ _FLOATS = "fdeE"
 _DIRECT = {
     "add": (ops.add, _FLOATS + "lihbB"), "sub": (ops.sub, _FLOATS + "lihbB"),
     "mul": (ops.mul, _FLOATS + "lihbB"), "truediv": (ops.div, _FLOATS),
+    "floordiv": (ops.floor_divide, "lihbB"), "mod": (ops.remainder, "fdlihbB"),
+    "pow": (ops.pow, "fd"),
     **{name: (getattr(ops, name), _FLOATS + "lihbB?") for name in "eq ne lt le gt ge".split()},
 }
 _NUMBERS = frozenset({int, float})
+# of an integer's dtype: the least and the largest number beside it that are sure to be of it
+_HELD = {**dict.fromkeys("lihb", (-128, 127)), "B": (0, 127)}
 # by NumPy's character: of a float and an integer, both become the float's, whatever their dims
 _PROMOTED = {
     each.numpy.char: each for each in (
         dtypes.f32, dtypes.f64, dtypes.i64, dtypes.i32, dtypes.i16, dtypes.i8, dtypes.u8
     )
 }
+_NOTHING = (1, 0)
+_KIND_OF_POWER = named_class("PowBackward1", OpNode)
 _OF_NUMPY = "?BbhilqefdFD"  # dtypes whose promotion NumPy knows
 # what torch calls the nodes of a number less a tensor, and of one over a tensor
 _SWAPPED = {"sub": "RsubBackward1", "div": "MulBackward0"}
@@ -53,6 +59,7 @@ def _operator(
         return slow
     op, same = direct
     kind_of_swapped = named_class(_SWAPPED.get(op.name, class_of(op).__name__), OpNode)
+    power = op is ops.pow  # of numbers it may be a square or a root
 
     def method(self: Tensor, other: Any) -> Any:
         if local.trace is not None:
@@ -64,9 +71,17 @@ def _operator(
         except AttributeError:  # of a trace that is over, or no tensor at all
             return slow(self, other)
         if number:
-            if type(other) not in _NUMBERS or kind.char not in "fd":
+            if type(other) not in _NUMBERS or power or kind.char not in same:
                 return slow(self, other)
-            other = promote.operand(other, dtypes.f32 if kind.char == "f" else dtypes.f64)
+            if kind.char in "fd":
+                other = promote.operand(other, dtypes.f32 if kind.char == "f" else dtypes.f64)
+            else:
+                least, most = _HELD.get(kind.char, _NOTHING)
+                if type(other) is not int or not least <= other <= most:
+                    return slow(self, other)
+                other = promote.operand(other, _PROMOTED[kind.char])
+        elif power and local.autocast is not None:
+            return slow(self, other)
         elif not alike or kind.char not in same:
             mine, its = _PROMOTED.get(kind.char), _PROMOTED.get(other._graphc_array.dtype.char)
             if mine is None or its is None or local.autocast is not None or (
@@ -78,7 +93,10 @@ def _operator(
             else:
                 self = apply_cast(ops.cast, self, its)
         if not swap:
-            return apply_two(op, self, other)
+            found = apply_two(op, self, other)
+            if power and found._graphc_node is not None:
+                found._graphc_node.__class__ = _KIND_OF_POWER
+            return found
         found = apply_two(op, other, self)
         if number and found._graphc_node is not None:
             found._graphc_node.__class__ = kind_of_swapped

@@ -212,10 +212,10 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     if array.ndim == 0:
         return return_types.mode(input.clone(), constant(np.zeros((), np.int64)))
     _some("mode", input, along)
-    moved = np.moveaxis(array, along, -1)
+    moved = array if along == array.ndim - 1 else np.moveaxis(array, along, -1)
     found = last_of_most(moved.reshape(-1, moved.shape[-1]))
-    index = np.expand_dims(found.reshape(moved.shape[:-1]), along)
-    return return_types.mode(pick(input, constant(index), along, keepdim))
+    index = found.reshape((*array.shape[:along], 1, *array.shape[along + 1 :]))
+    return return_types.mode(pick(input, constant(index, fresh=True), along, keepdim))
 
 
 def _quantile_points(x: Tensor, q: Any) -> Tensor:
@@ -291,6 +291,7 @@ def _quantile(
     return result if points.ndim else result.squeeze(0)  # type: ignore[no-any-return]
 
 
+@replayed
 @beside
 @with_out
 @owns_result
@@ -302,6 +303,7 @@ def quantile(
     return _quantile(input, q, dim, keepdim, interpolation, False)
 
 
+@replayed
 @beside
 @with_out
 @owns_result

@@ -17,6 +17,7 @@ from ..functionalize import dense_order
 from ..history import requires_grad
 from ..ownership import owns_result
 from ..recalled import recalled
+from ..replayed import replayed
 from ..storage import address, contiguous_strides, offset_of
 from ..tensor import Tensor, alias, current
 from ..views import base_of
@@ -183,6 +184,7 @@ def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
     return result
 
 
+@replayed
 @with_out
 def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     """A matrix's diagonal (a copy), or a matrix with a vector on its diagonal."""
@@ -198,6 +200,7 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:
 _diagonal = diagonal
 
 
+@replayed
 @owns_result
 @recorded_as("DiagEmbedBackward0")
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
