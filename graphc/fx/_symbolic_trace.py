@@ -276,7 +276,9 @@ class Tracer(TracerBase):
         called, args = self.create_args_for_root(function, method, concrete_args)
         with self._patched(function):
             result = called(*args)
-        self.create_node("output", "output", (self.create_arg(result),), {})
+        # torch calls a function with stars by another one, which says no types
+        returned = getattr(called, "__annotations__", {}).get("return")
+        self.create_node("output", "output", (self.create_arg(result),), {}, type_expr=returned)
         return self.graph
 
     def create_args_for_root(
@@ -293,6 +295,7 @@ class Tracer(TracerBase):
         def by_name(*values: Any) -> Any:
             return called(*values[:count], **dict(zip(kwargs, values[count:], strict=True)))
 
+        by_name.__annotations__ = dict(getattr(called, "__annotations__", {}))
         return by_name, [*args, *kwargs.values()]
 
     def _parameters(
@@ -302,6 +305,7 @@ class Tracer(TracerBase):
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
         parameters = list(inspect.signature(inspect.unwrap(function)).parameters.values())
+        annotations = getattr(inspect.unwrap(function), "__annotations__", {})
         if any(each.kind in _STARS for each in parameters):
             # each of *args and **kwargs is one Proxy
             function = _without_stars(function)
@@ -313,7 +317,8 @@ class Tracer(TracerBase):
             if parameter.name in concrete:
                 default = (concrete[parameter.name],)
             name = f"{_STARS.get(parameter.kind, '')}{parameter.name}"
-            made = self.create_proxy("placeholder", name, default, {})
+            annotation = annotations.get(parameter.name)
+            made = self.create_proxy("placeholder", name, default, {}, type_expr=annotation)
             value = default[0] if parameter.name in concrete else made
             if parameter.kind in (parameter.KEYWORD_ONLY, *_STARS):
                 kwargs[parameter.name] = value

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import builtins
 import keyword
 import math
 import operator
 import re
+import sys
+import typing
 from collections.abc import Iterable
+from types import GenericAlias, NoneType, UnionType
 from typing import Any
 
-from .node import Node, name_of
+from .node import Node, name_of, text_of_type
 
 _INFIX = {
     operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/",
@@ -18,6 +22,9 @@ _INFIX = {
     operator.ge: ">=", operator.and_: "&", operator.or_: "|", operator.xor: "^",
     operator.lshift: "<<", operator.rshift: ">>",
 }
+_PREFIX = {operator.neg: "-", operator.pos: "+", operator.invert: "~"}
+_GENERIC = {list: typing.List, dict: typing.Dict, set: typing.Set, tuple: typing.Tuple,  # noqa: UP006
+            frozenset: typing.FrozenSet}  # noqa: UP006
 _LITERALS = (int, bool, str, bytes, type(None), type(...))
 
 
@@ -40,6 +47,35 @@ class _Objects:
         self.names[name] = value
         return name
 
+    def object(self, path: str, value: Any) -> str:
+        """An object of torch's by its path there, another one by a name."""
+        if path.startswith("torch.") and "torch" not in self._taken:
+            root: Any = sys.modules["graphc"]
+            found = root
+            for part in path.split(".")[1:]:
+                found = getattr(found, part, None)
+            if found is value:
+                self.names["torch"] = root
+                return path
+        return self.name(path, value)
+
+    def annotation(self, value: Any) -> str:
+        """What stands behind a parameter's name and a colon."""
+        if isinstance(value, UnionType):
+            return "|".join(map(self.annotation, value.__args__))
+        if value is NoneType:
+            return self.name("NoneType", value)
+        origin = getattr(value, "__origin__", None)
+        inside = getattr(value, "__args__", ())
+        if origin is None or not inside:
+            text = text_of_type(value)
+            return text if getattr(builtins, text, None) is value else self.object(text, value)
+        own = origin if isinstance(value, GenericAlias) else _GENERIC.get(origin, origin)
+        said = str(getattr(own, "__name__", own))
+        name = said if getattr(builtins, said, None) is own else self.name(str(own), own)
+        items = (self.text(each) if each is ... else self.annotation(each) for each in inside)
+        return f"{name}[{','.join(items)}]"
+
     def text(self, value: Any) -> str:
         """An argument as an expression."""
         if isinstance(value, Node):
@@ -60,6 +96,9 @@ class _Objects:
             return f"slice({', '.join(map(self.text, (value.start, value.stop, value.step)))})"
         if type(value) in _LITERALS or (type(value) is float and math.isfinite(value)):
             return repr(value)
+        shown = str(value)
+        if re.fullmatch(r"torch\.\w+", shown):  # a dtype, a layout
+            return self.object(shown, value)
         return self.name(getattr(value, "__name__", type(value).__name__), value)
 
     def arguments(self, args: Iterable[Any], kwargs: dict[str, Any]) -> str:
@@ -90,11 +129,13 @@ def _expression(node: Node, objects: _Objects, root: str) -> str:
     if node.target in _INFIX and len(args) == 2 and not kwargs:
         left, right = map(objects.text, args)
         return f"{left} {_INFIX[node.target]} {right}"
+    if node.target in _PREFIX and len(args) == 1 and not kwargs:
+        return f"{_PREFIX[node.target]}{objects.text(args[0])}"
     if node.target is operator.getitem and len(args) == 2 and not kwargs:
         return f"{objects.text(args[0])}[{objects.text(args[1])}]"
     if node.target is getattr and len(args) == 2 and str(args[1]).isidentifier():
         return f"{objects.text(args[0])}.{args[1]}"
-    function = objects.name(name_of(node.target), node.target)
+    function = objects.object(name_of(node.target), node.target)
     return f"{function}({objects.arguments(args, kwargs)})"
 
 
@@ -107,22 +148,24 @@ def source_of(nodes: list[Node], root: str) -> tuple[str, dict[str, Any]]:
     last: dict[Node, Node] = {}
     for node in nodes:
         last.update(dict.fromkeys(node.all_input_nodes, node))
-    parameters, lines, result = [root], [], "None"
+    parameters, lines, result, kind = [root], [], "None", ""
     for node in nodes:
         if node.op == "placeholder":
             parameter = str(node.target)
             name = parameter.lstrip("*")
-            parameters.append(
-                f"{parameter} = {objects.text(node.args[0])}" if node.args else parameter
-            )
+            said = "" if node.type is None else f" : {objects.annotation(node.type)}"
+            default = f" = {objects.text(node.args[0])}" if node.args else ""
+            parameters.append(f"{parameter}{said}{default}")
             if name != node.name:
-                lines.append(f"{node.name} = {name};  {name} = None")
+                free = "" if parameter.startswith("*") else f";  {name} = None"
+                lines.append(f"{node.name} = {name}{free}")
             continue
         if node.op == "output":
             result = objects.text(node.args[0])
+            kind = "" if node.type is None else f" -> {objects.annotation(node.type)}"
             continue
         done = [read.name for read in node.all_input_nodes if last[read] is node]
         free = f";  {' = '.join(done)} = None" if done else ""
         lines.append(f"{node.name} = {_expression(node, objects, root)}{free}")
     body = "\n    ".join([*lines, f"return {result}"])
-    return f"def forward({', '.join(parameters)}):\n    {body}\n", objects.names
+    return f"\n\n\ndef forward({', '.join(parameters)}){kind}:\n    {body}\n    ", objects.names

@@ -283,10 +283,8 @@ class Graph:
             print("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip())
 
     def __str__(self) -> str:
-        parameters = [node.name for node in self._nodes if node.op == "placeholder"]
         lines = [node.format_node() for node in self._nodes]
-        head = ", ".join(f"%{name}" for name in parameters)
-        return f"graph({head}):\n    " + "\n    ".join(lines)
+        return "\n    ".join(["graph():", *lines])
 
 
 def _name_for(target: Target) -> str:

@@ -161,7 +161,7 @@ class GraphModule(Module):
 
     def print_readable(self, print_output: bool = True, **options: Any) -> str:
         """The code of forward, which is printed, too."""
-        body = "".join(f"    {line}\n" for line in self.code.splitlines())
+        body = "".join(f"    {line}\n" for line in self.code.strip().splitlines())
         text = f"class {type(self).__name__}(torch.nn.Module):\n{body}"
         if print_output:
             print(text)
@@ -182,7 +182,7 @@ class GraphModule(Module):
         unsupported.refuse("the pickle of a torch.fx.GraphModule", _CURE)
 
     def __str__(self) -> str:
-        return f"{super().__str__()}\n\n\n{self.code}\n# To see more debug info, please use " \
+        return f"{super().__str__()}\n{self.code}\n# To see more debug info, please use " \
             "`graph_module.print_readable()`"
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import builtins
 import operator
+import sys
 from collections.abc import Callable
+from types import FunctionType, GenericAlias
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
@@ -47,6 +49,34 @@ def name_of(target: Target) -> str:
     if module == "_operator":
         return f"operator.{name}"
     return f"{module.replace('graphc', 'torch', 1)}.{name}"
+
+
+def text_of_type(annotation: Any) -> str:
+    """What an annotation is called in texts."""
+    if isinstance(annotation, type) and not isinstance(annotation, GenericAlias):
+        if annotation.__module__ == "builtins":
+            return annotation.__qualname__
+        name, module = annotation.__qualname__, annotation.__module__
+        if module.split(".")[0] == "graphc":
+            known = getattr(sys.modules["graphc"], name, None) is annotation
+            module = "torch" if known else module.replace("graphc", "torch", 1)
+        return f"{module}.{name}"
+    if isinstance(annotation, FunctionType):
+        return annotation.__name__
+    text = repr(annotation).replace("graphc.frontend.tensor.Tensor", "torch.Tensor")
+    return text.replace("graphc.", "torch.")
+
+
+def _shown(value: Argument) -> str:
+    """Arguments in a line's text, in which Nodes have a sign before their names."""
+    if isinstance(value, (list, tuple)):
+        items = ", ".join(map(_shown, value))
+        if isinstance(value, list):
+            return f"[{items}]"
+        return f"({items}{',' if len(value) == 1 else ''})"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key}: {_shown(item)}' for key, item in value.items())}}}"
+    return f"%{value}" if isinstance(value, Node) else str(value)
 
 
 class Node:
@@ -164,13 +194,13 @@ class Node:
         if self.op == "output":
             return f"return {self._args[0]}"
         name, target = f"%{self.name}", name_of(self.target)
-        if self.op in ("placeholder", "get_attr"):
-            readers = f"[num_users={len(self.users)}]"
-            return f"{name} : {readers} = {self.op}[target={target}]"
-        return (
-            f"{name} : [num_users={len(self.users)}] = {self.op}[target={target}]"
-            f"(args = {self._args}, kwargs = {self._kwargs})"
-        )
+        kind = "" if self.type is None else f"{text_of_type(self.type)} "
+        head = f"{name} : {kind}[num_users={len(self.users)}] = {self.op}[target={target}]"
+        if self.op == "get_attr":
+            return head
+        if self.op == "placeholder":
+            return head + (f"(default={self._args[0]})" if self._args else "")
+        return f"{head}(args = {_shown(self._args)}, kwargs = {_shown(self._kwargs)})"
 
     def __repr__(self) -> str:
         return self.name

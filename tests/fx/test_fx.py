@@ -6,7 +6,7 @@ import math
 import operator
 import pickle
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 import pytest
@@ -148,6 +148,38 @@ class Small(graphc.nn.Module):
         return graphc.relu(self.linear(x)) + graphc.relu(x)
 
 
+def written(t: Any, symbolic_trace: Any) -> Any:
+    """What there is to write: defaults, annotations, operators, dtypes, names that are taken."""
+
+    class Net(t.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear, self.scale = t.nn.Linear(3, 3), t.nn.Parameter(t.ones(3))
+
+        def forward(
+            self, x, y=None, n=2, *rest, k=1.5, **named,
+        ):
+            relu = t.relu(self.linear(x)).add(self.scale, alpha=k)
+            z = -relu.to(t.float64).view(-1, n)[0, 1:, None, ...]
+            return t.cat([z, z], dim=-1), {"a": (relu * 2,), "b": rest[0]}
+
+    Net.forward.__annotations__ = {
+        "x": t.Tensor, "y": Optional[t.Tensor], "n": int | None, "k": float, "return": Any,  # noqa: UP045
+    }
+    return symbolic_trace(Net())
+
+
+def test_texts_are_torchs() -> None:
+    found, want = written(graphc, fx.symbolic_trace), written(torch, torch.fx.symbolic_trace)
+    assert str(found.graph) == str(want.graph)
+    assert found.code == want.code
+    assert [n.format_node() for n in found.graph.nodes] == [
+        n.format_node() for n in want.graph.nodes
+    ]
+    x = graphc.arange(6.0).view(2, 3)
+    assert found(x, None, 2, 1.5, 7)[1]["b"] == 7
+
+
 def test_a_graph_can_be_changed() -> None:
     traced = fx.symbolic_trace(Small())
     x = graphc.tensor([[-1.0, 0.5, 2.0]])
@@ -162,7 +194,7 @@ def test_a_graph_can_be_changed() -> None:
     traced.recompile()
     want = graphc.tanh(traced.linear(x)) + graphc.tanh(x)
     assert traced(x).tolist() == want.tolist() != before.tolist()
-    assert "torch_tanh" in traced.code and "self.linear(x)" in traced.code
+    assert "torch.tanh" in traced.code and "self.linear(x)" in traced.code
     traced.graph.lint()
     with pytest.raises(RuntimeError, match="still had 1 users"):
         traced.graph.erase_node(next(iter(traced.graph.nodes)).next)
