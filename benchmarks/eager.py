@@ -166,6 +166,7 @@ def calls_of(torch: Any) -> dict[str, Work]:
     q = torch.rand(1, 2, 4, 4)
     columns, table = n.reshape(4, 1), torch.zeros(4, 4)
     grid = torch.rand(1, 4, 4, 2) * 2 - 1
+    z, pairs = torch.polar(x, y), torch.rand(4, 2)
     parameters = [nn.Parameter(torch.rand(4)) for _ in range(4)]
     for each in parameters:
         each.grad = torch.rand(4)
@@ -246,6 +247,11 @@ def calls_of(torch: Any) -> dict[str, Work]:
         "diag": lambda: torch.diag(x),
         "rot90": lambda: torch.rot90(a),
         "cartesian_prod": lambda: torch.cartesian_prod(x, y),
+        "view_as_real": lambda: torch.view_as_real(z),
+        "view_as_complex": lambda: torch.view_as_complex(pairs),
+        "arange(0, 8, 2)": lambda: torch.arange(0, 8, 2),
+        "LongTensor": lambda: torch.LongTensor([1, 2]),
+        "finfo": lambda: torch.finfo(a.dtype).min,
         "complex": lambda: torch.complex(x, y),
         "polar": lambda: torch.polar(x, y),
         "quantile": lambda: a.quantile(0.5),

@@ -110,7 +110,15 @@ def _as_strided_array(array: np.ndarray, attrs: Attrs) -> np.ndarray | None:
     return strided(flat[offset:], size, stride)
 
 
+_PARTS: dict[str, Any] = {"F": np.dtype(np.float32), "D": np.dtype(np.float64)}
+
+
 def _parts_array(array: np.ndarray, attrs: Attrs) -> np.ndarray | None:
+    if array.ndim and array.flags.c_contiguous and 1 not in array.shape and (
+        array.dtype.char in _PARTS
+    ):
+        numbers: np.ndarray = array.view(_PARTS[array.dtype.char])
+        return numbers.reshape((*array.shape, 2))
     part = array.real  # strided by whole complex numbers: the imaginary parts lie between
     found: np.ndarray = as_strided(
         part, (*array.shape, 2), (*array.strides, part.itemsize)
@@ -124,6 +132,9 @@ def _complex_array(array: np.ndarray, attrs: Attrs) -> np.ndarray | None:
     if array.size == 0:
         flat = array.reshape(-1).view(kind)
         return strided(flat, array.shape[:-1], contiguous_strides(array.shape[:-1]))
+    if array.flags.c_contiguous and 1 not in array.shape:
+        pairs: np.ndarray = array.view(kind)[..., 0]
+        return pairs
     if array.shape[-1] and array.strides[-1] != array.itemsize:
         raise RuntimeError("Tensor must have a last dimension with stride 1")
     steps = zip(array.shape[:-1], array.strides, strict=False)

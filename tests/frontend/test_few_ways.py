@@ -19,7 +19,8 @@ from graphc.nn import functional as F
 from .test_few_numbers import ROOT, too_many
 
 nan, inf = float("nan"), float("inf")
-SETUP = "N = torch.arange(4); C = torch.rand(4, 4); M = C > 0.5; D = X.device; P = X.data"
+SETUP = "N = torch.arange(4); C = torch.rand(4, 4); M = C > 0.5; D = X.device; P = X.data; " \
+    "A2 = torch.rand(4, 2); Z = torch.view_as_complex(A2)"
 
 
 def test_such_calls_are_few_functions() -> None:
@@ -31,7 +32,9 @@ def test_such_calls_are_few_functions() -> None:
         "torch.diag_embed(X)": 32, "torch.rot90(A)": 32, "torch.cartesian_prod(X, X)": 45,
         "torch.polar(X, X)": 60, "torch.complex(X, X)": 40, "A.quantile(0.5)": 330,
         "X.to('cpu')": 3, "X.to(D)": 3, "X.to(torch.float32)": 3, "X.data": 4,
-        "C.relu_()": 9, "C.tril_()": 45,
+        "C.relu_()": 9, "C.tril_()": 45, "torch.arange(0, 8, 2)": 18,
+        "torch.finfo(X.dtype).min": 3, "torch.LongTensor([1, 2])": 18, "torch.view_as_real(Z)": 11,
+        "torch.view_as_complex(A2)": 12,
     }, SETUP) == {}
 
 
@@ -214,6 +217,64 @@ for _ in range(3):
 assert any(known is not None and known.native is not None for known in replayed._known.values())
 """
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+@pytest.mark.parametrize("bounds", [
+    (0, 8, 2), (3, -9, -4), (5, 5), (5, 5, -1), (-3, 7), (2, 9, 3), (0, 1), (2**61, 2**61 + 9, 4),
+    (2**62, 2**62 + 5, 2), (-(2**63), -(2**63) + 3), (0, 2**63 - 1, 2**61), (1, 2, 2**62),
+])
+def test_ranges_of_integers(bounds: tuple[int, ...]) -> None:
+    wanted = list(range(*bounds))
+    for found in (torch.arange(*bounds), torch.arange(*bounds[:2], step=(*bounds, 1)[2])):
+        assert found.tolist() == wanted and found.dtype == torch.int64
+        assert found.stride() == (1,) and not found.requires_grad
+    if max(map(abs, wanted), default=0) < 100:
+        for dtype in (torch.float32, torch.int32, torch.bfloat16):
+            assert torch.arange(*bounds, dtype=dtype).tolist() == wanted
+    with pytest.raises(RuntimeError, match="step must be nonzero"):
+        torch.arange(0, 3, 0)
+    with pytest.raises(RuntimeError, match="bound"):
+        torch.arange(3, 0, 1)
+    with pytest.raises(TypeError):
+        torch.arange(1, None, 2)
+
+
+def test_limits_are_told_again() -> None:
+    for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.complex64):
+        first = torch.finfo(dtype)
+        first_text, first.eps = repr(first), 1.0  # one's own
+        again = torch.finfo(dtype)
+        assert repr(again) == first_text and again.eps != 1.0
+    with pytest.raises(TypeError):
+        torch.finfo(torch.int32)
+
+
+@pytest.mark.parametrize("shape", [(4,), (2, 3), (0,), (3, 0), (1, 3), (3, 1), (), (2, 3, 4)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_complex_numbers_and_their_parts_share_memory(shape: Any, dtype: Any) -> None:
+    parts = torch.randn(*shape, 2, dtype=dtype)
+    z = torch.view_as_complex(parts)
+    back = torch.view_as_real(z)
+    assert z.shape == shape and z.stride() == tuple(n // 2 for n in parts.stride()[:-1])
+    assert back.stride() == parts.stride() and back.numpy().tobytes() == parts.numpy().tobytes()
+    back.zero_()
+    assert not parts.any() and z._base is not None
+    turned = torch.randn(3, 4, dtype=dtype).to(torch.complex64 if dtype is torch.float32 else
+                                               torch.complex128).t()
+    assert torch.view_as_real(turned).stride() == (2, 8, 1)
+    for wrong in (parts.new_zeros(3, 3), parts.new_zeros(2, 3).t()):
+        with pytest.raises(RuntimeError):
+            torch.view_as_complex(wrong)
+
+
+def test_tensors_of_lists_are_their_own() -> None:
+    data = np.arange(3)
+    for made in (torch.LongTensor([0, 1, 2]), torch.tensor(data, dtype=torch.int64)):
+        made[0] = 9
+        assert made.dtype == torch.int64 and made.tolist() == [9, 1, 2]
+    assert data.tolist() == [0, 1, 2]
+    with pytest.raises(RuntimeError, match="without overflow"):
+        torch.tensor([300], dtype=torch.uint8)
 
 
 def test_masked_scatter_of_its_own_memory() -> None:

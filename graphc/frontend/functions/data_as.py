@@ -12,6 +12,8 @@ from .arguments import fitting
 
 def converted(array: np.ndarray, dtype: DType) -> np.ndarray:
     """The data as `dtype`. Raises RuntimeError for an integer outside its range."""
+    if array.dtype == dtype.numpy:
+        return array.copy()
     if array.dtype.kind == "c" and not dtype.is_complex:
         raise RuntimeError(located(
             f"value cannot be converted to type {dtype.torch_name} without overflow"

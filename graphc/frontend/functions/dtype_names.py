@@ -61,11 +61,18 @@ LARGEST: dict[DType, float] = {
 }
 
 
+_limits: dict[DType, dict[str, Any]] = {}
+
+
 class finfo:
     """Limits of a floating-point dtype (torch.finfo)."""
 
     def __init__(self, dtype: DType | None = None) -> None:
         dtype = dtypes.f32 if dtype is None else dtype.real
+        known = _limits.get(dtype)
+        if known is not None:
+            self.__dict__.update(known)
+            return
         if not dtype.is_float:
             raise TypeError(
                 f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle "
@@ -87,6 +94,7 @@ class finfo:
         if dtype.torch_name == "float8_e5m2fnuz":
             self.eps = 0.125  # what torch says
         self.dtype = dtype.torch_name
+        _limits[dtype] = dict(self.__dict__)
 
     def __repr__(self) -> str:
         return (

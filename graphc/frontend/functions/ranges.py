@@ -38,18 +38,24 @@ def arange(
     start, end, step = _bounds(bounds, start, end, step)
     values = (start, end, step)
     dtype = check_dtype(dtype) or (None if out is None else out.dtype)
-    if dtype is None:
+    plain = out is None and type(start) is int and type(end) is int and type(step) is int
+    if plain and dtype is None:
+        dtype = dtypes.i64
+    elif dtype is None:
         floats = any(promote.number_dtype(v).is_float for v in values if not isinstance(v, Tensor))
         tensors = [v for v in values if isinstance(v, Tensor)]
         floats = floats or any(t.dtype.is_float for t in tensors)
         dtype = get_default_dtype() if floats else dtypes.i64
-    if out is None and is_traced_number(end) and type(start) is int and start == 0 and step == 1:
+    if not plain and out is None and is_traced_number(end) and (
+        type(start) is int and start == 0 and step == 1
+    ):
         result: Tensor = apply(ops.iota, shape=(plain_size(end),), dim=0, dtype=dtype)
         return result.requires_grad_() if requires_grad else result
-    if out is None and _is_traced_range(start, end, step):
+    if not plain and out is None and _is_traced_range(start, end, step):
         result = _traced_range(start, end, int(step), dtype)
         return result.requires_grad_() if requires_grad else result
-    start, end, step = (v.item() if isinstance(v, Tensor) else v for v in values)
+    if not plain:
+        start, end, step = (v.item() if isinstance(v, Tensor) else v for v in values)
     _check_range(start, end, step)
     count = math.ceil((end - start) / step)
     if dtype.is_integer and int(step) == 0:
@@ -75,9 +81,13 @@ def _check_range(start: Any, end: Any, step: Any) -> None:
 def _bounds(given: tuple[Any, ...], start: Any, end: Any, step: Any) -> tuple[Any, Any, Any]:
     """(start, end, step) of what stood before the names and behind them."""
     alone = len(given) == 1 and start is None and end is None and step is None
-    named = [given[0]] if len(given) == 1 and not alone else list(given)
     if alone:
         return (0, given[0], 1) if given[0] is not None else _incomplete()
+    if 1 < len(given) < 4 and start is None and end is None and step is None and (
+        given[0] is not None and given[1] is not None
+    ):
+        return given[0], given[1], 1 if len(given) == 2 or given[2] is None else given[2]
+    named = list(given)
     for value in (start, end, step)[len(named) :]:
         named.append(value)
     twice = any(v is not None for v in (start, end, step)[: len(given)])
@@ -118,13 +128,21 @@ def _traced_range(start: Any, end: Any, step: int, dtype: DType) -> Tensor:
     return result
 
 
+_SURE = 1 << 62  # a number below is one of 64 bits, whatever step is beside it
+
+
 def _ranged(count: int, start: Any, step: Any, dtype: DType) -> Tensor:
     """An iota where the range is plain, so that a graph stays small; else a constant."""
     if start == 0 and step == 1:
         result: Tensor = apply(ops.iota, shape=(count,), dim=0, dtype=dtype)
         return result
-    if dtype.is_integer:
-        array: Any = int(start) + int(step) * np.arange(count, dtype=np.int64)
+    array: Any
+    if type(start) is int and type(step) is int and dtype is dtypes.i64 and (
+        -_SURE < start < _SURE and -_SURE < start + count * step < _SURE
+    ):
+        array = np.arange(start, start + count * step, step, dtype=np.int64)
+    elif dtype.is_integer:
+        array = int(start) + int(step) * np.arange(count, dtype=np.int64)
     else:
         array = start + step * np.arange(count, dtype=np.float64)
     return constant(array.astype(dtype.numpy, copy=False), fresh=True)
