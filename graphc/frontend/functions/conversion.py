@@ -38,21 +38,15 @@ from .joining import flip
 from .parts import unbind
 from .pointwise import eq
 from .reduction import any as any_of
-from .to_arguments import check_order
+from .to_arguments import check_order, to_one
 
 # --- dtypes and devices ------------------------------------------------------------------------
 
 
 def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """to(dtype), to(device, dtype), to(other): the tensor itself where nothing changes."""
-    if len(args) == 1 and not kwargs and local.trace is None and self._graphc_trace is None:
-        kind = type(args[0])
-        if kind is DType:
-            return promote.cast(self, args[0])
-        if (args[0].type if kind is device_type else kind is str and args[0]) == "cpu" and (
-            place_at(self) is None
-        ):
-            return self
+    if len(args) == 1 and not kwargs and (found := to_one(self, args[0])) is not None:
+        return found
     dtype, device = kwargs.pop("dtype", None), kwargs.pop("device", None)
     other, copy = kwargs.pop("other", None), kwargs.pop("copy", False)
     layout = kwargs.pop("memory_format", None)

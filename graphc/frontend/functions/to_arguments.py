@@ -6,9 +6,23 @@ from typing import Any
 
 from graphc.ir.dtypes import DType
 
+from ..context import local
 from ..device import device
 from ..errors import kind_name, located
+from ..placement import place_at
+from ..promote import cast
 from ..tensor import Tensor
+
+
+def to_one(x: Tensor, value: Any) -> Tensor | None:
+    """x.to(value) of a dtype or, where x is there, of the CPU; None: it is to be looked at."""
+    if local.trace is not None or x._graphc_trace is not None:
+        return None
+    kind = type(value)
+    if kind is DType:
+        return cast(x, value)
+    name = value.type if kind is device else value if kind is str else None
+    return x if name == "cpu" and place_at(x) is None else None
 
 
 def check_order(args: tuple[Any, ...]) -> None:
