@@ -228,6 +228,7 @@ def calls_of(torch: Any) -> dict[str, Work]:
         "var": lambda: a.var(1),
         "std": lambda: a.std(),
         "cumsum": lambda: a.cumsum(1),
+        "mask.sum()": lambda: mask.sum(),
         "mask.any()": lambda: mask.any(),
         "mask.all()": lambda: mask.all(),
         "bool(x)": lambda: bool(truth),
@@ -299,7 +300,7 @@ def large_of(torch: Any) -> dict[str, Work]:
     rows = torch.randn(8192, 128)
     labels = torch.randint(0, 1024, (1024,))
     image, weight = torch.randn(8, 32, 64, 64), torch.randn(32, 32, 3, 3)
-    planes, c = torch.randn(32, 1, 3, 3), a.bfloat16()
+    planes, c, mask = torch.randn(32, 1, 3, 3), a.bfloat16(), a > 0
     norm, trained = nn.BatchNorm2d(32), nn.BatchNorm2d(32)
     norm.eval()
     layer = nn.LayerNorm(1024)
@@ -367,6 +368,7 @@ def large_of(torch: Any) -> dict[str, Work]:
         "sum rows": lambda: a.sum(1),
         "sum columns": lambda: a.sum(0),
         "mean": lambda: a.mean(),
+        "sum of a mask": lambda: mask.sum(),
         "var": lambda: a.var(1),
         "max rows": lambda: a.max(1),
         "amax columns": lambda: a.amax(0),

@@ -34,7 +34,7 @@ def test_such_calls_are_few_functions() -> None:
         "X.to('cpu')": 4, "X.to(D)": 4, "X.to(torch.float32)": 4, "X.data": 4,
         "C.relu_()": 9, "C.tril_()": 45, "torch.arange(0, 8, 2)": 18,
         "torch.finfo(X.dtype).min": 3, "torch.LongTensor([1, 2])": 18, "torch.view_as_real(Z)": 11,
-        "torch.view_as_complex(A2)": 12,
+        "torch.view_as_complex(A2)": 12, "M.sum()": 6,
     }, SETUP) == {}
 
 
@@ -265,6 +265,21 @@ def test_complex_numbers_and_their_parts_share_memory(shape: Any, dtype: Any) ->
     for wrong in (parts.new_zeros(3, 3), parts.new_zeros(2, 3).t()):
         with pytest.raises(RuntimeError):
             torch.view_as_complex(wrong)
+
+
+def test_a_sum_of_a_mask_is_a_count() -> None:
+    for mask in (
+        torch.rand(5, 6) > 0.5, torch.rand(5, 6).t() > 0.5, (torch.rand(5, 6) > 0.5)[::2, 1::3],
+        torch.tensor(True), torch.zeros(0, 3, dtype=torch.bool), torch.rand(300, 300) > 0.3,
+        torch.tensor([True, False])[:, None].expand(2, 3),
+    ):
+        wanted = mask.to(torch.int64).sum()
+        compiled = torch.compile(torch.sum)
+        for found in (mask.sum(), torch.sum(mask), mask.sum(dim=None), compiled(mask)):
+            assert found.dtype == torch.int64 and found.shape == () and found == wanted
+            assert found._base is None and found.add_(1) == wanted + 1
+        assert torch.equal(mask.sum(0), mask.long().sum(0)) if mask.ndim else True
+        assert mask.sum(dtype=torch.float32) == wanted.float()
 
 
 def test_tensors_of_lists_are_their_own() -> None:

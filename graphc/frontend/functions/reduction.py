@@ -30,6 +30,7 @@ from .arguments import (
     wrap_dim,
     wrap_dims,
 )
+from .counted import counts_truths
 
 Dims = tuple[int, ...]
 
@@ -75,6 +76,7 @@ def size_operand(size: Any, dtype: DType) -> Tensor:
 # --- sums --------------------------------------------------------------------------------------
 
 
+@counts_truths
 @replayed
 @with_out
 @numpy_names
