@@ -191,6 +191,7 @@ def calls_of(torch: Any) -> dict[str, Work]:
         "new_zeros": lambda: a.new_zeros(4),
         "eye": lambda: torch.eye(4),
         "linspace": lambda: torch.linspace(0, 1, 4),
+        "add_ of a multiple": lambda: table.add_(b, alpha=1e-6),
         "fill_": lambda: b.fill_(1.0),
         "clamp_": lambda: b.clamp_(0, 1),
         "div_": lambda: b.div_(2.0),

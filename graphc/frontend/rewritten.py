@@ -10,18 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
+from graphc.ir import ops
+from graphc.ir.numpy_calls import may_share_memory
 from graphc.ir.op import Op
 
 from .context import local
 from .eager import _signature, _signatures, is_plain
 from .history import requires_grad
 from .near import is_near
+from .promote import operand
 from .replayed import UNKNOWN, Replay, _lie_in_rows, key_of, watched
-from .tensor import Tensor
+from .tensor import Parameter, Tensor
 from .values import Eager
 
+_PLAIN = frozenset({Tensor, Parameter})
 _FEW = 1 << 14  # numbers that fit into the caches, of which a copy costs next to nothing
 _LIMIT = 10_000
 
@@ -62,7 +64,7 @@ def write_whole(
     arrays = [t._graphc_array for t in tensors]
     mine = arrays[0]
     for other in arrays[1:]:
-        if np.may_share_memory(mine, other):
+        if may_share_memory(mine, other):
             return False
     if whole(arrays) is None:
         return False
@@ -83,6 +85,29 @@ def write_one(op: Op, x: Tensor) -> bool:
     return True
 
 
+def add_scaled(op: Op, x: Tensor, y: Any, alpha: Any) -> bool:
+    """x = op(x, alpha * y) of few numbers of one float dtype and shape, op being a sum or a
+    difference; whether that was done."""
+    if (
+        Eager.prepare is None or Eager.elsewhere is not None or type(y) not in _PLAIN
+        or type(alpha) not in (int, float) or not is_plain(x) or y._graphc_trace is not None
+    ):
+        return False
+    mine, its = x._graphc_array, y._graphc_array
+    if mine.dtype.char not in "fd" or its.dtype is not mine.dtype or mine.size >= _FEW or (
+        its.shape != mine.shape or (local.grad and requires_grad(y))
+    ):
+        return False
+    factor = operand(alpha, x.dtype)._graphc_array
+    product = _signatures.get((ops.mul, its.dtype, its.shape, factor.dtype, factor.shape))
+    total = _signatures.get((op, mine.dtype, mine.shape, mine.dtype, mine.shape))
+    if product is None or product.ready is None or total is None or total.into is None:
+        return False
+    total.into(mine, product.ready(its, factor), mine)
+    x._graphc_storage.version += 1
+    return True
+
+
 def write_few(
     function: Callable[..., Tensor], x: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> bool:
@@ -95,11 +120,18 @@ def write_few(
     key = key_of(function, (x, *args), kwargs, tensors)
     if key is UNKNOWN:
         return False
-    mine = x._graphc_array
+    mine, elsewhere = x._graphc_array, Eager.elsewhere is not None
     for other in tensors:
-        if not is_near(other) or (local.grad and requires_grad(other)) or (
-            other is not x and np.may_share_memory(mine, other._graphc_array)
-        ):
+        if elsewhere and not is_near(other):
+            return False
+        if other is x:  # is_plain() has seen to it
+            continue
+        if (
+            other._graphc_requires_grad or other._graphc_node is not None
+            or other._base is not None
+        ) and local.grad and requires_grad(other):
+            return False
+        if may_share_memory(mine, other._graphc_array):
             return False
     if key in _few:
         again = _few[key]

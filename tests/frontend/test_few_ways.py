@@ -34,7 +34,7 @@ def test_such_calls_are_few_functions() -> None:
         "X.to('cpu')": 4, "X.to(D)": 4, "X.to(torch.float32)": 4, "X.data": 4,
         "C.relu_()": 9, "C.tril_()": 45, "torch.arange(0, 8, 2)": 18,
         "torch.finfo(X.dtype).min": 3, "torch.LongTensor([1, 2])": 18, "torch.view_as_real(Z)": 11,
-        "torch.view_as_complex(A2)": 12, "M.sum()": 6,
+        "torch.view_as_complex(A2)": 12, "M.sum()": 6, "C.add_(A, alpha=0.5)": 14,
     }, SETUP) == {}
 
 
@@ -265,6 +265,32 @@ def test_complex_numbers_and_their_parts_share_memory(shape: Any, dtype: Any) ->
     for wrong in (parts.new_zeros(3, 3), parts.new_zeros(2, 3).t()):
         with pytest.raises(RuntimeError):
             torch.view_as_complex(wrong)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("alpha", [2, 0.1, -0.0, nan, 1])
+def test_a_multiple_is_added_in_place(alpha: Any, dtype: Any) -> None:
+    for name in ("add", "sub"):
+        for _ in range(3):
+            x, y = torch.randn(4, 4, dtype=dtype), torch.randn(4, 4, dtype=dtype)
+            y[0] = torch.tensor([inf, -inf, nan, -0.0])
+            for of in (
+                lambda x, y: y, lambda x, y: y.t(), lambda x, y: y[0], lambda x, y: x,
+                lambda x, y: x.t(), lambda x, y: x[1],
+            ):
+                mine = x.clone()
+                other = of(mine, y)
+                wanted = getattr(torch, name)(mine, other.clone(), alpha=alpha)
+                version = mine._version
+                assert getattr(mine, name + "_")(other, alpha=alpha) is mine
+                assert mine.numpy().tobytes() == wanted.numpy().tobytes()
+                assert mine._version == version + 1
+    w = torch.randn(3, requires_grad=True)
+    z = torch.zeros(3)
+    z.add_(w, alpha=alpha)
+    assert z.grad_fn is not None
+    with pytest.raises(RuntimeError, match="leaf"):
+        w.add_(torch.ones(3), alpha=2)
 
 
 def test_a_sum_of_a_mask_is_a_count() -> None:

@@ -22,7 +22,7 @@ from ..history import requires_grad
 from ..layouts import NotDense, again
 from ..overlap import check_apart
 from ..placement import Pinned
-from ..rewritten import is_many, write_few, write_one, write_whole
+from ..rewritten import add_scaled, is_many, write_few, write_one, write_whole
 from ..tensor import Parameter, Tensor
 from ..written_at import write_again, write_by_name
 from . import (
@@ -185,6 +185,8 @@ def _arithmetic(op: Op, method: Callable[..., Tensor]) -> Callable[..., Tensor]:
             other = args[0]
             dtype = _COMPUTED.get(self._graphc_array.dtype.char)
             if kwargs:
+                if add_scaled(op, self, other, kwargs["alpha"]):
+                    return self
                 few = not is_many(self) or _is_new(kwargs["alpha"])
                 other = _scaled(other, kwargs["alpha"], dtype) if few else None
             if dtype is not None:
