@@ -55,9 +55,12 @@ def test_a_norm_and_its_gradients(columns: int, cutting: Cutting) -> None:
         return y.detach(), x.grad, weight.grad, bias.grad
 
     want = gradients(x, g, weight, bias)
+    before = set(cutting.sources)
     compiled = graphc.compile(gradients, backend=NAME, fullgraph=True)
     for schedule in (Schedule(ahead=True), Schedule(watch=True)):
         cutting.schedule = schedule
         for found, wanted in zip(compiled(x, g, weight, bias), want, strict=True):
             np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=2e-5, atol=2e-5)
-    assert any(re.search(r"\brow\b", source.text) for source in cutting.sources.values())
+    added = [cutting.sources[symbol].text for symbol in cutting.sources if symbol not in before]
+    # a thread keeps its row only where that is short
+    assert any(re.search(r"\brow\b", text) for text in added) is (columns < 33)
