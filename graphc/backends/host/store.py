@@ -55,6 +55,11 @@ class Store:
             _note_use(path)
         return body
 
+    def has(self, key: bytes) -> bool:
+        """Whether something is stored, be it damaged."""
+        path = self._path(key)
+        return path is not None and os.path.exists(path)
+
     def write(self, key: bytes, body: bytes) -> None:
         """Stores it: readers see all of it or nothing. A full disk is not an error."""
         path = self._path(key)

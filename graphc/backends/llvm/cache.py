@@ -102,6 +102,11 @@ class ObjectCache:
                 self.misses += not hit
         return found
 
+    def has(self, text: str, target: Target) -> bool:
+        """Whether compile() of it, its other options left alone, reads rather than compiles."""
+        key = cache_key(text, target, 1, "none")
+        return key in self._objects or self._store.has(key)
+
     @contextlib.contextmanager
     def _alone(self, key: bytes) -> Iterator[None]:
         """One thread compiles a text; others wait for what it makes."""

@@ -197,6 +197,7 @@ class _Compiler:
         self.symbols: dict[int, str] = {}  # by identity: launches often share a kernel
         self._distinct: dict[str, Kernel] = {}
         self._jobs: dict[str, Callable[[], _Made]] = {}
+        self._keys: list[str] = []  # of all objects but the second ones of libraries
         libraries: dict[str, None] = {}
         for kernel in kernels:
             if id(kernel) not in self.symbols:
@@ -205,10 +206,13 @@ class _Compiler:
                 if symbol not in self._distinct:
                     self._distinct[symbol] = kernel
                     self._jobs[symbol] = partial(self._compile, kernel, symbol, text)
+                    self._keys.append(text)
                 if kernel.template is not None:
                     libraries.update(dict.fromkeys(template_libraries(kernel, target)))
         self._jobs |= {name: partial(self._library, name) for name in libraries}
         self._jobs |= {kind: partial(self._draw, kind) for kind in draws}
+        self._keys += [f"library {name}" for name in libraries]
+        self._keys += [f"draw {kind}" for kind in draws]
 
     def objects(self, beside: Callable[[], T]) -> tuple[T, list[bytes]]:
         """What is to be done beside, rather than behind, and all objects."""
@@ -218,7 +222,9 @@ class _Compiler:
         )
         start = time.perf_counter()
         jobs: list[Callable[[], Any]] = [beside, *(self._jobs[name] for name in order)]
-        other, *objects = side_by_side(jobs)
+        # what is known is read in less time than it takes to begin a thread, which takes the GIL
+        new = sum(not self.cache.has(key, self.target) for key in self._keys)
+        other, *objects = side_by_side(jobs, 1 + new)
         made: dict[str, _Made] = dict(zip(order, objects, strict=True))
         wall, stats = time.perf_counter() - start, self.stats
         for symbol, kernel in self._distinct.items():

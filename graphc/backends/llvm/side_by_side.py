@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -10,11 +11,13 @@ from graphc.backends.host import cpus
 
 T = TypeVar("T")
 MOST = 8  # threads
+# several files are read for it, which takes longer than to start a thread
+_at_hand = functools.cache(cpus.available)
 
 
-def side_by_side(jobs: Sequence[Callable[[], T]]) -> list[T]:
+def side_by_side(jobs: Sequence[Callable[[], T]], most: int = MOST) -> list[T]:
     """Their results, in order. What one of them raises is raised once those that have begun are
-    over; of several, the first in order."""
+    over; of several, the first in order. `most`: threads, this one among them."""
     results: dict[int, T] = {}
     errors: dict[int, BaseException] = {}
     waiting = iter(range(len(jobs)))
@@ -33,7 +36,7 @@ def side_by_side(jobs: Sequence[Callable[[], T]]) -> list[T]:
 
     others = [
         threading.Thread(target=work, daemon=True)
-        for _ in range(min(len(jobs), cpus.available(), MOST) - 1)
+        for _ in range(min(len(jobs), most, _at_hand(), MOST) - 1)
     ]
     for thread in others:
         thread.start()
