@@ -22,10 +22,12 @@ _RUNTIME = ("blocks.cpp", "warp.cpp", "copies.cpp", "wgmma.cpp", "memory.cpp")
 _COMMON = "-std=c++17 -fPIC -ffp-contract=off".split()
 # What the emulator watches is put in by the compiler; memory.cpp has the functions that are called.
 _KERNELS = (
-    "-O1 -g1 -gdwarf-4 -w -fno-strict-aliasing -fno-tree-loop-distribute-patterns "
+    "-g1 -gdwarf-4 -w -fno-strict-aliasing -fno-tree-loop-distribute-patterns "
     "-fsanitize=thread "
     "-fsanitize=shift-exponent,integer-divide-by-zero,signed-integer-overflow,bounds"
 ).split()
+# characters of a unit from which on it is not optimized: that is three quarters of its compilation
+_LARGE = 1 << 20
 _NO_ENTRIES = {"g++": ["--param", "tsan-instrument-func-entry-exit=0"]}
 _runtime: list[Runtime] = []  # the one that is loaded
 _KERNEL = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\s*\(")
@@ -61,7 +63,8 @@ class Toolchain:
         if not path.exists():
             written = path.with_suffix(".cpp")
             written.write_text(source)
-            instrument = [*_KERNELS, *_NO_ENTRIES.get(self.compiler, [])]
+            level = "-O0" if len(source) >= _LARGE else "-O1"
+            instrument = [level, *_KERNELS, *_NO_ENTRIES.get(self.compiler, [])]
             made, first = path.with_suffix(".o"), self._header(instrument)
             self._run([*_COMMON, *instrument, "-include", first, "-c", written, "-o", made])
             self._run(["-shared", made, "-o", path])
@@ -69,7 +72,7 @@ class Toolchain:
 
     def _header(self, options: list[str]) -> Path:
         """What every unit begins with, compiled: that is most of the work for a small kernel."""
-        path = self.folder / f"first_{_digest(_first().encode())}.h"
+        path = self.folder / f"first_{_digest((' '.join(options) + _first()).encode())}.h"
         made = Path(f"{path}.gch")
         if not made.exists():
             path.write_text(_first())
