@@ -257,6 +257,7 @@ def calls_of(torch: Any) -> dict[str, Work]:
         "complex": lambda: torch.complex(x, y),
         "polar": lambda: torch.polar(x, y),
         "quantile": lambda: a.quantile(0.5),
+        "median": lambda: a.median(),
         "mode": lambda: a.mode(1),
         "tril": lambda: a.tril(),
         "triu": lambda: torch.triu(a, 1),

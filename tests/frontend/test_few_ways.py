@@ -34,7 +34,7 @@ def test_such_calls_are_few_functions() -> None:
         "X.to('cpu')": 4, "X.to(D)": 4, "X.to(torch.float32)": 4, "X.data": 4,
         "C.relu_()": 9, "C.tril_()": 45, "torch.arange(0, 8, 2)": 18,
         "torch.finfo(X.dtype).min": 3, "torch.LongTensor([1, 2])": 18, "torch.view_as_real(Z)": 11,
-        "torch.view_as_complex(A2)": 12, "M.sum()": 6, "C.add_(A, alpha=0.5)": 14,
+        "torch.view_as_complex(A2)": 12, "M.sum()": 6, "C.add_(A, alpha=0.5)": 14, "A.median()": 9,
     }, SETUP) == {}
 
 
@@ -291,6 +291,26 @@ def test_a_multiple_is_added_in_place(alpha: Any, dtype: Any) -> None:
     assert z.grad_fn is not None
     with pytest.raises(RuntimeError, match="leaf"):
         w.add_(torch.ones(3), alpha=2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.int64, torch.int8, torch.uint8])
+def test_the_median_of_few_numbers(dtype: Any) -> None:
+    for count in (1, 2, 7, 40, 1023):
+        x = torch.randint(0, 9, (count,)).to(dtype)
+        wanted = sorted(x.tolist())[(count - 1) // 2]
+        for found in (x.median(), torch.nanmedian(x), x.reshape(1, -1, 1).median()):
+            assert found == wanted and found.dtype is dtype and found.shape == ()
+            assert found._base is None and not np.may_share_memory(found.numpy(), x.numpy())
+    for special in ([0.0, -0.0, -0.0], [-0.0, 0.0], [nan, 1.0, 2.0], [inf, -inf, nan], [nan]):
+        for x in (torch.tensor(special), torch.tensor([[n, n] for n in special]).t()):
+            for name in ("median", "nanmedian"):
+                values = getattr(torch, name)(x.reshape(-1), 0).values
+                assert getattr(x, name)().numpy().tobytes() == values.numpy().tobytes()
+    w = torch.rand(3, requires_grad=True)
+    w.median().backward()
+    assert w.grad.sum() == 1
+    with pytest.raises(NotImplementedError):
+        torch.tensor([True]).median()
 
 
 def test_a_sum_of_a_mask_is_a_count() -> None:

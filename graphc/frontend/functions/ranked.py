@@ -9,9 +9,12 @@ import numpy as np
 
 from ..context import local
 from ..dispatch import constant
+from ..eager import _wrap
+from ..history import requires_grad
 from ..near import is_near
 from ..replayed import replayed
 from ..tensor import Tensor
+from ..values import Eager
 from ..wrapped import wraps
 
 _MANY = 1 << 10  # elements that are worth it
@@ -47,10 +50,32 @@ def again_of_few(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def wrapper(input: Tensor, *args: Any, **kwargs: Any) -> Any:
         if local.trace is None and isinstance(input, Tensor) and input.numel() < _MANY:
+            if not args and not kwargs and (found := _middle_of_few(input)) is not None:
+                return found
             return again(input, *args, **kwargs)
         return function(input, *args, **kwargs)
 
     return wrapper
+
+
+def _middle_of_few(x: Tensor) -> Tensor | None:
+    """The lower middle of all numbers; None: not so plain, or one is NaN."""
+    if type(x) is not Tensor or local.counted is not None or Eager.prepare is None or (
+        Eager.elsewhere is not None or x._graphc_trace is not None
+    ):
+        return None
+    array = x._graphc_array
+    if array.dtype.char not in _SORTED or not array.size or (local.grad and requires_grad(x)):
+        return None
+    known = array.flatten()
+    known.sort(kind="stable")  # of a zero and a negative one, the first
+    if known[-1] != known[-1]:
+        return None
+    middle = (known.size - 1) // 2
+    return _wrap(known[middle : middle + 1].reshape(()).copy())
+
+
+_SORTED = frozenset("fdlihbB")
 
 
 def _places(rows: np.ndarray, rank: int) -> np.ndarray:
