@@ -27,8 +27,6 @@ from graphc.ir.dtypes import DType
 from graphc.ir.kernel.combine import COMBINES
 from graphc.ir.record import record
 
-_DUMMY = "@graphc.dummy = internal global [64 x i8] zeroinitializer, align 64"
-
 
 @record
 class Access:
@@ -97,16 +95,11 @@ class Memory(Indices):
         index = f"<{self.lanes} x {element}> {offsets}"
         return self.fn.let(f"getelementptr {kind}, ptr {base}, {index}", "p")
 
-    def _dummy(self) -> str:
-        if self.module.count_use("graphc.dummy") == 1:
-            self.module.globals.append(_DUMMY)
-        return "@graphc.dummy"
-
     def _guarded(self, address: str, mask: str | None, other: str = "") -> str:
         """The address, or a harmless one where a scalar mask is false."""
         if mask is None:
             return address
-        return self.fn.let(f"select i1 {mask}, ptr {address}, ptr {other or self._dummy()}", "p")
+        return self.fn.let(f"select i1 {mask}, ptr {address}, ptr {other or self.fn.spare()}", "p")
 
     # Registers and memory hold bool differently
 
