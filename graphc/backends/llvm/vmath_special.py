@@ -28,6 +28,12 @@ DIGAMMA_SERIES = (
     8.33333333333333333333e-2,
 )
 DIGAMMA_SHIFT = 10
+# Stirling's series of lgamma from 8 on, B_2k / (2k (2k-1)), highest first; log(2 pi) / 2.
+LGAMMA_SHIFT = 8.0
+LGAMMA_SERIES = (
+    1 / 156, -691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12,
+)
+LGAMMA_CONSTANT = 0.91893853320467274178
 
 
 class Special(Trig):
@@ -103,8 +109,46 @@ class Special(Trig):
 
     @shared
     def lgamma(self, x: str) -> str:
-        """log |gamma(x)|, from libm lane by lane."""
-        return self.libm("lgamma", x)
+        """log |gamma(x)|: floats in double precision, doubles from libm lane by lane."""
+        if self.dtype == "f64":
+            return self.libm("lgamma", x)
+        return self._narrow(self._wide()._lgamma(self._widened(x)))
+
+    def _lgamma(self, x: str) -> str:
+        """Of doubles that came from floats: Stirling's series from 8 on, to which what is less is
+        moved by gamma(t + 8) = gamma(t) t (t + 1) ... (t + 7); what is negative by reflection."""
+        t = self.fabs(x)
+        small = self.cmp("olt", t, LGAMMA_SHIFT)
+        q = self.mul(t, self.add(t, 7.0))
+        product = q
+        for more in (6.0, 10.0, 12.0):  # (t + 1) (t + 6), (t + 2) (t + 5), (t + 3) (t + 4)
+            product = self.mul(product, self.add(q, more))
+        product = self.select(small, product, 1.0)
+        z = self.select(small, self.add(t, LGAMMA_SHIFT), t)
+        inverse = self.div(1.0, z)
+        series = self.mul(inverse, self.poly(LGAMMA_SERIES, self.mul(inverse, inverse)))
+        whole = self.sub(self.mul(self.sub(z, 0.5), self.log(z)), z)
+        result = self.sub(self.add(whole, self.add(series, LGAMMA_CONSTANT)), self.log(product))
+        zero = self.logic("or", self.cmp("oeq", t, 1.0), self.cmp("oeq", t, 2.0))
+        result = self.select(zero, 0.0, result)
+        result = self.select(self.cmp("oeq", t, math.inf), math.inf, result)
+        fn, negative = self.fn, self.cmp("olt", x, 0.0)
+        before, mirrored, done = fn.current, fn.label("mirrored"), fn.label("done")
+        fn.cond_br(self.any(negative), mirrored, done)
+        fn.block(mirrored)
+        fraction = self.sub(t, self.trunc(t))
+        fraction = self.select(
+            self.cmp("ogt", fraction, 0.5), self.sub(1.0, fraction), fraction
+        )
+        sine = self.mul(t, self.sin(self.mul(fraction, math.pi)))
+        other = self.sub(self.log(self.div(math.pi, sine)), result)
+        other = self.select(self.cmp("oeq", fraction, 0.0), math.inf, other)
+        other = self.select(self.cmp("oeq", t, math.inf), math.inf, other)
+        answer = self.select(negative, other, result)
+        after = fn.current
+        fn.br(done)
+        fn.block(done)
+        return fn.phi(self.vtype, ((result, before), (answer, after)))
 
     @shared
     def digamma(self, x: str) -> str:
