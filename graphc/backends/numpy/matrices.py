@@ -11,6 +11,7 @@ import numpy as np
 
 from graphc.ir.op import LinAlgError
 
+from . import lapack
 from .common import Array, Function, as_array
 
 # --- solving ---------------------------------------------------------------------------------
@@ -127,6 +128,9 @@ def _cholesky_partial(a: Array) -> tuple[Array, int]:
 
 
 def _lu_one(a: Array, pivot: bool = True) -> tuple[Array, Array, int]:
+    found = lapack.lu(a) if pivot else None
+    if found is not None:
+        return found
     lu = a.copy()
     m, n = lu.shape
     k = min(m, n)
@@ -170,7 +174,10 @@ def _lu_permutation(pivots: Array, *, size: int) -> Array:
 def _solve_triangular(a: Array, b: Array, *, upper: bool, unit: bool) -> Array:
     n = a.shape[-1]
     lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    x = np.array(np.broadcast_to(b, (*lead, *b.shape[-2:])))
+    x = np.array(np.broadcast_to(b, (*lead, *b.shape[-2:])), order="C")
+    each = np.ascontiguousarray(np.broadcast_to(a, (*lead, n, n)))
+    if lapack.solve_triangular(each, x, upper, unit):
+        return x
     for i in reversed(range(n)) if upper else range(n):
         known = slice(i + 1, n) if upper else slice(0, i)
         row = a[..., i : i + 1, known]
