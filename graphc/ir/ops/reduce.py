@@ -77,13 +77,16 @@ def _prod_vjp(
     size = product(shape[d] for d in dims)
     if not dims or size == 0:
         return (expand(keep_dims(grads[0], shape, dims, keepdim), shape),)
-    kept = [d for d in range(len(shape)) if d not in dims]
-    order = [*kept, *dims]
-    rows = reshape(permute(x, order), (*(shape[d] for d in kept), size))
-    last = len(kept)
-    before = exclusive_product(rows, last)
-    after = ops.flip(exclusive_product(ops.flip(rows, dims=(last,)), last), dims=(last,))
-    others = reshape(before * after, tuple(shape[d] for d in order))
+    order = list(range(len(shape)))
+    first = dims[0]
+    if dims[-1] - first >= len(dims):  # dims that do not lie side by side go last
+        order = [*(d for d in order if d not in dims), *dims]
+        first = len(shape) - len(dims)
+    moved = tuple(shape[d] for d in order)
+    rows = reshape(permute(x, order), (*moved[:first], size, *moved[first + len(dims):]))
+    before = exclusive_product(rows, first)
+    after = ops.flip(exclusive_product(ops.flip(rows, dims=(first,)), first), dims=(first,))
+    others = reshape(before * after, moved)
     inverse = sorted(range(len(order)), key=order.__getitem__)
     return (keep_dims(grads[0], shape, dims, keepdim) * permute(others, inverse),)
 

@@ -280,6 +280,7 @@ def _bounds(size: int, outputs: int) -> list[tuple[int, int]]:
 
 
 _FEW_WINDOWS = 16  # along a dim of a free size, each an operator of its own
+_LONG_WINDOW = 8  # elements, from which on such windows are read one by one, as slices
 
 
 def _adaptive_avg(spatial: int, input: Tensor, output_size: Any) -> Tensor:
@@ -300,14 +301,14 @@ def _adaptive_avg(spatial: int, input: Tensor, output_size: Any) -> Tensor:
     for i in range(spatial):
         dim = input.dim() - spatial + i
         if free[i]:
-            result = _averages_of_free_size(result, dim, sizes[i], outputs[i])
+            result = _averages_one_by_one(result, dim, sizes[i], outputs[i])
         elif outputs[i] is not sizes[i] and outputs[i] != sizes[i]:
             result = _averages_along(result, dim, int(sizes[i]), int(outputs[i]))
     return result.to(input.dtype)
 
 
-def _averages_of_free_size(x: Tensor, dim: int, size: Any, outputs: int) -> Tensor:
-    """The same windows of a size that is a run-time input, one by one."""
+def _averages_one_by_one(x: Tensor, dim: int, size: Any, outputs: int) -> Tensor:
+    """The same windows, one by one: also of a size that is a run-time input."""
     begins = [0, *(i * size // outputs for i in range(1, outputs))]
     ends = [*((i * size + outputs - 1) // outputs for i in range(1, outputs)), size]
     windows = [
@@ -328,12 +329,14 @@ def _averages_along(x: Tensor, dim: int, size: int, outputs: int) -> Tensor:
         return x.repeat_interleave(outputs // size, dim)
     begin, end = np.array(_bounds(size, outputs), np.int64).T
     longest = int((end - begin).max())
-    places = begin[:, None] + np.arange(longest)
-    windows = x.index_select(dim, fixed(np.minimum(places, size - 1).ravel()))
-    windows = windows.unflatten(dim, (outputs, longest))
+    if 2 * outputs <= _FEW_WINDOWS and longest >= _LONG_WINDOW:
+        return _averages_one_by_one(x, dim, size, outputs)
+    # neighbouring windows side by side, as the results are
+    steps = np.arange(longest)[:, None]
+    windows = x[(slice(None),) * dim + (fixed(np.minimum(begin + steps, size - 1)),)]
     after = (1,) * (x.dim() - dim - 1)
-    inside = fixed((places < end[:, None]).reshape(outputs, longest, *after))
-    total = T.where(inside, windows, T.zeros((), dtype=x.dtype)).sum(dim + 1)
+    inside = fixed((begin + steps < end).reshape(longest, outputs, *after))
+    total = T.where(inside, windows, T.zeros((), dtype=x.dtype)).sum(dim)
     return total / fixed((end - begin).reshape(outputs, *after)).to(x.dtype)
 
 
@@ -354,24 +357,39 @@ def _adaptive_max(spatial: int, input: Tensor, output_size: Any, return_indices:
     if all(o and s % o == 0 for s, o in zip(sizes, outputs, strict=True)):
         window = tuple(s // o for s, o in zip(sizes, outputs, strict=True))
         return _max_pool(spatial, input, window, window, 0, 1, False, return_indices)
-    lead = list(input.shape)[: input.dim() - spatial]
-    plane = _window_positions(sizes, outputs)
     flat = input.flatten(-spatial)
-    windows = flat.index_select(-1, plane.reshape(-1)).reshape([*lead, *plane.shape])
-    values, which = windows.max(-1)
-    if not return_indices:
-        return values
-    which = _last_of_nans(windows, values, which)
-    expanded = plane.expand([*lead, *plane.shape])
-    return values, expanded.gather(-1, which.unsqueeze(-1)).squeeze(-1)
+    found = _greatest_of_windows(flat.detach(), sizes, outputs).flatten(-spatial)
+    whole = [*flat.shape[:-1], *outputs]
+    values = flat.gather(-1, found).reshape(whole)
+    return (values, found.reshape(whole)) if return_indices else values
 
 
-def _last_of_nans(windows: Tensor, values: Tensor, which: Tensor) -> Tensor:
+def _greatest_of_windows(
+    flat: Tensor, sizes: tuple[int, ...], outputs: tuple[int, ...]
+) -> Tensor:
+    """Where the greatest elements are: [*, *outputs], in the plane [*, plane]."""
+    dim = flat.dim() - 1
+    bounds = _bounds(sizes[0], outputs[0])
+    if len(sizes) == 1 and 2 * outputs[0] <= _FEW_WINDOWS and sizes[0] > outputs[0] * _LONG_WINDOW:
+        each = [flat[..., begin:end] for begin, end in bounds]
+        return T.stack([
+            _last_of_nans(window, *window.max(dim)) + begin
+            for window, (begin, _) in zip(each, bounds, strict=True)
+        ], dim)
+    # neighbouring windows side by side, as the results are
+    plane = _window_positions(sizes, outputs).movedim(-1, 0)
+    windows = flat[(..., plane)]
+    values, which = windows.max(dim)
+    which = _last_of_nans(windows, values, which, dim)
+    return plane.expand(windows.shape).gather(dim, which.unsqueeze(dim)).squeeze(dim)
+
+
+def _last_of_nans(windows: Tensor, values: Tensor, which: Tensor, dim: int = -1) -> Tensor:
     """Where the maxima are: the first of equals, but the last NaN, as torch's loops leave it."""
     if not windows.dtype.is_floating_point:
         return which
-    from_behind = windows.isnan().flip(-1).to(T.uint8).argmax(-1)
-    return T.where(values.isnan(), windows.shape[-1] - 1 - from_behind, which)
+    from_behind = windows.isnan().flip(dim).to(T.uint8).argmax(dim)
+    return T.where(values.isnan(), windows.shape[dim] - 1 - from_behind, which)
 
 
 def _window_positions(sizes: tuple[int, ...], outputs: tuple[int, ...]) -> Tensor:
