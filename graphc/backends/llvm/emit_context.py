@@ -18,6 +18,7 @@ from graphc.backends.llvm.values import Value, register_type
 from graphc.ir import dtypes
 from graphc.ir.dtypes import DType
 from graphc.ir.kernel import Scalar
+from graphc.ir.kernel.bounds import Interval
 from graphc.ir.record import record
 
 Index = int | str  # an i64: a constant or an SSA name
@@ -76,6 +77,7 @@ class Context:
         self.aligned = True  # vectors start at multiples of `lanes`
         # Largest values of the index variables that are never negative (2^31: unknown).
         self.upper: dict[str, int] = {}
+        self.held: dict[str, Interval] = {}  # what a clamp holds between two literals
         self.epoch = 0  # counts the moments at which mutable memory may have changed
         self.scopes = [Scope(None)]
         self.lets: dict[str, Scalar] = {}  # what the names of Lets stand for

@@ -18,6 +18,7 @@ from graphc.backends.llvm.vector_plan import MOST_LANES, VectorPlan, plan_vector
 from graphc.ir import dtypes
 from graphc.ir.dim import Dim, Size
 from graphc.ir.kernel import Carry, Check, Let, Literal, Local, Loop, Partial, Stmt, Store, Var
+from graphc.ir.kernel.bounds import held
 from graphc.ir.kernel.combine import COMBINES, identity
 from graphc.ir.record import replaced
 
@@ -54,6 +55,7 @@ class Statements(Beside):
                 self.bind(stmt.name, value._replace(stable=True))
                 self.lets[stmt.name] = stmt.value
                 self.upper.pop(stmt.name, None)  # may have been a loop's variable before
+                self._hold(stmt)
             elif isinstance(stmt, Store) and self.store_beside(stmt, body[position + 1 :][:1]):
                 stored = position + 2
             elif isinstance(stmt, Store):
@@ -72,6 +74,16 @@ class Statements(Beside):
                 if done is not None:
                     return done
         return finish()
+
+    def _hold(self, stmt: Let) -> None:
+        """What of a whole number is known, as the verifier knows it."""
+        between = held(stmt.value, self.held)
+        self.held.pop(stmt.name, None)
+        if between is None:
+            return
+        self.held[stmt.name] = between
+        if between[0] >= 0:
+            self.upper[stmt.name] = between[1]
 
     def _local(self, stmt: Local) -> None:
         if stmt.name not in self.buffers:

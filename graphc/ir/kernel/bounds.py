@@ -8,10 +8,12 @@ each side is an upper bound and the better result counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from .. import dtypes
 from ..dim import Atom, Dim, Monomial, Size, substitute, unwrap
+from .nest import Apply, Literal, Scalar, Var
 
 Interval = tuple[int, int]
 
@@ -23,6 +25,7 @@ class Scope:
     extents: dict[str, Size] = field(default_factory=dict)
     lets: dict[str, Size] = field(default_factory=dict)  # those with an index expression
     unknown: set[str] = field(default_factory=set)  # i64 Lets with data-dependent values
+    held: dict[str, Interval] = field(default_factory=dict)  # whole numbers between two literals
 
     def resolve(self, index: Size) -> Size:
         """The expression with integer Lets replaced by what they are bound to."""
@@ -59,6 +62,20 @@ def _upper(index: Size, scope: Scope, order: list[str]) -> int | None:
         known = [f for f in found if f is not None]
         return min(known) if known else None
     return _upper_of_terms(index, scope, order)
+
+
+def held(value: Scalar, known: Mapping[str, Interval]) -> Interval | None:
+    """What a scalar is held between, by literals; `known`: of names."""
+    if not isinstance(value, Apply):
+        return known.get(value.name) if isinstance(value, Var) else None
+    if value.op == "cast" and value.dtype is dtypes.i64:
+        return held(value.args[0], known)
+    if value.op != "clamp" or not value.dtype.is_integer:
+        return None
+    _, low, high = value.args
+    if not (isinstance(low, Literal) and isinstance(high, Literal)) or high.value < low.value:
+        return None
+    return int(low.value), int(high.value)
 
 
 def _linear_coefficient(index: Dim, var: str) -> int | None:
@@ -110,6 +127,8 @@ def _monomial(monomial: Monomial, scope: Scope, order: list[str]) -> Interval | 
 
 def _atom(atom: Atom, scope: Scope, order: list[str]) -> Interval | None:
     if atom.kind == "var":
+        if atom.name in scope.held:
+            return scope.held[atom.name]
         if atom.name not in order:
             return None
         inner = order[: order.index(atom.name)]

@@ -13,7 +13,7 @@ from ..dim import Dim, DimEnv, Size, evaluate, substitute
 from ..dtypes import DType
 from ..types import TensorType
 from . import walk
-from .bounds import Scope, interval
+from .bounds import Scope, held, interval
 from .combine import ARGUMENTS, CARRIES, STORES
 from .nest import (
     Check,
@@ -129,6 +129,10 @@ class Verifier:
         self.reads[stmt.name] = self.sources(stmt.value)
         self.scope.lets.pop(stmt.name, None)
         self.scope.unknown.discard(stmt.name)
+        self.scope.held.pop(stmt.name, None)
+        between = held(stmt.value, self.scope.held)
+        if between is not None:
+            self.scope.held[stmt.name] = between
         if isinstance(stmt.value, IndexValue):
             index = self.scope.resolve(self.plain(stmt.value.index))
             self.scope.lets[stmt.name] = index

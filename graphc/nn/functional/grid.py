@@ -229,26 +229,32 @@ class _Chosen(NamedTuple):
 
     size: int
     inside: Tensor
-    place: Tensor  # 0 outside
+    place: Tensor  # one of the axis; any outside
 
 
 def _chosen(place: Tensor, size: int) -> _Chosen:
     inside = (place >= 0) & (place <= size - 1)
-    index = T.where(inside, place.detach(), T.zeros((), dtype=place.dtype)).long()
-    return _Chosen(size, inside, index)
+    narrow = T.int32 if size < _NARROW else T.int64
+    return _Chosen(size, inside, place.detach().to(narrow).clamp(0, size - 1))
+
+
+_NARROW = 1 << 24  # whole numbers that float32 has, too
 
 
 def _take(input: Tensor, axes: list[_Chosen]) -> Tensor:
     """Elements at such positions; 0 outside."""
     batch, channels = input.shape[0], input.shape[1]
+    plane = math.prod([axis.size for axis in axes])
+    narrow = T.int32 if plane < 1 << 31 else T.int64
     inside: Any = None
     flat: Any = None
     for axis in axes:
+        place = axis.place.to(narrow)
         inside = axis.inside if inside is None else inside & axis.inside
-        flat = axis.place if flat is None else flat * axis.size + axis.place
+        flat = place if flat is None else flat * axis.size + place
     shape = tuple(flat.shape)
-    count, plane = math.prod(shape[1:]), math.prod([axis.size for axis in axes])
-    index = flat.reshape(batch, 1, count).expand(batch, channels, count)
+    count = math.prod(shape[1:])
+    index = flat.long().reshape(batch, 1, count).expand(batch, channels, count)
     values = input.reshape(batch, channels, plane).gather(2, index)
     values = values.reshape([batch, channels, *shape[1:]])
     return T.where(inside.unsqueeze(1), values, T.zeros((), dtype=input.dtype))

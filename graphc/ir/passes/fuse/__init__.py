@@ -48,6 +48,7 @@ from .numbers import share_numbers
 from .operands import affine_operands
 from .partials import make_partials
 from .permuted import store_permuted
+from .positions import held_positions
 from .siblings import merge_siblings
 
 
@@ -63,7 +64,7 @@ def fuse(
     def fused(graph: Graph, written: Collection[int] = ()) -> Graph:
         graph = in_bodies(graph, fused)
         graph = widened_planes(replace_empty(graph), machine)
-        graph = store_permuted(affine_operands(graph, machine))
+        graph = held_positions(store_permuted(affine_operands(graph, machine)))
         graph = make_partials(graph, machine, routine, written)
         grouping = Grouping(analyse(graph, machine, routine, written))
         merge_siblings(grouping)

@@ -33,6 +33,7 @@ from .group import LINEAR, OTHER, UP, Group, Order
 
 _MOST_NODES = 80
 _MOST_PLACES = 4  # at which a group computes one node: x[i], x[i + 1], ... count one each
+_SEVERAL = 4  # places that are worth a value in memory
 _FLIP_NODES = 10  # a reduction joins at most so many pointwise nodes on its results
 
 
@@ -317,7 +318,7 @@ class Grouping:
         cost = node.op.cost
         # a quotient is one instruction, but of a unit that the next one waits for
         if cost is None or (cost < self.a.machine.dear and cost != QUOTIENT):
-            return False
+            return cost is not None and self._repeats_much_work(node, orders - {group.pattern})
         if OTHER in orders:
             return len(orders) > 1 or self._evaluations(group) > 2 * _hint(self.a.elements[node])
         for order in orders:
@@ -325,6 +326,17 @@ class Grouping:
             if isinstance(order, tuple) and not order[-1][1] and order != group.pattern:
                 return self.a.elements[node] != 1
         return False
+
+    def _repeats_much_work(self, node: Node, orders: set[Order]) -> bool:
+        """Whether many cheap steps would be repeated for each of several places that a value is
+        the same for (of a grid, for each channel). What it is before it is widened is less."""
+        if self.a.category[node] != POINT or widens(node):
+            return False
+        return self.a.cone_cost[node] > self.a.machine.cheap and any(
+            isinstance(order, tuple) and not order[-1][1]
+            and _hint(unwrap(product(size for size, same in order if same))) >= _SEVERAL
+            for order in orders
+        )
 
     def _parallel(self, pattern: Pattern) -> bool:
         """Whether a reduction has enough kept places to keep several workers busy, or is small,

@@ -26,6 +26,7 @@ from ...kernel import (
     Var,
     walk,
 )
+from ...kernel.bounds import held
 
 Value = Var | Literal  # what an expression is named by
 
@@ -125,6 +126,25 @@ class Writer:
         self.levels[name] = level
         self.scopes[level].stmts.append(Let(name, value))
         return Var(name, value.dtype)
+
+    def held(self, index: Value, size: int) -> Value:
+        """An i64 index in [0, size), by a clamp, unless it is one already."""
+        value = self._bound(index) if isinstance(index, Var) else index
+        if isinstance(value, Apply) and value.op == "cast":
+            source = value.args[0]
+            value = self._bound(source) if isinstance(source, Var) else source
+        between = None if value is None else held(value, {})
+        if between is not None and between[0] >= 0 and between[1] < size:
+            return index
+        ends = Literal(0, dtypes.i64), Literal(size - 1, dtypes.i64)
+        return self.apply("clamp", dtypes.i64, index, *ends)
+
+    def _bound(self, var: Var) -> Scalar | None:
+        """What a Let gave a name to."""
+        for stmt in reversed(self.scopes[self.levels[var.name]].stmts):
+            if isinstance(stmt, Let) and stmt.name == var.name:
+                return stmt.value
+        return None
 
     def load(
         self, buffer: str, index: Size, dtype: DType, mask: Value | None = None,

@@ -21,7 +21,7 @@ from ...rounding import EXACT
 from . import index_maps
 from .body import Body, carrier, literal, literal_cast, zero
 from .index_maps import Coordinate, Coordinates, coordinate_value, exact
-from .least import least
+from .limits import NOTHING, Limits, inside, limits
 from .moves import MOVES, Condition, move, padded, updated_region
 from .scope import Value, Writer
 from .stretches import Along, holds_along
@@ -341,23 +341,26 @@ class Values:
 
     def index_coordinate(
         self, index: Value, size: Size, dim: int, at: At, wrap: bool, subject: str = "",
-        least: int | None = None,
+        known: Limits = NOTHING,
     ) -> Coordinate:
         """A checked data-dependent coordinate along a dim of `size`."""
-        checked = self.checked_index(index, size, dim, at, wrap, subject, least)
+        checked = self.checked_index(index, size, dim, at, wrap, subject, known)
         if isinstance(checked, Literal):
             return exact(int(checked.value), size)
         return exact(Dim.var(checked.name), size)
 
     def checked_index(
         self, index: Value, size: Size, dim: int, at: At, wrap: bool, subject: str = "",
-        least: int | None = None,
+        known: Limits = NOTHING,
     ) -> Value:
         """The index, made non-negative if `wrap`, after a Check that it is in [0, size).
         `subject`: what the index is to the user, if not an index; or the error, class and all.
-        `least`: what it is at least, where that is known."""
+        `known`: what it is at least and at most. Where it must be in range it is held there, which
+        changes nothing, and which a kernel's verifier sees."""
         writer = self.writer
-        positive = least is not None and least >= 0
+        if isinstance(size, int) and inside(known, size):
+            return writer.held(index, size)
+        positive = known[0] is not None and known[0] >= 0
         key = ("checked", index, size, dim, at.mask, wrap)
         found: Value | None = writer.find(key)
         if found is not None:
@@ -404,7 +407,7 @@ class Values:
         ]
         subject = node.attrs.get("subject", "")
         place[dim] = self.index_coordinate(
-            index, shape[dim], dim, at, False, subject, least(index_node)
+            index, shape[dim], dim, at, False, subject, limits(index_node)
         )
         return (yield x, self.at(tuple(place), at.mask))
 
@@ -420,7 +423,7 @@ class Values:
             place = index_maps.broadcast(where, self.body.shape(index_node))
             index = yield index_node, self.at(place, at.mask)
             found.append(self.index_coordinate(
-                index, shape[dim + i], dim + i, at, True, subject, least(index_node)
+                index, shape[dim + i], dim + i, at, True, subject, limits(index_node)
             ))
         coordinates = (*at.coordinates[:dim], *found, *at.coordinates[dim + rank :])
         return (yield x, self.at(coordinates, at.mask))

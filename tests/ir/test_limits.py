@@ -10,7 +10,7 @@ import pytest
 import graphc
 from graphc.ir import dtypes, op, ops
 from graphc.ir.graph import Expr
-from graphc.ir.passes.lower.least import least
+from graphc.ir.passes.lower.limits import limits
 
 from .kernel_cases import build
 
@@ -41,7 +41,7 @@ def test_an_index_that_is_not_negative_is_asked_once() -> None:
 ], ids=range(7))
 def test_what_is_known(function: Any, want: int | None) -> None:
     graph = build(function, (dtypes.i64, (4,)))
-    assert least(graph.outputs[0]) == want
+    assert limits(graph.outputs[0])[0] == want
 
 
 def number(x: Any, value: int) -> Any:
