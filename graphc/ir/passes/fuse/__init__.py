@@ -25,7 +25,8 @@ What is decided, in this order:
 
 No group ever waits for another that waits for it: each group knows the set of groups below it
 as a bit set. A value that is broadcast is computed inside its reader only if that does not repeat
-a division or a transcendental many times.
+a division, a transcendental or many cheap steps many times. Positions that must be in range are
+held there by clamps first (positions): a kernel then needs no check.
 
 The cost model counts memory traffic first: launches cost about 0.1 us, memory 0.1 ns per byte,
 an addition 0.02 ns per element, an exp 0.25 ns.
