@@ -145,6 +145,14 @@ def _without_stars(function: Any) -> Any:
     return FunctionType(changed, function.__globals__, function.__name__, None, closure)
 
 
+def _annotations(function: Any) -> dict[str, Any]:
+    """What the user says of a function's types. graphc's own, which torch has others of, are left
+    out."""
+    if str(getattr(function, "__module__", "")).split(".")[0] == "graphc":
+        return {}
+    return dict(getattr(function, "__annotations__", {}))
+
+
 def is_fx_tracing() -> bool:
     """Whether a Tracer is at work."""
     return _at_work[0] > 0
@@ -277,7 +285,7 @@ class Tracer(TracerBase):
         with self._patched(function):
             result = called(*args)
         # torch calls a function with stars by another one, which says no types
-        returned = getattr(called, "__annotations__", {}).get("return")
+        returned = _annotations(called).get("return")
         self.create_node("output", "output", (self.create_arg(result),), {}, type_expr=returned)
         return self.graph
 
@@ -295,7 +303,8 @@ class Tracer(TracerBase):
         def by_name(*values: Any) -> Any:
             return called(*values[:count], **dict(zip(kwargs, values[count:], strict=True)))
 
-        by_name.__annotations__ = dict(getattr(called, "__annotations__", {}))
+        by_name.__annotations__ = _annotations(called)
+        by_name.__module__ = str(getattr(called, "__module__", ""))
         return by_name, [*args, *kwargs.values()]
 
     def _parameters(
@@ -305,7 +314,7 @@ class Tracer(TracerBase):
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
         parameters = list(inspect.signature(inspect.unwrap(function)).parameters.values())
-        annotations = getattr(inspect.unwrap(function), "__annotations__", {})
+        annotations = _annotations(inspect.unwrap(function))
         if any(each.kind in _STARS for each in parameters):
             # each of *args and **kwargs is one Proxy
             function = _without_stars(function)

@@ -9,6 +9,7 @@ on threads.
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from graphc.backends.llvm.gemm_ahead import asked_for, next_panel
 from graphc.backends.llvm.gemm_descriptor import Descriptor, Word
 from graphc.backends.llvm.gemm_plan import choose, round_up
 from graphc.backends.llvm.gemm_stages import (
@@ -25,7 +26,6 @@ from graphc.backends.llvm.gemm_store import Result
 from graphc.backends.llvm.matrix_kernel import emit_matrix_kernels
 from graphc.backends.llvm.matrix_unit import UNIT_PARAMETER, MatrixUnit, allocate_unit
 from graphc.backends.llvm.microkernel import (
-    LINE,
     ROW_CLASSES,
     Tile,
     emit_kernel_table,
@@ -294,7 +294,8 @@ class _ProductContext:
         padded = round_up(f, columns, tile.lanes)
         runs = self._panels_in_a_run(columns, last)
         stores = f.let(f"and i1 {last}, {self.stores}")
-        after = self._next(n, columns, block, f.cmp("eq", f.add(number, 1), "%block_end"))
+        whole = f.cmp("eq", f.add(number, 1), "%block_end")
+        after = next_panel(self.d, tile, (n, columns), block, whole)
         with f.loop("%m", "%m_end", tile.rows) as m:
             rows = f.smin(f.sub("%m_end", m), tile.rows)
             a = f.gep(left, f.mul(m, self.tile_row), "i8")
@@ -322,7 +323,7 @@ class _ProductContext:
                     f"i64 {b_step}",
                     f"ptr {to}",
                     *(f"i64 {v}" for v in (rows, more, count, apart)),
-                    *self._ahead(block, m, b, after),
+                    *asked_for(f, tile, self.panels, block, (m, b, after)),
                     *(["ptr %unit"] if tile.step.matrix else ()),
                 )
                 with f.when(f.let(f"and i1 {last}, {f.let(f'xor i1 {direct}, true')}")):
@@ -367,31 +368,6 @@ class _ProductContext:
         waits = f.let(f"and i1 {self.waits}, {f.let(f'xor i1 {last}, true')}")
         whole = f.floordiv(columns, self.tile.columns)
         return choose(f, f.let(f"and i1 {dense}, {waits}"), whole, 0)
-
-    def _next(self, n: Value, columns: Value, block: Block, last: str) -> Value:
-        """How far behind a panel of this block, in bytes, begins what takes its place: the next
-        block of k, or, where all of k is done, the panel of the columns or of the chunk that this
-        thread is next at."""
-        f, d, tile = self.f, self.d, self.tile
-        d.read(Word.CHUNK_N, Word.SPLIT_M)
-        chunks = f.smax(f.sdiv(d[Word.WORKERS], d[Word.SPLIT_M]), 1)
-        inside = f.cmp("slt", f.add(n, columns), "%n_end")
-        further = choose(f, inside, columns, f.mul(d[Word.CHUNK_N], chunks))
-        further = f.mul(f.sub(f.sdiv(further, tile.columns), 1), d[Word.PANEL])
-        further = choose(f, last, f.mul(f.smax(further, 0), tile.bytes), 0)
-        return f.add(f.mul(block.rows, tile.columns * tile.bytes), further)
-
-    def _ahead(self, block: Block, m: Value, b: str, after: Value) -> tuple[str, str]:
-        """What a tile's steps ask the memory for: the first tiles of a chunk for a constant's panel
-        that is read next, or the memory would be slow while they wait and idle while the others
-        compute."""
-        f, tile = self.f, self.tile
-        lines = tile.columns * tile.bytes // LINE  # of a step
-        tiles = f.sdiv(f.sub(m, "%m"), tile.rows)
-        asks = f.let(f"and i1 {self.panels}, {f.cmp('slt', tiles, lines)}")
-        start = f.add(after, f.mul(tiles, f.mul(block.rows, LINE)))
-        place = f.gep(b, choose(f, asks, start, 0), "i8")
-        return f"ptr {place}", f"i64 {choose(f, asks, LINE, 0)}"
 
     def _panel(
         self, base: str, tail: str, block: Block, panel: tuple[Value, Value, Value, str]
