@@ -1,7 +1,8 @@
 """Routines of BLAS and LAPACK that NumPy does not hand on, of the OpenBLAS that its wheels bring
-along: triangular systems and LU. Where that is another library, there are none.
+along: triangular systems and LU; and Cholesky's, of rows as they lie. Where that is another
+library, there are none.
 
-Source: https://netlib.org/lapack/explore-html (trsm, getrf); integers have 64 bits.
+Source: https://netlib.org/lapack/explore-html (trsm, getrf, potrf); integers have 64 bits.
 """
 
 from __future__ import annotations
@@ -51,6 +52,23 @@ def lu(a: Array) -> tuple[Array, Array, int] | None:
     return np.ascontiguousarray(found), pivots.astype(np.int32), int(info.value)
 
 
+def cholesky(a: Array) -> Array | None:
+    """L of each matrix of a batch; None where there is no such routine, or one of them has no L.
+    The lower triangle of rows is the upper one of columns, and L^T lies there as L does here."""
+    function = _potrf(a.dtype.str[1:])
+    if function is None or a.size == 0:
+        return None
+    found = np.array(a, order="C")
+    n, info = ctypes.c_int64(a.shape[-1]), ctypes.c_int64(0)
+    size, place, step = ctypes.byref(n), found.ctypes.data, n.value * n.value * a.itemsize
+    for at in range(found.size // (n.value * n.value)):
+        function(b"U", size, place + at * step, size, ctypes.byref(info))
+        if info.value:
+            return None
+    known = np.isfinite(found.diagonal(0, -2, -1)).all()
+    return np.tril(found) if known else None
+
+
 @functools.cache
 def _trsm(kind: str) -> Any:
     found = _function(f"scipy_cblas_{_LETTERS.get(kind)}trsm64_")
@@ -66,8 +84,15 @@ def _trsm(kind: str) -> Any:
 def _getrf(kind: str) -> Any:
     found = _function(f"scipy_{_LETTERS.get(kind)}getrf_64_")
     if found is not None:
-        place = ctypes.c_void_p
-        found.argtypes, found.restype = [place] * 6, None
+        found.argtypes, found.restype = [ctypes.c_void_p] * 6, None
+    return found
+
+
+@functools.cache
+def _potrf(kind: str) -> Any:
+    found = _function(f"scipy_{_LETTERS.get(kind)}potrf_64_")
+    if found is not None:
+        found.argtypes, found.restype = [ctypes.c_char_p, *[ctypes.c_void_p] * 4], None
     return found
 
 

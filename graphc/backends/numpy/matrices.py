@@ -94,10 +94,16 @@ def _slogdet(a: Array) -> tuple[Array, Array]:
     return as_array(sign), as_array(log)
 
 
+_LARGE = 32  # rows from which on a call of LAPACK is worth Python's own for each matrix
+
+
 def _cholesky(a: Array, *, check: bool) -> tuple[Array, Array]:
     info = np.zeros(a.shape[:-2], np.int32)
     if a.size == 0:
         return a.copy(), info
+    found = lapack.cholesky(a) if a.shape[-1] >= _LARGE else None
+    if found is not None:
+        return found, info
     try:
         return as_array(np.linalg.cholesky(a)), info
     except np.linalg.LinAlgError:

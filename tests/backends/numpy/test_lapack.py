@@ -25,6 +25,7 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     if not request.param:
         monkeypatch.setattr(lapack, "_trsm", lambda kind: None)
         monkeypatch.setattr(lapack, "_getrf", lambda kind: None)
+        monkeypatch.setattr(lapack, "_potrf", lambda kind: None)
 
 
 @pytest.mark.usefixtures("library")
@@ -71,6 +72,29 @@ def test_pivots_that_are_nothing() -> None:
         none = matrices._solve_triangular(tiny * 0, np.ones((2, 1), np.float32), upper=False,
                                           unit=False)
     assert np.isinf(none[0, 0]) and np.isinf(x[0, 0])
+
+
+@pytest.mark.usefixtures("library")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("n", [1, 31, 32, 33, 70])
+def test_cholesky(kind: str, n: int) -> None:
+    a = _random(kind, 2, 3, n, n)
+    a = a @ np.conj(np.swapaxes(a, -1, -2)) + n * np.eye(n).astype(kind)
+    beyond = a.copy()
+    beyond[..., np.triu(np.ones((n, n), bool), 1)] = np.nan  # nobody looks there
+    low, info = matrices._cholesky(beyond, check=True)
+    assert low.dtype == a.dtype and not info.any() and not np.triu(low, 1).any()
+    back = low @ np.conj(np.swapaxes(low, -1, -2))
+    np.testing.assert_allclose(back / n, a / n, atol=TOLERANCE[kind])
+
+
+@pytest.mark.usefixtures("library")
+def test_a_matrix_that_has_no_factor() -> None:
+    a = np.stack([np.eye(40), np.eye(40)])
+    a[1, 17, 17] = -1
+    assert matrices._cholesky(a, check=False)[1].tolist() == [0, 18]
+    with pytest.raises(RuntimeError, match="leading minor of order 18"):
+        matrices._cholesky(a, check=True)
 
 
 def test_a_small_pivot_is_divided_by() -> None:
