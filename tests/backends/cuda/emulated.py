@@ -50,6 +50,7 @@ class EmulatedBackend(CudaBackend):
         super().__init__()
         self.toolchain, self.target = toolchain, target
         self.schedule = Schedule()
+        self.optimized = True  # see Toolchain.compile
         self.worst = 0  # wavefronts of an access of shared memory, in launches that were watched
         self.kernels: dict[str, Kernel] = {}
         self.sources: dict[str, Source] = {}
@@ -73,7 +74,7 @@ class EmulatedBackend(CudaBackend):
 
     def library(self, symbol: str) -> Library:
         if self._pending:
-            library = self.toolchain.compile(self._pending)
+            library = self.toolchain.compile(self._pending, self.optimized)
             self._libraries.update(dict.fromkeys(self._pending, library))
             self._pending.clear()
         return self._libraries[symbol]

@@ -62,6 +62,12 @@ MORE = {
 }
 
 
+@pytest.fixture(autouse=True)
+def _compiled_soon(emulated: EmulatedBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """These kernels take longer to compile than to run."""
+    monkeypatch.setattr(emulated, "optimized", False)
+
+
 def sized(case: Case, m: int, n: int) -> Case:
     """The same with other lengths."""
     if case.mask is None:

@@ -55,15 +55,16 @@ class Toolchain:
         self.folder, self.compiler = folder, name
         self.runtime = self._runtime()
 
-    def compile(self, texts: Mapping[str, str]) -> Library:
+    def compile(self, texts: Mapping[str, str], optimized: bool = True) -> Library:
         """One library of several sources of CUDA C, by name; names are those of places in reports.
-        Raises RuntimeError with what the compiler says."""
+        Not `optimized`: in less than half of the time, for what runs shortly; counts of accesses
+        are others. Raises RuntimeError with what the compiler says."""
         source = _unit(texts)
-        path = self.folder / f"kernels_{_digest((_first() + source).encode())}.so"
+        level = "-O1" if optimized and len(source) < _LARGE else "-O0"
+        path = self.folder / f"kernels_{_digest((level + _first() + source).encode())}.so"
         if not path.exists():
             written = path.with_suffix(".cpp")
             written.write_text(source)
-            level = "-O0" if len(source) >= _LARGE else "-O1"
             instrument = [level, *_KERNELS, *_NO_ENTRIES.get(self.compiler, [])]
             made, first = path.with_suffix(".o"), self._header(instrument)
             self._run([*_COMMON, *instrument, "-include", first, "-c", written, "-o", made])
