@@ -116,6 +116,8 @@ def test_infinities_meet_the_same_elements(seed: int) -> None:
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (1, 5, 7), (4, 3, 1), (6, 1, 9), (70, 5, 300)])
 def test_products(sizes: tuple[int, int, int], dtype: DType, machine: str) -> None:
     m, k, n = sizes
+    if machine == "tiny" and m == 70:  # there, half as many rows and fewer columns are as large
+        m, n = 35, 75
     plain = cases.build(lambda a, b: ops.tanh(cases.dot(a, b)), (dtype, (m, k)), (dtype, (n, k)))
     heads = cases.build(
         lambda a, b: ops.dot_general(
