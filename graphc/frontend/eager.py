@@ -28,7 +28,7 @@ from .nodes import Edge, OpNode
 from .placement import ON_CPU, gathered
 from .programs import GradientPlan
 from .saved_hooks import hooks, pack_node
-from .storage import LOOSE, THERE, Storage, readers
+from .storage import LOOSE, THERE, Storage, note_read, readers, reads_later
 from .tensor import Tensor, current, from_array
 from .values import Eager, Prepare
 
@@ -452,6 +452,12 @@ def _save(
             stamps.append((storage, storage.version, ~i))
         node.saved_out = tuple(saved)
     node.stamps = tuple(stamps)
+    if plan.late:
+        node.late = plan.late
+        for storage, _, which in stamps:
+            if which in plan.late:
+                note_read(storage)
+                reads_later(node)
 
 
 def otherwise(op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> Any:

@@ -41,6 +41,7 @@ from .tape_order import inner_roots, labels_of, order_of
 from .tensor import Tensor
 from .texts import is_traced_value, plain_value
 from .tree import Structure, flatten, unflatten
+from .unread import unread
 from .used_up import entries_behind, spent_nodes
 from .views import Chain, base_of
 
@@ -121,6 +122,7 @@ class _Finish:
             and shadow._graphc_requires_grad != tensor._graphc_requires_grad
         ]
         grad_reads = [GradRead(t, present, which(t)) for t, present in trace.grad_reads.values()]
+        self.order += unread(trace.builder, trace.builder.made(), self.order)
         differentiated = self._backward(leaving) if backward else None
         return TracedGraph(
             trace.builder.build(self.order, trace.name), tuple(trace.inputs),

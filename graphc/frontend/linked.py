@@ -96,12 +96,13 @@ def linked(
         ) for link, step in zip(links, steps, strict=True)
     ], len(types))
     kind = steps[-1].kind or class_of(steps[-1].op)
-    signature, copied = Signature(op, types, {}), frozenset[int]()
-    if hasattr(whole, "of_few"):
-        needs = tuple([requires_grad(t) for t in operands])
-        plan = GradientPlan(op, signature.inputs, signature.results, {}, needs)
-        signature.plans[needs] = plan
-        copied = frozenset([i for i in plan.inputs if i < len(tensors)]) - _kept(made)
+    signature = Signature(op, types, {})
+    needs = tuple([requires_grad(t) for t in operands])
+    plan = GradientPlan(op, signature.inputs, signature.results, {}, needs)
+    signature.plans[needs] = plan
+    copied = frozenset([i for i in plan.inputs if i < len(tensors)]) - _kept(made)
+    if not hasattr(whole, "of_few"):  # many numbers are copied if it comes to that
+        plan.late, copied = copied, frozenset()
     return Linked(whole, op, signature, constants, kind, copied)
 
 

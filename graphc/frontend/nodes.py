@@ -11,7 +11,7 @@ import functools
 import itertools
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, cast
 
 from graphc.ir.autodiff import run_vjp, saved_values
 from graphc.ir.dim import DimEnv
@@ -229,6 +229,7 @@ class OpNode(Node):
     straight = True
     given: int | None = None  # of a function as one node (linked.py): its tensors, before constants
     trace: Trace | None = None  # that recorded it
+    late: frozenset[int] = frozenset()  # what torch does not save (unsaved.py)
     packed: bool = False  # saved values went through saved_tensors_hooks
     # (storage, version when saved, input number or ~result number)
     stamps: tuple[tuple[Stamped, int, int], ...]
@@ -266,6 +267,23 @@ class OpNode(Node):
         self.stamps, self.held = (), []
         if self.known is not None:
             self.known.released(self)
+
+    def keep(self, storage: Any, tracked: bool) -> bool:
+        """`storage` is about to be written to: copy what the rule reads of it (`late` alone)."""
+        if self.saved_in is None or self.saved_out is None:
+            return False
+        root: Any = storage.root
+        saved = [*self.saved_in, *reversed(self.saved_out)]  # so that ~which is a place in it, too
+        kept: list[Any] = []
+        for stamp in self.stamps:
+            owner, version, which = cast("tuple[Any, int, int]", stamp)
+            if which in self.late and owner.root is root and owner.version == version:
+                saved[which] = saved[which].copy("K")
+                kept.append(stamp)
+        count = len(self.saved_in)
+        self.saved_in, self.saved_out = tuple(saved[:count]), tuple(saved[:count - 1:-1])
+        self.stamps = tuple([stamp for stamp in self.stamps if stamp not in kept])
+        return bool(kept)
 
     def gradients(self, grads: list[Any], needs: Sequence[bool], world: World) -> Sequence[Any]:
         if self.saved_in is None or self.saved_out is None:

@@ -16,6 +16,7 @@ from graphc.ir.types import TensorType, TupleType
 
 from .errors import raise_op_error
 from .nodes import class_of
+from .unsaved import NOTHING, UNSAVED
 from .values import Eager
 
 _OFTEN = 30  # runs, after which it is asked whether native code does them
@@ -133,8 +134,8 @@ class ArrayProgram(Slots):
 class GradientPlan:
     """What to save for one signature and set of inputs that need a gradient, and how to use it."""
 
-    __slots__ = ("attrs", "in_types", "inputs", "kind", "no_inputs", "no_outputs", "op", "outputs",
-                 "programs")
+    __slots__ = ("attrs", "in_types", "inputs", "kind", "late", "no_inputs", "no_outputs", "op",
+                 "outputs", "programs")
 
     def __init__(
         self,
@@ -153,6 +154,7 @@ class GradientPlan:
         except OpError as error:
             raise_op_error(error)
         self.inputs, self.outputs = program.inputs, program.outs
+        self.late = UNSAVED.get(op.name, NOTHING)
         self.no_inputs: tuple[Any, ...] = (None,) * len(in_types)
         self.no_outputs: tuple[Any, ...] = (None,) * len(out_types)
         # (needs, which results have a gradient) -> program

@@ -23,6 +23,7 @@ from .history import edge, requires_grad
 from .nodes import Edge, OpNode, class_of, next_sequence, records
 from .tensor import Tensor
 from .trace_history import record
+from .unsaved import UNSAVED, keep_values
 from .views import Chain
 
 if TYPE_CHECKING:
@@ -99,6 +100,8 @@ class Operation:
             stamps.append((storage, version, i if i < count else count - i - 1))
         entry.saved_in, entry.saved_out = tuple(saved[:count]), tuple(saved[count:])
         entry.stamps, entry.held = tuple(stamps), []
+        if self.op.name in UNSAVED:
+            keep_values(entry, UNSAVED[self.op.name])
 
 
 def operation_again(

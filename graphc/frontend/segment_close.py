@@ -33,6 +33,7 @@ from .segment_tape import broken_nodes, script_key, tape_of
 from .segment_trace import SegmentTrace
 from .storage import Storage
 from .tensor import Tensor, fields
+from .unread import unread
 from .used_up import entries_behind, spent_nodes
 from .views import Chain
 from .write_nodes import AsStridedBackward
@@ -63,6 +64,7 @@ class Segment:
             if root.parent is None and root.node is not source.node:
                 self.mutations.append((len(self.outputs), source, root.version))
                 self.outputs.append(root.node)
+        self.outputs += unread(trace.builder, trace.failing, self.outputs)
         self.changed = [(t, s) for t, s in shadows if self._changed(t, s)]
         traced = [*self.living, *[shadow for _, shadow in self.changed]]
         candidates = [t for t in traced if t._graphc_node is not None and not _follows(t)]

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from graphc.ir.dim import DimEnv
-from graphc.ir.graph import Builder, Loc, Node
+from graphc.ir.graph import Builder, Loc, Node, get_
 from graphc.ir.op import Attrs, Op
 
 from .captured import TensorInput
@@ -133,6 +133,7 @@ class SegmentTrace(Trace):
         self.script: list[Any] = []
         self.taped = 0  # operations in it
         self.told = True  # whether it tells all: no other history was met, nothing was freed
+        self.failing: list[Node] = []  # what may refuse its operands' values
 
     def new_builder(self) -> Builder:
         return Builder(self.env) if self.whole else self.nodes.builder(self.env)
@@ -298,7 +299,8 @@ class SegmentTrace(Trace):
         if Eager.elsewhere is not None and not self._flushing and self.apart(inputs):
             with self.eager(TWO_DEVICES):
                 return apply(op, *inputs, **attrs)
-        if op.name in FAILURES and not self._flushing and not self.builder.backward and (
+        fails = op.name in FAILURES and not self.builder.backward
+        if fails and not self._flushing and (
             attrs.get("check", True) and is_caught(FAILURES[op.name])
             and self.runs_eagerly(_TRIED)
         ):
@@ -314,6 +316,9 @@ class SegmentTrace(Trace):
         first = found[0] if type(found) is tuple else found
         if self.noted is not None and first._graphc_trace is self:  # else eager mode made it
             self.noted.append(first._graphc_traced.value)
+        if (fails or op.divides) and first._graphc_trace is self:
+            node = first._graphc_traced.value
+            self.failing.append(node.inputs[0] if node.op is get_ else node)
         if self.watch is not None:
             self.watch.gave(op, inputs, found)
         return found

@@ -15,6 +15,7 @@ from .hooks import captured
 from .nodes import Edge, OpNode, OutsideHistory, class_of
 from .saved_hooks import hooks, pack_node
 from .tensor import Tensor
+from .unsaved import UNSAVED, keep_values
 
 if TYPE_CHECKING:
     from .trace import Trace
@@ -44,6 +45,8 @@ def record(
         storage = tensor._graphc_storage
         stamps.append((storage, storage.version, ~i))
     entry.stamps = tuple(stamps)
+    if node.op.name in UNSAVED:
+        keep_values(entry, UNSAVED[node.op.name])
     if local.saved_hooks and not hooks.busy:
         pack_node(entry, lambda saved: trace.wrap(trace.saved_node(saved)), trace.env)
     for i, result in enumerate(results):

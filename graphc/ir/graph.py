@@ -267,6 +267,10 @@ class Builder:
         """How many nodes were made."""
         return len(self._interned)
 
+    def made(self) -> list[Node]:
+        """The nodes that were made, oldest first."""
+        return list(self._interned.values())
+
     def known(self, op: Op, inputs: tuple[Node, ...], attrs: Attrs) -> Node | None:
         """What `emit` would give, if it was made before."""
         if op.impure or "graphs" in attrs:

@@ -29,6 +29,7 @@ def leave_out_failed(segment: Segment) -> bool:
     if not lost:
         return False
     trace = segment.trace
+    trace.failing.clear()
     for source, root in trace.sources:
         if root.parent is None and root.node in lost:
             root.rebind(_before(root.node, lost, source.node), tracked=False)

@@ -18,14 +18,16 @@ from ..dispatch import inplace
 from ..errors import kind_name, located, raise_op_error, warn_once, warn_user
 from ..known import values
 from ..layouts import NotDense
-from ..nodes import rename
+from ..nodes import OpNode, rename
 from ..numbers import is_traced_number, plain_size
 from ..overlap import check_apart
 from ..placement import is_loose, mixed, place_at
 from ..promote import _name as dtype_name
 from ..promote import cast as to_dtype
 from ..promote import check_inplace
+from ..storage import note_read, reads_later
 from ..tensor import Tensor
+from ..unsaved import keep_values
 from ..values import Eager
 from ..views import OVERLAP, may_overlap
 from ..wrapped import wraps
@@ -236,6 +238,21 @@ def numpy_names(function: F) -> F:
 def named(result: Tensor, name: str) -> Tensor:
     """The result, its grad_fn printed as torch's `name`."""
     rename(result._graphc_node, name)
+    return result
+
+
+def forgotten(result: Tensor) -> Tensor:
+    """A result that torch computes by an operator whose rule does not read it: it may be written
+    to before the backward pass."""
+    node, late = result._graphc_node, frozenset({~0})
+    if not isinstance(node, OpNode) or node.saved_out is None or node.packed:
+        return result
+    if node.trace is not None:
+        keep_values(node, late)
+    else:
+        node.late = late
+        note_read(result._graphc_storage)
+        reads_later(node)
     return result
 
 

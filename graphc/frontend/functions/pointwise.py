@@ -19,7 +19,7 @@ from ..history import requires_grad
 from ..promote import binary, is_number
 from ..replayed import replayed
 from ..tensor import Tensor, alias
-from .arguments import condition_of, fitting, named, recorded_as, with_out
+from .arguments import condition_of, fitting, forgotten, named, recorded_as, with_out
 from .dtype_names import iinfo
 from .older_calls import factor_first
 from .positions import nonzero
@@ -380,9 +380,9 @@ def pow(input: Any, exponent: Any) -> Tensor:
             return square(input)
     if isinstance(input, Tensor) and isinstance(exponent, float) and input.dtype.is_float:
         if exponent == 0.5:
-            return named(sqrt(input), "PowBackward0")
+            return forgotten(named(sqrt(input), "PowBackward0"))
         if exponent == -0.5 and input.dtype is not dtypes.f16:
-            return named(rsqrt(input), "PowBackward0")
+            return forgotten(named(rsqrt(input), "PowBackward0"))
         if exponent == 2.0:
             return square(input)
     result: Tensor = binary(ops.pow, input, exponent)
