@@ -19,6 +19,8 @@ from .replayed_steps import Step
 from .tensor import Tensor
 from .values import Link
 
+_COMPOSED = frozenset({"MeanBackward0", "SumBackward0", "AbsBackward0"})
+
 
 class Linked:
     """Steps as one operator, with a history of one node."""
@@ -101,8 +103,10 @@ def linked(
     plan = GradientPlan(op, signature.inputs, signature.results, {}, needs)
     signature.plans[needs] = plan
     copied = frozenset([i for i in plan.inputs if i < len(tensors)]) - _kept(made)
-    if not hasattr(whole, "of_few"):  # many numbers are copied if it comes to that
-        plan.late, copied = copied, frozenset()
+    if not hasattr(whole, "of_few"):
+        # what torch composes, too, saves none of these: many numbers are copied if they change
+        plan.late = copied if kind.__name__ in _COMPOSED else frozenset()
+        copied = frozenset()
     return Linked(whole, op, signature, constants, kind, copied)
 
 
