@@ -437,14 +437,23 @@ class Pass:
             if value is None:
                 return
         arrived = self.world.to_tensor(value) if node.post_hooks else None
+        if requires_grad(variable):  # it may have been frozen since the forward pass
+            self._add(variable, value)
+        trace = self.trace
+        for hook in list((variable._graphc_post_hooks or {}).values()):
+            gives_nothing(callout(hook)(variable if trace is None else trace.concrete_of(variable)))
+        for after in list((node.post_hooks or {}).values()):
+            callout(after)((), (arrived,))
+
+    def _add(self, variable: Tensor, value: Any) -> None:
         trace = self.trace
         if Eager.elsewhere is not None and trace is None:
             value = self.world.from_tensor(moved(self.world.to_tensor(value), place_at(variable)))
         old = variable._grad if trace is None else trace.get_grad(variable)
         if type(value) is np.ndarray and not self.create_graph and trace is None:
-            # references: the caller's variable, the parameter, and getrefcount's argument; an
-            # argument of accumulate() that is on the stack already would be another
-            alone = sys.getrefcount(value) <= 3
+            # references: the variable of the caller's caller, the caller's, the parameter, and
+            # getrefcount's argument; one of accumulate()'s on the stack would be another
+            alone = sys.getrefcount(value) <= 4
             accumulate(variable, value, alone)
         elif isinstance(value, Tensor):
             accumulate_sparse(variable, value)
@@ -454,10 +463,6 @@ class Pass:
             variable._grad = apply(ops.add, old, self.world.to_tensor(value))
         else:
             inplace(old, apply(ops.add, old, self.world.to_tensor(value)))
-        for hook in list((variable._graphc_post_hooks or {}).values()):
-            gives_nothing(callout(hook)(variable if trace is None else trace.concrete_of(variable)))
-        for after in list((node.post_hooks or {}).values()):
-            callout(after)((), (arrived,))
 
 
 def _private(tensor: Tensor, create_graph: bool) -> Tensor:

@@ -103,7 +103,8 @@ def straight_pass(output: Any, gradient: Any, keep: bool, world: Any) -> bool:
                 arrived, found[i] = _fitting(node, i, found[i], world), None
                 # references: the variable here, and getrefcount's argument
                 alone = sys.getrefcount(arrived) <= 2
-                accumulate(variable, arrived, alone)
+                if requires_grad(variable):  # it may have been frozen since the forward pass
+                    accumulate(variable, arrived, alone)
         if further >= 0 and value is None:
             break
     return True
