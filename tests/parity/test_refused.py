@@ -61,6 +61,12 @@ CASES: dict[str, Callable[[Any], Any]] = {
         3, out=t.zeros(3, dtype=t.bool), dtype=t.float32),
     "cumulative_trapezoid of bools": lambda t: t.cumulative_trapezoid(t.tensor([True, False])),
     "broadcast_to sizes": lambda t: t.ones(2, 1).broadcast_to(2, 3),
+    "gather of a scalar": lambda t: t.tensor(2.0).gather(0, t.zeros(2, 2, dtype=t.int64)),
+    "scatter of a scalar": lambda t: t.tensor(2.0).scatter(0, t.zeros(2, 2, dtype=t.int64), 1.0),
+    "index_copy of fewer dims": lambda t: t.ones(4, 4).index_copy(0, t.tensor([1]), t.ones(4)),
+    "index_copy of a scalar": lambda t: t.ones(4, 4).index_copy(0, t.tensor([1]), t.ones(())),
+    "movedim of a scalar": lambda t: t.tensor(2.0).movedim(0, -1),
+    "movedim of a scalar's dim 1": lambda t: t.tensor(2.0).movedim(1, 0),
 }
 for _a, _b in (("int64", "int64"), ("int64", "float32"), ("float32", "int64"), ("bool", "float32"),
                ("float32", "bool"), ("float32", "float64"), ("float64", "float32")):

@@ -274,6 +274,10 @@ def _warn_of_rank(rank: int) -> None:
 
 def matrix_transpose(self: Tensor) -> Tensor:
     """The last two dims exchanged."""
+    if self.ndim == 0:
+        warn_once("Tensor.mT is deprecated on 0-D tensors. This function is the identity in these "
+                  "cases.")
+        return self.permute(())  # type: ignore[no-any-return]
     if self.ndim < 2:
         raise RuntimeError(located(
             "tensor.mT is only supported on matrices or batches of matrices. Got "
@@ -317,6 +321,8 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
         if len(set(dims)) != len(dims):
             raise RuntimeError(located(f"movedim: repeated dim in `{name}` ({dims})"))
     order = [-1] * rank
+    if rank == 0:
+        origins = places = []
     for origin, place in zip(origins, places, strict=True):
         order[place] = origin
     rest = iter([d for d in range(rank) if d not in origins])
