@@ -37,7 +37,7 @@ def is_caught(kind: type[Exception]) -> bool:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code not in entries:
         code = frame.f_code
-        if not is_hidden(code.co_filename):
+        if code.co_filename == "<string>" or not is_hidden(code.co_filename):  # exec(), python -c
             for path in _clauses(code, frame.f_lasti):
                 if _may_catch(path, frame, kind):
                     return True

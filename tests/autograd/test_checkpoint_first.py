@@ -1,5 +1,5 @@
-"""A checkpointed function whose first call is the one that eager mode learns its steps from: what is
-saved the second time, in the backward pass, is what the first time saved."""
+"""A checkpointed function whose first call is the one that eager mode learns its steps from: what
+is saved the second time, in the backward pass, is what the first time saved."""
 
 from __future__ import annotations
 

@@ -99,3 +99,15 @@ def test_what_is_checked_anyhow_is_not_computed_twice() -> None:
     with Trace("step") as trace:
         traced = trace.finish(step(*_arguments(1)))
     assert len(traced.graph.outputs) == 1
+
+
+def test_a_failure_that_code_of_a_text_catches() -> None:
+    names: dict[str, Any] = {}
+    exec(
+        "def step(x, i):\n    try:\n        y = x[i]\n    except IndexError:\n        y = None\n"
+        "    return x * 2, y\n",
+        names,
+    )
+    compiled = torch.compile(names["step"])
+    for place in (1, 7, 1, 7):
+        assert (compiled(*_arguments(place))[1] is None) == (place == 7)
