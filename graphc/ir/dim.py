@@ -435,7 +435,13 @@ class DimEnv:
             # a named dim is never 0 or 1
             if one in (0, 1) and isinstance(other, Dim) and is_variable(other):
                 return False
-        return self._decide("eq", left, right)
+        equal = self._decide("eq", left, right)
+        if equal and not self.final and 1 in (left, right):
+            # what is 1 is shared by all rows of what it meets, and is to be seen to be 1
+            for side in (left, right):
+                for name in side.variables() if isinstance(side, Dim) else ():
+                    self.specialise(Dim.var(name))
+        return equal
 
     def at_most(self, left: Size, right: Size) -> bool:
         """Decide left <= right."""
