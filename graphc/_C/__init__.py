@@ -16,10 +16,12 @@ from ..frontend.overriding import DisableTorchFunction as DisableTorchFunction
 from ..frontend.overriding import DisableTorchFunctionSubclass as DisableTorchFunctionSubclass
 from ..frontend.subtrace import SubTrace
 from ..frontend.tensor import Tensor
+from ..ir.op import LinAlgError
 from ..nn.modules.conversion import parse_to
 
 TensorBase = Tensor
 _TensorMeta = type(Tensor)
+_LinAlgError = LinAlgError
 # TorchScript's types, which some take for those of tensors and numbers
 TensorType = unsupported.kind("torch.TensorType", "torch.Tensor is the type of tensors")
 PyTorchFileReader = unsupported.kind("torch.PyTorchFileReader", "torch.load() reads such files")

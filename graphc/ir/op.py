@@ -49,6 +49,11 @@ class OutOfRange(IndexError, RuntimeError):
 class LinAlgError(RuntimeError):
     """torch.linalg.LinAlgError: a matrix that an algorithm cannot take, such as a singular one."""
 
+    __module__ = "graphc._C"  # torch._C._LinAlgError is what tracebacks call it
+
+
+LinAlgError.__name__ = LinAlgError.__qualname__ = "_LinAlgError"
+
 
 class OpError(Exception):
     """Bad operands for an operator. `kind` says which exception the user should see."""

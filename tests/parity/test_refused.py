@@ -65,6 +65,12 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "scatter of a scalar": lambda t: t.tensor(2.0).scatter(0, t.zeros(2, 2, dtype=t.int64), 1.0),
     "index_copy of fewer dims": lambda t: t.ones(4, 4).index_copy(0, t.tensor([1]), t.ones(4)),
     "index_copy of a scalar": lambda t: t.ones(4, 4).index_copy(0, t.tensor([1]), t.ones(())),
+    "linear of a weight of 3 dims": lambda t: t.nn.functional.linear(t.ones(2, 4), t.ones(2, 3, 4)),
+    "linear of a vector and a bias": lambda t: t.nn.functional.linear(
+        t.ones(2, 4), t.ones(4), t.ones(2)),
+    "linear of a vector": lambda t: t.nn.functional.linear(t.ones(2, 4), t.arange(4.0)),
+    "linear of a scalar weight": lambda t: t.nn.functional.linear(t.ones(2, 4), t.ones(())),
+    "the inverse of a singular matrix": lambda t: t.linalg.inv(t.zeros(2, 2)),
     "movedim of a scalar": lambda t: t.tensor(2.0).movedim(0, -1),
     "movedim of a scalar's dim 1": lambda t: t.tensor(2.0).movedim(1, 0),
 }

@@ -32,7 +32,13 @@ from .arguments import (
 )
 from .copies import contiguous
 from .dtype_names import CPP_NAMES, iinfo
-from .index_vectors import not_negative, require_index, vector
+from .index_vectors import (
+    not_negative,
+    require_index,
+    require_one_rank,
+    require_slices,
+    vector,
+)
 from .indexing import put as put_selection
 from .indexing import read_index, take
 from .parts import slice_dim
@@ -59,19 +65,11 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
         nothing: Tensor = input.reshape(-1)[:0]
         return nothing.reshape(shape(places))  # type: ignore[no-any-return]
     if input.ndim == 0 or places.ndim == 0:
-        _one_rank(input, places, "input")
+        require_one_rank(input, places, "input")
         flat = gather(input.reshape(-1), 0, places.reshape(-1))
         return flat.reshape(shape(places))  # type: ignore[no-any-return]
     result: Tensor = apply(ops.gather, input, places, dim=along)
     return result
-
-
-def _one_rank(x: Tensor, places: Tensor, name: str) -> None:
-    """Raise RuntimeError where one of the two is a scalar and the other is more than a vector."""
-    if max(x.ndim, 1) != max(places.ndim, 1):
-        raise RuntimeError(located(
-            f"Index tensor must have the same number of dimensions as {name} tensor"
-        ))
 
 
 def _scatter(
@@ -90,7 +88,7 @@ def _scatter(
     if 0 in shape(places):
         return x.clone()  # type: ignore[no-any-return]
     if x.ndim == 0:
-        _one_rank(x, places, "self")
+        require_one_rank(x, places, "self")
         flat = _scatter(name, x.reshape(1), 0, places.reshape(-1), src.reshape(-1), reduce)
         return flat.reshape(())  # type: ignore[no-any-return]
     src = _cut(name, src, shape(places))
@@ -229,7 +227,7 @@ def _index_write(name: str, x: Tensor, dim: int, index: Tensor, source: Any, add
         ))
     value = source if isinstance(source, Tensor) else promote.operand(source, x.dtype)
     if name == "index_copy" and source.ndim != x.ndim:
-        _same_rank(x, source)
+        require_slices(x, source)
     if x.ndim == 0:
         flat = _index_write(name, x.reshape(1), 0, places, value.reshape(-1), add)
         return flat.reshape(())  # type: ignore[no-any-return]
@@ -250,22 +248,6 @@ def _index_write(name: str, x: Tensor, dim: int, index: Tensor, source: Any, add
         if not add:
             raise
         raise OutOfRange(str(error)) from None  # torch's class hangs on how many dims there are
-
-
-def _same_rank(x: Tensor, source: Tensor) -> None:
-    """Raise IndexError or RuntimeError, where a copied source is not as many slices of x."""
-    if x.ndim and source.ndim:
-        raise IndexError(located(
-            "index_copy_(): When source and destination are not scalars, their dimensionality "
-            f"must match. Source dimensionality ({source.ndim}), destination dimensionality "
-            f"({x.ndim})"
-        ))
-    if x.ndim > 1:
-        raise RuntimeError(located(
-            "index_copy_(): Source/destination tensor must have same slice shapes. Destination "
-            f"slice shape: {' '.join(map(str, shape(x)[1:]))} at dimension 0 and source slice "
-            "shape:  at dimension 0."
-        ))
 
 
 def _index_put(

@@ -61,3 +61,27 @@ def not_negative(index: Tensor, size: Any, dim: int) -> Tensor:
             f"index {least} is out of bounds for dimension {dim} with size {size}"
         ))
     return index
+
+
+def require_one_rank(x: Tensor, places: Tensor, name: str) -> None:
+    """Raise RuntimeError where one of the two is a scalar and the other is more than a vector."""
+    if max(x.ndim, 1) != max(places.ndim, 1):
+        raise RuntimeError(located(
+            f"Index tensor must have the same number of dimensions as {name} tensor"
+        ))
+
+
+def require_slices(x: Tensor, source: Tensor) -> None:
+    """Raise IndexError or RuntimeError, where a copied source is not as many slices of x."""
+    if x.ndim and source.ndim:
+        raise IndexError(located(
+            "index_copy_(): When source and destination are not scalars, their dimensionality "
+            f"must match. Source dimensionality ({source.ndim}), destination dimensionality "
+            f"({x.ndim})"
+        ))
+    if x.ndim > 1:
+        raise RuntimeError(located(
+            "index_copy_(): Source/destination tensor must have same slice shapes. Destination "
+            f"slice shape: {' '.join(map(str, shape(x)[1:]))} at dimension 0 and source slice "
+            "shape:  at dimension 0."
+        ))

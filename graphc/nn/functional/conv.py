@@ -40,6 +40,8 @@ def _rounds_once(*given: Tensor) -> bool:
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x @ weight.T + bias, weight [out, in]."""
     rank = input.dim()
+    if weight.dim() != 2:
+        _linear_ranks(rank, weight, bias)
     if rank == 0 or (weight.dim() == 2 and input.shape[-1] != weight.shape[-1]):
         raise _linear_shapes(input, weight)
     if input.dtype is not weight.dtype or (bias is not None and bias.dtype is not weight.dtype):
@@ -54,6 +56,20 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if bias is None:
         return result if rank == 2 else named(result, "UnsafeViewBackward0")
     return named(result + bias, "AddmmBackward0" if rank == 2 else "ViewBackward0")
+
+
+def _linear_ranks(rank: int, weight: Tensor, bias: Tensor | None) -> None:
+    """Raise RuntimeError for weights that are no matrix, nor a vector without a bias."""
+    if rank and weight.dim() == 0:
+        raise RuntimeError(located(
+            f"both arguments to linear need to be at least 1D, but they are {rank}D and 0D"
+        ))
+    if weight.dim() > 2:
+        raise RuntimeError(located(
+            f"t() expects a tensor with <= 2 dimensions, but self is {weight.dim()}D"
+        ))
+    if bias is not None and bias.dim():
+        raise RuntimeError(located("mat2 must be a matrix, got 1-D tensor"))
 
 
 def _linear_shapes(input: Tensor, weight: Tensor) -> RuntimeError:
