@@ -413,6 +413,9 @@ class Specialisation:
     def _write_back(self, call: Call, builder: Results) -> None:
         """What the call did to tensors besides writing to their memory."""
         traced, arguments = self.traced, call.arguments
+        for output in traced.result if traced.rebinds else ():
+            if output.kind == "alias":  # views of the memory that was there before
+                builder.tensor(output)
         with no_grad():
             for rebind in traced.rebinds:
                 written_to(rebind, arguments).data = builder.tensor(rebind.value)
