@@ -289,12 +289,14 @@ class _Finish:
             if kept is None:
                 kept = self.bases[id(root)] = self._laid(root.node, root.layout)
             base = base_of(value)
+            # its .data may have been set since
+            leaves = id(base) in self.leaving and base._graphc_storage.root is root
             return Output(
                 "view", index=kept[0], order=kept[1], type=state.type, chain=path,
                 requires_grad=requires, inference=root.inference, versions=root.version,
                 untracked=not state.tracked, unrecorded=value._graphc_no_grad_view,
                 outdated=is_outdated(value),
-                base=(self.output(base), value._graphc_chain) if id(base) in self.leaving else None,
+                base=(self.output(base), value._graphc_chain) if leaves else None,
             )
         found = self._value(trace.read(value), state, requires, root.inference)
         self.whole[id(root)] = found.index, path

@@ -28,3 +28,20 @@ def test_a_view_of_what_was_there() -> None:
         assert kept["later"].tolist() == [0, 2, 4] == x[0].tolist()
         former.fill_(7)
         assert view.tolist() == [[7, 7], [7, 7]]
+
+
+def test_a_view_of_a_result_that_was_there() -> None:
+    def step(x: Tensor) -> tuple[Tensor, Tensor]:
+        y = x * 1
+        row = y[0]
+        y.data = (x.data * 2).clone()
+        return y, row
+
+    compiled = torch.compile(step, fullgraph=True)
+    for _ in range(2):
+        x = torch.arange(4.0).view(2, 2).requires_grad_()
+        y, row = compiled(x)
+        assert y.tolist() == [[0, 2], [4, 6]]
+        assert row.tolist() == [0, 1]
+        row.sum().backward()
+        assert x.grad is not None and x.grad.tolist() == [[1, 1], [0, 0]]
