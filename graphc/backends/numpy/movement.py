@@ -159,12 +159,24 @@ def _arg_extremum(function: Function) -> Function:
 
 
 def _cumulative(function: np.ufunc) -> Function:
-    def wrapped(x: Array, *, dim: int) -> Array:
+    """f32 is carried in f64, halves in f32: roundings add up."""
+    wider = {"f": np.float64, "F": np.complex128}
+
+    def accumulated(x: Array, *, dim: int) -> Array:
         if x.ndim == 0:
             return x.copy()
         return as_array(function.accumulate(x, axis=dim, dtype=x.dtype))
 
-    return through_f32(wrapped)
+    narrow = through_f32(accumulated)
+
+    def wrapped(x: Array, *, dim: int) -> Array:
+        held = wider.get(x.dtype.char)
+        if held is None or x.ndim == 0:
+            return as_array(narrow(x, dim=dim))
+        with np.errstate(over="ignore"):
+            return as_array(function.accumulate(x, axis=dim, dtype=held).astype(x.dtype))
+
+    return wrapped
 
 
 def _running_extremum(function: np.ufunc) -> Function:

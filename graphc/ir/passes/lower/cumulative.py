@@ -62,7 +62,7 @@ def _one_place(
     (x,) = node.inputs
     value = values.value(x, values.at(place))
     flat = index_maps.linear_index(place, values.body.shape(x))
-    carries, results = _step(values.writer, node, value, j)
+    carries, results = _step(values, node, value, j)
     for i, output in enumerate(values.body.graph.outputs):
         which = output.attrs["index"] if output.op.name == "get" else 0
         values.writer.store(f"o{i}", flat, values.stored(results[which], output.dtype))
@@ -159,15 +159,21 @@ def _better(writer: Writer, combine: str, value: Value, held: Value) -> Value:
     return better
 
 
-def _step(writer: Writer, node: Node, value: Value, j: Size) -> tuple[list[Carry], list[Value]]:
-    """One step along the dim: what is carried on, and the results there."""
+def _step(values: Values, node: Node, value: Value, j: Size) -> tuple[list[Carry], list[Value]]:
+    """One step along the dim: what is carried on, and the results there. Off the GPUs the sums and
+    products of f32 are carried in f64: their roundings would add up over the steps."""
+    writer = values.writer
     dtype = carrier(node.inputs[0].dtype)
     combine = _NAMES[node.op.name]
-    start = identity(combine, dtype)
+    plain = combine in ("add", "mul")
     if j == 0:
         return [], [value, Literal(0, dtypes.i64)]
+    if plain and node.inputs[0].dtype is dtypes.f32 and values.body.machine.sorting is None:
+        dtype = dtypes.f64
+        value = values.stored(value, dtype)
+    start = identity(combine, dtype)
     held = carried(writer, dtype)
-    if combine in ("add", "mul"):
+    if plain:
         total = writer.apply(combine, dtype, held, value)
         return [Carry(held.name, dtype, start, "set", total)], [total]
     at = carried(writer, dtypes.i64)
