@@ -234,18 +234,23 @@ class _Chosen(NamedTuple):
 
 def _chosen(place: Tensor, size: int) -> _Chosen:
     inside = (place >= 0) & (place <= size - 1)
-    narrow = T.int32 if size < _NARROW else T.int64
-    return _Chosen(size, inside, place.detach().to(narrow).clamp(0, size - 1))
+    return _Chosen(size, inside, place.detach().to(_integers(size, _NARROW)).clamp(0, size - 1))
 
 
 _NARROW = 1 << 24  # whole numbers that float32 has, too
+
+
+def _integers(size: int, below: int) -> Any:
+    """The dtype of so many positions: compiled code goes through twice as many of 32 bits at a
+    time. Eager mode's own loops are of 64."""
+    return T.int32 if local.trace is not None and size < below else T.int64
 
 
 def _take(input: Tensor, axes: list[_Chosen]) -> Tensor:
     """Elements at such positions; 0 outside."""
     batch, channels = input.shape[0], input.shape[1]
     plane = math.prod([axis.size for axis in axes])
-    narrow = T.int32 if plane < 1 << 31 else T.int64
+    narrow = _integers(plane, 1 << 31)
     inside: Any = None
     flat: Any = None
     for axis in axes:

@@ -370,7 +370,8 @@ def _greatest_of_windows(
     """Where the greatest elements are: [*, *outputs], in the plane [*, plane]."""
     dim = flat.dim() - 1
     bounds = _bounds(sizes[0], outputs[0])
-    if len(sizes) == 1 and 2 * outputs[0] <= _FEW_WINDOWS and sizes[0] > outputs[0] * _LONG_WINDOW:
+    few = len(sizes) == 1 and 0 < 2 * outputs[0] <= _FEW_WINDOWS
+    if few and sizes[0] > outputs[0] * _LONG_WINDOW:
         each = [flat[..., begin:end] for begin, end in bounds]
         return T.stack([
             _last_of_nans(window, *window.max(dim)) + begin
