@@ -61,8 +61,9 @@ def _add_one(x: Any) -> Any:
 
 
 def beside(models: list[str], rounds: int) -> None:
-    """Microseconds of processor time of a call whose compiled code does nothing: what is left are
-    guards, the fetching of memory, what outputs and gradients are made of."""
+    """Microseconds of a call whose compiled code does nothing: what is left are guards, fetching
+    memory, what outputs and gradients are made of. Processor time of the calling thread: another
+    one may still make memory ready (touched.py)."""
     import graphc
     from graphc.backends.llvm.executable import Executable
 
@@ -91,7 +92,7 @@ def beside(models: list[str], rounds: int) -> None:
     finally:
         Executable.__init__ = made  # type: ignore[method-assign]
     print("a call beside its kernels, us: median (quartiles)")
-    _tell(calls, rounds, 1000, time.process_time)
+    _tell(calls, rounds, 1000, time.thread_time)
     del kept
 
 
