@@ -2,7 +2,7 @@
 
 A constant lies in panels, each of which the tiles of a chunk go through one after the other. The
 first tile would wait for the memory, which is idle while the others compute: they ask for the next
-panel meanwhile (12 layers of 128 rows, Zen 5: 232 and 250 GFLOP/s, of 265).
+panel meanwhile (24 layers of 128 rows, Zen 5: 232 and 250 GFLOP/s, of 265).
 """
 
 from __future__ import annotations

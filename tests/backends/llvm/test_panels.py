@@ -161,8 +161,8 @@ define internal void @note(ptr %p) noinline {{
 
 @pytest.mark.parametrize("shape", [(40, 256, 905), (128, 512, 512), (150, 6400, 70)])
 def test_the_memory_is_asked_for_each_panel_before_its_turn(shape: tuple[int, int, int]) -> None:
-    """A constant that lies in the memory would else come while the first tile waits for it: 12
-    layers of 128 rows ran at 86% of the multiply-adds of a Zen 5, and at 92% with it."""
+    """A constant that lies in the memory would else come while the first tile waits for it: an
+    encoder of 128 tokens ran at 86% of the multiply-adds of a Zen 5, and at 90% with it."""
     rows, columns, k = shape
     kernel, _ = laid_out(rows, columns, k, dtypes.f32, HOST)
     template = kernel.template
