@@ -101,7 +101,8 @@ def test_no_thread_begins_for_what_is_known(monkeypatch: pytest.MonkeyPatch) -> 
         compiled = graphc.compile(lambda x: (x * number + 0.8125).sum(0), dynamic=False)
         return compiled(graphc.full((3, 5), 4.0)).tolist()
 
-    number = 2.0 + random.random()  # in no cache
+    number = 2.0 + random.SystemRandom().random()  # in no cache, whatever tests before have seeded
+    monkeypatch.setattr(module, "_at_hand", lambda: 2)
     first = run()
     monkeypatch.setattr(module.threading, "Thread", Thread)
     assert run() == first and not begun
