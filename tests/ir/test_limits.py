@@ -47,3 +47,12 @@ def test_what_is_known(function: Any, want: int | None) -> None:
 def number(x: Any, value: int) -> Any:
     full = x.builder.emit(op.get("full"), shape=(), value=value, dtype=x.dtype)
     return Expr(x.builder, full)
+
+
+@pytest.mark.parametrize(("dtype", "want"), [(dtypes.i8, None), (dtypes.i32, 0), (dtypes.i64, 0)])
+def test_what_counts_up_in_few_bits_may_wrap_around(dtype: Any, want: int | None) -> None:
+    def counted(x: Any) -> Any:
+        return Expr(x.builder, x.builder.emit(op.get("iota"), shape=(200,), dim=0, dtype=dtype))
+
+    graph = build(counted, (dtypes.i64, (4,)))
+    assert limits(graph.outputs[0])[0] == want

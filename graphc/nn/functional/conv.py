@@ -7,9 +7,11 @@ from typing import Any
 from ...frontend import float32, promote
 from ...frontend import functions as T
 from ...frontend.autocast import listed
+from ...frontend.context import local
 from ...frontend.dispatch import apply
 from ...frontend.errors import located
-from ...frontend.functions.arguments import named
+from ...frontend.functions.arguments import environment, named
+from ...frontend.functions.arguments import shape as shape_of_tensor
 from ...frontend.functions.dtype_names import CPP_NAMES
 from ...frontend.functions.einsum import einsum
 from ...frontend.replayed import replayed
@@ -175,6 +177,7 @@ def _check(
             f"{list(weight.shape)}, expected bias to be 1-dimensional with {outputs} elements, but "
             f"got bias of size {list(bias.shape)} instead"
         )
+    _known_sizes(weight)
     channels = input.shape[-spatial - 1]
     expected = weight.shape[0] if transposed else weight.shape[1] * groups
     if channels != expected:
@@ -183,6 +186,15 @@ def _check(
             f"{list(weight.shape)}, expected input{list(input.shape)} to have {expected} "
             f"channels, but got {channels} channels instead"
         )
+
+
+def _known_sizes(weight: Tensor) -> None:
+    """Of a compiled call with weights of any size: its version is for these sizes, for which there
+    is native code. Images keep theirs open. A program that is exported holds what was declared."""
+    sizes = shape_of_tensor(weight)
+    if not local.exporting and not all(isinstance(size, int) for size in sizes):
+        for size in sizes:
+            environment().specialise(size)
 
 
 def _same_padding(kernel: tuple[int, ...], dilation: tuple[int, ...]) -> Any:

@@ -28,8 +28,8 @@ def limits(node: Node, depth: int = 0) -> Limits:
     name = node.op.name
     if not node.dtype.is_integer or depth > _DEEP:
         return NOTHING
-    if name == "iota":
-        return 0, None
+    if name == "iota":  # of a few bits it may wrap around
+        return (0, None) if node.dtype.itemsize >= 4 else NOTHING
     if name == "full":
         value = node.attrs["value"]
         return (value, value) if isinstance(value, int) else NOTHING
