@@ -37,6 +37,17 @@ ERRORS: dict[str, Callable[[Any], Any]] = {
     "adaptive pool of no height": lambda s: s.F.adaptive_avg_pool2d(s.torch.ones(1, 0, 4), 3),
     "adaptive max pool of no channels": (
         lambda s: s.F.adaptive_max_pool2d(s.torch.ones(1, 0, 4, 4), 3)),
+    "linear cross entropy of 3 dims": lambda s: s.F.linear_cross_entropy(
+        s.torch.ones(2, 3, 4), s.torch.ones(5, 4), s.torch.zeros(2, 3, dtype=s.torch.int64)),
+    "linear cross entropy of another bias": lambda s: s.F.linear_cross_entropy(
+        s.torch.ones(2, 4), s.torch.ones(5, 3, 4), s.torch.zeros(2, 3, dtype=s.torch.int64),
+        linear_bias=s.torch.ones(5)),
+    "linear cross entropy of another size": lambda s: s.F.linear_cross_entropy(
+        s.torch.ones(2, 3), s.torch.ones(5, 4), s.torch.zeros(2, dtype=s.torch.int64)),
+    "linear cross entropy of no batch": lambda s: s.F.linear_cross_entropy(
+        s.torch.ones(4), s.torch.ones(5, 3, 4), s.torch.zeros(3, dtype=s.torch.int64)),
+    "linear cross entropy of probabilities, ignoring": lambda s: s.F.linear_cross_entropy(
+        s.torch.ones(2, 4), s.torch.ones(5, 4), s.torch.ones(2, 5), ignore_index=1),
     "mean pool of no channels": lambda s: s.F.avg_pool2d(s.torch.ones(1, 0, 4, 4), 2),
     "mean pool of less than its window": lambda s: s.F.avg_pool3d(
         s.torch.ones(1, 2, 3, 3, 3), 4, 2, ceil_mode=True),

@@ -57,6 +57,12 @@ LOSSES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "cross entropy, smoothing alone": (
         lambda s, r, x, t: s.F.cross_entropy(x, t, reduction=r, label_smoothing=0.2),
         (X, CLASSES)),
+    "linear cross entropy": (
+        lambda s, r, x, w, b, t: s.F.linear_cross_entropy(x, w, t, linear_bias=b, reduction=r),
+        (X, f(C, C), f(C), CLASSES)),
+    "linear cross entropy of 2 dims": (
+        lambda s, r, x, w, b, t: s.F.linear_cross_entropy(x, w, t, linear_bias=b, reduction=r),
+        (f(2, 5), f(6, 3, 4, 5), f(6, 3, 4), PIXELS)),
     "cross entropy, pixels": (
         lambda s, r, x, t: s.F.cross_entropy(x, t, reduction=r, ignore_index=1),
         (f(2, C, 3, 4), PIXELS)),
