@@ -24,7 +24,9 @@ class Tiling:
     chunks, which then have `chunk_columns` columns at least, or as many as are packed at a time,
     and share out the rows. One of more than `in_place_bytes` that few rows meet
     is a stream, which memory gives fastest in long runs: `stream_steps` rows of it at a time, in
-    chunks of `stream_columns` columns. Chunks that split the rows are at least `row_tiles` tiles
+    chunks of `stream_columns` columns. But where the caches hold it (`unpacked_bytes`), and more
+    rows than a tile's meet it, a panel of `near_steps` steps at a time stays in the first cache
+    while they do. Chunks that split the rows are at least `row_tiles` tiles
     high. Reading the right operand takes as long as what `read_rows` rows do with it.
     A left operand of more than `unpacked_bytes` that is contiguous along m is packed where it meets
     at least `turned_columns` columns (0: it never is).
@@ -53,6 +55,7 @@ class Tiling:
     turned_columns: int
     stream_steps: int
     stream_columns: int
+    near_steps: int
     shared_bytes: int
     chunk_columns: int
     row_tiles: int

@@ -25,6 +25,7 @@ _TILING = Tiling(
     turned_columns=0,
     stream_steps=8,
     stream_columns=4096,
+    near_steps=96,  # of 64 floats: half of the first cache
     shared_bytes=32 << 20,
     chunk_columns=256,  # a tile's rows stay in the first cache for four panels
     row_tiles=4,

@@ -6,11 +6,9 @@ are packed, and the epilogue. All loops over k run in one order per chunk, so re
 on threads.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-from graphc.backends.llvm.gemm_ahead import asked_for, next_panel
+from graphc.backends.llvm.gemm_ahead import Ahead
 from graphc.backends.llvm.gemm_descriptor import Descriptor, Word
+from graphc.backends.llvm.gemm_panels import before_tail, panels, reads_back, row_class_of
 from graphc.backends.llvm.gemm_plan import choose, round_up
 from graphc.backends.llvm.gemm_stages import (
     PACK_TILES,
@@ -27,6 +25,7 @@ from graphc.backends.llvm.matrix_kernel import emit_matrix_kernels
 from graphc.backends.llvm.matrix_unit import UNIT_PARAMETER, MatrixUnit, allocate_unit
 from graphc.backends.llvm.microkernel import (
     ROW_CLASSES,
+    RUN_STEPS,
     Tile,
     emit_kernel_table,
     emit_microkernels,
@@ -157,47 +156,6 @@ def _emit_chunk(module: Module, tile: Tile) -> None:
     f.ret()
 
 
-@contextmanager
-def panels(
-    f: Function, tile: Tile, columns: Value, in_place: str, first: Value = 0
-) -> Iterator[tuple[Value, Value, Value, str]]:
-    """A loop over the panels of `columns` columns, from the `first` on: yields (first column,
-    width, class, is tail).
-
-    Packed panels are 4 registers wide as long as that many remain (rounded up), then 2, then 1. In
-    place (an i1) the last columns that fill no register are a panel of their own, the tail.
-    """
-    wide = tile.vectors
-    extra = choose(f, in_place, 0, tile.lanes - 1)
-    vectors = f.floordiv(f.add(columns, extra), tile.lanes)
-    whole, rest = f.floordiv(vectors, wide), f.mod(vectors, wide)
-    count = f.add(whole, f.add(f.floordiv(rest, 2), f.mod(rest, 2)))
-    tail = f.let(f"and i1 {in_place}, {f.cmp('ne', f.mod(columns, tile.lanes), 0)}")
-    total = f.add(count, f.let(f"zext i1 {tail} to i64"))
-    two = f.cmp("sge", rest, 2)
-    with f.loop(first, total) as panel:
-        index = f.sub(panel, whole)
-        full = f.cmp("slt", index, 0)
-        double = f.let(f"and i1 {two}, {f.cmp('eq', index, 0)}")
-        narrow = choose(f, double, 2, 1)
-        width = choose(f, full, wide, narrow)
-        kind = choose(f, full, 0, choose(f, double, tile.widths.index(2), len(tile.widths) - 1))
-        start = f.add(f.mul(whole, wide), f.mul(index, 2))
-        start = choose(f, full, f.mul(panel, wide), start)
-        is_tail = f.cmp("eq", panel, count)
-        start = choose(f, is_tail, vectors, start)
-        yield f.mul(start, tile.lanes), width, kind, is_tail
-
-
-def _row_class(f: Function, tile: Tile, rows: Value) -> Value:
-    """The number of the class for so many rows."""
-    *others, last = range(len(tile.row_classes))
-    kind: Value = last
-    for index in reversed(others):
-        kind = choose(f, f.cmp("sge", rows, tile.least_rows[index]), index, kind)
-    return kind
-
-
 def _emit_product(module: Module, tile: Tile) -> None:
     """One batch of a chunk: for columns, for blocks of k: pack B, then all rows against it."""
     f = module.function(
@@ -245,6 +203,7 @@ class _ProductContext:
         self.right_packed = d.pointer_at(Word.RIGHT_PACKED)
         self.shared = f.let(f"icmp ne ptr {self.right_packed}, null")
         self.panels = f.cmp("ne", d[Word.PANEL], 0)
+        self.back = reads_back(f, tile, d[Word.N], self.in_place)
         self.waits = f.cmp("sgt", d[Word.AREA], 0)
         self.result = Result(d, tile, "%b")
         alone = f.let(f"xor i1 {self.waits}, true")
@@ -259,6 +218,7 @@ class _ProductContext:
         d.read(Word.POINTER_COLUMNS, Word.B_STEP, Word.B_STEP_K)
         self.row_bytes, self.step_bytes, self.left_start = self._left_layout()
         self.total_columns = round_up(f, d[Word.N], tile.lanes)
+        self.ahead = Ahead(d, tile, self.panels, self.in_place)
 
     def _left_layout(self) -> tuple[Value, Value, str]:
         """Byte strides of the left operand and where its rows begin, packed or in place."""
@@ -294,19 +254,20 @@ class _ProductContext:
         padded = round_up(f, columns, tile.lanes)
         runs = self._panels_in_a_run(columns, last)
         stores = f.let(f"and i1 {last}, {self.stores}")
-        whole = f.cmp("eq", f.add(number, 1), "%block_end")
-        after = next_panel(self.d, tile, (n, columns), block, whole)
+        whole = f.cmp("eq", f.add(number, 1), self.d[Word.BLOCKS])
+        after = self.ahead.after(columns, block, whole)
         with f.loop("%m", "%m_end", tile.rows) as m:
             rows = f.smin(f.sub("%m_end", m), tile.rows)
             a = f.gep(left, f.mul(m, self.tile_row), "i8")
-            row_class = _row_class(f, tile, rows)
+            row_class = row_class_of(f, tile, rows)
             row_kind = f.mul(row_class, len(tile.widths))
             area_row = f.mul(f.sub(m, "%m"), padded)
             if tile.group == 1:
                 self._emit_runs(block, runs, (a, base, area_row), (row_class, rows, more))
             with panels(f, tile, columns, self.in_place, runs) as (j, width, kind, is_tail):
                 pitch = f.mul(width, tile.lanes)
-                b, b_step = self._panel(base, tail, block, (n, j, pitch, is_tail))
+                back = before_tail(f, tile, columns, f.let(f"and i1 {is_tail}, {self.back}"))
+                b, b_step = self._panel(base, tail, block, (n, j, pitch, is_tail), back)
                 c = f.gep("%sums", f.add(area_row, f.mul(j, tile.rows)), tile.element)
                 c = f.let(f"select i1 {self.waits}, ptr {c}, ptr {self.spare}")
                 count = f.smin(pitch, f.sub(columns, j))
@@ -323,7 +284,7 @@ class _ProductContext:
                     f"i64 {b_step}",
                     f"ptr {to}",
                     *(f"i64 {v}" for v in (rows, more, count, apart)),
-                    *asked_for(f, tile, self.panels, block, (m, b, after)),
+                    *self.ahead.of(m, b, after, block),
                     *(["ptr %unit"] if tile.step.matrix else ()),
                 )
                 with f.when(f.let(f"and i1 {last}, {f.let(f'xor i1 {direct}, true')}")):
@@ -333,7 +294,7 @@ class _ProductContext:
                         f"@graphc_finish_{tile.name}",
                         "ptr %d",
                         *(f"i64 {v}" for v in values),
-                        f"ptr {c}",
+                        f"ptr {f.gep(c, back, tile.element)}",
                         f"i64 {pitch}",
                     )
 
@@ -360,21 +321,24 @@ class _ProductContext:
 
     def _panels_in_a_run(self, columns: Value, last: str) -> Value:
         """How many panels, from the first on, one call multiplies: all of full width, where B is
-        read in place, and the sums wait for further blocks."""
+        read in place, few steps at a time, and the sums wait for further blocks."""
         f = self.f
         if self.tile.group > 1:
             return 0
         dense = f.let(f"and i1 {self.in_place}, {f.cmp('eq', self.d[Word.POINTER_COLUMNS], 0)}")
         waits = f.let(f"and i1 {self.waits}, {f.let(f'xor i1 {last}, true')}")
         whole = f.floordiv(columns, self.tile.columns)
-        return choose(f, f.let(f"and i1 {dense}, {waits}"), whole, 0)
+        short = f.cmp("sle", self.d[Word.BLOCK_K], RUN_STEPS)
+        return choose(f, f.let(f"and i1 {f.let(f'and i1 {dense}, {waits}')}, {short}"), whole, 0)
 
     def _panel(
-        self, base: str, tail: str, block: Block, panel: tuple[Value, Value, Value, str]
+        self, base: str, tail: str, block: Block, panel: tuple[Value, Value, Value, str],
+        back: Value,
     ) -> tuple[str, Value]:
         """Where a panel of B begins and what its tile kernel gets as b_step."""
         f, d, tile = self.f, self.d, self.tile
         n, j, pitch, is_tail = panel
+        is_tail = f.let(f"and i1 {is_tail}, {f.let(f'xor i1 {self.back}, true')}")
         packed = f.let(f"or i1 {is_tail}, {f.let(f'xor i1 {self.in_place}, true')}")
         direct_step = f.mul(d[Word.RIGHT_K], tile.bytes)
         packed = f.let(f"and i1 {packed}, {f.let(f'xor i1 {self.panels}, true')}")
@@ -382,7 +346,7 @@ class _ProductContext:
         column = f.add(n, j)
         in_panel = f.mul(f.floordiv(column, tile.columns), d[Word.PANEL])
         in_panel = f.add(in_panel, f.mod(column, tile.columns))
-        at = choose(f, self.in_place, j, f.mul(j, block.rows))
+        at = choose(f, self.in_place, f.sub(j, back), f.mul(j, block.rows))
         at = f.mul(choose(f, self.panels, in_panel, at), tile.bytes)
         columns = d[Word.POINTER_COLUMNS]
         pointer = f.mul(f.sdiv(j, f.smax(columns, 1)), POINTER_BYTES)
@@ -398,7 +362,8 @@ class _ProductContext:
         whole = f.mul(f.floordiv(columns, tile.lanes), tile.lanes)
         first = choose(f, self.in_place, whole, 0)
         count = f.sub(columns, first)
-        packs = f.let(f"xor i1 {f.let(f'or i1 {self.shared}, {self.panels}')}, true")
+        lies = f.let(f"or i1 {f.let(f'or i1 {self.shared}, {self.panels}')}, {self.back}")
+        packs = f.let(f"xor i1 {lies}, true")
         with f.when(f.let(f"and i1 {packs}, {f.cmp('sgt', count, 0)}")):
             call_pack_right(
                 f,
@@ -469,9 +434,11 @@ def _emit_combine(module: Module, tile: Tile) -> None:
     columns = f.sub(chunk.n_end, chunk.n)
     padded = round_up(f, columns, tile.lanes)
     spare = f.alloca(tile.vector, tile.rows * tile.vectors)
+    reads = reads_back(f, tile, d[Word.N], in_place)
     with f.loop(chunk.m, chunk.m_end, tile.rows) as m:
         rows = f.smin(f.sub(chunk.m_end, m), tile.rows)
-        with panels(f, tile, columns, in_place) as (j, width, _, _):
+        with panels(f, tile, columns, in_place) as (j, width, _, is_tail):
+            back = before_tail(f, tile, columns, f.let(f"and i1 {is_tail}, {reads}"))
             offset = f.add(f.mul(f.sub(m, chunk.m), padded), f.mul(j, tile.rows))
             first = f.gep(parts, offset, tile.element)
             with f.loop(0, f.mul(rows, width)) as index:
@@ -490,7 +457,7 @@ def _emit_combine(module: Module, tile: Tile) -> None:
                 f"@graphc_finish_{tile.name}",
                 "ptr %d",
                 *(f"i64 {v}" for v in values),
-                f"ptr {spare}",
+                f"ptr {f.gep(spare, back, tile.element)}",
                 f"i64 {pitch}",
             )
     f.ret()

@@ -1,45 +1,66 @@
-"""What a product with a constant asks the memory for while it computes.
+"""What a product asks the memory for while it computes.
 
-A constant lies in panels, each of which the tiles of a chunk go through one after the other. The
-first tile would wait for the memory, which is idle while the others compute: they ask for the next
-panel meanwhile (24 layers of 128 rows, Zen 5: 232 and 250 GFLOP/s, of 265).
+A right operand that the second cache does not hold comes from the memory, or the shared cache, as
+the first tile of a chunk meets it, while the others find it near. So each step of the first tiles
+asks for lines of what is multiplied next: the block of k below in the same columns, or, behind the
+last, the first one of the next columns. (Panels of constants, 24 layers of 128 rows, Zen 5: 232 and
+250 GFLOP/s, of 265.)
 """
-
-from __future__ import annotations
 
 from graphc.backends.llvm.gemm_descriptor import Descriptor, Word
 from graphc.backends.llvm.gemm_plan import choose
 from graphc.backends.llvm.gemm_stages import Block
-from graphc.backends.llvm.microkernel import LINE, Tile
-from graphc.backends.llvm.text import Function, Value
+from graphc.backends.llvm.microkernel import LINE, Tile, lines_asked
+from graphc.backends.llvm.text import Value
 
 
-def next_panel(
-    d: Descriptor, tile: Tile, columns: tuple[Value, Value], block: Block, last: str
-) -> Value:
-    """How far behind a panel of a block of k, in bytes, begins what takes its place: the next block
-    of k, or, where that was the last one, the panel of the columns or of the chunk that this thread
-    is next at. `columns`: the block's first one, and how many."""
-    f, (n, count) = d.function, columns
-    d.read(Word.CHUNK_N, Word.SPLIT_M)
-    chunks = f.smax(f.sdiv(d[Word.WORKERS], d[Word.SPLIT_M]), 1)
-    inside = f.cmp("slt", f.add(n, count), "%n_end")
-    further = choose(f, inside, count, f.mul(d[Word.CHUNK_N], chunks))
-    further = f.mul(f.sub(f.sdiv(further, tile.columns), 1), d[Word.PANEL])
-    further = choose(f, last, f.mul(f.smax(further, 0), tile.bytes), 0)
-    return f.add(f.mul(block.rows, tile.columns * tile.bytes), further)
+class Ahead:
+    """Where what is next lies, made in a function's entry. `panels`, `in_place`: whether the right
+    operand lies in panels, and whether it is read in rows."""
 
+    def __init__(self, d: Descriptor, tile: Tile, panels: str, in_place: str) -> None:
+        f = d.function
+        self.f, self.d, self.tile, self.panels = f, d, tile, panels
+        d.read(Word.PANEL, Word.BLOCKS, Word.BLOCK_K)
+        dense = f.let(f"and i1 {in_place}, {f.cmp('eq', d[Word.POINTER_COLUMNS], 0)}")
+        size = f.mul(f.mul(d[Word.K], d[Word.N]), tile.bytes)
+        large = f.cmp("sgt", size, tile.tiling.in_place_bytes)
+        self.asks = f.let(f"or i1 {panels}, {f.let(f'and i1 {dense}, {large}')}")
+        width = tile.columns * tile.bytes
+        self.row = choose(f, panels, width, f.mul(d[Word.RIGHT_K], tile.bytes))
+        # rows that begin anywhere end in a line more, which is the next columns' first
+        self.inside = choose(f, panels, 0, LINE - 1)
 
-def asked_for(
-    f: Function, tile: Tile, panels: str, block: Block, where: tuple[Value, str, Value]
-) -> tuple[str, str]:
-    """The arguments `ahead` and `ahead_step` of a tile: the first tiles of a chunk ask for a line
-    in each step, all others for one that is there. `where`: the tile's first row, its panel, and
-    how far behind that the next one begins."""
-    m, b, after = where
-    lines = tile.columns * tile.bytes // LINE  # of a step
-    tiles = f.sdiv(f.sub(m, "%m"), tile.rows)
-    asks = f.let(f"and i1 {panels}, {f.cmp('slt', tiles, lines)}")
-    start = f.add(after, f.mul(tiles, f.mul(block.rows, LINE)))
-    place = f.gep(b, choose(f, asks, start, 0), "i8")
-    return f"ptr {place}", f"i64 {choose(f, asks, LINE, 0)}"
+    def after(self, count: Value, block: Block, last: str) -> Value:
+        """How far behind a panel of a block, in bytes, begins what takes its place; `count`: the
+        columns that the block is multiplied with, `last`: whether no block is below. Threads go
+        along neighbouring chunks."""
+        f, tile = self.f, self.tile
+        panel = f.sub(f.floordiv(count, tile.columns), 1)  # its end is the next one's beginning
+        panel = f.mul(f.mul(panel, self.d[Word.PANEL]), tile.bytes)
+        below = f.mul(block.rows, self.row)
+        back = f.sub(f.mul(count, tile.bytes), f.mul(block.k, self.row))
+        beside = choose(f, self.panels, f.add(below, f.smax(panel, 0)), back)
+        return f.add(choose(f, last, beside, below), self.inside)
+
+    def of(self, m: Value, b: str, after: Value, block: Block) -> tuple[str, str]:
+        """The arguments `ahead` and `ahead_step` of a tile whose first row is m and whose panel
+        begins at b: the first tiles of a chunk ask for some lines of each step, all others for what
+        is there. Of a panel, which lies in one piece, each asks for a part of its own, a line a
+        step where there are so many tiles: that is as fast as a memory gives them."""
+        f, tile = self.f, self.tile
+        lines = tile.columns * tile.bytes // LINE  # of a step
+        index, tiles = (
+            f.sdiv(x, tile.rows) for x in (
+                f.sub(m, "%m"), f.add(f.sub("%m_end", "%m"), tile.rows - 1)
+            )
+        )
+        many = f.let(f"and i1 {self.panels}, {f.cmp('sge', tiles, lines)}")
+        each = choose(f, many, 1, lines_asked(tile))
+        first = f.mul(index, each)
+        asks = f.let(f"and i1 {self.asks}, {f.cmp('slt', first, lines)}")
+        apart = choose(f, self.panels, f.mul(block.rows, LINE), LINE)
+        start = f.add(after, f.mul(first, apart))
+        step = choose(f, self.panels, f.mul(each, LINE), self.row)
+        place = f.gep(b, choose(f, asks, start, 0), "i8")
+        return f"ptr {place}", f"i64 {choose(f, asks, step, 0)}"

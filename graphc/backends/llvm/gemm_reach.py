@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from graphc.backends.llvm.gemm_pack import right_packer
-from graphc.backends.llvm.microkernel import Tile
+from graphc.backends.llvm.microkernel import RUN_STEPS, Tile
 from graphc.ir.dim import evaluate
 from graphc.ir.kernel import Product
 from graphc.ir.kernel.plan_contraction import is_dot, plan_contraction
@@ -39,10 +39,11 @@ def reach(c: Product, tile: Tile) -> Reach:
         return Reach((), (), rows, ("point",))
     in_place = bool(plan.right_in_place)
     tiles = tuple((each, width) for each in rows for width in widths(tile, in_place, n))
-    # of panels side by side, whose sums wait for further blocks
-    runs = rows if plan.right_in_place and plan.area > 0 and n >= tile.columns else ()
+    # of panels side by side, few steps at a time, whose sums wait for further blocks
+    short = plan.block_k <= RUN_STEPS and n >= tile.columns
+    runs = rows if plan.right_in_place and plan.area > 0 and short else ()
     packs = ["left"] if plan.left_packed else []
-    if not panels and not (plan.right_in_place and n % tile.lanes == 0):
+    if not panels and not (plan.right_in_place and n >= tile.lanes):
         packs.append(packer)
     return Reach(tiles, runs, (), tuple(packs))
 

@@ -28,6 +28,7 @@ _PRODUCTS = {
 _SIGNS = -0x7F7F7F80  # of the four bytes of a word
 
 LINE = 64  # bytes of the caches' lines
+RUN_STEPS = 32  # beside a tile of more steps its call is little
 MR = 6  # rows of the full tile
 ROW_CLASSES = (6, 4, 2, 1)  # a tile of 5 rows runs the kernel of 6, its last row computed twice
 MATRIX_CLASSES = (32, 31, 16)  # a matrix unit's: all rows, 17 at least, 16 at most
@@ -201,13 +202,18 @@ def kernel_parameters() -> str:
     b begins with the heads of its panel, if it has any.
     c has rows that are `pitch` columns apart: a block of its own, of which `columns` are wanted, or
     where the result lies. If `accumulate` is not 0 the product is added to c, else it replaces c.
-    Each step asks the memory for a line at `ahead`, which `ahead_step` is then added to.
+    Each step asks the memory for the lines at `ahead`, which `ahead_step` is then added to.
     """
     return (
         "i64 %steps, ptr noalias readonly %a, i64 %a_row, i64 %a_step, "
         "ptr noalias readonly %b, i64 %b_step, ptr noalias %c, i64 %rows, i64 %accumulate, "
         "i64 %columns, i64 %pitch, ptr %ahead, i64 %ahead_step"
     )
+
+
+def lines_asked(tile: Tile) -> int:
+    """How many lines a step asks the memory for: two tiles of rows ask for a whole panel."""
+    return max(tile.columns * tile.bytes // LINE // 2, 1)
 
 
 def tile_symbol(tile: Tile, rows: int, width: int, kind: str = "tile") -> str:
@@ -297,7 +303,9 @@ def emit_kernel(
     *ahead_, offset, b = loop.values[:len(ahead) + 2]
     sums = loop.values[len(ahead) + 2:]
     for place in ahead_:
-        f.call("void", "@llvm.prefetch.p0", f"ptr {place}", "i32 0", "i32 2", "i32 1")
+        for line in range(lines_asked(tile)):
+            asked = f.gep(place, line * LINE, "i8")
+            f.call("void", "@llvm.prefetch.p0", f"ptr {asked}", "i32 0", "i32 2", "i32 1")
     ahead_ = [f.let(f"getelementptr i8, ptr {place}, i64 %ahead_step") for place in ahead_]
     if by_pointers:
         shift = f.load(f.gep(table, loop.index, "i64"), "i64", 8)

@@ -171,17 +171,20 @@ def tiled(r: Request, machine: Machine, itemsize: int) -> Blocking:
     large, few = right > t.in_place_bytes, r.m <= t.in_place_rows
     kept = (right <= t.kept_bytes) | (r.m <= t.unpacked_rows)
     in_place = r.right_direct & (few | (kept & (right <= t.unpacked_bytes)))
-    streams = r.right_direct & few & large
+    near = r.right_direct & few & large & (r.m > t.rows) & (right <= t.unpacked_bytes)
+    streams = r.right_direct & few & large & ((r.m <= t.rows) | (right > t.unpacked_bytes))
 
     # blocks of k, and how much of the right operand is packed at a time
     segment = choose(r.left_direct, r.segment, r.k)
-    steps = choose(streams, least(r.most_steps, t.stream_steps), r.most_steps)
+    steps = choose(near, least(r.most_steps, t.near_steps), r.most_steps)
+    steps = choose(streams, least(r.most_steps, t.stream_steps), steps)
     parts = most(quotient_up(segment, most(steps, 1)), 1)
     block_k = most(multiple(quotient_up(segment, parts), r.quantum), 1)
     per_segment = most(quotient_up(segment, block_k), 1)
     blocks = most(r.k // most(segment, 1), 1) * per_segment
     packed = choose(r.dense, t.pack_bytes // itemsize // block_k, r.most_columns)
     block_n = choose(in_place, most(r.n, 1), most(packed // columns, 1) * columns)
+    block_n = choose(near, columns, block_n)
 
     # chunks: first batches, then columns; then rows and parts of k, the cheaper of the two first:
     # splitting rows packs the right operand again (unless it is packed for all), splitting k adds
@@ -219,7 +222,7 @@ def tiled(r: Request, machine: Machine, itemsize: int) -> Blocking:
     pack_at = choose(split, 0, multiple(area, ALIGN))
     shared = fits & (split_m > 1)
     right_packed = equal(choose(in_place | r.panels, 0, choose(shared, 1, 0)), 1)
-    tail = choose(equal(r.n % lanes, 0), 0, lanes)
+    tail = choose(r.n < lanes, lanes, 0)  # a longer one's is read with what is before it
     pack_columns = choose(in_place, tail, choose(right_packed | r.panels, 0, wide))
     rows = block_k + r.heads
     pack = choose(r.dense, rows * pack_columns * itemsize, wide * POINTER_BYTES)

@@ -36,6 +36,8 @@ SHAPES = [
     (4, 300, 1003, 1),
     (5, 2100, 131, 2),
     (23, 67, 4100, 1),
+    (18, 700, 530, 1),  # panels that stay in the first cache
+    (24, 1100, 403, 1),
 ]
 
 
@@ -140,6 +142,7 @@ def test_narrow_registers(target: Target) -> None:
         Gemm(300, 200, 300, b_t=True),
         Gemm(10, 12, 40000),  # k split
         Gemm(3, 5003, 61),  # a stream
+        Gemm(18, 700, 530),
         Gemm(64, 32, 64, batch=48, a_t=True),
         Gemm(520, 130, 600, dtype=dtypes.bf16, acc=dtypes.f32),
     ],

@@ -7,7 +7,7 @@ import pytest
 from graphc.backends.llvm.contraction import tile_of
 from graphc.backends.llvm.gemm_reach import reach
 from graphc.backends.llvm.libraries import emit_library, template_libraries
-from graphc.backends.llvm.microkernel import Tile
+from graphc.backends.llvm.microkernel import RUN_STEPS, Tile
 from graphc.backends.llvm.target import Target, host_target
 from graphc.ir import dtypes
 from graphc.ir.dim import Dim
@@ -50,7 +50,7 @@ def walked(
             n_end = min(n_start + plan.chunk_n, n)
             for start in range(n_start, n_end, plan.block_n):
                 columns = min(n_end - start, plan.block_n)
-                packed = columns % tile.lanes if plan.right_in_place else columns
+                packed = n < tile.lanes if plan.right_in_place else columns
                 packs |= packed > 0
                 most_blocks = min(plan.chunk_blocks, plan.blocks)
                 lasts = {False} if plan.split_k > 1 else {False, True}
@@ -64,6 +64,7 @@ def walked(
                     whole, rest = divmod(vectors, tile.vectors)
                     for last in lasts:
                         in_runs = plan.right_in_place and plan.area > 0 and not last
+                        in_runs = in_runs and plan.block_k <= RUN_STEPS
                         if whole and in_runs:
                             runs.add(rows)
                         elif whole:

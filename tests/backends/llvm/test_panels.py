@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import ctypes
-import re
-
 import numpy as np
 import pytest
 
-from graphc.backends.llvm.cache import ObjectCache
-from graphc.backends.llvm.emit import emit
-from graphc.backends.llvm.libraries import emit_library, template_libraries
-from graphc.backends.llvm.microkernel import LINE
 from graphc.backends.llvm.target import Target, host_target
 from graphc.backends.numpy import TABLE
 from graphc.ir import dtypes, interpret, ops
 from graphc.ir.dtypes import DType
 from graphc.ir.graph import Builder, Expr
 from graphc.ir.kernel import Kernel, Product
-from graphc.ir.kernel.plan_contraction import plan_template
 from graphc.ir.kernel.steps import step_of
 from graphc.ir.kernel.templates.operand import panels_of
-from graphc.ir.kernel.text import kernel_symbol, parse_kernel, print_kernel
+from graphc.ir.kernel.text import parse_kernel, print_kernel
 from graphc.ir.kernel.verify import verify_kernel
 from graphc.ir.passes.fuse import fuse
 from graphc.ir.passes.lower import lower
@@ -29,7 +21,6 @@ from graphc.ir.passes.panels import Panels, panels_for
 from graphc.ir.types import TensorType
 
 from .contractions import guarded, run, unharmed
-from .native import function_of
 
 HOST = host_target()
 TARGETS = [HOST, HOST._replace(matrix="emulated")]
@@ -140,60 +131,3 @@ def test_single_values() -> None:
             assert panels_of(kernel.template.right.index) is not None
     check((40, 130, 905), dtypes.f32, HOST)
 
-
-def noted(text: str, notes: ctypes.Array[ctypes.c_int64]) -> str:
-    """A library whose tiles write down what they ask for to be read; the first word counts."""
-    asks = r"call void @llvm\.prefetch\.p0\(ptr (%\w+), i32 0, i32 2, i32 1\)"
-    text, count = re.subn(asks, r"call void @note(ptr \1)", text)
-    first = f"inttoptr (i64 {ctypes.addressof(notes)} to ptr)"
-    return text if not count else f"""{text}
-define internal void @note(ptr %p) noinline {{
-  %n = load i64, ptr {first}
-  %more = add i64 %n, 1
-  store i64 %more, ptr {first}
-  %at = getelementptr i64, ptr {first}, i64 %more
-  %value = ptrtoint ptr %p to i64
-  store i64 %value, ptr %at
-  ret void
-}}
-"""
-
-
-@pytest.mark.parametrize("shape", [(40, 256, 905), (128, 512, 512), (150, 6400, 70)])
-def test_the_memory_is_asked_for_each_panel_before_its_turn(shape: tuple[int, int, int]) -> None:
-    """A constant that lies in the memory would else come while the first tile waits for it: an
-    encoder of 128 tokens ran at 86% of the multiply-adds of a Zen 5, and at 90% with it."""
-    rows, columns, k = shape
-    kernel, _ = laid_out(rows, columns, k, dtypes.f32, HOST)
-    template = kernel.template
-    assert isinstance(template, Product)
-    plan = plan_template(template, HOST.machine, {})
-    assert plan is not None
-    left = np.ones(rows * k, np.float32)
-    _, right = guarded(columns * k, np.dtype(np.float32))
-    right[:] = 1
-    result = np.empty(rows * columns, np.float32)
-    _, scratch = guarded(plan.scratch(1), np.dtype(np.uint8))
-    notes = (ctypes.c_int64 * (1 << 22))()
-    cache = ObjectCache()
-    objects = [cache.compile(emit(kernel, HOST), HOST)]
-    for name in template_libraries(kernel, HOST):
-        objects.append(cache.compile(noted(emit_library(name, HOST).text(), notes), HOST))
-    operands = {template.left.buffer: left, template.right.buffer: right}
-    buffers = [operands.get(param.name, result) for param in kernel.params]
-    words = [buffer.ctypes.data for buffer in buffers]
-    args = (ctypes.c_int64 * len(words))(*words)
-    status = (ctypes.c_int64 * 6)(0, 0, 0, 0, scratch.ctypes.data, 1)
-    function = function_of(objects, kernel_symbol(kernel), HOST, 1)
-    function(ctypes.addressof(args), ctypes.addressof(status))
-    assert (result == k).all()
-
-    asked = np.array(notes[1:notes[0] + 1]) - right.ctypes.data
-    lines, times = np.unique(asked // LINE, return_counts=True)
-    inside = set(lines[(lines >= 0) & (lines < right.nbytes // LINE)])
-    first = plan.block_k * plan.chunk_n * 4 // LINE  # nobody asks for those of the first chunk
-    late = set(range(first, right.nbytes // LINE))
-    assert len(late - inside) <= len(late) / 100  # blocks of k differ by a step
-    # what is asked for in vain is a line of a tile that asks for nothing
-    again = times[(lines >= first) & (lines < right.nbytes // LINE)]
-    assert np.median(again) <= plan.split_m
