@@ -49,7 +49,7 @@ def embedding_bag(
     elif local.trace is None:  # offsets rise
         bag = T.searchsorted(offsets, T.arange(count, dtype=offsets.dtype), right=True) - 1
     else:
-        bag = (T.arange(count).unsqueeze(1) >= offsets.unsqueeze(0)).sum(1) - 1
+        bag = _bags(offsets, count)
     if mode == "max" and length:
         return _largest_of_equal(rows.reshape([bags, length, weight.shape[1]]), kept, padding_idx)
     if mode == "max":
@@ -123,6 +123,15 @@ def _checked_offsets(offsets: Tensor, count: Any) -> Tensor:
             f"{last}"
         ))
     return offsets
+
+
+def _bags(offsets: Tensor, count: Any) -> Tensor:
+    """The bag of each of so many indices: how many bags begin up to it, less one."""
+    begin = T.zeros([count + 1], dtype=T.int64).index_add(
+        0, offsets, T.ones([offsets.shape[0]], dtype=T.int64)
+    )
+    found: Tensor = begin.cumsum(0)[:-1] - 1
+    return found
 
 
 def _largest_of_equal(rows: Tensor, kept: Tensor, padding_idx: int | None) -> Tensor:

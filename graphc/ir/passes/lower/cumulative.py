@@ -171,6 +171,8 @@ def _step(values: Values, node: Node, value: Value, j: Size) -> tuple[list[Carry
     if plain and node.inputs[0].dtype is dtypes.f32 and values.body.machine.sorting is None:
         dtype = dtypes.f64
         value = values.stored(value, dtype)
+    if dtype.is_float and not plain:
+        return _float_extremum(writer, combine, value, j)
     start = identity(combine, dtype)
     held = carried(writer, dtype)
     if plain:
@@ -185,3 +187,26 @@ def _step(values: Values, node: Node, value: Value, j: Size) -> tuple[list[Carry
         Carry(at.name, dtypes.i64, Literal(0, dtypes.i64), "set", index),
     ]
     return carries, [best, index]
+
+
+def _float_extremum(
+    writer: Writer, combine: str, value: Value, j: Size
+) -> tuple[list[Carry], list[Value]]:
+    """A step of cummax or cummin of floats. The next step waits for no comparison: what is largest
+    so far takes no notice of a NaN before, which is carried beside it, and is what counts."""
+    dtype, flag = value.dtype, dtypes.bool_
+    held, lost, at = (carried(writer, kind) for kind in (dtype, dtype, dtypes.i64))
+    ahead, no_less = ("gt", "ge") if combine == "max" else ("lt", "le")
+    best = writer.apply("where", dtype, writer.apply(ahead, flag, held, value), held, value)
+    is_nan = writer.apply("isnan", flag, value)
+    nan = writer.apply("where", dtype, is_nan, value, lost)
+    none = writer.apply("logical_not", flag, writer.apply("isnan", flag, nan))
+    better = writer.apply("logical_and", flag, none, writer.apply(no_less, flag, value, held))
+    better = writer.apply("logical_or", flag, better, is_nan)
+    index = writer.apply("where", dtypes.i64, better, writer.index_value(j), at)
+    carries = [
+        Carry(held.name, dtype, identity(combine, dtype), "set", best),
+        Carry(lost.name, dtype, Literal(0.0, dtype), "set", nan),
+        Carry(at.name, dtypes.i64, Literal(0, dtypes.i64), "set", index),
+    ]
+    return carries, [writer.apply("where", dtype, none, best, nan), index]

@@ -16,6 +16,7 @@ from ...record import record
 from . import index_maps
 from .body import Body, carrier
 from .index_maps import Coordinates, Digit, exact
+from .limits import limits
 from .loops import dims_of
 from .nest import Axis, hint, make_kernel, open_outer
 from .scan import Scratch, close_all
@@ -166,7 +167,9 @@ def _scatter(body: Body, node: Node, target: _Target, checked: bool) -> tuple[St
     )
     at = values.at(coordinates)
     index = values.value(index_node, at)
-    place_, mask = position(values, index, shape[dim], dim, False, checked)
+    place_, mask = position(
+        values, index, shape[dim], dim, False, checked, limits(index_node)
+    )
     place = [
         exact(index_maps.coordinate_value(c), size)
         for c, size in zip(coordinates, shape, strict=True)
@@ -199,7 +202,7 @@ def _unpool(body: Body, node: Node, target: _Target, checked: bool) -> tuple[Stm
     )
     index = values.value(index_node, at)
     dim = len(shape) - 1
-    place, mask = position(values, index, plane, dim, False, checked)
+    place, mask = position(values, index, plane, dim, False, checked, limits(index_node))
     value = values.value(g, at)
     writer.store(
         target.buffer, unwrap(p * plane + place), values.stored(value, target.dtype), mask,

@@ -10,6 +10,7 @@ from ...kernel import Literal
 from . import index_maps
 from .body import Body
 from .index_maps import Coordinates, coordinate_value, exact
+from .limits import Limits, inside, limits
 from .moves import Condition
 from .scan import worthwhile
 from .scope import Value
@@ -18,11 +19,12 @@ from .values import At, Values
 
 
 def position(
-    values: Values, index: Value, size: Size, dim: int, wrap: bool, checked: bool
+    values: Values, index: Value, size: Size, dim: int, wrap: bool, checked: bool, known: Limits
 ) -> tuple[Size, Value | None]:
-    """A position along a dim of `size`, and the mask of stores there (None: always)."""
-    if checked:
-        found = values.checked_index(index, size, dim, values.at(()), wrap)
+    """A position along a dim of `size`, and the mask of stores there (None: always); `known`: what
+    it is at least and at most."""
+    if checked or (isinstance(size, int) and inside(known, size)):
+        found = values.checked_index(index, size, dim, values.at(()), wrap, known=known)
         return (int(found.value) if isinstance(found, Literal) else Dim.var(found.name)), None
     limit = values.writer.index_value(size)
     if wrap:
@@ -56,10 +58,12 @@ def index_place(
         at = values.at(index_maps.broadcast(where, values.body.shape(index_node)))
         index = values.value(index_node, at)
         size = shape[dim + number]
-        place, inside = position(values, index, size, dim + number, True, checked)
+        place, there = position(
+            values, index, size, dim + number, True, checked, limits(index_node)
+        )
         flat = flat * size + place
-        if inside is not None:
-            mask = inside if mask is None else values.both(mask, inside)
+        if there is not None:
+            mask = there if mask is None else values.both(mask, there)
     return flat, mask
 
 
@@ -123,7 +127,9 @@ def _scatter(body: Body, node: Node, combine: str, checked: bool) -> Updates:
 
     def key(values: Values, row: Size, i: Size) -> Value:
         index = values.value(index_node, values.at(place(row, i)))
-        found = position(values, index, shape[dim], dim, False, checked)
+        found = position(
+            values, index, shape[dim], dim, False, checked, limits(index_node)
+        )
         return _key(values, *found, shape[dim])
 
     def value(
@@ -158,7 +164,9 @@ def _unpool(body: Body, node: Node, combine: str, checked: bool) -> Updates:
 
     def key(values: Values, row: Size, i: Size) -> Value:
         index = values.value(index_node, at(values, row, i))
-        found = position(values, index, plane, len(shape) - 1, False, checked)
+        found = position(
+            values, index, plane, len(shape) - 1, False, checked, limits(index_node)
+        )
         return _key(values, *found, plane)
 
     def value(
