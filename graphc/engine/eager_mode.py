@@ -206,6 +206,11 @@ def gradient(program: Any) -> Any:
     return importlib.import_module(".program_gradient", __package__).Gradient(program)
 
 
+def apart(op: Op, types: Types, attrs: Attrs) -> bool:
+    """See Eager.apart."""
+    return _wanted(op, types, attrs)
+
+
 def join(parts: int, width: int, size: int) -> Any:
     """See Eager.join."""
     if config.current().eager_kernels == "0":

@@ -363,15 +363,14 @@ def _sigmoid(types: Types) -> Plan | None:
     return Plan("sigmoid", (1, 1, _count(types[0])), _signed([_bits(1, types)]), _SIMPLE)
 
 
-def _cross_entropy(
-    types: Types, *, ignore_index: int, label_smoothing: float, reduction: str
+def _loss(
+    name: str, types: Types, *, ignore_index: int, reduction: str, label_smoothing: float = 0.0
 ) -> Plan | None:
     shape: Any = types[0].shape
-    if len(types) != 2 or len(shape) != 2 or label_smoothing or 0 <= ignore_index < shape[1]:
+    if len(types) != 2 or len(shape) != 2 or label_smoothing:
         return None
-    divisor = shape[0] if reduction == "mean" else 1
-    own = [int(reduction != "none"), _bits(divisor, types)]
-    return Plan("cross_entropy", (1, *shape), _signed(own), _SIMPLE)
+    own = ["none", "sum", "mean"].index(reduction), ignore_index
+    return Plan(name, (1, *shape), own, _SIMPLE)
 
 
 def _norm_words(types: Types, count: int, eps: float, along: bool) -> tuple[int, ...]:
@@ -485,7 +484,8 @@ _PLANS: dict[str, Callable[..., Plan | None]] = {
         for name in ("softmax", "log_softmax", "cummax", "cummin")
     },
     **{name: partial(_folded, name) for name in ("sum", "amax", "amin")},
-    "sigmoid": _sigmoid, "cross_entropy": _cross_entropy, "layer_norm": _layer_norm,
+    **{name: partial(_loss, name) for name in ("cross_entropy", "nll_loss")},
+    "sigmoid": _sigmoid, "layer_norm": _layer_norm,
     "batch_norm": _batch_norm, "gather": _gather, "topk": _topk,
     **{name: partial(_windows, name) for name in ("max_pool", "window_sum")},
 }

@@ -19,6 +19,10 @@ Arrays = Sequence[Any]
 _HELD = 2  # results
 
 
+# of a rule's gradients, saved inputs and saved results: its results; None: not of such arrays
+Run = Callable[[Arrays, Arrays, Arrays], "list[Any] | None"]
+
+
 class Gradient:
     """A rule's program, once it was right so often."""
 
@@ -27,22 +31,20 @@ class Gradient:
     def __init__(self, program: ArrayProgram) -> None:
         self._program, self._right = program, 0
         self._work = len(program.steps)
-        self._tried: Callable[[Arrays], Any] | None = None
-        # the rule's results, of its gradients, saved inputs and saved results; None: not by native
-        # code
-        self.run: Callable[[Arrays], Any] | None = None
+        self._tried: Run | None = None
+        self.run: Run | None = None  # None: not by native code
 
-    def met(self, heads: Arrays, found: Arrays) -> bool:
+    def met(self, grads: Arrays, saved_in: Arrays, saved_out: Arrays, found: Arrays) -> bool:
         """What NumPy has made of these; whether there may be a program."""
         if self._tried is None:
             code = eager_rows.native.program(self._work)
             if code is None:
                 return True
             try:
-                self._tried = _written(code, self._program, heads)
+                self._tried = _written(code, self._program, grads, saved_in, saved_out)
             except Unwritten:
                 return False
-        mine = self._tried(heads)
+        mine = self._tried(grads, saved_in, saved_out)
         if mine is None:
             return True
         if not all(map(_same, mine, found)):
@@ -59,8 +61,12 @@ def _same(mine: Any, theirs: Any) -> bool:
     return mine.strides == theirs.strides and bool(mine.tobytes() == theirs.tobytes())
 
 
-def _written(code: Code, program: ArrayProgram, heads: Arrays) -> Callable[[Arrays], Any]:
-    slots = [s for _, s in (*program.from_grads, *program.from_in, *program.from_out)]
+def _written(
+    code: Code, program: ArrayProgram, grads: Arrays, saved_in: Arrays, saved_out: Arrays
+) -> Run:
+    every = (program.from_grads, grads), (program.from_in, saved_in), (program.from_out, saved_out)
+    slots = [s for places, _ in every for _, s in places]
+    heads = [arrays[i] for places, arrays in every for i, _ in places]
     f = Followed(code, list(zip(slots, heads, strict=True)))
     fixed = set()
     for slot, array in enumerate(program.start):
@@ -96,34 +102,53 @@ def _written(code: Code, program: ArrayProgram, heads: Arrays) -> Callable[[Arra
 def _running(
     f: Followed, program: ArrayProgram, slots: Sequence[int], wanted: Sequence[int],
     found: Sequence[tuple[Any, Any]],
-) -> Callable[[Arrays], Any]:
+) -> Run:
+    """One Python function, with a line for each array: it takes as long as the numbers do."""
     fill, keep = f.w.finish([memory for memory, _ in found])
-    made = [(memory.shape, memory.dtype, part) for memory, part in found]
-    # where each result is: the number of what is made, or of what is given
-    places = [
-        None if s is None else ~slots.index(s) if s in slots else wanted.index(s)
+    names: dict[str, Any] = {
+        "fill": fill, "_keep": keep, "empty": np.empty, "array": np.ndarray, "rows": _in_rows,
+    }
+    heads = [
+        f"{which}[{i}]" for which, places in (
+            ("grads", program.from_grads), ("saved_in", program.from_in),
+            ("saved_out", program.from_out),
+        ) for i, _ in places
+    ]
+    given = [f"h{i}" for i in range(len(heads))]
+    lines = [f"{name} = {head}" for name, head in zip(given, heads, strict=True)]
+    for i, strides in f.odd():
+        names[f"odd{i}"] = strides
+        lines += [f"if h{i}.strides != odd{i}:", "    return None"]
+    for i, (memory, _) in enumerate(found):
+        names[f"shape{i}"], names[f"dtype{i}"] = memory.shape, memory.dtype
+        lines.append(f"m{i} = empty(shape{i}, dtype{i})")
+    made = [f"m{i}" for i in range(len(found))]
+    lines.append(f"if fill({', '.join([*given, *made])}) is None:")
+    if f.w.in_order:
+        lines.append("    return None")
+    else:  # a number that stands for several is as good as these
+        rows = [f"rows({name})" for name in given]
+        lines += [
+            f"    if fill({', '.join([*rows, *made])}) is None:", "        return None",
+        ]
+    for i, (_, part) in enumerate(found):
+        if part is not None:
+            names[f"part{i}"] = part
+            lines.append(
+                f"m{i} = array(part{i}[0], part{i}[1], m{i}, part{i}[2], part{i}[3])"
+            )
+    results = [
+        "None" if s is None else given[slots.index(s)] if s in slots else made[wanted.index(s)]
         for s in program.results
     ]
-    empty, odd, spread = np.empty, f.odd(), not f.w.in_order
-
-    def run(heads: Arrays, _keep: Any = keep) -> Any:
-        for i, strides in odd:
-            if heads[i].strides != strides:
-                return None
-        memory = [empty(shape, dtype) for shape, dtype, _ in made]
-        if fill(*heads, *memory) is None:
-            if not spread:
-                return None
-            # a number that stands for several is as good as these
-            rows = [np.ascontiguousarray(x) if 0 in x.strides else x for x in heads]
-            if fill(*rows, *memory) is None:
-                return None
-        for i, (_, _, part) in enumerate(made):
-            if part is not None:
-                shape, dtype, off, strides = part
-                memory[i] = np.ndarray(shape, dtype, memory[i], off, strides)
-        return [
-            None if at is None else memory[at] if at >= 0 else heads[~at] for at in places
-        ]
-
+    lines.append(f"return [{', '.join(results)}]")
+    text = "\n".join([
+        "def run(grads, saved_in, saved_out):", *[f"    {line}" for line in lines]
+    ])
+    exec(compile(text, "<graphc>", "exec", dont_inherit=True), names)
+    run: Run = names["run"]
     return run
+
+
+def _in_rows(x: Any) -> Any:
+    return np.ascontiguousarray(x) if 0 in x.strides else x

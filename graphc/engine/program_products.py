@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.numpy.bound_windows import CACHED
 from ..backends.numpy.recorded import SELECT
 from ..ir.op import Attrs
 from .program_writer import Array, Unwritten, Writer
@@ -23,14 +24,27 @@ def _seen(array: Array, shape: Sequence[int]) -> Array:
     return found
 
 
+def _reshaped(w: Writer, array: Array, shape: Sequence[int]) -> Array:
+    """array.reshape(shape): the same memory, or, where that cannot be, a copy."""
+    found = array.reshape(tuple(shape))
+    if np.may_share_memory(found, array):
+        return found
+    made = w.new(array.shape, array.dtype)
+    w.move(array, made)
+    return made.reshape(found.shape)
+
+
 def dot_general(w: Writer, attrs: Attrs, given: Sequence[Array], out: Array) -> None:
-    """As backends/numpy/bound.py has it."""
+    """As backends/numpy/bound.py has it, or else contract.py there."""
     a, b = given
     batch, summed = tuple(range(len(attrs["batch_a"]))), tuple(attrs["contract_b"])
-    if attrs.get("tf32") or tuple(attrs["contract_a"]) != (a.ndim - 1,) or (
-        tuple(attrs["batch_a"]) != batch or tuple(attrs["batch_b"]) != batch or len(summed) != 1
-    ):
+    if attrs.get("tf32"):
         raise Unwritten
+    if tuple(attrs["contract_a"]) != (a.ndim - 1,) or len(summed) != 1 or (
+        tuple(attrs["batch_a"]) != batch or tuple(attrs["batch_b"]) != batch
+    ):
+        _anyhow(w, attrs, a, b, out)
+        return
     if batch:
         if a.ndim != len(batch) + 2 or b.ndim != a.ndim or summed[0] < len(batch):
             raise Unwritten
@@ -44,12 +58,54 @@ def dot_general(w: Writer, attrs: Attrs, given: Sequence[Array], out: Array) -> 
     w.product(a, b[:, None] if b.ndim == 1 else b.T if summed == (1,) else b, out)
 
 
+def _anyhow(w: Writer, attrs: Attrs, a: Array, b: Array, out: Array) -> None:
+    """As backends/numpy/contract.py has it."""
+    batch_a, batch_b, summed_a, summed_b = (
+        tuple(attrs[name]) for name in ("batch_a", "batch_b", "contract_a", "contract_b")
+    )
+    free_a, free_b = (
+        tuple([d for d in range(x.ndim) if d not in (*batch, *summed)])
+        for x, batch, summed in ((a, batch_a, summed_a), (b, batch_b, summed_b))
+    )
+    left = a.transpose((*batch_a, *free_a, *summed_a))
+    right = b.transpose((*batch_b, *summed_b, *free_b))
+    if not len(free_a) == len(free_b) == len(summed_a) == 1:
+        batch = [a.shape[d] for d in batch_a]
+        inner = math.prod(a.shape[d] for d in summed_a)
+        rows, columns = (
+            math.prod(x.shape[d] for d in free) for x, free in ((a, free_a), (b, free_b))
+        )
+        left = _reshaped(w, left, (*batch, rows, inner))
+        right = _reshaped(w, right, (*batch, inner, columns))
+        out = _seen(out, (*batch, rows, columns))
+    w.product(left, right, out)
+
+
 def conv(w: Writer, attrs: Attrs, given: Sequence[Array], out: Array) -> None:
     """As backends/numpy/bound_windows.py has it: a product with columns."""
     x, weight = given
-    low, high, groups = attrs["pad_low"], attrs["pad_high"], attrs["groups"]
+    groups, kernel = attrs["groups"], weight.shape[2:]
     if attrs.get("tf32") or x.dtype != weight.dtype or not out.flags.c_contiguous:
         raise Unwritten
+    count, channels = x.shape[0], x.shape[1] // groups
+    inner, pixels = channels * math.prod(kernel), math.prod(out.shape[2:])
+    columns = _windows(w, attrs, x, kernel, out.shape[2:])
+    if count > 1 and groups == 1 and inner * pixels > CACHED:  # each image's are copied
+        copied = w.new(columns.shape, x.dtype)
+        w.move(columns, copied)
+        columns = copied
+    w.product(
+        _seen(weight, (groups, weight.shape[0] // groups, inner)),
+        _reshaped(w, columns, (count, groups, inner, pixels)),
+        _seen(out, (count, groups, weight.shape[0] // groups, pixels)),
+    )
+
+
+def _windows(
+    w: Writer, attrs: Attrs, x: Array, kernel: Sequence[int], pixels: Sequence[int]
+) -> Array:
+    """What each place of a window meets: [N, groups, channels, *kernel, *pixels]."""
+    low, high, groups = attrs["pad_low"], attrs["pad_high"], attrs["groups"]
     if any(low) or any(high):
         whole = tuple([a + n + b for a, n, b in zip(low, x.shape[2:], high, strict=True)])
         wide = w.new((*x.shape[:2], *whole), x.dtype)
@@ -58,22 +114,30 @@ def conv(w: Writer, attrs: Attrs, given: Sequence[Array], out: Array) -> None:
         x = wide
     if not x.flags.c_contiguous:
         raise Unwritten
-    count, channels, kernel = x.shape[0], x.shape[1] // groups, weight.shape[2:]
-    spatial = x.strides[2:]
-    view = (count, groups, channels, *kernel, *out.shape[2:])
+    channels, spatial = x.shape[1] // groups, x.strides[2:]
+    view = (x.shape[0], groups, channels, *kernel, *pixels)
     strides = (
         x.strides[0], x.strides[1] * channels, x.strides[1],
         *[s * d for s, d in zip(spatial, attrs["dilation"], strict=True)],
         *[s * d for s, d in zip(spatial, attrs["stride"], strict=True)],
     )
-    columns = w.new(view, x.dtype)
-    w.move(np.ndarray(view, x.dtype, x, 0, strides), columns)
-    inner, pixels = channels * math.prod(kernel), math.prod(out.shape[2:])
-    w.product(
-        _seen(weight, (groups, weight.shape[0] // groups, inner)),
-        columns.reshape((count, groups, inner, pixels)),
-        _seen(out, (count, groups, weight.shape[0] // groups, pixels)),
-    )
+    found: Array = np.ndarray(view, x.dtype, x, 0, strides)
+    return found
+
+
+def conv_weight_grad(w: Writer, attrs: Attrs, given: Sequence[Array], out: Array) -> None:
+    """As backends/numpy/contract.py has it: products of columns with what they gave."""
+    x, g = given
+    groups, (outputs, _, *kernel), pixels = attrs["groups"], out.shape, g.shape[2:]
+    if attrs.get("tf32") or x.dtype != g.dtype or not out.flags.c_contiguous:
+        raise Unwritten
+    view = _windows(w, attrs, x, kernel, pixels)
+    n, depth = x.shape[0], x.shape[1] // groups * math.prod(kernel)
+    columns = _reshaped(w, view, (n, groups, depth, math.prod(pixels)))
+    rows = _seen(g, (n, groups, outputs // groups, math.prod(pixels))).transpose(1, 2, 0, 3)
+    left = _reshaped(w, rows, (groups, outputs // groups, n * math.prod(pixels)))
+    right = _reshaped(w, columns.transpose(1, 0, 3, 2), (groups, left.shape[2], depth))
+    w.product(left, right, _seen(out, (groups, outputs // groups, depth)))
 
 
 def conv_input_grad(w: Writer, attrs: Attrs, given: Sequence[Array], out: Array) -> None:
@@ -148,5 +212,5 @@ def _inside(low: Sequence[int], space: Sequence[int]) -> Any:
 
 RULES = {
     "dot_general": dot_general, "conv": conv, "conv_input_grad": conv_input_grad,
-    "attention": attention,
+    "conv_weight_grad": conv_weight_grad, "attention": attention,
 }

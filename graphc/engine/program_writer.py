@@ -161,7 +161,11 @@ class Writer:
         arrays = [a, b, out]
         last = outer[-1] if outer else 1
         by = [x.strides[-3] if outer else 0 for x in arrays]
-        core = [s for x in arrays for s in x.strides[-2:]]
+        # NumPy's own says 0 of a dim of one number
+        core = [
+            s if n != 1 else 0
+            for x in arrays for n, s in zip(x.shape[-2:], x.strides[-2:], strict=True)
+        ]
         table = np.array([*found, last, *a.shape[-2:], b.shape[-1], *by, *core], np.int64)
         self.tables.append(table)
         loop = self.code.own("product", table.ctypes.data)

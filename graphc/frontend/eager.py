@@ -335,6 +335,21 @@ def record_known(
         result._graphc_node.__class__ = kind
 
 
+def record_sequence(
+    op: Op, inputs: tuple[Tensor, ...], signature: Signature, results: list[Tensor],
+    kind: type[OpNode],
+) -> OpNode | None:
+    """The history of what several operators as one gave (sequenced.py)."""
+    if not local.grad:
+        return None
+    arrays = [t._graphc_array for t in inputs]
+    _record(op, inputs, arrays, {}, signature, tuple(results))
+    node: Any = results[signature.carrying[0]]._graphc_node
+    if node is not None:
+        node.__class__ = kind
+    return node  # type: ignore[no-any-return]
+
+
 def _results(
     op: Op, inputs: tuple[Tensor, ...], arrays: list[np.ndarray], attrs: Attrs,
     signature: Signature, out: Any,

@@ -38,6 +38,7 @@ from .replayed_steps import (
     without_known,
 )
 from .result_layouts import lies_in_rows
+from .sequenced import Sequenced, sequenced
 from .storage import LOOSE, THERE
 from .tensor import Parameter, Tensor
 from .values import Eager
@@ -58,7 +59,7 @@ class Replay:
 
     __slots__ = (
         "alone", "arrays", "in_rows", "linked", "loose", "make", "native", "owned", "results",
-        "single", "steps", "whole",
+        "sequenced", "single", "steps", "whole",
     )
 
     def __init__(
@@ -73,6 +74,7 @@ class Replay:
         self.loose = loose if any(loose) else ()
         self.whole: Any = None  # all of the steps as a function of arrays
         self.linked: Linked | None = None  # all of the steps as one of the history
+        self.sequenced: Sequenced | None = None  # the same of views and products, too
         # without history, what is between the tensors that are given and the results is arrays
         self.arrays = None if recorded else Arrays.of(steps, results, tensors, owned, in_rows)
         self.native: Callable[[list[Tensor]], Tensor] | None = None  # the same by one call
@@ -110,6 +112,11 @@ class Replay:
             result = self.linked.run(tensors)
             if result is not None:
                 return result
+        if self.sequenced is not None and not local.saved_hooks:
+            if self.sequenced.is_lost:
+                self.sequenced = None
+            elif (parts := self.sequenced.run(tensors)) is not None:
+                return parts[0] if self.make is None else self.make(parts)
         if self.arrays is not None:
             found = self.arrays.run(tensors)
             return found[0] if self.make is None else self.make(found)
@@ -200,8 +207,10 @@ class Watch:
         self.values.extend(results)
         self.made.append((step, results[0]))
 
-    def replay(self, tensors: int, result: Any) -> Replay | None:
-        """What the call came to; None: that is not known."""
+    def replay(
+        self, tensors: int, result: Any, by_any_name: bool = False
+    ) -> Replay | None:
+        """What the call came to; None: that is not known. `by_any_name`: see sequenced.py."""
         if self.fails or not self.steps or len(self.steps) > _MOST_STEPS:
             return None
         several = isinstance(result, tuple)
@@ -261,6 +270,11 @@ class Watch:
                 hasattr(whole, "of_few") or not any(map(leaves_dims, steps))
             ):
                 replay.linked = linked(steps, given, whole, self.made)
+        if recorded and replay.linked is None:
+            replay.sequenced = sequenced(
+                steps, numbers, self.values, tensors, self.made, owned, self.in_rows,
+                by_any_name,
+            )
         if replay.arrays is not None:
             replay.arrays.installed = replay._install
         return replay
@@ -386,6 +400,12 @@ def _may_be_here(args: tuple[Any, ...]) -> bool:
 _known: dict[Any, Replay | None] = {}
 
 
+def by_any_name(function: F) -> F:
+    """Of a replayed function of several results: nobody looks at what made these but the first."""
+    function.__dict__["by_any_name"] = True
+    return function
+
+
 def replayed(function: F) -> F:
     """A function whose operators follow from the types of its tensors and its other arguments."""
 
@@ -433,7 +453,7 @@ def _watched(
 ) -> Any:
     lie_in_rows = _lie_in_rows(tensors)
     result, watch = watched(function, args, kwargs, tensors)
-    replay = watch.replay(len(tensors), result)
+    replay = watch.replay(len(tensors), result, "by_any_name" in function.__dict__)
     if watch.in_rows and not lie_in_rows:
         return result  # of others of the kind it is not known yet
     if len(_known) >= _LIMIT:

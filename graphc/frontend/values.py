@@ -86,6 +86,9 @@ class Eager:
     # of a gradient rule (programs.py): what runs it as native code, once that is right; None:
     # nothing will
     gradient: Callable[[Any], Any] = staticmethod(lambda _: None)
+    # whether an operator on inputs of such types, with these attributes, is code of its own
+    # (sequenced.py)
+    apart: Callable[[Op, Sequence[TensorType], Attrs], bool] = staticmethod(lambda *_: False)
     # whether random numbers come from a counter, by none of these
     by_counter: Callable[[], bool] = staticmethod(lambda: False)
 

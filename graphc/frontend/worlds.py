@@ -171,6 +171,11 @@ _FLAT = frozenset({
 _FLAT_OPS = frozenset({ops.max_pool, ops.window_sum})
 
 
+def is_flat(node: Any) -> bool:
+    """Whether a node is of such a function."""
+    return type(node).__name__ in _FLAT or getattr(node, "op", None) in _FLAT_OPS
+
+
 class TensorWorld(_ExprWorld):
     """create_graph: values are TensorValues, with the history that their edges tell."""
 
@@ -179,7 +184,7 @@ class TensorWorld(_ExprWorld):
 
     def rule(self, node: OpNode, grads: list[Any], needs: Sequence[bool]) -> Sequence[Any]:
         found = super().rule(node, grads, needs)
-        if type(node).__name__ not in _FLAT and node.op not in _FLAT_OPS:
+        if not is_flat(node):
             return found
         for i, (place, value) in enumerate(zip(node.edges, found, strict=True)):
             if place is not None and value is not None and needs[i]:

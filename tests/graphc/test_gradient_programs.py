@@ -91,7 +91,7 @@ def test_it_serves(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def noting(*given: Any) -> Any:
         run = make(*given)
-        return lambda heads: served.append(found := run(heads)) or found
+        return lambda *heads: served.append(found := run(*heads)) or found
 
     monkeypatch.setattr(program_gradient, "_written", noting)
     w = torch.rand(3, 17, requires_grad=True)  # of a shape that nobody else asks for
@@ -102,7 +102,7 @@ def test_it_serves(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_other_bits_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        program_gradient, "_written", lambda *_: lambda heads: [np.zeros((3, 19), np.float32)]
+        program_gradient, "_written", lambda *_: lambda *heads: [np.zeros((3, 19), np.float32)]
     )
     for _ in range(6):
         w = torch.full((3, 19), 0.5, requires_grad=True)

@@ -18,8 +18,9 @@ from .small_windows_text import max_pool, window_sum
 
 KINDS = {"f": ("float", 4), "d": ("double", 8)}
 NAMES = (
-    "softmax", "log_softmax", "sigmoid", "cross_entropy", "norm", "max_pool", "window_sum", "sum",
-    "amax", "amin", "cummax", "cummin", "add_rows", "gather", "scatter", "topk", "join",
+    "softmax", "log_softmax", "sigmoid", "cross_entropy", "nll_loss", "norm", "max_pool",
+    "window_sum", "sum", "amax", "amin", "cummax", "cummin", "add_rows", "gather", "scatter",
+    "topk", "join",
 )
 
 
@@ -83,12 +84,10 @@ def _sigmoid(b: Body) -> Body:
 
 
 def _cross_entropy(b: Body) -> Body:
-    """Its own: 0 for each row's loss, 1 for their sum, which is divided by a number."""
-    x, target, out = b.given(0), b.given(1), b.given(2)
-    e, peaks, losses = b.room(), b.room(), b.room()
-    r = b.each("%rows")
-    b.unless(b.let(f"icmp uge i64 {b.load(b.at(target, r, 'i64'), 'i64')}, %width"))
-    b.end()
+    """Of scores. Its own: 0 for each row's loss, 1 for their sum, 2 for their mean; which class is
+    left out."""
+    x, target, e, peaks, losses = b.given(0), b.given(1), b.room(), b.room(), b.room()
+    _classes(b, target)
     r = b.each("%rows")
     first = b.times(r, "%width")
     row, peak = b.at(x, first), b.at(peaks, r)
@@ -102,20 +101,60 @@ def _cross_entropy(b: Body) -> Body:
     b.total(b.at(e, b.times(r, "%width")), to)
     b.end()
     b.one("log", losses, losses, "%rows")
+
+    def loss(r: str, score: str) -> str:
+        picked = b.let(f"fsub {b.kind} {score}, {b.load(b.at(peaks, r))}")
+        return b.let(f"fsub {b.kind} {b.load(b.at(losses, r))}, {picked}")
+
+    return _reduced(b, x, target, losses, loss)
+
+
+def _nll_loss(b: Body) -> Body:
+    """The same of log-probabilities."""
+    x, target, losses = b.given(0), b.given(1), b.room()
+    _classes(b, target)
+    return _reduced(b, x, target, losses, lambda r, score: b.let(f"fneg {b.kind} {score}"))
+
+
+def _class(b: Body, target: str, r: str) -> tuple[str, str]:
+    """Whether a row counts, and its class; of others the first."""
+    found = b.load(b.at(target, r, "i64"), "i64")
+    counts = b.let(f"icmp ne i64 {found}, {b.word(1)}")
+    return counts, b.let(f"select i1 {counts}, i64 {found}, i64 0")
+
+
+def _classes(b: Body, target: str) -> None:
+    """None where a row has no such class."""
     r = b.each("%rows")
-    place = b.plus(b.times(r, "%width"), b.load(b.at(target, r, "i64"), "i64"))
-    to = b.at(losses, r)
-    picked = b.let(f"fsub {b.kind} {b.load(b.at(x, place))}, {b.load(b.at(peaks, r))}")
-    b.store(b.let(f"fsub {b.kind} {b.load(to)}, {picked}"), to)
+    b.unless(b.let(f"icmp uge i64 {_class(b, target, r)[1]}, %width"))
     b.end()
-    each = b.let(f"icmp eq i64 {b.word(0)}, 0")
+
+
+def _reduced(
+    b: Body, x: str, target: str, losses: str, loss: Callable[[str, str], str]
+) -> Body:
+    """What `loss` makes of each row's score, and what becomes of these."""
+    out, mode, counted = b.given(2), b.word(0), b.number("i64")
+    b.store("0", counted, "i64")
+    r = b.each("%rows")
+    counts, found = _class(b, target, r)
+    score = b.load(b.at(x, b.plus(b.times(r, "%width"), found)))
+    value = b.let(f"select i1 {counts}, {b.kind} {loss(r, score)}, {b.kind} 0.0")
+    b.store(value, b.at(losses, r))
+    one = b.let(f"zext i1 {counts} to i64")
+    b.store(b.plus(b.load(counted, "i64"), one), counted, "i64")
+    b.end()
+    each = b.let(f"icmp eq i64 {mode}, 0")
     r = b.each(b.let(f"select i1 {each}, i64 %rows, i64 0"))
     b.store(b.load(b.at(losses, r)), b.at(out, r))
     b.end()
     b.each(b.let(f"select i1 {each}, i64 0, i64 1"))
     b.store("0.0", out)
     b.total(losses, out, "%rows")
-    b.store(b.let(f"fdiv {b.kind} {b.load(out)}, {b.load(b.own(1))}"), out)
+    b.each(b.let(f"select i1 {b.let(f'icmp eq i64 {mode}, 2')}, i64 1, i64 0"))
+    count = b.let(f"sitofp i64 {b.load(counted, 'i64')} to {b.kind}")
+    b.store(b.let(f"fdiv {b.kind} {b.load(out)}, {count}"), out)
+    b.end()
     b.end()
     return b.gives(2)
 
@@ -240,7 +279,7 @@ def _add_rows(b: Body) -> Body:
 _BODIES: dict[str, Callable[[Body], Body]] = {
     "sum": _sum, "amax": _extremum("maximum"), "amin": _extremum("minimum"),
     "softmax": _softmax, "log_softmax": _log_softmax, "sigmoid": _sigmoid,
-    "cross_entropy": _cross_entropy, "norm": _norm, "max_pool": max_pool,
+    "cross_entropy": _cross_entropy, "nll_loss": _nll_loss, "norm": _norm, "max_pool": max_pool,
     "window_sum": window_sum, "cummax": _running("maximum"), "cummin": _running("minimum"),
     "add_rows": _add_rows, "gather": places.gather, "scatter": places.scatter,
     "topk": places.topk, "join": places.join,

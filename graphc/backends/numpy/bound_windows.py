@@ -105,7 +105,7 @@ def window_sum(
     return run
 
 
-_CACHED = 1 << 14  # elements of an image's columns
+CACHED = 1 << 14  # elements of an image's columns
 
 
 def _one_by_one(parts: Array, weight: Array, shape: tuple[int, ...]) -> Array:
@@ -151,7 +151,7 @@ def conv(
     inside: Any = (Ellipsis, *[slice(a, a + n) for a, n in zip(pad_low, space, strict=True)])
 
     # columns of one image at a time stay in the cache; they are the same products
-    alone = count > 1 and groups == 1 and columns[2] * columns[3] > _CACHED
+    alone = count > 1 and groups == 1 and columns[2] * columns[3] > CACHED
 
     def run(x: Array, w: Array) -> Any:
         if padded is not None:

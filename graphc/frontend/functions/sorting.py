@@ -14,11 +14,10 @@ from ..dispatch import apply, constant, filled_beside
 from ..errors import located
 from ..history import requires_grad
 from ..meta import concrete_or_zeros
-from ..near import are_near
 from ..ownership import owns_result
 from ..placement import beside
 from ..replayed import replayed
-from ..tensor import Tensor, concrete, current, from_array
+from ..tensor import Tensor, concrete, current
 from . import pointwise as P
 from . import return_types
 from .arguments import (
@@ -32,6 +31,7 @@ from .arguments import (
     wrap_dim,
 )
 from .creation import as_tensor
+from .few_searched import searched, searched_few
 from .most_frequent import last_of_most
 from .parts import slice_dim
 from .ranked import again_of_few, distinct, ranked
@@ -369,6 +369,10 @@ def searchsorted(
     side: str | None = None, sorter: Tensor | None = None,
 ) -> Tensor:
     """Where each value of `input` belongs in the (last dim of the) sorted sequence."""
+    if sorter is None and side is None and not out_int32:
+        found = searched_few(sorted_sequence, input, right)
+        if found is not None:
+            return found
     if side not in (None, "left", "right"):
         raise RuntimeError(
             f"torch.searchsorted(): side can only be 'left' or 'right' but got {side}"
@@ -382,7 +386,7 @@ def searchsorted(
     edges = sorted_sequence if sorter is None else sorted_sequence.gather(-1, sorter)
     values = input if isinstance(input, Tensor) else promote.operand(input, edges.dtype)
     edges, values = promote.operands(edges.detach(), values.detach())
-    known = _searched(edges, values, right)
+    known = searched(edges, values, right)
     if known is not None:
         return promote.cast(known, dtypes.i32) if out_int32 else known
     if edges.ndim > 1:
@@ -401,21 +405,6 @@ def searchsorted(
         ops.sum, promote.cast(below, dtypes.i64), dims=(below.ndim - 1,), keepdim=False
     )
     return promote.cast(count, dtypes.i32) if out_int32 else count
-
-
-def _searched(edges: Tensor, values: Tensor, right: bool) -> Tensor | None:
-    """Eagerly on the CPU, by bisection; None: elsewhere, or NaN is among the edges."""
-    if local.trace is not None or local.counted is not None or edges.ndim != 1:
-        return None
-    if not are_near(edges, values):
-        return None
-    of, found = edges._graphc_array, values._graphc_array
-    if of.dtype.kind not in "iufb":  # bfloat16
-        of, found = of.astype(np.float32), found.astype(np.float32)
-    if np.isnan(of).any():
-        return None
-    places = np.searchsorted(of, found, "right" if right else "left")
-    return from_array(np.asarray(places, np.int64))
 
 
 @with_out

@@ -246,6 +246,8 @@ class Module(TraversalMixin, StateDictMixin):
             return compiled(*args, **kwargs)
         if local.nested is not None:
             return local.nested(Module._graphc_call_named, self, args, kwargs)
+        if local.trace is None:
+            return self._call_impl(*args, **kwargs)
         return self._graphc_call_named(*args, **kwargs)
 
     def _graphc_call_named(self, *args: Any, **kwargs: Any) -> Any:

@@ -9,7 +9,7 @@ from ...frontend import functions as T
 from ...frontend.context import local
 from ...frontend.control import scan
 from ...frontend.eager_count import iterations
-from ...frontend.replayed import replayed
+from ...frontend.replayed import by_any_name, replayed
 from ...frontend.tensor import Tensor
 from .. import functional as F
 from ..utils.rnn import unpacked
@@ -31,7 +31,6 @@ def _plain(activation: Callable[[Tensor], Tensor]) -> Step:
     return step
 
 
-@replayed
 def _lstm(projected: Tensor, state: State, weight: Tensor, bias: Any, out: Any) -> State:
     hidden, cell = state
     enter, forget, new, show = (projected + F.linear(hidden, weight, bias)).chunk(4, -1)
@@ -50,8 +49,20 @@ def _gru(projected: Tensor, state: State, weight: Tensor, bias: Any, out: Any) -
 
 
 STEPS: dict[str, Step] = {
-    "RNN_TANH": _plain(T.tanh), "RNN_RELU": _plain(T.relu), "LSTM": _lstm, "GRU": _gru,
+    "RNN_TANH": _plain(T.tanh), "RNN_RELU": _plain(T.relu), "LSTM": replayed(_lstm), "GRU": _gru,
 }
+
+
+@replayed
+@by_any_name
+def _lstm_between(
+    projected: Tensor, state: State, weight: Tensor, bias: Any, out: Any
+) -> State:
+    """A step of a layer, whose states are stacked before anybody sees them."""
+    return _lstm(projected, state, weight, bias, out)
+
+
+_OF_LAYERS: dict[str, Step] = {**STEPS, "LSTM": _lstm_between}
 
 
 class Padding(NamedTuple):
@@ -77,7 +88,7 @@ def direction(
     recurrent, shown = weights["weight_hh"], weights.get("weight_hr")
 
     def step(projected: Tensor, state: State) -> State:
-        return STEPS[mode](projected, state, recurrent, hidden_bias, shown)
+        return _OF_LAYERS[mode](projected, state, recurrent, hidden_bias, shown)
 
     return run_steps(step, projected, state, backwards, packing)
 

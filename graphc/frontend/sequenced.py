@@ -1,0 +1,206 @@
+"""The steps that a replayed function has come to (replayed.py), views and products among them, as
+one operator of the history: arrays in between, and one node behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from graphc.ir.autodiff import vjp_program
+from graphc.ir.sequence import Part, sequence_of
+from graphc.ir.slots import steps_of
+
+from .eager import Signature, record_sequence
+from .history import edge, requires_grad
+from .nodes import OpNode, beyond
+from .programs import GradientPlan
+from .replayed_steps import DETACH, Arrays, Step
+from .tensor import Tensor
+from .values import Eager
+from .worlds import is_flat
+
+_MOST = 64  # steps
+_FEW = 4096  # numbers of what is computed, or copied, once more
+
+
+class Sequenced:
+    """Steps as one operator, with a history of one node."""
+
+    __slots__ = (
+        "_arrays", "_constants", "_copied", "_given", "_kind", "_op", "_order", "_signature",
+        "is_lost",
+    )
+
+    def __init__(
+        self, arrays: Arrays, op: Any, signature: Signature, kind: type[OpNode],
+        constants: list[Tensor], order: list[int], given: int,
+    ) -> None:
+        """`order`: which of the tensors and constants each operand is; `given`: how many operands
+        show as the function's."""
+        self._arrays, self._op, self._signature, self._kind = arrays, op, signature, kind
+        self._constants, self._order, self._given = constants, order, given
+        # operands that the rule reads and no step has kept: they may be written to before
+        self._copied: frozenset[int] = frozenset()
+        self.is_lost = False  # one step after the other is better
+
+    def copies(self, operands: frozenset[int]) -> None:
+        """The history has operands of its own."""
+        self._copied = operands
+
+    def lose(self) -> None:
+        """What its rule computes again takes longer than it saves."""
+        self.is_lost = True
+
+    def run(self, tensors: list[Tensor]) -> list[Tensor] | None:
+        """The results; None: not of such tensors."""
+        every = [*tensors, *self._constants]
+        inputs = tuple([every[i] for i in self._order])
+        for i in self._copied:
+            if inputs[i]._graphc_storage.inference:  # which no history may keep
+                return None
+        found = self._arrays.run(tensors)
+        node: Any = record_sequence(self._op, inputs, self._signature, found, self._kind)
+        if node is None:
+            return found
+        node.given = self._given
+        if self._copied and not node.packed:
+            node.saved_in = tuple([
+                x.copy("K") if i in self._copied and x is not None else x
+                for i, x in enumerate(node.saved_in)
+            ])
+            node.stamps = tuple([s for s in node.stamps if s[2] not in self._copied])
+        return found
+
+
+def sequenced(
+    steps: list[Step], results: list[int], values: Sequence[Tensor], tensors: int,
+    made: Sequence[tuple[Step, Tensor]], owned: bool, in_rows: bool, by_any_name: bool,
+) -> Sequenced | None:
+    """Steps on so many tensors as one operator, `values` being all of the call that is known, and
+    `made` the first result of each step with its history; None: they had better stay as they are.
+    `by_any_name`: what made several results may be called what made the first."""
+    if not 2 <= len(steps) <= _MOST or any(map(_is_apart, steps)):
+        return None
+    arrays = Arrays.of(steps, results, tensors, owned, in_rows)
+    nodes = [result._graphc_node for _, result in made]
+    kinds = {type(values[i]._graphc_node) for i in results[: 1 if by_any_name else None]}
+    constants = [s for step in steps for s in step.sources if type(s) is not int]
+    if arrays is None or len(kinds) != 1 or any(map(requires_grad, constants)) or any(
+        node is not None and is_flat(node) for node in nodes[:-1]
+    ):
+        return None
+    (kind,) = kinds
+    if not issubclass(kind, OpNode):
+        return None
+    inputs = [*values[:tensors], *constants]
+    order, sources = _operands(steps, inputs, _shown(nodes[-1], values[:tensors]))
+    operands = [inputs[i] for i in order]
+    kept_in, kept_out = _kept(steps, nodes, tensors)
+    more = len(operands) - tensors
+    op = sequence_of(
+        [Part(step.op, step.attrs, each) for step, each in zip(steps, sources, strict=True)],
+        len(operands), [i + more for i in results], [i + more for i in results if i in kept_out],
+    )
+    signature = Signature(op, tuple([t._graphc_type for t in operands]), {})
+    needs = tuple(map(requires_grad, operands))
+    plan = GradientPlan(op, signature.inputs, signature.results, {}, needs)
+    signature.plans[needs] = plan
+    found = Sequenced(arrays, op, signature, kind, constants, order, tensors)
+    copied = frozenset([i for i in plan.inputs if order[i] < tensors and order[i] not in kept_in])
+    found.copies(copied)
+    again = _computes_again(plan, signature, needs)
+    if (again or copied) and any(t._graphc_array.size > _FEW for t in values):
+        return None
+    if again:
+        plan.lost = found.lose
+    return found
+
+
+def _is_apart(step: Step) -> bool:
+    """Whether a step is better done by itself."""
+    if step.op is DETACH or step.op.impure:
+        return True
+    types = (*step.signature.inputs, *step.signature.results)
+    return any(t.dtype.is_complex for t in types) or Eager.apart(
+        step.op, step.signature.inputs, step.attrs
+    )
+
+
+def _shown(last: Any, tensors: Sequence[Tensor]) -> list[int]:
+    """The tensors in the order in which the last step's node shows them; else as they are given."""
+    own = list(range(len(tensors)))
+    if last is None:
+        return own
+    ends = [edge(x) if requires_grad(x) else None for x in tensors]
+    found = [ends.index(place) for place in beyond(last) if place is not None and place in ends]
+    rest = [i for i in own if ends[i] is None]
+    return [*found, *rest] if sorted([*found, *rest]) == own else own
+
+
+def _operands(
+    steps: Sequence[Step], inputs: Sequence[Tensor], shown: Sequence[int]
+) -> tuple[list[int], list[tuple[int, ...]]]:
+    """Which of the inputs (tensors, then constants) each operand is, and what each step reads. What
+    learns and is used several times is as many operands, the last use first: their gradients meet
+    others' as those of steps would."""
+    tensors = len(shown)
+    order = [*shown, *range(tensors, len(inputs))]
+    place = {which: at for at, which in enumerate(order)}
+    constants = iter(range(tensors, len(inputs)))
+    sources = [
+        [(True, s) if type(s) is int and s < tensors else (False, s) if type(s) is int else
+         (True, next(constants)) for s in step.sources]
+        for step in steps
+    ]
+    used: dict[tuple[int, int], int] = {}  # by step and source
+    met = set[int]()
+    for at in reversed(range(len(steps))):
+        for i, (is_input, s) in enumerate(sources[at]):
+            if not is_input:
+                continue
+            if s in met and requires_grad(inputs[s]):
+                used[at, i] = len(order)
+                order.append(s)
+            else:
+                used[at, i] = place[s]
+            met.add(s)
+    more = len(order) - tensors
+    return order, [
+        tuple([used[at, i] if is_input else s + more for i, (is_input, s) in enumerate(mine)])
+        for at, mine in enumerate(sources)
+    ]
+
+
+def _kept(
+    steps: Sequence[Step], nodes: Sequence[Any], tensors: int
+) -> tuple[set[int], set[int]]:
+    """The numbers of values whose memory a step's node has kept as an operand, and of those that
+    one has kept as its result."""
+    root = list(range(tensors))  # whose memory each value is in
+    operands, own = set[int](), set[int]()
+    for step, node in zip(steps, nodes, strict=True):
+        at = len(root)
+        first = step.sources[0] if step.op.view and not step.copies else None
+        if type(first) is int:
+            root.append(root[first])
+        else:
+            root += range(at, at + len(step.signature.results))
+        saved_in, saved_out = (
+            getattr(node, name, None) or () for name in ("saved_in", "saved_out")
+        )
+        operands.update(
+            root[s] for s, value in zip(step.sources, saved_in, strict=False)
+            if value is not None and type(s) is int
+        )
+        own.update(at + i for i, value in enumerate(saved_out) if value is not None)
+    return operands, own
+
+
+def _computes_again(
+    plan: GradientPlan, signature: Signature, needs: tuple[bool, ...]
+) -> bool:
+    """Whether the rule does what the steps have done."""
+    program = vjp_program(plan.op, signature.inputs, {}, needs)
+    return any(
+        not node.backward and node.inputs and not node.op.view for node in steps_of(program.graph)
+    )

@@ -1,0 +1,139 @@
+"""A sequence: the operators of a function, in their order, as one operator.
+
+A function of eager mode whose operators follow from types, views and products among them, is one
+step of history by it. Its rule is what a walk back over those operators comes to; what that reads
+of what is between the function's inputs and its results is computed again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from .autodiff import run_vjp, vjp_program
+from .dim import DimEnv
+from .graph import Expr, attrs_key, const, input_
+from .op import Attrs, Op, get
+from .rounding import ROUNDED
+from .slots import Slots
+from .types import TensorType, TupleType
+
+
+class Part(NamedTuple):
+    """An operator of a sequence; `sources` are numbers of the sequence's inputs and of what
+    earlier parts gave, which follow them."""
+
+    op: Op
+    attrs: Attrs
+    sources: tuple[int, ...]
+
+
+def sequence_of(
+    parts: Sequence[Part], inputs: int, results: Sequence[int], kept: Sequence[int]
+) -> Op:
+    """The operator that gives the values with these numbers. `kept`: those of them that its rule
+    reads as they were given, and does not compute again."""
+    spelled = repr((
+        inputs, [(x.op.name, attrs_key(x.attrs), x.sources) for x in parts], tuple(results),
+        tuple(kept),
+    ))
+    name = f"sequence_{hashlib.sha256(spelled.encode()).hexdigest()[:16]}"
+    return _Sequence(name, tuple(parts), tuple(results), frozenset(kept)).op(inputs)
+
+
+class _Sequence:
+    def __init__(
+        self, name: str, parts: tuple[Part, ...], results: tuple[int, ...], kept: frozenset[int]
+    ) -> None:
+        self._name, self._parts, self._results, self._kept = name, parts, results, kept
+
+    def op(self, inputs: int) -> Op:
+        """The operator."""
+        self._op = Op(
+            self._name, "composite", self._infer, self._vjp, self._decompose, arity=inputs,
+            results=len(self._results), cost=None, rounding=ROUNDED, takes_complex=False,
+            doc=" ".join(part.op.name for part in self._parts),
+        )
+        return self._op
+
+    def _infer(self, types: tuple[TensorType, ...], attrs: Attrs, env: DimEnv) -> Any:
+        found: list[Any] = list(types)
+        for part in self._parts:
+            made = part.op.infer(tuple([found[s] for s in part.sources]), part.attrs, env)
+            found += made.elements if isinstance(made, TupleType) else (made,)
+        results = tuple([found[i] for i in self._results])
+        return results[0] if len(results) == 1 else TupleType(results)
+
+    def _decompose(self, *values: Any) -> Any:
+        found, _ = self._values(values)
+        results = tuple([found[i] for i in self._results])
+        return results[0] if len(results) == 1 else results
+
+    def _values(self, given: Sequence[Any]) -> tuple[list[Any], list[range]]:
+        """All values, and which of them each part gives."""
+        found, places = list(given), []
+        for part in self._parts:
+            out = given[0]._emit(part.op, tuple([found[s] for s in part.sources]), part.attrs)
+            made = out if type(out) is tuple else (out,)
+            places.append(range(len(found), len(found) + len(made)))
+            found += made
+        return found, places
+
+    def _vjp(self, grads: Any, values: Any, outs: Any, needs: Any) -> Any:
+        if not _are_leaves(values):
+            return self._again(grads, values, outs, needs)
+        found, places = self._values(values)
+        gradients: list[Any] = [None] * len(found)
+        for i, y, g in zip(self._results, outs, grads, strict=True):
+            gradients[i] = g
+            if i in self._kept:
+                found[i] = y
+        active = [*needs, *[False] * (len(found) - len(needs))]  # what a gradient goes through
+        for part, made in zip(self._parts, places, strict=True):
+            stops = part.op.vjp is None and bool(part.op.nondifferentiable)
+            if not stops and any(active[s] for s in part.sources):
+                for i in made:
+                    active[i] = found[i].type.dtype.differentiable
+        for part, made in zip(reversed(self._parts), reversed(places), strict=True):
+            given, wanted = [gradients[i] for i in made], [active[s] for s in part.sources]
+            if all(g is None for g in given) or not any(wanted) or not any(active[i] for i in made):
+                continue
+            operands = [found[s] for s in part.sources]
+            with values[0].builder.at(None, 1):
+                mine = run_vjp(
+                    part.op, given, operands, [found[i] for i in made], wanted, part.attrs
+                )
+                for s, g in zip(part.sources, mine, strict=True):
+                    if g is not None:
+                        gradients[s] = g if gradients[s] is None else gradients[s] + g
+        return [g if need else None for g, need in zip(gradients, needs, strict=False)]
+
+    def _again(self, grads: Any, values: Any, outs: Any, needs: Any) -> list[Any]:
+        """The rule's graph, on values of whatever world, of which some may not be known."""
+        given = tuple([g is not None for g in grads])
+        program = vjp_program(self._op, [x.type for x in values], {}, needs, given)
+        like = next(g for g in grads if g is not None)
+        slots = Slots(program.graph, lambda node: node.op)
+        found = slots.start.copy()
+        for i, node in enumerate(program.graph.nodes):
+            if node.op is const:
+                found[i] = get("const").like(like, **node.attrs)
+        heads = [
+            *[grads[i] for i in program.grads], *[values[i] for i in program.inputs],
+            *[outs[i] for i in program.outs],
+        ]
+        for slot, value in zip(slots.inputs, heads, strict=True):
+            found[slot] = value
+        slots.fill(found, lambda step, given, attrs: like._emit(step, tuple(given), dict(attrs)))
+        gradients: list[Any] = [None] * len(values)
+        for i, slot in zip(program.results, slots.outputs, strict=True):
+            gradients[i] = found[slot]
+        return gradients
+
+
+def _are_leaves(values: Sequence[Any]) -> bool:
+    """Whether these are a graph's inputs, each another: a reverse walk ends there."""
+    return all(type(x) is Expr and x.node.op is input_ for x in values) and (
+        len({x.node for x in values}) == len(values)
+    )
