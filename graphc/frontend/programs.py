@@ -20,15 +20,13 @@ from .unsaved import NOTHING, UNSAVED
 from .values import Eager
 
 _OFTEN = 30  # runs, after which it is asked whether native code does them
-_SLOW = 500  # runs without it, after which what needs it is better done otherwise
 
 
 class ArrayProgram(Slots):
     """A rule's Graph, to be run on arrays by the runner of their device."""
 
     __slots__ = (
-        "from_grads", "from_in", "from_out", "graph", "lost", "native", "ready", "results", "runs",
-        "slow", "whole",
+        "from_grads", "from_in", "from_out", "graph", "native", "ready", "results", "runs", "whole"
     )
 
     def __init__(
@@ -41,10 +39,8 @@ class ArrayProgram(Slots):
         # per step, what runs it on the CPU, made at its first run; None: the runner does
         self.ready: list[Callable[..., Any] | None] | None = None
         self.graph = program.graph
-        self.runs = self.slow = 0
+        self.runs = 0
         self.native: Any = None  # the steps as one call (Eager.gradient)
-        # called where that will not be soon
-        self.lost: Callable[[], None] | None = None
         heads = iter(self.inputs)
         # (which gradient, saved input or saved result, slot)
         self.from_grads, self.from_in, self.from_out = (
@@ -91,22 +87,11 @@ class ArrayProgram(Slots):
                     grads, saved_in, saved_out, results
                 ):
                     self.native = None
-                    self._lose()
             elif self.runs < _OFTEN:
                 self.runs += 1
                 if self.runs == _OFTEN and len(self.steps) > 1:
                     self.native = Eager.gradient(self)
-                    if self.native is None:
-                        self._lose()
-            if self.lost is not None:
-                self.slow += 1
-                if self.slow == _SLOW:
-                    self.lost()
         return results
-
-    def _lose(self) -> None:
-        if self.lost is not None:
-            self.lost()
 
     @staticmethod
     def runner(op: Op, arrays: list[Any], attrs: Attrs) -> Any:
@@ -146,8 +131,8 @@ class ArrayProgram(Slots):
 class GradientPlan:
     """What to save for one signature and set of inputs that need a gradient, and how to use it."""
 
-    __slots__ = ("attrs", "in_types", "inputs", "kind", "late", "lost", "no_inputs", "no_outputs",
-                 "op", "outputs", "programs")
+    __slots__ = ("attrs", "in_types", "inputs", "kind", "late", "no_inputs", "no_outputs", "op",
+                 "outputs", "programs")
 
     def __init__(
         self,
@@ -167,8 +152,6 @@ class GradientPlan:
             raise_op_error(error)
         self.inputs, self.outputs = program.inputs, program.outs
         self.late = UNSAVED.get(op.name, NOTHING)
-        # called where no native code will do the rule
-        self.lost: Callable[[], None] | None = None
         self.no_inputs: tuple[Any, ...] = (None,) * len(in_types)
         self.no_outputs: tuple[Any, ...] = (None,) * len(out_types)
         # (needs, which results have a gradient) -> program
@@ -181,6 +164,5 @@ class GradientPlan:
             traced = vjp_program(self.op, self.in_types, self.attrs, needs, given)
             whole = Eager.rule and Eager.rule(self.op, self.in_types, self.attrs, needs, given)
             found = ArrayProgram(traced, len(self.in_types), whole)
-            found.lost = self.lost
             self.programs[needs, given] = found
         return found

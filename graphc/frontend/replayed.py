@@ -113,9 +113,8 @@ class Replay:
             if result is not None:
                 return result
         if self.sequenced is not None and not local.saved_hooks:
-            if self.sequenced.is_lost:
-                self.sequenced = None
-            elif (parts := self.sequenced.run(tensors)) is not None:
+            parts = self.sequenced.run(tensors)
+            if parts is not None:
                 return parts[0] if self.make is None else self.make(parts)
         if self.arrays is not None:
             found = self.arrays.run(tensors)

@@ -133,7 +133,7 @@ def _staying(value: Tensor) -> Tensor:
 _SEVERAL = frozenset({"conv", "conv_input_grad", "logsumexp", "pad"})
 
 
-def _is_several(step: Step) -> bool:
+def is_several(step: Step) -> bool:
     """Whether NumPy runs several functions for an operator, which has no native code of its own."""
     rank = len(step.signature.inputs[0].shape) if step.signature.inputs else 0
     return step.op.name in _SEVERAL or (
@@ -168,7 +168,7 @@ class Arrays:
         # one operator on all that is given, in order, which has one result
         simple = len(codes) == 1 and view is None and len(results) == 1 and (
             len(step.signature.results) == 1 and all(type(s) is int for s in step.sources)
-            and step.sources == tuple(range(results[0])) and not _is_several(step)
+            and step.sources == tuple(range(results[0])) and not is_several(step)
         )
         self.single = step if simple else None
 

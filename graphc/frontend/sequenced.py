@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from graphc.ir import ops
 from graphc.ir.autodiff import vjp_program
 from graphc.ir.sequence import Part, sequence_of
 from graphc.ir.slots import steps_of
@@ -14,7 +15,7 @@ from .eager import Signature, record_sequence
 from .history import edge, requires_grad
 from .nodes import OpNode, beyond
 from .programs import GradientPlan
-from .replayed_steps import DETACH, Arrays, Step
+from .replayed_steps import DETACH, Arrays, Step, is_several, without_detached
 from .tensor import Tensor
 from .values import Eager
 from .worlds import is_flat
@@ -27,8 +28,8 @@ class Sequenced:
     """Steps as one operator, with a history of one node."""
 
     __slots__ = (
-        "_arrays", "_constants", "_copied", "_given", "_kind", "_op", "_order", "_signature",
-        "is_lost",
+        "_arrays", "_constants", "_copied", "_faces", "_given", "_kind", "_op", "_order",
+        "_signature",
     )
 
     def __init__(
@@ -41,15 +42,20 @@ class Sequenced:
         self._constants, self._order, self._given = constants, order, given
         # operands that the rule reads and no step has kept: they may be written to before
         self._copied: frozenset[int] = frozenset()
-        self.is_lost = False  # one step after the other is better
+        self._faces: list[tuple[int, GradientPlan]] = []
 
     def copies(self, operands: frozenset[int]) -> None:
         """The history has operands of its own."""
         self._copied = operands
 
-    def lose(self) -> None:
-        """What its rule computes again takes longer than it saves."""
-        self.is_lost = True
+    def shows(self, result: int, kind: type[OpNode]) -> None:
+        """A result's node is to be of another kind: one that does nothing is put before it."""
+        type_ = self._signature.results[result]
+        plan = GradientPlan(
+            ops.reshape, (type_,), (type_,), {"shape": type_.shape}, (True,)
+        )
+        plan.kind = kind
+        self._faces.append((result, plan))
 
     def run(self, tensors: list[Tensor]) -> list[Tensor] | None:
         """The results; None: not of such tensors."""
@@ -69,6 +75,11 @@ class Sequenced:
                 for i, x in enumerate(node.saved_in)
             ])
             node.stamps = tuple([s for s in node.stamps if s[2] not in self._copied])
+        for i, plan in self._faces:
+            face = plan.kind(plan.op, plan.attrs, ((node, i),), plan.in_types, plan.in_types)
+            face.plan = plan
+            face.saved_in, face.saved_out = plan.no_inputs, plan.no_outputs
+            found[i]._graphc_node, found[i]._graphc_output = face, 0
         return found
 
 
@@ -79,18 +90,18 @@ def sequenced(
     """Steps on so many tensors as one operator, `values` being all of the call that is known, and
     `made` the first result of each step with its history; None: they had better stay as they are.
     `by_any_name`: what made several results may be called what made the first."""
-    if not 2 <= len(steps) <= _MOST or any(map(_is_apart, steps)):
-        return None
-    arrays = Arrays.of(steps, results, tensors, owned, in_rows)
-    nodes = [result._graphc_node for _, result in made]
-    kinds = {type(values[i]._graphc_node) for i in results[: 1 if by_any_name else None]}
-    constants = [s for step in steps for s in step.sources if type(s) is not int]
-    if arrays is None or len(kinds) != 1 or any(map(requires_grad, constants)) or any(
-        node is not None and is_flat(node) for node in nodes[:-1]
+    if len(steps) > _MOST or any(map(_is_apart, steps)) or (
+        len(steps) == 1 and not is_several(steps[0])
     ):
         return None
-    (kind,) = kinds
-    if not issubclass(kind, OpNode):
+    arrays = Arrays.of(*without_detached(steps, results, tensors), tensors, owned, in_rows)
+    each = iter(made)
+    nodes = [None if step.op is DETACH else next(each)[1]._graphc_node for step in steps]
+    kinds = [type(values[i]._graphc_node) for i in results]
+    constants = [s for step in steps for s in step.sources if type(s) is not int]
+    if arrays is None or any(map(requires_grad, constants)) or any(
+        node is not None and is_flat(node) for node in nodes[:-1]
+    ) or not all(issubclass(kind, OpNode) for kind in kinds):
         return None
     inputs = [*values[:tensors], *constants]
     order, sources = _operands(steps, inputs, _shown(nodes[-1], values[:tensors]))
@@ -98,27 +109,33 @@ def sequenced(
     kept_in, kept_out = _kept(steps, nodes, tensors)
     more = len(operands) - tensors
     op = sequence_of(
-        [Part(step.op, step.attrs, each) for step, each in zip(steps, sources, strict=True)],
-        len(operands), [i + more for i in results], [i + more for i in results if i in kept_out],
+        [
+            Part(None if step.op is DETACH else step.op, step.attrs, mine)
+            for step, mine in zip(steps, sources, strict=True)
+        ], len(operands), [i + more for i in results], [i + more for i in results if i in kept_out],
     )
     signature = Signature(op, tuple([t._graphc_type for t in operands]), {})
     needs = tuple(map(requires_grad, operands))
     plan = GradientPlan(op, signature.inputs, signature.results, {}, needs)
     signature.plans[needs] = plan
-    found = Sequenced(arrays, op, signature, kind, constants, order, tensors)
+    found = Sequenced(arrays, op, signature, kinds[0], constants, order, tensors)
+    for i, kind in enumerate(kinds):
+        if kind is not kinds[0] and not by_any_name:
+            found.shows(i, kind)
     copied = frozenset([i for i in plan.inputs if order[i] < tensors and order[i] not in kept_in])
     found.copies(copied)
-    again = _computes_again(plan, signature, needs)
-    if (again or copied) and any(t._graphc_array.size > _FEW for t in values):
+    if (copied or _computes_again(plan, signature, needs)) and any(
+        t._graphc_array.size > _FEW for t in values
+    ):
         return None
-    if again:
-        plan.lost = found.lose
     return found
 
 
 def _is_apart(step: Step) -> bool:
     """Whether a step is better done by itself."""
-    if step.op is DETACH or step.op.impure:
+    if step.op is DETACH:
+        return False
+    if step.op.impure:
         return True
     types = (*step.signature.inputs, *step.signature.results)
     return any(t.dtype.is_complex for t in types) or Eager.apart(

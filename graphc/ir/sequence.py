@@ -22,9 +22,10 @@ from .types import TensorType, TupleType
 
 class Part(NamedTuple):
     """An operator of a sequence; `sources` are numbers of the sequence's inputs and of what
-    earlier parts gave, which follow them."""
+    earlier parts gave, which follow them. Without an operator it is its source, through which no
+    gradient goes."""
 
-    op: Op
+    op: Op | None
     attrs: Attrs
     sources: tuple[int, ...]
 
@@ -35,7 +36,8 @@ def sequence_of(
     """The operator that gives the values with these numbers. `kept`: those of them that its rule
     reads as they were given, and does not compute again."""
     spelled = repr((
-        inputs, [(x.op.name, attrs_key(x.attrs), x.sources) for x in parts], tuple(results),
+        inputs, [(x.op and x.op.name, attrs_key(x.attrs), x.sources) for x in parts],
+        tuple(results),
         tuple(kept),
     ))
     name = f"sequence_{hashlib.sha256(spelled.encode()).hexdigest()[:16]}"
@@ -53,13 +55,16 @@ class _Sequence:
         self._op = Op(
             self._name, "composite", self._infer, self._vjp, self._decompose, arity=inputs,
             results=len(self._results), cost=None, rounding=ROUNDED, takes_complex=False,
-            doc=" ".join(part.op.name for part in self._parts),
+            doc=" ".join(part.op.name for part in self._parts if part.op is not None),
         )
         return self._op
 
     def _infer(self, types: tuple[TensorType, ...], attrs: Attrs, env: DimEnv) -> Any:
         found: list[Any] = list(types)
         for part in self._parts:
+            if part.op is None:
+                found.append(found[part.sources[0]])
+                continue
             made = part.op.infer(tuple([found[s] for s in part.sources]), part.attrs, env)
             found += made.elements if isinstance(made, TupleType) else (made,)
         results = tuple([found[i] for i in self._results])
@@ -74,6 +79,10 @@ class _Sequence:
         """All values, and which of them each part gives."""
         found, places = list(given), []
         for part in self._parts:
+            if part.op is None:
+                places.append(range(len(found), len(found) + 1))
+                found.append(found[part.sources[0]])
+                continue
             out = given[0]._emit(part.op, tuple([found[s] for s in part.sources]), part.attrs)
             made = out if type(out) is tuple else (out,)
             places.append(range(len(found), len(found) + len(made)))
@@ -91,13 +100,16 @@ class _Sequence:
                 found[i] = y
         active = [*needs, *[False] * (len(found) - len(needs))]  # what a gradient goes through
         for part, made in zip(self._parts, places, strict=True):
-            stops = part.op.vjp is None and bool(part.op.nondifferentiable)
-            if not stops and any(active[s] for s in part.sources):
+            if part.op is None or (part.op.vjp is None and part.op.nondifferentiable):
+                continue
+            if any(active[s] for s in part.sources):
                 for i in made:
                     active[i] = found[i].type.dtype.differentiable
         for part, made in zip(reversed(self._parts), reversed(places), strict=True):
             given, wanted = [gradients[i] for i in made], [active[s] for s in part.sources]
-            if all(g is None for g in given) or not any(wanted) or not any(active[i] for i in made):
+            if part.op is None or all(g is None for g in given) or not any(wanted) or (
+                not any(active[i] for i in made)
+            ):
                 continue
             operands = [found[s] for s in part.sources]
             with values[0].builder.at(None, 1):
