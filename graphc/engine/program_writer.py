@@ -419,7 +419,50 @@ def _softmax(w: Writer, attrs: Attrs, given: Sequence[Array], out: Array) -> Non
     w.loop(np.true_divide, f"{c}{c}->{c}", [e, sums], out)
 
 
-_ROWS = {"logsumexp": _logsumexp, "softmax": _softmax}
+def _log_softmax(w: Writer, attrs: Attrs, given: Sequence[Array], out: Array) -> None:
+    """As backends/numpy/bound.py has it."""
+    (x,), dim = given, attrs["dim"]
+    if not x.ndim:
+        raise Unwritten
+    c = x.dtype.char
+    peak, sums = (w.new((*x.shape[:dim], 1, *x.shape[dim + 1 :]), x.dtype) for _ in range(2))
+    away, e = w.new(x.shape, x.dtype), w.new(x.shape, x.dtype)
+    w.total(np.maximum, None, x, (dim,), peak)
+    w.loop(np.subtract, f"{c}{c}->{c}", [x, peak], away)
+    w.loop(np.exp, f"{c}->{c}", [away], e)
+    w.total(np.add, 0, e, (dim,), sums)
+    w.loop(np.log, f"{c}->{c}", [sums], sums)
+    w.loop(np.subtract, f"{c}{c}->{c}", [away, sums], out)
+
+
+def _layer_norm(w: Writer, attrs: Attrs, given: Sequence[Array], out: Array) -> None:
+    """As backends/numpy/bound.py has it."""
+    (x, *parameters), axes = given, tuple(attrs["normalized_dims"])
+    if len(axes) != 1 or x.dtype.char not in "fd" or {p.dtype for p in given} != {x.dtype}:
+        raise Unwritten
+    axis, one, two = axes[0], f"{x.dtype.char}->{x.dtype.char}", f"{2 * x.dtype.char}->"
+    two += x.dtype.char
+    mean, scale = (w.new((*x.shape[:axis], 1, *x.shape[axis + 1 :]), x.dtype) for _ in range(2))
+    y, squares = w.new(x.shape, x.dtype), w.new(x.shape, x.dtype)
+    count, small, unit = (_kept(n, x.dtype) for n in (x.shape[axis], attrs["eps"], 1))
+    w.total(np.add, 0, x, axes, mean)
+    w.loop(np.true_divide, two, [mean, count], mean)
+    w.loop(np.subtract, two, [x, mean], y)
+    w.loop(np.multiply, two, [y, y], squares)
+    w.total(np.add, 0, squares, axes, scale)
+    w.loop(np.true_divide, two, [scale, count], scale)
+    w.loop(np.add, two, [scale, small], scale)
+    w.loop(np.sqrt, one, [scale], scale)
+    w.loop(np.true_divide, two, [unit, scale], scale)
+    steps = [(np.multiply, scale), *zip((np.multiply, np.add), parameters, strict=False)]
+    for i, (function, operand) in enumerate(steps):
+        w.loop(function, two, [y, operand], out if i + 1 == len(steps) else y)
+
+
+_ROWS = {
+    "logsumexp": _logsumexp, "softmax": _softmax, "log_softmax": _log_softmax,
+    "layer_norm": _layer_norm,
+}
 
 
 def write(w: Writer, op: Op, attrs: Attrs, given: Sequence[Array], out: Array) -> None:

@@ -228,6 +228,7 @@ class OpNode(Node):
     plan: GradientPlan  # of an eager node
     straight = True
     given: int | None = None  # of a function as one node (linked.py): its tensors, before constants
+    flat = False  # of such a one: a slope on the way is piecewise constant (worlds.py)
     trace: Trace | None = None  # that recorded it
     late: frozenset[int] = frozenset()  # what torch does not save (unsaved.py)
     packed: bool = False  # saved values went through saved_tensors_hooks

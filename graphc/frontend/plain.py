@@ -92,20 +92,27 @@ def scale(tensors: Sequence[Tensor], factor: Tensor) -> bool:
     return True
 
 
-def follow(running: Tensor, value: Tensor, momentum: float, factors: Sequence[float] = ()) -> bool:
-    """running.mul_(1 - momentum).add_(value * ... factors * momentum)."""
-    arrays = arrays_of([running, value])
-    if arrays is None or arrays[0].shape != arrays[1].shape:
-        return False
-    target, new = arrays
-    numbers = [np.asarray(x, target.dtype) for x in (*factors, momentum, 1 - momentum)]
-    begin(running)
+def follow(
+    pairs: Sequence[tuple[Tensor, Tensor, float | None]], momentum: float
+) -> bool:
+    """running.mul_(1 - momentum).add_(value * factor * momentum) of each (running, value, factor);
+    None is no factor."""
+    found = []
+    for running, value, factor in pairs:
+        arrays = arrays_of([running, value])
+        if arrays is None or arrays[0].shape != arrays[1].shape:
+            return False
+        found.append((running, arrays[0], arrays[1], factor))
     with np.errstate(all="ignore"):
-        for number in numbers[:-1]:
-            new = new * number
-        np.multiply(target, numbers[-1], out=target)
-        np.add(target, new, out=target)
-    running._graphc_storage.version += 1  # two writes
+        for running, target, new, factor in found:
+            dtype = target.dtype
+            begin(running)
+            if factor is not None:
+                new = new * np.asarray(factor, dtype)
+            new = new * np.asarray(momentum, dtype)
+            np.multiply(target, np.asarray(1 - momentum, dtype), out=target)
+            np.add(target, new, out=target)
+            running._graphc_storage.version += 1  # two writes
     return True
 
 

@@ -28,16 +28,17 @@ class Sequenced:
     """Steps as one operator, with a history of one node."""
 
     __slots__ = (
-        "_arrays", "_constants", "_copied", "_faces", "_given", "_kind", "_op", "_order",
+        "_arrays", "_constants", "_copied", "_faces", "_flat", "_given", "_kind", "_op", "_order",
         "_signature",
     )
 
     def __init__(
         self, arrays: Arrays, op: Any, signature: Signature, kind: type[OpNode],
-        constants: list[Tensor], order: list[int], given: int,
+        constants: list[Tensor], order: list[int], given: int, flat: bool,
     ) -> None:
         """`order`: which of the tensors and constants each operand is; `given`: how many operands
-        show as the function's."""
+        show as the function's; `flat`: it has a step of a piecewise constant slope."""
+        self._flat = flat
         self._arrays, self._op, self._signature, self._kind = arrays, op, signature, kind
         self._constants, self._order, self._given = constants, order, given
         # operands that the rule reads and no step has kept: they may be written to before
@@ -69,6 +70,8 @@ class Sequenced:
         if node is None:
             return found
         node.given = self._given
+        if self._flat:
+            node.flat = True
         if self._copied and not node.packed:
             node.saved_in = tuple([
                 x.copy("K") if i in self._copied and x is not None else x
@@ -99,9 +102,10 @@ def sequenced(
     nodes = [None if step.op is DETACH else next(each)[1]._graphc_node for step in steps]
     kinds = [type(values[i]._graphc_node) for i in results]
     constants = [s for step in steps for s in step.sources if type(s) is not int]
-    if arrays is None or any(map(requires_grad, constants)) or any(
-        node is not None and is_flat(node) for node in nodes[:-1]
-    ) or not all(issubclass(kind, OpNode) for kind in kinds):
+    flat = any(node is not None and is_flat(node) for node in nodes[:-1])
+    if arrays is None or any(map(requires_grad, constants)) or not all(
+        issubclass(kind, OpNode) for kind in kinds
+    ) or (flat and sum(map(requires_grad, values[:tensors])) != 1):
         return None
     inputs = [*values[:tensors], *constants]
     order, sources = _operands(steps, inputs, _shown(nodes[-1], values[:tensors]))
@@ -118,7 +122,7 @@ def sequenced(
     needs = tuple(map(requires_grad, operands))
     plan = GradientPlan(op, signature.inputs, signature.results, {}, needs)
     signature.plans[needs] = plan
-    found = Sequenced(arrays, op, signature, kinds[0], constants, order, tensors)
+    found = Sequenced(arrays, op, signature, kinds[0], constants, order, tensors, flat)
     for i, kind in enumerate(kinds):
         if kind is not kinds[0] and not by_any_name:
             found.shows(i, kind)

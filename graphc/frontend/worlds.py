@@ -173,7 +173,7 @@ _FLAT_OPS = frozenset({ops.max_pool, ops.window_sum})
 
 def is_flat(node: Any) -> bool:
     """Whether a node is of such a function."""
-    return type(node).__name__ in _FLAT or getattr(node, "op", None) in _FLAT_OPS
+    return type(node).__name__ in _FLAT or node.flat or node.op in _FLAT_OPS
 
 
 class TensorWorld(_ExprWorld):

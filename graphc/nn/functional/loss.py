@@ -320,7 +320,7 @@ def binary_cross_entropy(
         ))
     _floats("binary_cross_entropy", input, target)
     for what, values in (("input", input), ("target", target)) if input.numel() else ():
-        known = _are_probabilities(values)
+        known = _are_probabilities(values if local.trace is not None else values.detach())
         if local.trace is not None:
             require(known)  # where it cannot be checked in the graph, it is not checked
         elif not known:

@@ -31,6 +31,14 @@ def _channels(parameter: Tensor, rank: int) -> Tensor:
 
 
 def _check_sizes(channels: Any, **given: Tensor | None) -> None:
+    if local.trace is None:
+        wanted = (channels,)
+        for tensor in given.values():
+            array = getattr(tensor, "_graphc_array", None)
+            if tensor is not None and (array is None or array.shape != wanted):
+                break
+        else:
+            return
     for name, tensor in given.items():
         if tensor is not None and tensor.shape != (channels,):
             raise RuntimeError(
@@ -38,14 +46,15 @@ def _check_sizes(channels: Any, **given: Tensor | None) -> None:
             )
 
 
-def _update(running: Tensor, batch: Tensor, momentum: Any, *factors: float) -> None:
-    """`batch`, times the factors, becomes a part of what a module keeps."""
-    if type(momentum) is float and plain.follow(running, batch, momentum, factors):
+def _update(pairs: list[tuple[Tensor, Tensor, float | None]], momentum: Any) -> None:
+    """Each second one, times the factor, becomes a part of the first, which a module keeps."""
+    if type(momentum) is float and plain.follow(pairs, momentum):
         return
-    batch = batch.detach()
-    for factor in factors:
-        batch = batch * factor
-    running.mul_(1 - momentum).add_(batch * momentum)
+    for running, batch, factor in pairs:
+        batch = batch.detach()
+        if factor is not None:
+            batch = batch * factor
+        running.mul_(1 - momentum).add_(batch * momentum)
 
 
 def batch_norm(
@@ -89,10 +98,12 @@ def batch_norm(
     with no_grad():
         if count == 0:
             return result
+        pairs: list[tuple[Tensor, Tensor, float | None]] = []
         if running_mean is not None:
-            _update(running_mean, mean, momentum)
+            pairs.append((running_mean, mean, None))
         if running_var is not None:
-            _update(running_var, variance, momentum, count / (count - 1))
+            pairs.append((running_var, variance, count / (count - 1)))
+        _update(pairs, momentum)
     return result
 
 
@@ -170,8 +181,8 @@ def instance_norm(
     if running_mean is not None and running_var is not None:
         with no_grad():
             variance, mean = T.var_mean(grouped, 2)
-            _update(running_mean, mean.mean(0), momentum)
-            _update(running_var, variance.mean(0), momentum)
+            pairs = [(running_mean, mean.mean(0), None), (running_var, variance.mean(0), None)]
+            _update(pairs, momentum)
     return _scaled(result, weight, bias).to(input.dtype)
 
 
