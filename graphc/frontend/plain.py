@@ -8,6 +8,7 @@ where tensors are not plain memory on the CPU; then nothing has happened.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -93,7 +94,7 @@ def scale(tensors: Sequence[Tensor], factor: Tensor) -> bool:
 
 
 def follow(
-    pairs: Sequence[tuple[Tensor, Tensor, float | None]], momentum: float
+    pairs: Sequence[tuple[Tensor, Any, float | None]], momentum: float
 ) -> bool:
     """running.mul_(1 - momentum).add_(value * factor * momentum) of each (running, value, factor);
     None is no factor."""

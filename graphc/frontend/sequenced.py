@@ -3,7 +3,7 @@ one operator of the history: arrays in between, and one node behind them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from graphc.ir import ops
@@ -11,9 +11,10 @@ from graphc.ir.autodiff import vjp_program
 from graphc.ir.sequence import Part, sequence_of
 from graphc.ir.slots import steps_of
 
+from .anomaly import Anomaly
 from .eager import Signature, record_sequence
 from .history import edge, requires_grad
-from .nodes import OpNode, beyond
+from .nodes import OpNode, beyond, next_sequence
 from .programs import GradientPlan
 from .replayed_steps import DETACH, Arrays, Step, is_several, without_detached
 from .tensor import Tensor
@@ -24,13 +25,11 @@ _MOST = 64  # steps
 _FEW = 4096  # numbers of what is computed, or copied, once more
 
 
+_OFTEN = 20  # runs that take as long as writing one function
+
+
 class Sequenced:
     """Steps as one operator, with a history of one node."""
-
-    __slots__ = (
-        "_arrays", "_constants", "_copied", "_faces", "_flat", "_given", "_kind", "_op", "_order",
-        "_signature",
-    )
 
     def __init__(
         self, arrays: Arrays, op: Any, signature: Signature, kind: type[OpNode],
@@ -38,20 +37,18 @@ class Sequenced:
     ) -> None:
         """`order`: which of the tensors and constants each operand is; `given`: how many operands
         show as the function's; `flat`: it has a step of a piecewise constant slope."""
-        self._flat = flat
-        self._arrays, self._op, self._signature, self._kind = arrays, op, signature, kind
-        self._constants, self._order, self._given = constants, order, given
+        self.arrays, self.op, self.signature, self.kind = arrays, op, signature, kind
+        self.flat = flat
+        self.constants, self.order, self.given = constants, order, given
         # operands that the rule reads and no step has kept: they may be written to before
-        self._copied: frozenset[int] = frozenset()
+        self.copied: frozenset[int] = frozenset()
         self._faces: list[tuple[int, GradientPlan]] = []
-
-    def copies(self, operands: frozenset[int]) -> None:
-        """The history has operands of its own."""
-        self._copied = operands
+        self._runs = 0
+        self._written: Callable[[list[Tensor]], list[Tensor] | None] | None = None
 
     def shows(self, result: int, kind: type[OpNode]) -> None:
         """A result's node is to be of another kind: one that does nothing is put before it."""
-        type_ = self._signature.results[result]
+        type_ = self.signature.results[result]
         plan = GradientPlan(
             ops.reshape, (type_,), (type_,), {"shape": type_.shape}, (True,)
         )
@@ -60,30 +57,115 @@ class Sequenced:
 
     def run(self, tensors: list[Tensor]) -> list[Tensor] | None:
         """The results; None: not of such tensors."""
-        every = [*tensors, *self._constants]
-        inputs = tuple([every[i] for i in self._order])
-        for i in self._copied:
+        if self._written is not None:
+            return self._written(tensors)
+        self._runs += 1
+        if self._runs == _OFTEN:
+            self._written = _written(self)
+        return self.run_slowly(tensors)
+
+    def run_slowly(self, tensors: list[Tensor]) -> list[Tensor] | None:
+        """The same, whatever has a history and whoever watches it."""
+        every = [*tensors, *self.constants]
+        inputs = tuple([every[i] for i in self.order])
+        for i in self.copied:
             if inputs[i]._graphc_storage.inference:  # which no history may keep
                 return None
-        found = self._arrays.run(tensors)
-        node: Any = record_sequence(self._op, inputs, self._signature, found, self._kind)
+        found = self.arrays.run(tensors)
+        node: Any = record_sequence(self.op, inputs, self.signature, found, self.kind)
         if node is None:
             return found
-        node.given = self._given
-        if self._flat:
+        node.given = self.given
+        if self.flat:
             node.flat = True
-        if self._copied and not node.packed:
+        if self.copied and not node.packed:
             node.saved_in = tuple([
-                x.copy("K") if i in self._copied and x is not None else x
+                x.copy("K") if i in self.copied and x is not None else x
                 for i, x in enumerate(node.saved_in)
             ])
-            node.stamps = tuple([s for s in node.stamps if s[2] not in self._copied])
+            node.stamps = tuple([s for s in node.stamps if s[2] not in self.copied])
+        self.face(node, found)
+        return found
+
+    def face(self, node: OpNode, found: list[Tensor]) -> None:
+        """Put the nodes of other kinds before it."""
         for i, plan in self._faces:
             face = plan.kind(plan.op, plan.attrs, ((node, i),), plan.in_types, plan.in_types)
             face.plan = plan
             face.saved_in, face.saved_out = plan.no_inputs, plan.no_outputs
             found[i]._graphc_node, found[i]._graphc_output = face, 0
-        return found
+
+
+def _written(sequence: Sequenced) -> Callable[[list[Tensor]], list[Tensor] | None]:
+    """run() of tensors that learn as those did that it was made for, with a line for each."""
+    needs, plan = next(iter(sequence.signature.plans.items()))
+    given, signature, tensors = len(sequence.order), sequence.signature, sequence.given
+    names: dict[str, Any] = {
+        "Anomaly": Anomaly, "arrays": sequence.arrays, "edge": edge, "requires_grad": requires_grad,
+        "slowly": sequence.run_slowly, "new": object.__new__, "kind": sequence.kind,
+        "sequence": next_sequence, "op": sequence.op, "plan": plan, "face": sequence.face,
+        "in_types": signature.inputs, "out_types": signature.results, "given": sequence.given,
+        "flat": sequence.flat, "attrs": {},
+        **{f"t{i + tensors}": c for i, c in enumerate(sequence.constants)},
+        **{f"type{i}": type_ for i, type_ in enumerate(signature.inputs)},
+    }
+    x = [f"t{i}" for i in sequence.order]
+    lines = ["if Anomaly.enabled:", "    return slowly(tensors)"]
+    lines += [f"[{', '.join(f't{i}' for i in range(tensors))}] = tensors"]
+    for i in range(given):
+        if needs[i]:
+            lines += [
+                f"e{i} = {x[i]}._graphc_node",
+                f"if {x[i]}._base is not None:",
+                f"    if not requires_grad({x[i]}):",
+                "        return slowly(tensors)",
+                f"    e{i} = edge({x[i]}, type{i})",
+                f"elif e{i} is not None:",
+                f"    e{i} = e{i}, {x[i]}._graphc_output",
+                f"elif {x[i]}._graphc_requires_grad:",
+                f"    e{i} = edge({x[i]}, type{i})",
+                "else:",
+                "    return slowly(tensors)",
+            ]
+        if i in plan.inputs:
+            lines += [
+                f"m{i} = {x[i]}._graphc_storage",
+                f"if m{i}.inference:",
+                "    return slowly(tensors)",
+            ]
+    lines.append("found = arrays.run(tensors)")
+    lines += [f"r{i} = found[{i}]" for i in range(len(signature.results))]
+    stamps = [f"(m{i}, m{i}.version, {i})" for i in plan.inputs if i not in sequence.copied]
+    stamps += [f"(r{i}._graphc_storage, r{i}._graphc_storage.version, {~i})" for i in plan.outputs]
+    saved_in = [
+        "None" if i not in plan.inputs else f"{x[i]}._graphc_array.copy('K')"
+        if i in sequence.copied else f"{x[i]}._graphc_array" for i in range(given)
+    ]
+    saved_out = [
+        f"r{i}._graphc_array" if i in plan.outputs else "None"
+        for i in range(len(signature.results))
+    ]
+    edges = [f"e{i}" if needs[i] else "None" for i in range(given)]
+    lines += ["node = new(kind)", "node.edges = " + _tuple(edges)]
+    lines += ["node.out_types, node.sequence, node.op = out_types, sequence(), op"]
+    lines += ["node.attrs, node.in_types, node.plan, node.given = attrs, in_types, plan, given"]
+    lines += [f"node.stamps = {_tuple(stamps)}", f"node.saved_in = {_tuple(saved_in)}"]
+    lines += [f"node.saved_out = {_tuple(saved_out)}"]
+    if sequence.flat:
+        lines.append("node.flat = True")
+    for i in signature.carrying:
+        lines.append(f"r{i}._graphc_node = node")
+        if i:
+            lines.append(f"r{i}._graphc_output = {i}")
+    lines += ["face(node, found)"] if len(signature.results) > 1 else []
+    text = "\n".join(["def run(tensors):", *[f"    {line}" for line in [*lines, "return found"]]])
+    exec(compile(text, "<graphc>", "exec", dont_inherit=True), names)
+    run: Callable[[list[Tensor]], list[Tensor] | None] = names["run"]
+    return run
+
+
+def _tuple(items: Sequence[str]) -> str:
+    return f"({', '.join(items)},)" if items else "()"
 
 
 def sequenced(
@@ -100,7 +182,7 @@ def sequenced(
     arrays = Arrays.of(*without_detached(steps, results, tensors), tensors, owned, in_rows)
     each = iter(made)
     nodes = [None if step.op is DETACH else next(each)[1]._graphc_node for step in steps]
-    kinds = [type(values[i]._graphc_node) for i in results]
+    kinds: list[Any] = [type(values[i]._graphc_node) for i in results]
     constants = [s for step in steps for s in step.sources if type(s) is not int]
     flat = any(node is not None and is_flat(node) for node in nodes[:-1])
     if arrays is None or any(map(requires_grad, constants)) or not all(
@@ -127,7 +209,7 @@ def sequenced(
         if kind is not kinds[0] and not by_any_name:
             found.shows(i, kind)
     copied = frozenset([i for i in plan.inputs if order[i] < tensors and order[i] not in kept_in])
-    found.copies(copied)
+    found.copied = copied
     if (copied or _computes_again(plan, signature, needs)) and any(
         t._graphc_array.size > _FEW for t in values
     ):

@@ -11,7 +11,7 @@ import pytest
 
 import graphc as torch
 from graphc.engine import eager_rows
-from graphc.frontend import programs, replayed, replayed_steps
+from graphc.frontend import programs, replayed, replayed_steps, sequenced
 from graphc.nn import functional as F
 from graphc.nn.modules.recurrence import STEPS
 
@@ -91,6 +91,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(eager_rows, "native", eager_rows.Native())
     monkeypatch.setattr(programs, "_OFTEN", 1)
     monkeypatch.setattr(replayed_steps, "_OFTEN", 2)
+    monkeypatch.setattr(sequenced, "_OFTEN", 5)
     monkeypatch.setattr(replayed, "_known", {})
 
 
@@ -184,6 +185,30 @@ def test_what_is_saved_notices_writes() -> None:
         hidden.detach().zero_()
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             loss.backward()
+
+
+@pytest.mark.usefixtures("only_the_cpu", "soon")
+def test_what_learns_may_change() -> None:
+    """Of few calls and of many: what is frozen, views, views whose base was written to."""
+    w, b = torch.rand(3, 3, requires_grad=True), torch.rand(3)
+    for again in range(9):
+        x = torch.rand(2, 3)
+        with torch.no_grad():
+            view = (x * 1).requires_grad_(again % 2 == 0)[:1] if again % 3 else x[:1]
+        with torch.autograd.set_detect_anomaly(again == 7):
+            result = F.linear(view, w, b)
+        assert result.requires_grad
+        result.sum().backward()
+        base = torch.rand(2, 3, requires_grad=True) * 1
+        row = base[:1]
+        base.mul_(2)  # whose history is row's from now on
+        F.linear(row, w, b).sum().backward()
+        assert w.grad is not None
+        w.grad = None
+    w.requires_grad_(False)
+    assert not F.linear(x, w, b).requires_grad
+    x.requires_grad_()
+    assert F.linear(x, w, b).requires_grad
 
 
 @pytest.mark.usefixtures("only_the_cpu")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -46,7 +47,7 @@ def _check_sizes(channels: Any, **given: Tensor | None) -> None:
             )
 
 
-def _update(pairs: list[tuple[Tensor, Tensor, float | None]], momentum: Any) -> None:
+def _update(pairs: Sequence[tuple[Tensor, Any, float | None]], momentum: Any) -> None:
     """Each second one, times the factor, becomes a part of the first, which a module keeps."""
     if type(momentum) is float and plain.follow(pairs, momentum):
         return
@@ -98,7 +99,7 @@ def batch_norm(
     with no_grad():
         if count == 0:
             return result
-        pairs: list[tuple[Tensor, Tensor, float | None]] = []
+        pairs: list[tuple[Tensor, Any, float | None]] = []
         if running_mean is not None:
             pairs.append((running_mean, mean, None))
         if running_var is not None:
