@@ -181,6 +181,7 @@ def linked(
     if run is None:
         ready = _in_order(types, constants, links, prepare)
         run = lambda arrays: ready(*arrays)  # noqa: E731
+        run.__dict__["in_order"] = True
     run.__dict__["of_few"] = True
     return run
 

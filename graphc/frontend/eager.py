@@ -325,25 +325,15 @@ def apply_known(op: Op, inputs: tuple[Tensor, ...], attrs: Attrs, signature: Sig
     return result
 
 
-def record_known(
-    op: Op, inputs: tuple[Tensor, ...], signature: Signature, result: Tensor, kind: type[OpNode]
-) -> None:
-    """The history of what an operator of a known signature, one of whose inputs has one, gave."""
-    if signature.records and local.grad:
-        _record(op, inputs, [t._graphc_array for t in inputs], {}, signature, (result,))
-        assert result._graphc_node is not None
-        result._graphc_node.__class__ = kind
-
-
 def record_sequence(
-    op: Op, inputs: tuple[Tensor, ...], signature: Signature, results: list[Tensor],
-    kind: type[OpNode],
+    op: Op, inputs: tuple[Tensor, ...], attrs: Attrs, signature: Signature,
+    results: list[Tensor], kind: type[OpNode],
 ) -> OpNode | None:
     """The history of what several operators as one gave (sequenced.py)."""
     if not local.grad:
         return None
     arrays = [t._graphc_array for t in inputs]
-    _record(op, inputs, arrays, {}, signature, tuple(results))
+    _record(op, inputs, arrays, attrs, signature, tuple(results))
     node: Any = results[signature.carrying[0]]._graphc_node
     if node is not None:
         node.__class__ = kind

@@ -8,14 +8,14 @@ from typing import Any
 from graphc.ir.chain import Link as ChainLink
 from graphc.ir.chain import chain_of
 from graphc.ir.dtypes import from_numpy
-from graphc.ir.op import Op
 from graphc.ir.types import TensorType
 
-from .eager import Signature, _wrap, record_known
+from .eager import Signature, _wrap
 from .history import requires_grad
-from .nodes import OpNode, class_of
+from .nodes import class_of
 from .programs import GradientPlan
-from .replayed_steps import Step
+from .replayed_steps import Arrays, Step
+from .sequenced import Sequenced
 from .tensor import Tensor
 from .values import Link
 
@@ -25,37 +25,27 @@ _COMPOSED = frozenset({"MeanBackward0", "SumBackward0", "AbsBackward0"})
 class Linked:
     """Steps as one operator, with a history of one node."""
 
-    __slots__ = ("_constants", "_copied", "_kind", "_op", "_signature", "_whole")
+    __slots__ = ("_sequence", "_whole")
 
-    def __init__(
-        self, whole: Callable[[Any], Any], op: Op, signature: Signature, constants: list[Tensor],
-        kind: type[OpNode], copied: frozenset[int],
-    ) -> None:
-        """`whole`: what computes it; `constants` are operands behind the tensors that are given;
-        `copied`: operands that the rule reads and no step has kept, of few numbers: they may be
-        written to before."""
-        self._copied = copied
-        self._whole, self._op, self._signature = whole, op, signature
-        self._constants, self._kind = constants, kind
+    def __init__(self, whole: Callable[[Any], Any]) -> None:
+        """`whole`: what computes it, of arrays."""
+        self._whole = whole
+        self._sequence: Sequenced | None = None
 
-    def run(self, tensors: list[Tensor]) -> Tensor | None:
-        """The result; None: not on such arrays."""
+    def is_of(self, sequence: Sequenced) -> None:
+        """What makes its history."""
+        self._sequence = sequence
+
+    def run(self, tensors: list[Tensor]) -> list[Tensor] | None:
+        """The result without a history; None: not on such arrays."""
         array = self._whole([t._graphc_array for t in tensors])
-        if array is None:
-            return None
-        result = _wrap(array)
-        record_known(self._op, (*tensors, *self._constants), self._signature, result, self._kind)
-        node: Any = result._graphc_node
-        if node is None:
-            return result
-        node.given = len(tensors)
-        if self._copied and not node.packed:
-            node.saved_in = tuple([
-                x.copy("K") if i in self._copied and x is not None else x
-                for i, x in enumerate(node.saved_in)
-            ])
-            node.stamps = tuple([s for s in node.stamps if s[2] not in self._copied])
-        return result
+        return None if array is None else [_wrap(array)]
+
+    def recorded(self, tensors: list[Tensor]) -> Tensor | None:
+        """The same with one."""
+        assert self._sequence is not None
+        found = self._sequence.run(tensors)
+        return None if found is None else found[0]
 
 
 def leaves_dims(step: Step) -> bool:
@@ -107,7 +97,18 @@ def linked(
         # what torch composes, too, saves none of these: many numbers are copied if they change
         plan.late = copied if kind.__name__ in _COMPOSED else frozenset()
         copied = frozenset()
-    return Linked(whole, op, signature, constants, kind, copied)
+    found = Linked(whole)
+    runner: Any = found
+    if hasattr(whole, "in_order"):  # which may become a program
+        last = len(tensors) + len(steps) - 1
+        runner = Arrays.of(steps, [last], len(tensors), False, False) or found
+    sequence = Sequenced(
+        runner, op, {}, signature, plan, needs, kind, constants, list(range(len(operands))),
+        len(tensors),
+    )
+    sequence.given, sequence.copied = len(tensors), copied
+    found.is_of(sequence)
+    return found
 
 
 def _kept(made: list[tuple[Step, Tensor]]) -> set[Any]:

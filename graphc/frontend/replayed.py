@@ -38,7 +38,7 @@ from .replayed_steps import (
     without_known,
 )
 from .result_layouts import lies_in_rows
-from .sequenced import Sequenced, sequenced
+from .sequenced import Sequenced, alone, sequenced
 from .storage import LOOSE, THERE
 from .tensor import Parameter, Tensor
 from .values import Eager
@@ -109,7 +109,7 @@ class Replay:
             if array is not None:
                 return _wrap(array)
         if self.linked is not None and not local.saved_hooks:  # they see what each step saves
-            result = self.linked.run(tensors)
+            result = self.linked.recorded(tensors)
             if result is not None:
                 return result
         if self.sequenced is not None and not local.saved_hooks:
@@ -273,7 +273,7 @@ class Watch:
             replay.sequenced = sequenced(
                 steps, numbers, self.values, tensors, self.made, owned, self.in_rows,
                 by_any_name,
-            )
+            ) or alone(steps, numbers, self.values, tensors)
         if replay.arrays is not None:
             replay.arrays.installed = replay._install
         return replay

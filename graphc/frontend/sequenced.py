@@ -8,6 +8,7 @@ from typing import Any
 
 from graphc.ir import ops
 from graphc.ir.autodiff import vjp_program
+from graphc.ir.op import Attrs, Op
 from graphc.ir.sequence import Part, sequence_of
 from graphc.ir.slots import steps_of
 
@@ -32,14 +33,20 @@ class Sequenced:
     """Steps as one operator, with a history of one node."""
 
     def __init__(
-        self, arrays: Arrays, op: Any, signature: Signature, kind: type[OpNode],
-        constants: list[Tensor], order: list[int], given: int, flat: bool,
+        self, arrays: Any, op: Op, attrs: Attrs, signature: Signature, plan: GradientPlan,
+        needs: tuple[bool, ...], kind: type[OpNode], constants: list[Tensor], order: list[int],
+        tensors: int,
     ) -> None:
-        """`order`: which of the tensors and constants each operand is; `given`: how many operands
-        show as the function's; `flat`: it has a step of a piecewise constant slope."""
-        self.arrays, self.op, self.signature, self.kind = arrays, op, signature, kind
-        self.flat = flat
-        self.constants, self.order, self.given = constants, order, given
+        """`arrays`: what runs it on so many tensors, without a history; `plan`: of its gradient,
+        for operands that learn as `needs` says; `order`: which of the tensors and constants each
+        operand is."""
+        self.arrays, self.op, self.attrs, self.signature, self.kind = (
+            arrays, op, attrs, signature, kind
+        )
+        self.plan, self.needs = plan, needs
+        self.constants, self.order, self.tensors = constants, order, tensors
+        self.given: int | None = None  # how many operands show as the function's
+        self.flat = False  # whether it has a step of a piecewise constant slope
         # operands that the rule reads and no step has kept: they may be written to before
         self.copied: frozenset[int] = frozenset()
         self._faces: list[tuple[int, GradientPlan]] = []
@@ -60,7 +67,7 @@ class Sequenced:
         if self._written is not None:
             return self._written(tensors)
         self._runs += 1
-        if self._runs == _OFTEN:
+        if self._runs == _OFTEN and not self.plan.late:
             self._written = _written(self)
         return self.run_slowly(tensors)
 
@@ -71,11 +78,16 @@ class Sequenced:
         for i in self.copied:
             if inputs[i]._graphc_storage.inference:  # which no history may keep
                 return None
-        found = self.arrays.run(tensors)
-        node: Any = record_sequence(self.op, inputs, self.signature, found, self.kind)
+        found: list[Tensor] | None = self.arrays.run(tensors)
+        if found is None:
+            return None
+        node: Any = record_sequence(
+            self.op, inputs, self.attrs, self.signature, found, self.kind
+        )
         if node is None:
             return found
-        node.given = self.given
+        if self.given is not None:
+            node.given = self.given
         if self.flat:
             node.flat = True
         if self.copied and not node.packed:
@@ -98,14 +110,14 @@ class Sequenced:
 
 def _written(sequence: Sequenced) -> Callable[[list[Tensor]], list[Tensor] | None]:
     """run() of tensors that learn as those did that it was made for, with a line for each."""
-    needs, plan = next(iter(sequence.signature.plans.items()))
-    given, signature, tensors = len(sequence.order), sequence.signature, sequence.given
+    needs, plan, signature = sequence.needs, sequence.plan, sequence.signature
+    given, tensors = len(sequence.order), sequence.tensors
     names: dict[str, Any] = {
         "Anomaly": Anomaly, "arrays": sequence.arrays, "edge": edge, "requires_grad": requires_grad,
         "slowly": sequence.run_slowly, "new": object.__new__, "kind": sequence.kind,
         "sequence": next_sequence, "op": sequence.op, "plan": plan, "face": sequence.face,
         "in_types": signature.inputs, "out_types": signature.results, "given": sequence.given,
-        "flat": sequence.flat, "attrs": {},
+        "attrs": sequence.attrs,
         **{f"t{i + tensors}": c for i, c in enumerate(sequence.constants)},
         **{f"type{i}": type_ for i, type_ in enumerate(signature.inputs)},
     }
@@ -133,7 +145,7 @@ def _written(sequence: Sequenced) -> Callable[[list[Tensor]], list[Tensor] | Non
                 f"if m{i}.inference:",
                 "    return slowly(tensors)",
             ]
-    lines.append("found = arrays.run(tensors)")
+    lines += ["found = arrays.run(tensors)", "if found is None:", "    return None"]
     lines += [f"r{i} = found[{i}]" for i in range(len(signature.results))]
     stamps = [f"(m{i}, m{i}.version, {i})" for i in plan.inputs if i not in sequence.copied]
     stamps += [f"(r{i}._graphc_storage, r{i}._graphc_storage.version, {~i})" for i in plan.outputs]
@@ -148,7 +160,8 @@ def _written(sequence: Sequenced) -> Callable[[list[Tensor]], list[Tensor] | Non
     edges = [f"e{i}" if needs[i] else "None" for i in range(given)]
     lines += ["node = new(kind)", "node.edges = " + _tuple(edges)]
     lines += ["node.out_types, node.sequence, node.op = out_types, sequence(), op"]
-    lines += ["node.attrs, node.in_types, node.plan, node.given = attrs, in_types, plan, given"]
+    lines += ["node.attrs, node.in_types, node.plan = attrs, in_types, plan"]
+    lines += ["node.given = given"] if sequence.given is not None else []
     lines += [f"node.stamps = {_tuple(stamps)}", f"node.saved_in = {_tuple(saved_in)}"]
     lines += [f"node.saved_out = {_tuple(saved_out)}"]
     if sequence.flat:
@@ -204,7 +217,10 @@ def sequenced(
     needs = tuple(map(requires_grad, operands))
     plan = GradientPlan(op, signature.inputs, signature.results, {}, needs)
     signature.plans[needs] = plan
-    found = Sequenced(arrays, op, signature, kinds[0], constants, order, tensors, flat)
+    found = Sequenced(
+        arrays, op, {}, signature, plan, needs, kinds[0], constants, order, tensors
+    )
+    found.given, found.flat = tensors, flat
     for i, kind in enumerate(kinds):
         if kind is not kinds[0] and not by_any_name:
             found.shows(i, kind)
@@ -215,6 +231,33 @@ def sequenced(
     ):
         return None
     return found
+
+
+def alone(
+    steps: list[Step], results: list[int], values: Sequence[Tensor], tensors: int
+) -> Sequenced | None:
+    """The only step, if its results are all that there is and nobody's views."""
+    step = steps[0]
+    if len(steps) > 1 or step.op is DETACH or step.op.view or step.op.impure or results != list(
+        range(tensors, tensors + len(step.signature.results))
+    ):
+        return None
+    arrays = Arrays.of(steps, results, tensors, False, False)
+    kinds: set[Any] = {type(values[results[i]]._graphc_node) for i in step.signature.carrying}
+    if arrays is None or len(kinds) != 1 or not issubclass(min(kinds), OpNode):
+        return None
+    constants = [s for s in step.sources if type(s) is not int]
+    numbers = iter(range(tensors, tensors + len(constants)))
+    order = [s if type(s) is int else next(numbers) for s in step.sources]
+    inputs = [*values[:tensors], *constants]
+    needs = tuple([requires_grad(inputs[i]) for i in order])
+    plan = step.signature.plans.get(needs)
+    if plan is None:
+        return None
+    return Sequenced(
+        arrays, step.op, step.attrs, step.signature, plan, needs, min(kinds), constants, order,
+        tensors,
+    )
 
 
 def _is_apart(step: Step) -> bool:

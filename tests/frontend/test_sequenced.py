@@ -73,6 +73,10 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     ),
     "conv alone": lambda x, y: F.conv2d(x[None, None], y[:2, :2][None, None] * 1, padding=1),
     "logsumexp": lambda x, y: (x + y).logsumexp(0), "padded": lambda x, y: F.pad(x * y, (1, 2)),
+    "softmax": lambda x, y: F.softmax(x * y, 0), "extrema": lambda x, y: x.max(1).values * y[0],
+    "product": lambda x, y: x @ y @ x, "leaky": lambda x, y: F.leaky_relu(x, 0.3) - y.relu(),
+    "entropy": lambda x, y: F.cross_entropy(x * y, torch.arange(4)),
+    "averages": lambda x, y: F.avg_pool2d(x[None] * y, 2), "spread": lambda x, y: (x * y).var(1),
     "euler": lambda x, y: torch.einsum("ij,jk,kl->il", x, y, x),
     **{name: _layer(name) for name in LAYERS},
 }
@@ -130,6 +134,7 @@ def test_bits(name: str, loss: str, kind: str, monkeypatch: pytest.MonkeyPatch) 
     as_one = outcomes(*given)
     monkeypatch.setattr(replayed, "_known", {})
     monkeypatch.setattr(replayed, "sequenced", lambda *_: None)
+    monkeypatch.setattr(replayed, "alone", lambda *_: None)
     monkeypatch.setattr(programs.Eager, "gradient", staticmethod(lambda _: None))
     assert as_one == outcomes(*given)
 

@@ -320,7 +320,10 @@ def binary_cross_entropy(
         ))
     _floats("binary_cross_entropy", input, target)
     for what, values in (("input", input), ("target", target)) if input.numel() else ():
-        known = _are_probabilities(values if local.trace is not None else values.detach())
+        learns = values._graphc_node is not None or values._graphc_requires_grad
+        known = _are_probabilities(
+            values.detach() if learns and local.trace is None else values
+        )
         if local.trace is not None:
             require(known)  # where it cannot be checked in the graph, it is not checked
         elif not known:
