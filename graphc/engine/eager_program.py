@@ -8,12 +8,18 @@ The bits are NumPy's: the first results are held against it, so when a program t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from ..backends.numpy.ops import TABLE
 from ..frontend.storage import Storage
 from ..frontend.tensor import Tensor
+from ..ir.decomposition import decomposition_graph
+from ..ir.dtypes import from_numpy
+from ..ir.slots import Slots
+from ..ir.types import TensorType
 from .eager_rows import MOST
 from .program_code import Code
 from .program_writer import Unwritten, Writer, write
@@ -85,6 +91,15 @@ def _fit(array: Any) -> Array:
     return array
 
 
+# what NumPy's backend does by other operators
+DECOMPOSED = frozenset({"cross_entropy", "nll_loss", "attention_grad"})
+
+
+def _quietly(function: Callable[..., Any], attrs: Any, *arrays: Any) -> Any:
+    with np.errstate(all="ignore"):
+        return function(*arrays, **attrs)
+
+
 class Followed:
     """Values by their numbers, as operators make them one after the other, and a program of them.
     """
@@ -96,6 +111,7 @@ class Followed:
         self.root = {number: number for number in self.values}  # whose memory each is in
         self._inputs = frozenset(self.values)
         self.w = Writer(code, self.given)
+        self.decomposed = DECOMPOSED
 
     def view(self, number: int, source: int, array: Any) -> None:
         """A value that is a view of another."""
@@ -106,6 +122,9 @@ class Followed:
         constant: bool,
     ) -> None:
         """A value that an operator makes. `constant`: of nothing that is given."""
+        if not constant and op.name in self.decomposed:
+            self._decomposed(number, op, attrs, given)
+            return
         out = run(*map(_fit, given))
         if type(out) is tuple:  # of which the first alone is made
             if op.name != "attention":
@@ -123,6 +142,43 @@ class Followed:
         else:
             write(self.w, op, attrs, given, mine)
         self.values[number], self.root[number] = mine, number
+
+    def _decomposed(self, number: int, op: Any, attrs: Any, given: Sequence[Any]) -> None:
+        """By what NumPy's backend makes of it."""
+        types = [TensorType(from_numpy(a.dtype), a.shape) for a in map(_fit, given)]
+        graph = decomposition_graph(op, tuple(types), attrs)
+        slots = Slots(graph, lambda node: node.op)
+        first = max(self.values) + 1 + len(graph.outputs)  # numbers that nobody has
+        fixed = set()
+        for slot, array in zip(slots.inputs, given, strict=True):
+            known = [i for i, value in self.values.items() if value is array]
+            self.values[first + slot] = array
+            self.root[first + slot] = self.root[known[0]] if known else first + slot
+            if self.w.is_constant(array):
+                fixed.add(slot)
+        for slot, array in enumerate(slots.start):
+            if array is not None:
+                self.values[first + slot], self.root[first + slot] = array, first + slot
+                self.w.constants.append(array)
+                fixed.add(slot)
+        for part_op, part, slot, sources, part_attrs, _ in slots.steps:
+            if part is not None or "graphs" in part_attrs or part_op.name in self.decomposed:
+                raise Unwritten
+            arrays = [self.values[first + s] for s in sources]
+            run = partial(_quietly, TABLE[part_op.name], part_attrs)
+            if part_op.view:
+                array = run(*arrays)
+                if np.may_share_memory(array, arrays[0]):
+                    self.view(first + slot, first + sources[0], array)
+                    fixed |= {slot} if sources[0] in fixed else set()
+                    continue
+            constant = all(s in fixed for s in sources)
+            self.made(first + slot, part_op, part_attrs, run, arrays, constant)
+            if constant:
+                fixed.add(slot)
+        for i, slot in enumerate(slots.outputs):
+            self.values[number + i] = self.values[first + slot]
+            self.root[number + i] = self.root[first + slot]
 
     def result(self, number: int) -> tuple[Array, Any]:
         """Memory for a result, and what of it that is; None: all, in order."""

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from ..frontend.programs import ArrayProgram
-from ..ir.graph import get_
+from ..ir.slots import steps_of
+from ..ir.types import TupleType
 from . import eager_rows
 from .eager_program import Followed
 from .program_code import Code
@@ -68,6 +69,7 @@ def _written(
     slots = [s for places, _ in every for _, s in places]
     heads = [arrays[i] for places, arrays in every for i, _ in places]
     f = Followed(code, list(zip(slots, heads, strict=True)))
+    f.decomposed |= {"attention"}  # of which all results are read
     fixed = set()
     for slot, array in enumerate(program.start):
         if array is not None:
@@ -75,10 +77,15 @@ def _written(
             f.w.constants.append(array)
             fixed.add(slot)
     assert program.ready is not None
-    for run, (op, part, slot, sources, attrs, _) in zip(
-        program.ready, program.steps, strict=True
+    several: dict[int, int] = {}  # of what gives several results: the first one's number
+    for run, node, (op, part, slot, sources, attrs, _) in zip(
+        program.ready, steps_of(program.graph), program.steps, strict=True
     ):
-        if part is not None or op is get_ or "graphs" in attrs:
+        if part is not None:
+            number = several[sources[0]] + part
+            f.values[slot], f.root[slot] = f.values[number], f.root[number]
+            continue
+        if "graphs" in attrs:
             raise Unwritten
         if run is None:
             array = program.runner(op, [f.values[sources[0]]], attrs)
@@ -86,10 +93,11 @@ def _written(
                 f.view(slot, sources[0], array)
                 continue
         constant = all(s in fixed for s in sources)
-        f.made(
-            slot, op, attrs, run or (lambda x, op=op, attrs=attrs: program.runner(op, [x], attrs)),
-            [f.values[s] for s in sources], constant,
-        )
+        number = slot
+        if isinstance(node.type, TupleType):
+            number = several[slot] = max(len(program.start), *f.values) + 1
+        moves = lambda x, op=op, attrs=attrs: program.runner(op, [x], attrs)  # noqa: E731
+        f.made(number, op, attrs, run or moves, [f.values[s] for s in sources], constant)
         if constant:
             fixed.add(slot)
     wanted = [s for s in dict.fromkeys(program.results) if s is not None and s not in slots]

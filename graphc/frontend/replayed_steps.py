@@ -130,12 +130,16 @@ def _staying(value: Tensor) -> Tensor:
     return found
 
 
-_SEVERAL = frozenset({"conv", "conv_input_grad", "logsumexp", "pad"})
+_SEVERAL = frozenset({"conv", "conv_input_grad", "logsumexp", "pad", "attention"})
+_LOSSES = frozenset({"cross_entropy", "nll_loss"})  # which have, in their simplest form
 
 
 def is_several(step: Step) -> bool:
     """Whether NumPy runs several functions for an operator, which has no native code of its own."""
     rank = len(step.signature.inputs[0].shape) if step.signature.inputs else 0
+    if step.op.name in _LOSSES:
+        smooth = step.attrs.get("label_smoothing")
+        return rank != 2 or len(step.signature.inputs) > 2 or bool(smooth)
     return step.op.name in _SEVERAL or (
         step.op.name == "softmax" and step.attrs["dim"] != rank - 1
     )

@@ -334,11 +334,14 @@ def _kept(
         saved_in, saved_out = (
             getattr(node, name, None) or () for name in ("saved_in", "saved_out")
         )
+        late = getattr(node, "late", ())  # which may be written to
         operands.update(
-            root[s] for s, value in zip(step.sources, saved_in, strict=False)
-            if value is not None and type(s) is int
+            root[s] for i, (s, value) in enumerate(zip(step.sources, saved_in, strict=False))
+            if value is not None and type(s) is int and i not in late
         )
-        own.update(at + i for i, value in enumerate(saved_out) if value is not None)
+        own.update(
+            at + i for i, value in enumerate(saved_out) if value is not None and ~i not in late
+        )
     return operands, own
 
 

@@ -76,6 +76,13 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "softmax": lambda x, y: F.softmax(x * y, 0), "extrema": lambda x, y: x.max(1).values * y[0],
     "product": lambda x, y: x @ y @ x, "leaky": lambda x, y: F.leaky_relu(x, 0.3) - y.relu(),
     "entropy": lambda x, y: F.cross_entropy(x * y, torch.arange(4)),
+    "smooth": lambda x, y: F.cross_entropy(x * y, torch.arange(4), label_smoothing=0.2),
+    "weights": lambda x, y: F.cross_entropy(
+        x * 1, torch.tensor([3, -100, 0, 1]), y[0].detach().exp(), reduction="sum"
+    ),
+    "planes": lambda x, y: F.nll_loss(x[None] * 1, torch.tensor([[0, 3, 1, 1]])),
+    "causal": lambda x, y: F.scaled_dot_product_attention(x, y, y, is_causal=True),
+    "masked": lambda x, y: F.scaled_dot_product_attention(x * 1, y, x, y > 0),
     "averages": lambda x, y: F.avg_pool2d(x[None] * y, 2), "spread": lambda x, y: (x * y).var(1),
     "euler": lambda x, y: torch.einsum("ij,jk,kl->il", x, y, x),
     **{name: _layer(name) for name in LAYERS},
