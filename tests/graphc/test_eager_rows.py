@@ -94,6 +94,12 @@ def cases(rng: Any, dtype: str, odd: bool) -> Iterator[tuple[str, list[np.ndarra
     for reduction in ("none", "sum", "mean"):
         target = rng.integers(0, width, rows)
         yield "cross_entropy", [x, target], {**CROSS, "reduction": reduction}
+        yield "nll_loss", [x, target], {"ignore_index": -100, "reduction": reduction}
+        some = np.where(rng.random(rows) < 0.4, -100, target)
+        for ignored, given in ((-100, some), (int(target[0]), target), (0, target * 0)):
+            left_out = {"ignore_index": ignored, "reduction": reduction}
+            yield "cross_entropy", [x, given], {**CROSS, **left_out}
+            yield "nll_loss", [x, given], left_out
     for several in ([], [w], [w, b]):
         yield "layer_norm", [x, *several], {"normalized_dims": (1,), "eps": 1e-5}
     batch, channels, height = (int(rng.integers(2, 6)) for _ in range(3))
@@ -144,7 +150,10 @@ def test_what_is_not_for_the_code() -> None:
         ("sigmoid", [np.ones((), np.float32)], {}),
         ("layer_norm", [x], {"normalized_dims": (0, 1), "eps": 1e-5}),
         ("batch_norm", [np.ones((3, 1, 2, 2), np.float32)], {"eps": 1e-5}),
-        ("cross_entropy", [x, np.arange(4)], {**CROSS, "ignore_index": 2, "reduction": "mean"}),
+        ("cross_entropy", [x, np.arange(4), x[0]], {**CROSS, "reduction": "mean"}),
+        ("cross_entropy", [x, np.arange(4)], {
+            "ignore_index": -100, "label_smoothing": 0.5, "reduction": "mean"
+        }),
         ("max_pool", [x[:2, :2].copy()], windows((2, 2), 1, 1, 1, 3)),  # of padding alone
         ("max_pool", [x.reshape(1, 2, 2, 4)], windows((2, 2, 2), 1, 0, 0, 1)),
         ("window_sum", [np.ones((64, 64), np.float32)], windows((2, 2), 1, 0, 0, 1)),
