@@ -396,12 +396,17 @@ def _layer_norm(types: Types, *, normalized_dims: Sequence[int], eps: float) -> 
     return Plan("norm", (1, rows, width), _norm_words(types, width, eps, True), given)
 
 
+_ALONE = 256  # numbers which, one by one, take no longer than NumPy's functions
+
+
 def _batch_norm(types: Types, *, eps: float) -> Plan | None:
     shape: Any = types[0].shape
-    if len(shape) < 3 or any(t.dtype is not types[0].dtype for t in types) or len(types) == 2:
+    if len(shape) < 2 or any(t.dtype is not types[0].dtype for t in types) or len(types) == 2:
         return None
     width = math.prod(shape[2:])
-    if width < 2 or shape[1] < 2:  # NumPy adds these in another order
+    if shape[1] < 2 or (width < 2 and len(shape) > 2):  # NumPy adds these in another order
+        return None
+    if len(shape) == 2 and _count(types[0]) > _ALONE:
         return None
     words = _norm_words(types, shape[0] * width, eps, False)
 

@@ -53,6 +53,8 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "batch norm": lambda x, y: F.batch_norm(
         x[None], y[0].detach(), y[1].detach().exp(), y[2] * 1, y[3] * 1
     ),
+    "batch norm of a batch": lambda x, y: F.batch_norm(x[None] * y, None, None, y[0], y[1], True),
+    "batch norm of rows": lambda x, y: F.batch_norm(x, None, None, y[0], y[1], True),
     "batch norm of x": lambda x, y: F.batch_norm(x, y[0], y[1].exp(), y[2], y[3]),
     "group norm": lambda x, y: F.group_norm(x[None], 2, y[0] * 1, y[1] * 1),
     "instance norm": lambda x, y: F.instance_norm(x[None], None, None, y[0] * 1, y[1] * 1),

@@ -106,6 +106,9 @@ def cases(rng: Any, dtype: str, odd: bool) -> Iterator[tuple[str, list[np.ndarra
     y = numbers(rng, (batch, channels, height, 7), dtype, odd)
     scale = numbers(rng, (channels,), dtype, False)
     yield "batch_norm", [y], {"eps": 1e-5}
+    samples = numbers(rng, (batch + 7, channels), dtype, odd)
+    yield "batch_norm", [samples], {"eps": 1e-5}
+    yield "batch_norm", [samples, scale, scale[::-1].copy()], {"eps": 1e-3}
     yield "batch_norm", [y, scale, scale[::-1].copy()], {"eps": 1e-3}
     yield "batch_norm", [y[:1].copy(), scale, scale], {"eps": 1e-3}
     yield "max_pool", [y], {"window": (2, 3), **POOL}
@@ -150,6 +153,8 @@ def test_what_is_not_for_the_code() -> None:
         ("sigmoid", [np.ones((), np.float32)], {}),
         ("layer_norm", [x], {"normalized_dims": (0, 1), "eps": 1e-5}),
         ("batch_norm", [np.ones((3, 1, 2, 2), np.float32)], {"eps": 1e-5}),
+        ("batch_norm", [np.ones((3, 1), np.float32)], {"eps": 1e-5}),
+        ("batch_norm", [np.ones((40, 40), np.float32)], {"eps": 1e-5}),
         ("cross_entropy", [x, np.arange(4), x[0]], {**CROSS, "reduction": "mean"}),
         ("cross_entropy", [x, np.arange(4)], {
             "ignore_index": -100, "label_smoothing": 0.5, "reduction": "mean"

@@ -87,15 +87,7 @@ def batch_norm(
         raise ValueError(
             f"Expected more than 1 value per channel when training, got input size {input.shape}"
         )
-    parameters: tuple[Tensor, ...] = ()
-    if weight is not None or bias is not None:
-        like = weight if bias is None else bias
-        assert like is not None
-        parameters = (
-            T.ones_like(like) if weight is None else weight,
-            T.zeros_like(like) if bias is None else bias,
-        )
-    result, mean, variance = apply(ops.batch_norm, input, *parameters, eps=float(eps))
+    result, mean, variance = _by_batch(input, weight, bias, float(eps))
     with no_grad():
         if count == 0:
             return result
@@ -106,6 +98,23 @@ def batch_norm(
             pairs.append((running_var, variance, count / (count - 1)))
         _update(pairs, momentum)
     return result
+
+
+@replayed
+def _by_batch(
+    input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """By the moments of the batch, which it gives, too."""
+    parameters: tuple[Tensor, ...] = ()
+    if weight is not None or bias is not None:
+        like = weight if bias is None else bias
+        assert like is not None
+        parameters = (
+            T.ones_like(like) if weight is None else weight,
+            T.zeros_like(like) if bias is None else bias,
+        )
+    found: tuple[Tensor, Tensor, Tensor] = apply(ops.batch_norm, input, *parameters, eps=eps)
+    return found
 
 
 def _by_known(
