@@ -132,7 +132,7 @@ _CONSTANT_LIMIT = 4096
 def operand(value: Tensor | Number, dtype: DType) -> Tensor:
     """A Tensor of `dtype`: a tensor cast, or a number as a 0-d tensor.
 
-    An int outside the dtype's range wraps. Raises OverflowError for one beyond int64, and
+    An int outside the dtype's range wraps. Raises OverflowError for one beyond 64 bits, and
     RuntimeError for a float among integers.
     """
     if isinstance(value, Tensor):
@@ -175,7 +175,7 @@ def operand(value: Tensor | Number, dtype: DType) -> Tensor:
 
 
 def _scalar(value: Any, dtype: DType) -> np.ndarray:
-    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
         raise OverflowError(located(f"int too big to convert: {value}"))
     if dtype.is_float or dtype.kind == "bool":
         return dtypes.rounded(float(value) if dtype.is_float else bool(value), dtype)
@@ -185,8 +185,9 @@ def _scalar(value: Any, dtype: DType) -> np.ndarray:
         raise RuntimeError(located(
             f"value {value!r} cannot be converted to type {dtype} without loss"
         ))
-    # an int64 that wraps, as among torch's operands; fills check the range themselves
-    return np.asarray(int(value), np.int64).astype(dtype.numpy)
+    # an int64 that wraps, as among torch's operands (those of hashes have the sign's bit, too);
+    # fills check the range themselves
+    return np.asarray((int(value) + 2**63) % 2**64 - 2**63, np.int64).astype(dtype.numpy)
 
 
 def operands(*values: Tensor | Number, dtype: DType | None = None) -> tuple[Tensor, ...]:
@@ -218,7 +219,7 @@ def binary(op: str | Op, a: Tensor | Number, b: Tensor | Number, *, to_float: bo
 
 
 # a number that multiplies or divides half precision is not rounded to it first, as in torch
-_IN_FLOAT32 = frozenset({"mul", "div"})
+_IN_FLOAT32 = frozenset({"mul", "div", "floor_divide"})
 # numbers that never change the dtype of a float tensor
 _AMONG_FLOATS = frozenset({int, float, bool})
 

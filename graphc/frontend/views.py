@@ -7,12 +7,12 @@ base). A *chain* is the tuple of (op, attrs) that leads from a base to a view.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from graphc.ir.dim import DimEnv, Size, is_static, product
+from graphc.ir.dim import Dim, DimEnv, Size, evaluate, is_static, product
 from graphc.ir.memory import as_strided
 from graphc.ir.op import Attrs, Op
 from graphc.ir.op import get as get_op
@@ -195,6 +195,45 @@ def through_layout(
     return tuple(steps), start
 
 
+_FAR = 1_000_003  # sizes as large as no step of a few elements
+
+
+def _through_symbols(
+    shape: Shape, strides: Shape, size: Shape, stride: Shape, offset: Size, env: DimEnv
+) -> tuple[Shape, Size] | None:
+    """through_layout() of symbolic sizes: the digits at sizes that are far apart, where they are
+    those of all sizes."""
+    sizes = [n for n in (*shape, *stride, offset) if isinstance(n, Dim)]
+    names = sorted({name for n in sizes for name in n.variables()})
+    if not names or 0 in (*size, *shape):
+        return None
+    far = {name: _FAR * (i + 1) + i for i, name in enumerate(names)}
+    example = tuple(evaluate(n, far) for n in shape)
+    rows = contiguous_strides(shape)
+
+    def steps(flat: Size) -> list[int] | None:
+        found = _digits(evaluate(flat, far), example)
+        return found if sum_of(found, rows) == flat else None
+
+    first, moved = steps(offset), [steps(each) for each in stride]
+    if first is None or any(each is None for each in moved):
+        return None
+    digits = [each for each in moved if each is not None]
+    for d, have in enumerate(shape):
+        last = first[d] + sum_of([each[d] for each in digits], [n - 1 for n in size])
+        if not env.at_most(last + 1, have):
+            return None
+    return tuple(sum_of(each, strides) for each in digits), sum_of(first, strides)
+
+
+def sum_of(counts: Sequence[int], steps: Sequence[Size]) -> Size:
+    """The steps, each so many times."""
+    total: Size = 0
+    for count, step in zip(counts, steps, strict=True):
+        total = total + count * step
+    return total
+
+
 def check_bounds(size: Shape, stride: Shape, offset: Size, elements: Size) -> None:
     """Raise RuntimeError unless every element lies within `elements`. Static sizes only."""
     known: Any = (*size, *stride, offset, elements)
@@ -269,7 +308,10 @@ def view_geometry(
     if name == "as_strided":
         if strides == contiguous_strides(shape):
             return attrs["size"], attrs["stride"], offset + attrs["offset"]
-        moved = through_layout(shape, strides, attrs["size"], attrs["stride"], attrs["offset"])
+        wanted = attrs["size"], attrs["stride"], attrs["offset"]
+        moved = through_layout(shape, strides, *wanted) or (
+            _through_symbols(shape, strides, *wanted, env)
+        )
         return None if moved is None else (attrs["size"], moved[0], offset + moved[1])
     if name == "view_as_real":
         return new, (*(2 * step for step in strides), 1), 2 * offset

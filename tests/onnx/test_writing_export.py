@@ -246,6 +246,25 @@ def test_weights_of_the_program_can_be_replaced(model: Net) -> None:
         program.apply_weights({"other": torch.zeros(5)})
 
 
+def test_weights_and_inputs_without_dims() -> None:
+    """A temperature, a counter: numbers in the state."""
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = nn.Parameter(torch.tensor(2.0))
+            self.register_buffer("count", torch.tensor(3))
+
+        def forward(self, by: Any) -> Any:
+            return by * self.scale, self.count + 1, self.scale * 3
+
+    program = torch.onnx.export(Scaled(), (torch.tensor(1.5),))
+    found = program(torch.tensor(1.25))
+    assert [x.shape for x in found] == [(), (), ()]
+    assert [x.item() for x in found] == [2.5, 4, 6]
+    program.apply_weights({"scale": torch.tensor(4.0)})
+    assert program(torch.tensor(1.25))[0].item() == 5
+
+
 def test_tied_weights_are_one() -> None:
     class Tied(nn.Module):
         def __init__(self) -> None:

@@ -75,3 +75,37 @@ def test_what_is_listed_as_segments_is_not_one_graph(case: Case) -> None:
         warnings.simplefilter("ignore")
         with pytest.raises(TraceError):
             _outputs(case, case.arrays(case.dtypes[0]))
+
+
+TURNED: dict[str, Any] = {
+    "the diagonal": lambda x: x.transpose(0, -1).diagonal().add_(1),
+    "a diagonal beside it": lambda x: x.transpose(0, -1).diagonal(1, -1, 0).mul_(3),
+    "a diagonal below": lambda x: x.movedim(0, 1).diagonal(-1, 0, 2).copy_(x.sum()),
+    "windows": lambda x: x.transpose(0, 1).unfold(0, 2, 2).mul_(-2),
+    "windows of the last dim": lambda x: x.transpose(0, 2).unfold(-1, 2, 3)[..., 1].add_(5),
+    "windows of windows": lambda x: x.permute(2, 0, 1).unfold(1, 2, 2).unfold(2, 1, 2).add_(1),
+    "a part's diagonal": lambda x: x.transpose(0, 2)[1:].diagonal(0, 1, 2).zero_(),
+}
+
+
+@pytest.mark.parametrize("name", TURNED)
+def test_writes_to_windows_of_what_is_turned(name: str) -> None:
+    """They reach the memory, whatever the sizes."""
+    def write(x: Any) -> Any:
+        y = x * 2
+        seen = TURNED[name](y)
+        return y * y, seen * 1, seen.stride()
+
+    run = graphc.compile(write, dynamic=True)
+    for sizes in ((2, 4, 4), (4, 4, 4), (3, 5, 4), (5, 3, 7), (6, 6, 2), (2, 4, 4)):
+        values = np.arange(float(np.prod(sizes))).reshape(sizes)
+        ours, wanted = (t.tensor(values, requires_grad=True) for t in (graphc, torch))
+        found, right = run(ours), write(wanted)
+        np.testing.assert_array_equal(found[0].detach().numpy(), right[0].detach().numpy())
+        np.testing.assert_array_equal(found[1].detach().numpy(), right[1].detach().numpy())
+        steps = (zip(seen[2], right[1].shape, strict=True) for seen in (found, right))
+        ours_steps, right_steps = ([s for s, n in each if n > 1] for each in steps)
+        assert ours_steps == right_steps
+        found[0].sum().backward()
+        right[0].sum().backward()
+        np.testing.assert_allclose(ours.grad.numpy(), wanted.grad.numpy())

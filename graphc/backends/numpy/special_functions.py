@@ -377,7 +377,8 @@ def _zeta_regular(x: Array, q: Array) -> Array:
 def _polygamma(x: Array, order: int) -> Array:
     if order == 0:
         return special.digamma(x)
-    scale = math.factorial(order) * (-1.0) ** (order + 1)
+    factorial = math.factorial(order) if order <= 170 else math.inf
+    scale = factorial * (-1.0) ** (order + 1)
     found = as_array(scale * _zeta(np.full_like(x, order + 1.0), x))
     return np.where((x == np.inf) & (order == 1), 0.0, found)  # torch's, whose zeta is NaN there
 

@@ -208,7 +208,7 @@ class ExportedStep:
             if self._place is None:
                 tensor._graphc_array[...] = array
             else:
-                tensor._graphc_array = self._place.put(np.ascontiguousarray(array))
+                tensor._graphc_array = self._place.put(np.asarray(array, order="C"))
             count_writes(written)
 
     def manual_seed(self, seed: int) -> None:

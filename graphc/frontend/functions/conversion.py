@@ -33,7 +33,7 @@ from ..transfer import moved
 from ..values import Eager
 from . import dtype_names
 from .arguments import public_size, shape, wrap_dim
-from .copies import clone, in_format, preserve_format
+from .copies import clone, contiguous, contiguous_format, in_format, preserve_format
 from .joining import flip
 from .parts import unbind
 from .pointwise import eq
@@ -79,12 +79,14 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     place = place_at(self) if device is None else place_of(device)
     with Pinned.later() if later else nullcontext():
         result = promote.converted(self, None if dtype is None else _dtype(dtype), place)
-    result = _laid_out(result, layout)
+    result = _laid_out(result, layout, copy or result is not self)
     return clone(result) if copy and result is self else result
 
 
-def _laid_out(x: Tensor, layout: Any) -> Tensor:
-    return x if layout is None or layout is preserve_format else in_format(x, layout)
+def _laid_out(x: Tensor, layout: Any, copied: bool = False) -> Tensor:
+    if layout is None or layout is preserve_format:
+        return x
+    return contiguous(x) if copied and layout is contiguous_format else in_format(x, layout)
 
 
 def _dtype(dtype: Any) -> DType:
@@ -130,7 +132,7 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
 
 def _as(dtype: DType, name: str) -> Any:
     def method(self: Tensor, memory_format: Any = preserve_format) -> Tensor:
-        return _laid_out(promote.cast(self, dtype), memory_format)
+        return _laid_out(promote.cast(self, dtype), memory_format, dtype is not self.dtype)
 
     method.__name__ = name
     method.__doc__ = f"The tensor as {dtype}."

@@ -6,13 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 from graphc.ir import ops
+from graphc.ir.dtypes import DType
 
 from .. import promote
 from ..dispatch import apply
 from ..errors import located
+from ..history import requires_grad
 from ..numbers import plain_size
 from ..ownership import own, owns_result
-from ..tensor import Tensor
+from ..tensor import Tensor, current
 from . import complex_numbers, parts, repetition, shape, strided
 from .arguments import fitting, wrap_dim, write_out
 from .arguments import shape as sizes_of
@@ -35,13 +37,21 @@ def _narrow(input: Tensor, dim: int, start: Any, length: Any) -> Tensor:
     return parts.narrow(input, dim, start, length)
 
 
+def _viewed(input: Tensor, *size: Any, dtype: Any = None) -> Tensor:
+    """view(), or reshape() where that copies."""
+    sizes = size or (dtype,)
+    if isinstance(sizes[0], DType):
+        return shape.view(input, *sizes)
+    return shape.reshape(input, *sizes)
+
+
 _VIEWS: dict[str, Callable[..., Any]] = {
     "alias": lambda input: input, "detach": lambda input: input.detach(), "slice": slice_of,
     "as_strided": strided.as_strided, "diagonal": strided.diagonal, "unfold": strided.unfold,
     "expand": repetition.expand, "narrow": _narrow, "select": parts.select,
     "split": parts.split, "split_with_sizes": parts.split, "unbind": parts.unbind,
     "permute": shape.permute, "squeeze": shape.squeeze, "t": shape.t,
-    "transpose": shape.transpose, "unsqueeze": shape.unsqueeze, "view": shape.view,
+    "transpose": shape.transpose, "unsqueeze": shape.unsqueeze, "view": _viewed,
     "view_as_complex": complex_numbers.view_as_complex,
     "view_as_real": complex_numbers.view_as_real,
 }
@@ -68,14 +78,22 @@ def _copied(name: str, view: Callable[..., Any]) -> Callable[..., Any]:
 FUNCTIONS = {f"{name}_copy": _copied(name, view) for name, view in _VIEWS.items()}
 
 
+def _unlinked(x: Tensor, pieces: Any) -> tuple[Tensor, ...]:
+    """Pieces that are no views of `x`. Of a recording that gives them back they have to be, for
+    their history."""
+    if current(x)._graphc_trace is not None and requires_grad(x):
+        return tuple(pieces)
+    return tuple(own(piece, ()) for piece in pieces)
+
+
 def unsafe_split(tensor: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """split() whose pieces autograd takes for tensors of their own."""
-    return tuple(own(piece, ()) for piece in parts.split(tensor, split_size, dim))
+    return _unlinked(tensor, parts.split(tensor, split_size, dim))
 
 
 def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """chunk() whose pieces autograd takes for tensors of their own."""
-    return tuple(own(piece, ()) for piece in parts.chunk(input, chunks, dim))
+    return _unlinked(input, parts.chunk(input, chunks, dim))
 
 
 @owns_result

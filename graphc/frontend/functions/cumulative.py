@@ -161,6 +161,8 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = 
     """The integral of y along `dim` by the trapezoidal rule."""
     along = wrap_dim(dim, y.ndim)
     size = shape(y)[along]
+    if isinstance(size, int) and size == 0:
+        return y.sum(along, dtype=y.dtype)  # type: ignore[no-any-return]
     left, right = slice_dim(y, along, 0, size - 1), slice_dim(y, along, 1, size)
     areas = P.add(left, right)
     if x is None:

@@ -7,7 +7,7 @@ from ..errors import located
 from ..replayed import replayed
 from ..tensor import Tensor
 from . import pointwise as P
-from .arguments import recorded_as, shape
+from .arguments import environment, recorded_as, shape
 from .linalg_basic import matmul
 from .norms import vector_norm
 
@@ -60,6 +60,11 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "") -> Ten
             raise RuntimeError(located(
                 f"cdist only supports at least 2D tensors, X{i + 1} got: {x.ndim}D"
             ))
+    columns = shape(x1)[-1], shape(x2)[-1]
+    if not environment().equal(*columns):
+        raise RuntimeError(located(
+            f"X1 and X2 must have the same number of columns. X1: {columns[0]} X2: {columns[1]}"
+        ))
     if local.trace is None and isinstance(x1, Tensor) and isinstance(x2, Tensor) and (
         x2.ndim >= 2 and x1.numel() * shape(x2)[-2] >= MANY_DIFFERENCES
         and not _by_product(x1, x2, p, compute_mode)

@@ -64,12 +64,7 @@ def _along(x: Tensor, dim: int, spacing: Any, edge_order: int) -> Tensor:
     left, right = step(0, size - 2), step(1, size - 1)  # of the inner points
     inner = []
     if size > 2:
-        # the three-point formula on uneven steps
-        rise = P.div(P.sub(at(2, size), at(1, size - 1)), right)
-        fall = P.div(P.sub(at(1, size - 1), at(0, size - 2)), left)
-        total = P.add(left, right)
-        weighted = P.add(P.mul(rise, left), P.mul(fall, right))
-        inner = [P.div(weighted, total)]
+        inner = [_inner(at(0, size - 2), at(1, size - 1), at(2, size), left, right)]
     first = P.div(P.sub(at(1, 2), at(0, 1)), step(0, 1))
     last = P.div(P.sub(at(size - 1, size), at(size - 2, size - 1)), step(size - 2, size - 1))
     if edge_order == 2:
@@ -80,6 +75,16 @@ def _along(x: Tensor, dim: int, spacing: Any, edge_order: int) -> Tensor:
         second = P.div(P.sub(at(size - 2, size - 1), at(size - 3, size - 2)), b)
         last = P.add(last, P.mul(P.sub(last, second), P.div(a, P.add(a, b))))
     return cat([first, *inner, last], dim)
+
+
+def _inner(before: Tensor, here: Tensor, behind: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """Between even steps (`left` is `right`) the point itself, infinite perhaps, has no part."""
+    total: Tensor = P.add(left, right)
+    if left is right:
+        return P.div(P.sub(behind, before), total)
+    rise, fall = P.div(P.sub(behind, here), right), P.div(P.sub(here, before), left)
+    weighted = P.add(P.mul(rise, left), P.mul(fall, right))
+    return P.div(weighted, total)
 
 
 def _steps(x: Tensor, dim: int, spacing: Any, size: int) -> Tensor:

@@ -460,8 +460,10 @@ def _source(value: Any, target: Tensor) -> Tensor:
     """The value as a tensor of the target's dtype."""
     if isinstance(value, Tensor):
         return promote.cast(value, target.dtype)
-    if promote.is_number(value):
-        return promote.operand(fitting(value, target.dtype), target.dtype)
+    if promote.is_number(value):  # too large for half precision is infinite, unlike in fill_()
+        if target.dtype not in (dtypes.f16, dtypes.bf16) or isinstance(value, complex):
+            value = fitting(value, target.dtype)
+        return promote.operand(value, target.dtype)
     raise TypeError(located(
         f"can't assign a {type(value).__name__} to a torch.{TYPE_NAMES[target.dtype]}. "
         "Cure: torch.as_tensor(value)"

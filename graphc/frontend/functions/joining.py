@@ -338,7 +338,8 @@ def cartesian_prod(*tensors: Tensor) -> Tensor:
 @recorded_as("BlockDiagBackward0")
 def block_diag(*tensors: Tensor) -> Tensor:
     """The matrices along the diagonal of a larger one."""
-    blocks = [_at_least(x, 2) for x in tensors]
+    dtype = promote.result_type(*tensors)
+    blocks = [promote.cast(_at_least(x, 2), dtype) for x in tensors]
     columns = sum(shape(x)[1] for x in blocks)
     rows = []
     left = 0

@@ -327,7 +327,9 @@ def _scaled_sum(name: str, multiply: Any, *factors: str) -> Any:
             result: Tensor = found
         else:
             result = P.add(input if beta == 1 else P.mul(input, beta), found)
-        if result.ndim != found.ndim:
+        if result.ndim != found.ndim or not all(
+            environment().equal(n, m) for n, m in zip(shape(result), shape(found), strict=True)
+        ):
             raise RuntimeError(located(
                 f"{name}: input of shape {list(shape(input))} does not broadcast to "
                 f"{list(shape(found))}"
@@ -374,9 +376,9 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None) -> Tensor:
     for i, j in zip(left, right, strict=True):
         m, n = shape(a)[i], shape(b)[j]
         if env.equal(m, 1) and not env.equal(n, 1):  # a size of 1 broadcasts: sum the other
-            b = b.sum(j, keepdim=True)
+            b = b.sum(j, keepdim=True, dtype=b.dtype)
         elif env.equal(n, 1) and not env.equal(m, 1):
-            a = a.sum(i, keepdim=True)
+            a = a.sum(i, keepdim=True, dtype=a.dtype)
         elif not env.equal(m, n):
             # torch counts the dims of an int `dims` from the end
             first = i - a.ndim if isinstance(dims, int) else i

@@ -138,9 +138,10 @@ def round(input: Tensor, *, decimals: int = 0) -> Tensor:
     if decimals == 0:
         result: Tensor = promote.unary(ops.round, input, to_float=False)
         return result
-    scale = 10.0**decimals
-    scaled: Tensor = promote.unary(ops.round, mul(input, scale), to_float=False)
-    return div(scaled, scale)
+    scale = 10.0 ** math.fabs(decimals)  # a power below 1 is none that floats hold
+    there, back = (mul, div) if decimals > 0 else (div, mul)
+    scaled: Tensor = promote.unary(ops.round, there(input, scale), to_float=False)
+    return back(scaled, scale)
 
 
 def _predicate(name: str, otherwise: bool) -> Callable[[Tensor], Tensor]:

@@ -101,9 +101,14 @@ def complex_logaddexp(input: Tensor, other: Tensor) -> Tensor:
 def xlogy(input: Any, other: Any) -> Tensor:
     """x * log(y), 0 where x is 0 (unless y is NaN); its slope there is log(y) for positive y."""
     P.require_one_tensor("xlogy", input, other)
-    x, y = promote.operands(input, other)
-    if not x.dtype.is_float:
-        x, y = promote.operands(x, y, dtype=promote.get_default_dtype())
+    dtype = promote.result_type(input, other)
+    if dtype.is_complex:
+        raise NotImplementedError(located(
+            f"\"xlogy_cpu\" not implemented for '{promote._name(dtype)}'. Cure: x * log(y)"
+        ))
+    if not dtype.is_float:
+        dtype = promote.get_default_dtype()
+    x, y = promote.operands(input, other, dtype=dtype)
     return times_log(x, y, P.logical_or(P.le(y, 0), P.eq(y, math.inf)), 1.0, P.log)
 
 

@@ -363,9 +363,9 @@ def _moments(
 def _degrees(count: Any, correction: Any, dtype: DType) -> Tensor:
     if isinstance(count, int):
         return promote.operand(float(count - correction if count > correction else 0), dtype)
-    if isinstance(correction, int):
+    if isinstance(correction, int) and correction in (0, 1):
         return size_operand(count - correction, dtype)
-    return P.sub(size_operand(count, dtype), correction)
+    return P.clamp(P.sub(size_operand(count, dtype), correction), min=0)
 
 
 @replayed

@@ -34,6 +34,7 @@ from .creation import as_tensor
 from .few_searched import searched, searched_few
 from .most_frequent import last_of_most
 from .parts import slice_dim
+from .pointwise_combined import lerp
 from .ranked import again_of_few, distinct, ranked
 from .reduction import pick
 
@@ -279,7 +280,7 @@ def _quantile(
         upper = P.where(P.gt(weight, 0), upper, lower)
     else:
         lower, upper = values.index_select(-1, i), values.index_select(-1, j)
-    result = P.add(lower, P.mul(P.sub(upper, lower), weight))
+    result = lerp(lower, upper, promote.cast(weight, lower.dtype))
     if not ignore_nan:
         missing = P.isnan(values).any(-1, keepdim=True)
         result = P.where(missing, float("nan"), result)
@@ -384,8 +385,7 @@ def searchsorted(
         )
     right = right or side == "right"
     edges = sorted_sequence if sorter is None else sorted_sequence.gather(-1, sorter)
-    values = input if isinstance(input, Tensor) else promote.operand(input, edges.dtype)
-    edges, values = promote.operands(edges.detach(), values.detach())
+    edges, values = (x.detach() for x in promote.operands(edges, input))
     known = searched(edges, values, right)
     if known is not None:
         return promote.cast(known, dtypes.i32) if out_int32 else known
@@ -469,7 +469,10 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
 _FEW_TESTS = 16  # of which each is compared with each element
 
 
-def isin(elements: Any, test_elements: Any, *, invert: bool = False, **kwargs: Any) -> Tensor:
+@with_out
+def isin(
+    elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False
+) -> Tensor:
     """Whether each element is among the test elements."""
     P.require_one_tensor("isin", elements, test_elements)
     x, tests = as_tensor(elements), as_tensor(test_elements).reshape(-1)

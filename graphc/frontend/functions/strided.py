@@ -275,12 +275,23 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
     return self
 
 
+def _scatter(place: Tensor, src: Tensor) -> None:
+    """Write into a view. Raises RuntimeError for a src of another shape, broadcast or not."""
+    have, want, env = shape(src), shape(place), environment()
+    if len(have) != len(want) or not all(map(env.equal, have, want)):
+        raise RuntimeError(located(
+            "expected src to have a size equal to the slice of self. src size = "
+            f"{list(have)}, slice size = {list(want)}"
+        ))
+    inplace(place, src, overwrite=True)
+
+
 def diagonal_scatter(
     input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
 ) -> Tensor:
     """A copy with src on the diagonal."""
     result = input.clone()
-    inplace(_diagonal(result, offset, dim1, dim2), src, overwrite=True)
+    _scatter(_diagonal(result, offset, dim1, dim2), src)
     return result  # type: ignore[no-any-return]
 
 
@@ -289,14 +300,14 @@ def as_strided_scatter(
 ) -> Tensor:
     """A copy with src at the elements that as_strided() would view."""
     result = input.clone()
-    inplace(as_strided(result, size, stride, storage_offset), src, overwrite=True)
+    _scatter(as_strided(result, size, stride, storage_offset), src)
     return result  # type: ignore[no-any-return]
 
 
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """A copy with src at one position of `dim`."""
     result = input.clone()
-    inplace(result.select(dim, index), src, overwrite=True)
+    _scatter(result.select(dim, index), src)
     return result  # type: ignore[no-any-return]
 
 
@@ -307,5 +318,5 @@ def slice_scatter(
     """A copy with src at a slice of `dim`."""
     result = input.clone()
     index = (slice(None),) * wrap_dim(dim, input.ndim)
-    inplace(result[(*index, slice(start, end, step))], src, overwrite=True)
+    _scatter(result[(*index, slice(start, end, step))], src)
     return result  # type: ignore[no-any-return]

@@ -163,7 +163,7 @@ class _Maker:
         return set(self.of_weight.values())
 
     def _weight(self, name: str) -> str:
-        array = np.ascontiguousarray(on_host(self.program._weights[name]._graphc_array))
+        array = np.asarray(on_host(self.program._weights[name]._graphc_array), order="C")
         dtype = dtypes.from_numpy(array.dtype)
         if not elements.known(dtype):
             raise OnnxExporterError(

@@ -95,7 +95,7 @@ class ONNXProgram:
                     f"the model has no weight {name!r}", OnnxExporterWarning, stacklevel=2
                 )
                 continue
-            array = np.ascontiguousarray(on_host(tensor._graphc_array))
+            array = np.asarray(on_host(tensor._graphc_array), order="C")
             old = weights[name]
             if (array.shape, array.dtype) != (old.shape, old.dtype):
                 raise ValueError(
@@ -151,7 +151,7 @@ class ONNXProgram:
         check_guards(self.exported_program.variant_at(dims), dims)
         inputs = [each.name for each in model.proto.graph.input]
         return {
-            name: np.ascontiguousarray(on_host(leaves[leaf]._graphc_array))
+            name: np.asarray(on_host(leaves[leaf]._graphc_array), order="C")
             for name, leaf in zip(inputs, model.arguments, strict=True)
         }
 
