@@ -18,6 +18,7 @@ from .history import edge, requires_grad
 from .nodes import OpNode, beyond, next_sequence
 from .programs import GradientPlan
 from .replayed_steps import DETACH, Arrays, Step, is_several, without_detached
+from .storage import note_read, reads_later
 from .tensor import Tensor
 from .values import Eager
 from .worlds import is_flat
@@ -67,7 +68,7 @@ class Sequenced:
         if self._written is not None:
             return self._written(tensors)
         self._runs += 1
-        if self._runs == _OFTEN and not self.plan.late:
+        if self._runs == _OFTEN:
             self._written = _written(self)
         return self.run_slowly(tensors)
 
@@ -117,7 +118,8 @@ def _written(sequence: Sequenced) -> Callable[[list[Tensor]], list[Tensor] | Non
         "slowly": sequence.run_slowly, "new": object.__new__, "kind": sequence.kind,
         "sequence": next_sequence, "op": sequence.op, "plan": plan, "face": sequence.face,
         "in_types": signature.inputs, "out_types": signature.results, "given": sequence.given,
-        "attrs": sequence.attrs,
+        "attrs": sequence.attrs, "late": plan.late, "note_read": note_read,
+        "reads_later": reads_later,
         **{f"t{i + tensors}": c for i, c in enumerate(sequence.constants)},
         **{f"type{i}": type_ for i, type_ in enumerate(signature.inputs)},
     }
@@ -166,6 +168,11 @@ def _written(sequence: Sequenced) -> Callable[[list[Tensor]], list[Tensor] | Non
     lines += [f"node.saved_out = {_tuple(saved_out)}"]
     if sequence.flat:
         lines.append("node.flat = True")
+    read = [f"m{i}" for i in plan.inputs if i in plan.late]
+    read += [f"r{i}._graphc_storage" for i in plan.outputs if ~i in plan.late]
+    if plan.late:
+        lines += ["node.late = late", *[f"note_read({storage})" for storage in read]]
+        lines += ["reads_later(node)"] if read else []
     for i in signature.carrying:
         lines.append(f"r{i}._graphc_node = node")
         if i:
@@ -195,12 +202,15 @@ def sequenced(
     arrays = Arrays.of(*without_detached(steps, results, tensors), tensors, owned, in_rows)
     each = iter(made)
     nodes = [None if step.op is DETACH else next(each)[1]._graphc_node for step in steps]
-    kinds: list[Any] = [type(values[i]._graphc_node) for i in results]
+    kinds: dict[int, Any] = {
+        i: type(values[number]._graphc_node) for i, number in enumerate(results)
+        if values[number]._graphc_type.dtype.differentiable
+    }
     constants = [s for step in steps for s in step.sources if type(s) is not int]
     flat = any(node is not None and is_flat(node) for node in nodes[:-1])
     if arrays is None or any(map(requires_grad, constants)) or not all(
-        issubclass(kind, OpNode) for kind in kinds
-    ) or (flat and sum(map(requires_grad, values[:tensors])) != 1):
+        issubclass(kind, OpNode) for kind in kinds.values()
+    ) or not kinds or (flat and sum(map(requires_grad, values[:tensors])) != 1):
         return None
     inputs = [*values[:tensors], *constants]
     order, sources = _operands(steps, inputs, _shown(nodes[-1], values[:tensors]))
@@ -218,11 +228,11 @@ def sequenced(
     plan = GradientPlan(op, signature.inputs, signature.results, {}, needs)
     signature.plans[needs] = plan
     found = Sequenced(
-        arrays, op, {}, signature, plan, needs, kinds[0], constants, order, tensors
+        arrays, op, {}, signature, plan, needs, kinds[min(kinds)], constants, order, tensors
     )
     found.given, found.flat = tensors, flat
-    for i, kind in enumerate(kinds):
-        if kind is not kinds[0] and not by_any_name:
+    for i, kind in kinds.items():
+        if kind is not kinds[min(kinds)] and not by_any_name:
             found.shows(i, kind)
     copied = frozenset([i for i in plan.inputs if order[i] < tensors and order[i] not in kept_in])
     found.copied = copied

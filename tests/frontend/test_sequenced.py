@@ -202,6 +202,27 @@ def test_what_is_saved_notices_writes() -> None:
 
 
 @pytest.mark.usefixtures("only_the_cpu", "soon")
+def test_what_torch_does_not_save_may_be_written_to() -> None:
+    classes, x = torch.arange(4), torch.arange(16.0).reshape(4, 4).sin()
+    found = []
+    for _ in range(9):
+        w = x.clone().requires_grad_()
+        scores = w * 1
+        loss = F.cross_entropy(scores, classes)
+        scores.zero_()
+        loss.backward()
+        found.append(w.grad.tolist())
+        q = x.clone().requires_grad_()
+        rows = q * 1
+        result = F.scaled_dot_product_attention(rows, x, x)
+        rows.zero_()
+        result.detach().zero_()
+        result.sum().backward()
+        found.append(q.grad.tolist())
+    assert found == found[:2] * 9
+
+
+@pytest.mark.usefixtures("only_the_cpu", "soon")
 def test_what_learns_may_change() -> None:
     """Of few calls and of many: what is frozen, views, views whose base was written to."""
     w, b = torch.rand(3, 3, requires_grad=True), torch.rand(3)
