@@ -68,7 +68,7 @@ def test_the_steps_run_on_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     F.linear(x, m)
     assert not seen
-    assert F.linear(w, m).grad_fn is not None and "dot_general" in seen
+    assert F.linear(w, m).grad_fn is not None and not seen  # nor with a history
 
 
 def test_without_gradients_and_in_inference_mode() -> None:
