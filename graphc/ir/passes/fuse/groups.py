@@ -309,9 +309,9 @@ class Grouping:
         head = next(iter(group.orders))
         if self.a.category[node] == MOVE:
             return node.op.name in ("reshape", "permute", "slice", "expand")
-        if head.op.name == "max_pool_grad":
-            return False
-        return node.op.cost == LIGHT
+        if node.op.name == "index" and self.a.machine.sorting is None:
+            return head.op.name == "index_put"  # rows that are added elsewhere: read once, there
+        return head.op.name != "max_pool_grad" and node.op.cost == LIGHT
 
     def _repeats_costly_work(self, node: Node, group: Group, orders: set[Order]) -> bool:
         """Whether an expensive value would be computed many times over by its readers."""

@@ -10,7 +10,7 @@ from ...kernel import Literal
 from . import index_maps
 from .body import Body
 from .index_maps import Coordinates, coordinate_value, exact
-from .limits import Limits, inside, limits
+from .limits import NOTHING, Limits, inside, limits
 from .moves import Condition
 from .scan import worthwhile
 from .scope import Value
@@ -23,8 +23,10 @@ def position(
 ) -> tuple[Size, Value | None]:
     """A position along a dim of `size`, and the mask of stores there (None: always); `known`: what
     it is at least and at most."""
-    if checked or (isinstance(size, int) and inside(known, size)):
-        found = values.checked_index(index, size, dim, values.at(()), wrap, known=known)
+    # that a position cannot be negative saves no time here: LLVM makes one comparison of both
+    held = known if isinstance(size, int) and inside(known, size) else NOTHING
+    if checked or held is not NOTHING:
+        found = values.checked_index(index, size, dim, values.at(()), wrap, known=held)
         return (int(found.value) if isinstance(found, Literal) else Dim.var(found.name)), None
     limit = values.writer.index_value(size)
     if wrap:
