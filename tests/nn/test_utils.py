@@ -140,6 +140,55 @@ def test_parametrizations_come_and_go() -> None:
     assert tools.is_parametrized(twin)
 
 
+def inverses(s: Any) -> list[Any]:
+    """What becomes of originals as parametrizations are put on top of others, and assigned to."""
+    torch = s.torch
+    tools = torch.nn.utils.parametrize
+
+    class Half(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x / 2
+
+        def right_inverse(self, x: Any) -> Any:
+            return x * 2
+
+    class Same(Half):
+        def right_inverse(self, x: Any) -> Any:
+            return x
+
+    class Missing(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x + 1
+
+    class Refused(Missing):
+        def right_inverse(self, x: Any) -> Any:
+            raise NotImplementedError
+
+    found: list[Any] = []
+    for kinds in ((Half, Half), (Missing, Half), (Half, Missing), (Half, Refused), (Same,)):
+        layer = torch.nn.Linear(2, 2, bias=False)
+        layer.weight.data = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+        for kind in kinds:
+            tools.register_parametrization(layer, "weight", kind())
+        original = layer.parametrizations.weight.original
+        found += [layer.weight.tolist(), original.tolist()]
+        new = torch.tensor([[4.0, 8.0], [8.0, 12.0]])
+        for value in (new, new.double()):
+            try:
+                layer.weight = value
+            except (RuntimeError, ValueError, NotImplementedError) as error:
+                found.append(str(error))
+        new += 1
+        found += [layer.weight.tolist(), layer.parametrizations.weight.original is original]
+    return found
+
+
+def test_parametrizations_on_top_of_others_leave_originals_as_they_are() -> None:
+    """They were given values by which the attribute stayed what it was."""
+    want, have = (inverses(s) for s in SPACES)
+    assert have == want
+
+
 def test_removals() -> None:
     layer = old_weight_norm(SPACES[1], nn.Linear(3, 2))
     before = layer.weight.detach().numpy().copy()

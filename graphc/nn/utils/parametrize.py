@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import copy
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from ...frontend.grad_mode import no_grad
@@ -43,15 +43,6 @@ def _set_original(module: Module, name: str, tensor: Tensor) -> None:
         module.register_buffer(name, tensor)
 
 
-def _replace(original: Tensor, value: Tensor) -> None:
-    """Put a value into a parameter that optimizers may hold already."""
-    with no_grad():
-        if tuple(original.shape) == tuple(value.shape) and original.dtype is value.dtype:
-            original.copy_(value)
-        else:
-            original.data = value.detach()
-
-
 class ParametrizationList(ModuleList):
     """The parametrizations of one tensor, and the original (or originals) they start from."""
 
@@ -64,7 +55,7 @@ class ParametrizationList(ModuleList):
         self.unsafe = unsafe
         shape, dtype = tuple(original.shape), original.dtype
         with no_grad():
-            new = _inverse(self, original)
+            new = _first_value(self, original)
         single = isinstance(new, Tensor)
         if not single and not isinstance(new, Sequence):
             raise ValueError(
@@ -117,23 +108,41 @@ class ParametrizationList(ModuleList):
             )
 
     def right_inverse(self, value: Tensor) -> None:
-        """Set the originals so that the attribute has this value."""
+        """Set the originals so that the attribute has this value. They get the memory of what the
+        last inverse returns."""
         with no_grad():
-            new = _inverse(self, value)
+            new: Any = value
+            for module in reversed(list(self)):
+                inverse = getattr(module, "right_inverse", None)
+                if inverse is None:
+                    raise RuntimeError(
+                        f"parametrization {type(module).__name__} does not implement right_inverse."
+                    )
+                new = inverse(new)
             if self.is_tensor:
                 if not isinstance(new, Tensor):
                     raise ValueError(
                         f"`right_inverse` should return a tensor. Got {type(new).__name__}"
                     )
-                _replace(self.original, new)
+                _put(self.original, new, "The tensor", "original")
                 return
-            if not isinstance(new, Sequence) or len(new) != self.ntensors:
+            if not isinstance(new, Sequence):
+                raise ValueError(
+                    "'right_inverse' must return a sequence of tensors. "
+                    f"Got {type(new).__name__}."
+                )
+            if len(new) != self.ntensors:
                 raise ValueError(
                     "'right_inverse' must return a sequence of tensors of length "
-                    f"{self.ntensors}."
+                    f"{self.ntensors}. Got a sequence of length {len(new)}."
                 )
             for i, part in enumerate(new):
-                _replace(getattr(self, f"original{i}"), part)
+                if not isinstance(part, Tensor):
+                    raise ValueError(
+                        "'right_inverse' must return a sequence of tensors or reference-type "
+                        f"opaques. Got element {i} of type {type(part).__name__}."
+                    )
+                _put(getattr(self, f"original{i}"), part, f"Tensor {i}", f"original{i}")
 
     def forward(self) -> Any:
         steps = list(self)
@@ -146,13 +155,24 @@ class ParametrizationList(ModuleList):
         return value
 
 
-def _inverse(steps: ParametrizationList, value: Any) -> Any:
+def _first_value(steps: ParametrizationList, value: Any) -> Any:
+    """What the originals start as; what has no inverse is taken for the identity."""
     for module in reversed(list(steps)):
         inverse = getattr(module, "right_inverse", None)
-        if inverse is None:
-            continue  # what has no inverse is taken for the identity
-        value = inverse(value)
+        if inverse is not None:
+            with suppress(NotImplementedError):
+                value = inverse(value)
     return value
+
+
+def _put(original: Tensor, value: Tensor, what: str, name: str) -> None:
+    """Give an original, which optimizers may hold already, the memory of a value."""
+    if value.dtype is not original.dtype:
+        raise ValueError(
+            f"{what} returned by `right_inverse` has dtype {value.dtype} "
+            f"while `{name}` has dtype {original.dtype}"
+        )
+    original.set_(value)
 
 
 def _parametrized_class(module: Module) -> None:
@@ -236,10 +256,25 @@ def _append(module: Module, name: str, parametrization: Module, unsafe: bool) ->
                 )
         inverse = getattr(parametrization, "right_inverse", None)
         if inverse is not None:
-            with no_grad():
-                steps.right_inverse(inverse(now))
+            with suppress(NotImplementedError):
+                _check_inverse(name, now, inverse(after))
     steps.append(parametrization)
     steps.unsafe |= unsafe
+
+
+def _check_inverse(name: str, now: Tensor, back: Any) -> None:
+    """Hold what an inverse returns to the tensor that it is the inverse of."""
+    if not isinstance(back, Tensor):
+        raise ValueError(
+            f"parametrization.right_inverse must return a tensor. Got: {type(back).__name__}"
+        )
+    for what in ("dtype", "shape"):
+        if getattr(back, what) != getattr(now, what):
+            raise ValueError(
+                f"The tensor returned by parametrization.right_inverse must have the same {what} "
+                f"as module.{name}, unless the `unsafe` flag is enabled.\nmodule.{name}.{what}: "
+                f"{getattr(now, what)}\nreturned {what}: {getattr(back, what)}"
+            )
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
