@@ -52,7 +52,8 @@ class Bernoulli(Odds, ExponentialFamily):
             return T.bernoulli(self.probs.expand(self._extended_shape(sample_shape)))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        logits, value = broadcast_all(self.logits, self._graphc_checked(value))
+        self._graphc_checked(value)
+        logits, value = broadcast_all(self.logits, value)
         return -binary_cross_entropy_with_logits(logits, value, reduction="none")
 
     def entropy(self) -> Tensor:

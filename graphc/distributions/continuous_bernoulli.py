@@ -75,7 +75,8 @@ class ContinuousBernoulli(Odds, ExponentialFamily):
         return self.icdf(T.rand(tuple(self._extended_shape(sample_shape)), dtype=self.probs.dtype))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        logits, value = broadcast_all(self.logits, self._graphc_checked(value))
+        self._graphc_checked(value)
+        logits, value = broadcast_all(self.logits, value)
         return (
             -binary_cross_entropy_with_logits(logits, value, reduction="none")
             + self._graphc_log_normaliser()

@@ -75,7 +75,8 @@ class Multinomial(Distribution):
         return counts.type_as(self.probs)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        logits, value = broadcast_all(self.logits, self._graphc_checked(value))
+        self._graphc_checked(value)
+        logits, value = broadcast_all(self.logits, value)
         logits = T.where((value == 0) & (logits == -math.inf), 0.0, logits)
         ways = T.lgamma(value.sum(-1) + 1) - T.lgamma(value + 1).sum(-1)
         return ways + (logits * value).sum(-1)

@@ -47,7 +47,8 @@ class LogitRelaxedBernoulli(Odds, Distribution):
         return odds / self.temperature
 
     def log_prob(self, value: Tensor) -> Tensor:
-        logits, value = broadcast_all(self.logits, self._graphc_checked(value))
+        self._graphc_checked(value)
+        logits, value = broadcast_all(self.logits, value)
         away = logits - value.mul(self.temperature)
         return self.temperature.log() + away - 2 * away.exp().log1p()
 

@@ -59,7 +59,8 @@ class ExpRelaxedCategorical(Distribution):
 
     def log_prob(self, value: Tensor) -> Tensor:
         k = self._categorical._num_events
-        logits, value = broadcast_all(self.logits, self._graphc_checked(value))
+        self._graphc_checked(value)
+        logits, value = broadcast_all(self.logits, value)
         scale = T.full_like(self.temperature, float(k)).lgamma() - self.temperature.log().mul(
             -(k - 1)
         )

@@ -247,6 +247,21 @@ def test_wrong_values(
     assert errors[0] == errors[1]
 
 
+def test_errors_tell_the_parameters_that_were_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other ones had been computed before the value was looked at."""
+    monkeypatch.setattr(torch.distributions.Distribution, "_validate_args", True)
+    for name, parameters in (
+        ("Bernoulli", (0.25,)), ("ContinuousBernoulli", (0.25,)), ("Multinomial", (3, [0.5, 0.5])),
+    ):
+        errors = []
+        for t in (torch, graphc):
+            given = [t.tensor(p) if isinstance(p, list) else p for p in parameters]
+            with pytest.raises(ValueError) as caught:
+                getattr(t.distributions, name)(*given).log_prob(t.tensor([-1.5, 0.5]))
+            errors.append(str(caught.value).split("\n")[0])
+        assert errors[1] == errors[0]
+
+
 def test_support_of_discrete_distributions() -> None:
     for name in ("Bernoulli", "Categorical", "OneHotCategorical", "Binomial"):
         (theirs, _), (ours, _) = made(torch, name), made(graphc, name)

@@ -89,6 +89,19 @@ def test_other_rows_of_few() -> None:
         agrees(build(function, *shapes))
 
 
+def rows_of_two(a: Any, b: Any) -> Any:
+    return ops.reshape(ops.concat(a, b, dim=0), shape=(1, 2 * a.shape[0]))
+
+
+def test_parts_of_parts_are_left_out_where_no_loop_comes() -> None:
+    """Where the outer part was not known to end, no inner one was left: an error."""
+    for size in (1, 2, 3, 16):
+        agrees(build(
+            lambda x, y: ops.concat(rows_of_two(x + 1.0, y), rows_of_two(y, x * y), dim=0),
+            (size,), (size,),
+        ))
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_each_stretch_has_a_loop_without_conditions(case: str) -> None:
     function, shapes, sizes = CASES[case]

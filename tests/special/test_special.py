@@ -144,3 +144,12 @@ def test_spherical_bessel_of_infinities() -> None:
         have = (graphc.compile(function) if compiled else function)(graphc.tensor(far))
         want = torch.special.spherical_bessel_j0(torch.tensor(far))
         np.testing.assert_allclose(have.numpy(), want.numpy())
+
+
+def test_the_zeros_of_lgamma_have_no_sign() -> None:
+    """That at 1 was -0.0 where NumPy computes, and 0.0 in compiled code."""
+    for size in (1, 1000):
+        for zero in (1.0, 2.0):
+            found = graphc.full((size,), zero).lgamma().numpy()
+            np.testing.assert_array_equal(found, 0)
+            assert not np.signbit(found).any()

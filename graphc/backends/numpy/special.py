@@ -198,7 +198,7 @@ def _lgamma_near_two(z: Array) -> Array:
     y = edge - (_LG_MIN - 1.0)
     poly = _poly(y, _LG_T)
     at_minimum = _LG_MIN_VALUE - (_LG_MIN_TAIL - y * (y * poly))
-    at_one = edge * _poly(edge, _LG_U) / _poly(edge, _LG_V) - 0.5 * edge
+    at_one = edge * _poly(edge, _LG_U) / _poly(edge, _LG_V) - 0.5 * edge + 0.0  # never -0.0
     r = np.where(x >= 1.7316, at_two, np.where(x >= 1.2316, at_minimum, at_one))
     return np.where(low, r - np.log(np.where(low, z, 1.0)), r)
 

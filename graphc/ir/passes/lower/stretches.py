@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from ...dim import Dim, Size, floordiv, unwrap
+from ...dim import Dim, Size, floordiv, substitute, unwrap
 from ...record import record
 
 if TYPE_CHECKING:
@@ -83,7 +83,13 @@ def holds_along(condition: Condition, extents: Mapping[str, Along]) -> bool | No
             return False
         if low <= 0 and high >= along.size and condition.step == 1:
             return True
-    return None
+    alone = {v: 0 for v in position.variables() if _is_one_place(extents.get(v))}
+    there = substitute(position, alone) if alone else position
+    return _holds_at(condition, there) if isinstance(there, int) else None
+
+
+def _is_one_place(along: Along | None) -> bool:
+    return along is not None and along.size == 1 and along.base == 0
 
 
 def _holds_at(condition: Condition, position: int) -> bool | None:

@@ -320,9 +320,11 @@ class Values:
                 result = value
             else:
                 result = self.writer.apply("where", carrier(node.dtype), inside, value, result)
-        if result is None:
+        if result is not None:
+            return result
+        if start == 0:
             raise ValueError("concat of empty tensors")
-        return result
+        return literal(0, node.dtype)  # no loop comes here: it is under a mask
 
     def _slice_update(self, node: Node, at: At) -> Code:
         x, source = node.inputs
