@@ -17,6 +17,7 @@ from ..ir.chain import attrs_of, key_of
 from ..ir.dtypes import from_numpy
 from ..ir.graph import Builder, Graph, attrs_key
 from ..ir.types import TensorType
+from .eager_cuts import Cuts
 from .eager_form import Form, Types, is_many
 from .eager_forms import spread
 from .eager_kernels import Sized, code_for, pattern_of, sized
@@ -46,12 +47,14 @@ class Chain(Sized):
     ) -> None:
         super().__init__(engine, form, [shape])
         self._constants = list(constants)
+        self.cuts: Cuts | None = None  # the same on what is cut out of rows
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> np.ndarray | None:
-        """The result on the arrays; None where one is not row-major."""
+        """The result on the arrays; None where one is neither row-major nor cut out of rows."""
         for array in arrays:
             if not array.flags.c_contiguous:
-                return None
+                given = [*arrays, *self._constants]
+                return None if self.cuts is None else self.cuts.run(given)
         return self.run([*arrays, *self._constants])[0]
 
 
@@ -94,7 +97,15 @@ def chain(
     )
     mutated = {0: 0} if in_place else None
     engine = code_for(key, form, lambda: _graph(form, inputs, links, summed), mutated)
-    return None if engine is None else Chain(engine, form, constants, shape)
+    if engine is None:
+        return None
+    found = Chain(engine, form, constants, shape)
+    if rows is None and not in_place:
+        found.cuts = Cuts(
+            ("chain", tuple(described)), inputs, whole, shape,
+            lambda builder, nodes: _linked(builder, nodes, links),
+        )
+    return found
 
 
 def _layer(
@@ -184,10 +195,17 @@ def _graph(
     env, inputs, _ = sized(form, types)
     builder = Builder(env)
     nodes: list[Any] = [builder.input(t) for t in inputs]
+    return builder.build((_linked(builder, nodes, links, summed),), "chain")
+
+
+def _linked(
+    builder: Builder, given: Sequence[Any], links: Sequence[Any], summed: tuple[int, ...] = ()
+) -> Any:
+    nodes = list(given)
     for link in links:
-        given = [nodes[s] for s in link.sources]
-        attrs = attrs_of(link, given[0].tensor_type if given else None)
+        sources = [nodes[s] for s in link.sources]
+        attrs = attrs_of(link, sources[0].tensor_type if sources else None)
         if link.op.name == "sum" and link.result.shape:
             attrs = {"dims": summed, "keepdim": True}
-        nodes.append(builder.emit(link.op, *given, **attrs))
-    return builder.build((nodes[-1],), "chain")
+        nodes.append(builder.emit(link.op, *sources, **attrs))
+    return nodes[-1]

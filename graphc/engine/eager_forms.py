@@ -30,8 +30,10 @@ def form_of(op: Op, types: Types, attrs: Attrs) -> Form | None:
 
 
 def _flat_chain(op: Op) -> Any:
-    """Not of one that sums over some dims, which only few numbers have."""
-    is_flat = not any(link.op.name == "sum" and link.attrs for link in links_of(op))
+    """Not of one that sums over some dims, which only few numbers have, or takes views."""
+    is_flat = not any(
+        link.op.view or (link.op.name == "sum" and link.attrs) for link in links_of(op)
+    )
     return _flat if is_flat else None
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from .. import backends, config
 from ..ir import forks
 from ..ir.autodiff import vjp_program
-from ..ir.chain import is_chain
+from ..ir.chain import is_chain, without_reshapes
 from ..ir.channels import last_order
 from ..ir.dim import DimEnv, Guard, Size
 from ..ir.graph import Builder, Graph, attrs_key
@@ -70,11 +70,7 @@ class Sized:
         """On row-major arrays, of which the code sees the numbers alone."""
         runner = self.engine.runner(arrays)
         if runner is None:
-            inputs = [
-                a.reshape(concrete_shape(node.tensor_type, self.dims))
-                for a, node in zip(arrays, self.engine.built.graph.inputs, strict=True)
-            ]
-            _, results = self.engine.call(inputs, self.dims)
+            _, results = self.engine.call(self.given(arrays), self.dims)
             return [a.reshape(shape) for a, shape in zip(results, self.shapes, strict=True)]
         found = [
             empty(shape, dtype) if target < 0 else arrays[target]
@@ -82,6 +78,13 @@ class Sized:
         ]
         runner([*arrays, *found], self._sizes)
         return found
+
+    def given(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The arrays in the shapes that the code is spelled in."""
+        return [
+            a.reshape(concrete_shape(node.tensor_type, self.dims))
+            for a, node in zip(arrays, self.engine.built.graph.inputs, strict=True)
+        ]
 
 
 class Operator(Sized):
@@ -182,8 +185,12 @@ def rule(
 ) -> Rule | None:
     """The gradient rule of an operator on inputs of known types, as a function of the gradients of
     its results, and of what was saved of its inputs and results; None: NumPy does it."""
-    layer = layer_of(op, types) if is_chain(op) else None
-    op, form = layer or (op, form_of(op, types, attrs))
+    layer, spelled = None, types
+    if is_chain(op):
+        layer = layer_of(op, types)
+        if layer is None:
+            op, spelled = without_reshapes(op, types)
+    op, form = layer or (op, form_of(op, spelled, attrs))
     if form is None:
         return None
     found: list[Any] = []

@@ -46,6 +46,11 @@ def _chains() -> Any:
     return importlib.import_module(".eager_chains", __package__)
 
 
+@functools.cache
+def _cuts() -> Any:
+    return importlib.import_module(".eager_cuts", __package__)
+
+
 def _wanted(op: Op, types: Types, attrs: Attrs) -> bool:
     return (op.name in FORMS or is_chain(op)) and is_large(op, types, attrs) and (
         config.current().eager_kernels != "0"
@@ -84,6 +89,10 @@ def _prepare(op: Op, types: Types, attrs: Attrs, results: Types) -> Callable[...
     if op.name == "pow" and not types[1].shape:
         call = _cubes_apart(call, ready, types[0])
 
+    cuts: Any = None
+    if op.pointwise and not is_chain(op) and op.name != "pow" and not op.divides:
+        cuts = _cuts().of_operator(op, types, attrs, shape)
+
     smaller: dict[Any, Callable[..., Any]] = {}  # by the shapes of operands without repeats
 
     def known(parts: Sequence[np.ndarray], order: Sequence[int]) -> Callable[..., Any]:
@@ -108,10 +117,16 @@ def _prepare(op: Op, types: Types, attrs: Attrs, results: Types) -> Callable[...
             )
             if found is not None:
                 return found
-        if len(arrays) > 1 and op.pointwise:
+        several = len(arrays) > 1 and op.pointwise
+        if several:
             parts = unexpanded(shape, arrays)
             if parts is not None:
                 return known(parts, range(len(shape)))(*parts)
+        if cuts is not None:
+            result = cuts.run(arrays)
+            if result is not None:
+                return result
+        if several:
             turned = along_memory(op, shape, arrays)
             if turned is not None:
                 order, parts = turned

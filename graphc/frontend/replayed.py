@@ -37,6 +37,7 @@ from .replayed_steps import (
     without_detached,
     without_known,
 )
+from .replayed_views import Viewed, after_views
 from .result_layouts import lies_in_rows
 from .sequenced import Sequenced, alone, sequenced
 from .storage import LOOSE, THERE
@@ -59,7 +60,7 @@ class Replay:
 
     __slots__ = (
         "alone", "arrays", "in_rows", "linked", "loose", "make", "native", "owned", "results",
-        "sequenced", "single", "steps", "whole",
+        "sequenced", "single", "steps", "viewed", "whole",
     )
 
     def __init__(
@@ -75,6 +76,7 @@ class Replay:
         self.whole: Any = None  # all of the steps as a function of arrays
         self.linked: Linked | None = None  # all of the steps as one of the history
         self.sequenced: Sequenced | None = None  # the same of views and products, too
+        self.viewed: Viewed | None = None  # views, and the rest as one function or step
         # without history, what is between the tensors that are given and the results is arrays
         self.arrays = None if recorded else Arrays.of(steps, results, tensors, owned, in_rows)
         self.native: Callable[[list[Tensor]], Tensor] | None = None  # the same by one call
@@ -90,7 +92,7 @@ class Replay:
         )
 
     def _install(self, native: Callable[[list[Tensor]], Tensor]) -> None:
-        if self.make is None and not self.loose and self.whole is None:
+        if self.make is None and not self.loose and self.whole is None and self.viewed is None:
             self.native = native
 
     def run(self, tensors: list[Tensor]) -> Any:
@@ -108,6 +110,10 @@ class Replay:
             array = self.whole([t._graphc_array for t in tensors])
             if array is not None:
                 return _wrap(array)
+        if self.viewed is not None:
+            result = self.viewed.run(tensors)
+            if result is not None:
+                return result
         if self.linked is not None and not local.saved_hooks:  # they see what each step saves
             result = self.linked.recorded(tensors)
             if result is not None:
@@ -269,7 +275,15 @@ class Watch:
                 hasattr(whole, "of_few") or not any(map(leaves_dims, steps))
             ):
                 replay.linked = linked(steps, given, whole, self.made)
-        if recorded and replay.linked is None:
+        elif make is None and numbers == [tensors + len(steps) - 1]:
+            loop = after_views(steps, self.values, tensors, recorded, self.made, _whole)
+            if isinstance(loop, Viewed):
+                replay.viewed = loop
+            elif isinstance(loop, Linked):
+                replay.linked = loop
+            else:
+                replay.whole = loop
+        if recorded and replay.linked is None and replay.viewed is None:
             replay.sequenced = sequenced(
                 steps, numbers, self.values, tensors, self.made, owned, self.in_rows,
                 by_any_name,

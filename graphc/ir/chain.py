@@ -42,6 +42,27 @@ def links_of(op: Op) -> tuple[Link, ...]:
     return _links[op.name]
 
 
+def without_reshapes(op: Op, types: Sequence[TensorType]) -> tuple[Op, list[TensorType]]:
+    """A chain that begins with inputs in other shapes, as one of inputs that have those; else the
+    chain itself."""
+    links, count = links_of(op), len(types)
+    first = next((i for i, link in enumerate(links) if link.op.name != "reshape"), 0)
+    viewed = {link.sources[0]: count + i for i, link in enumerate(links[:first])}
+    rest = links[first:]
+    used = {s for link in rest for s in link.sources}
+    if len(viewed) < first or any(s >= count or s in used for s in viewed):
+        return op, list(types)
+    given, place = list(types), {count + i: link.sources[0] for i, link in enumerate(links[:first])}
+    for link in links[:first]:
+        given[link.sources[0]] = types[link.sources[0]].with_shape(link.attrs["shape"])
+    moved = [
+        Link(link.op, link.attrs, tuple([place.get(s, s if s < count else s - first)
+                                         for s in link.sources]))
+        for link in rest
+    ]
+    return chain_of(moved, count), given
+
+
 def chain_of(links: Sequence[Link], inputs: int) -> Op:
     """The operator that gives the last link's result; one for all calls of this kind."""
     spelled = repr((inputs, [(x.op.name, key_of(x), x.sources) for x in links]))

@@ -10,8 +10,9 @@ import pytest
 import graphc as torch
 from graphc import config
 from graphc.engine import eager_chains, eager_form, eager_rows
-from graphc.frontend import eager, replayed, rewritten
+from graphc.frontend import eager, replayed, replayed_views, rewritten
 from graphc.nn.functional import norm
+from graphc.nn.functional import norm as norm_functions
 
 F = torch.nn.functional
 
@@ -21,6 +22,8 @@ def low(monkeypatch):
     """Compiled code from a hundred elements on."""
     monkeypatch.setattr(eager_form, "LARGE", 100)
     monkeypatch.setattr(norm, "_FEW", 99)
+    monkeypatch.setattr(norm, "_MANY", 100)
+    monkeypatch.setattr(replayed_views, "MANY", 100)
     monkeypatch.setattr(rewritten, "_FEW", 100)
     for known in (eager._signatures, replayed._known, rewritten._known):
         known.clear()
@@ -152,6 +155,49 @@ def test_most_functions_of_few_numbers_are_followed(at_hand, only_the_cpu, monke
         for _ in range(3):
             CASES[name](x, y)
         assert given and all(given), name
+
+
+def test_batch_norm_by_what_is_known_is_one_loop_and_one_node(low, only_the_cpu, monkeypatch):
+    torch.manual_seed(2)
+    norm = torch.nn.BatchNorm2d(30)
+    torch.nn.init.normal_(norm.weight)
+    _ = norm(torch.randn(4, 30, 3, 3))
+    norm.eval()
+
+    def outcomes(x):
+        found = []
+        for _ in range(4):
+            given = x.clone().requires_grad_()
+            norm.zero_grad()
+            y = norm(given)
+            assert type(y.grad_fn).__name__ == "NativeBatchNormBackward0"
+            (y * torch.arange(600.0).view(y.shape)).sum().backward()
+            with torch.no_grad():
+                alone = norm(x)
+            found.append([
+                t.detach().numpy() for t in (y, alone, given.grad, norm.weight.grad, norm.bias.grad)
+            ])
+        return found
+
+    x = torch.randn(2, 30, 2, 5)
+    with torch.no_grad():
+        _ = norm(x)
+    assert whole()  # all but what there is one of for each channel
+    _ = norm(x)
+    nodes = {edge[0].name() for edge in norm(x).grad_fn.next_functions if edge[0] is not None}
+    assert nodes == {"torch::autograd::AccumulateGrad", "MulBackward0"}  # no view of its own
+    many = outcomes(x)
+    turned = outcomes(x.contiguous(memory_format=torch.channels_last))
+    cut = outcomes(torch.randn(2, 30, 2, 9)[..., 2:7].copy_(x))
+    monkeypatch.setattr(norm_functions, "_MANY", 1 << 30)
+    for known in (eager._signatures, replayed._known):
+        known.clear()
+    few = outcomes(x)
+    for found in (*many, *turned, *cut):
+        for a, b in zip(found, few[0], strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-4)
+    for found in many:
+        np.testing.assert_array_equal(found[0], few[0][0])
 
 
 def test_turned_operands_keep_their_layout(low, only_the_cpu):

@@ -220,6 +220,28 @@ def test_moves_and_running_sums_of_integers(dtype, low):
     np.testing.assert_array_equal(big.cumprod(1).numpy(), big.numpy().cumprod(1))
 
 
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 8, 21])
+def test_running_extrema_of_any_number_of_rows(rows, low):
+    """Several rows take their steps at a time, and what are left one by one."""
+    special = np.float32([0.0, -0.0, 1.0, np.nan, np.inf, -np.inf, 2.0, 2.0])
+    a = np.resize(special, (rows, 119)).astype(np.float32)
+    a[:, :40] = np.random.default_rng(rows).integers(-3, 4, (rows, 40))
+    x = torch.from_numpy(a)
+    for name, better in (("cummax", np.greater_equal), ("cummin", np.less_equal)):
+        values, places = getattr(x, name)(1)
+        best, at = a[:, 0].copy(), np.zeros(rows, np.int64)
+        for j in range(119):
+            taken = better(a[:, j], best) | np.isnan(a[:, j])
+            best, at = np.where(taken, a[:, j], best), np.where(taken, j, at)
+            np.testing.assert_array_equal(values[:, j].numpy(), best)
+            np.testing.assert_array_equal(places[:, j].numpy(), at)
+    finite = np.nan_to_num(a, posinf=3.0, neginf=-3.0)
+    np.testing.assert_array_equal(
+        torch.from_numpy(finite).cumsum(1).numpy(),
+        finite.astype(np.float64).cumsum(1).astype(np.float32),
+    )
+
+
 def test_one_code_serves_all_sizes(low):
     F.softmax(torch.randn(11, 12), 1)
     made = len(eager_kernels._codes)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from graphc.backends.llvm.instructions import Instructions
 from graphc.ir import dtypes
 from graphc.ir.dtypes import DType
@@ -63,7 +65,59 @@ def _extend_bf16(o: Instructions, x: str) -> str:
 
 
 def _round_bf16(o: Instructions, x: str) -> str:
-    """Round to nearest even in integers: the instruction that LLVM would use flushes subnormals."""
+    """Round to nearest even. The instruction takes subnormals for 0: where none are about."""
+    if o.lanes % _PAIR or not o.target.rounds_bf16:
+        return _round_bf16_by_bits(o, x)
+    fn, slice_ = o.fn, o.math(dtypes.f32).slice
+    parts = [slice_(x, start, _PAIR // 2) for start in range(0, o.lanes, _PAIR // 2)]
+    subnormal = _any_subnormal(o, parts)
+    name, half = "@llvm.x86.avx512bf16.cvtne2ps2bf16.512", f"<{_PAIR} x bfloat>"
+    o.module.declare(f"declare {half} {name}({_REGISTER}, {_REGISTER})")
+    rounded = []
+    for low, high in zip(parts[::2], parts[1::2], strict=True):
+        pair = fn.let(f"call {half} {name}({_REGISTER} {high}, {_REGISTER} {low})")
+        rounded.append(fn.let(f"bitcast {half} {pair} to <{_PAIR} x i16>"))
+    whole = _side_by_side(o, rounded)
+    before, few, done = fn.current, fn.label("subnormal"), fn.label("rounded")
+    fn.cond_br(subnormal, few, done)
+    fn.block(few)
+    exact = _round_bf16_by_bits(o, x)
+    after = fn.current
+    fn.br(done)
+    fn.block(done)
+    return fn.phi(o.type(dtypes.bf16), ((whole, before), (exact, after)))
+
+
+_PAIR = 32  # lanes of the two registers that are rounded into one
+_REGISTER = "<16 x float>"
+
+
+def _any_subnormal(o: Instructions, parts: Sequence[str]) -> str:
+    name, mask = "@llvm.x86.avx512.fpclass.ps.512", f"<{_PAIR // 2} x i1>"
+    o.module.declare(f"declare {mask} {name}({_REGISTER}, i32)")
+    found = ""
+    for part in parts:
+        here = o.fn.let(f"call {mask} {name}({_REGISTER} {part}, i32 32)")
+        found = o.fn.let(f"or {mask} {found}, {here}") if found else here
+    bits = o.fn.let(f"bitcast {mask} {found} to i{_PAIR // 2}")
+    return o.fn.let(f"icmp ne i{_PAIR // 2} {bits}, 0")
+
+
+def _side_by_side(o: Instructions, parts: list[str]) -> str:
+    """Registers of halves as one vector; a power of two of them."""
+    lanes = _PAIR
+    while len(parts) > 1:
+        kind, order = f"<{lanes} x i16>", ", ".join([f"i32 {lane}" for lane in range(2 * lanes)])
+        parts = [
+            o.fn.let(f"shufflevector {kind} {a}, {kind} {b}, <{2 * lanes} x i32> <{order}>")
+            for a, b in zip(parts[::2], parts[1::2], strict=True)
+        ]
+        lanes *= 2
+    return parts[0]
+
+
+def _round_bf16_by_bits(o: Instructions, x: str) -> str:
+    """In integers."""
     i32 = dtypes.i32
     bits = _bits(o, x, dtypes.f32, i32)
     if o.target.vector_bytes == 64 and o.lanes > 1:  # a mask costs less than moving the bit down

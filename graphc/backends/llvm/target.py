@@ -46,6 +46,11 @@ class Target(NamedTuple):
         return self.vector_bytes // elem_bytes
 
     @property
+    def rounds_bf16(self) -> bool:
+        """Whether it has an instruction that rounds two registers of floats into one."""
+        return self.vector_bytes == 64 and "+avx512bf16" in self.features.split(",")
+
+    @property
     def machine(self) -> Machine:
         """What the shared passes may know of it."""
         return _machine(self)

@@ -73,8 +73,13 @@ def batch_norm(
             raise RuntimeError("running_mean and running_var must be given in evaluation mode")
         if input.dim() < 2:
             return _batch_of_nothing(input)
-        few = local.trace is None and input.numel() <= _FEW  # sizes of a trace are left open
-        known = _by_known_of_few if few else _by_known
+        known = _by_known
+        if local.trace is None:  # sizes of a trace are left open
+            count = input.numel()
+            if count <= _FEW:
+                known = _by_known_of_few
+            elif count >= _MANY:
+                known = _by_known_of_many
         return known(input, running_mean, running_var, weight, bias, eps)
     if input.dim() < 2:
         return _batch_of_nothing(input)
@@ -128,6 +133,28 @@ def _by_known(
 
 _by_known_of_few = replayed(_by_known)
 _FEW = 1 << 14  # numbers, on which operators cost less than the Python around them
+_MANY = 1 << 16  # from which on all of it is one loop (frontend/replayed_views.py)
+
+
+def _by_known_of_many(
+    input: Tensor, mean: Tensor, variance: Tensor, weight: Tensor | None, bias: Tensor | None,
+    eps: float,
+) -> Tensor:
+    """The same operators: few numbers of each channel, and one loop over all."""
+    half = is_half(input)
+    return _scaled_by_channel(
+        input, mean.float() if half else mean, _scale(variance, weight, eps, half), bias
+    )
+
+
+@replayed
+def _scaled_by_channel(
+    input: Tensor, mean: Tensor, scale: Tensor, bias: Tensor | None
+) -> Tensor:
+    rank = input.dim()
+    shift = None if bias is None else _channels(bias, rank)
+    scaled = _by_channel(input, _channels(mean, rank), _channels(scale, rank), shift)
+    return named(as_suggested(scaled, input), "NativeBatchNormBackward0")
 
 
 def _batch_of_nothing(input: Tensor) -> Tensor:
@@ -146,13 +173,16 @@ def _affine(
 ) -> Tensor:
     """(input - mean) / sqrt(variance + eps) * weight + bias by channel, in the input's dtype."""
     rank = input.dim()
-    if is_half(input):  # rounded once, at the end
-        mean, variance = mean.float(), variance.float()
-    scale = T.rsqrt(variance + eps)
-    if weight is not None:
-        scale = scale * weight
+    half = is_half(input)  # rounded once, at the end
+    mean, scale = mean.float() if half else mean, _scale(variance, weight, eps, half)
     shift = None if bias is None else _channels(bias, rank)
     return _by_channel(input, _channels(mean, rank), _channels(scale, rank), shift)
+
+
+@replayed
+def _scale(variance: Tensor, weight: Tensor | None, eps: float, half: bool) -> Tensor:
+    scale = T.rsqrt((variance.float() if half else variance) + eps)
+    return scale if weight is None else scale * weight
 
 
 @replayed

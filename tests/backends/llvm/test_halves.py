@@ -81,3 +81,29 @@ def test_every_value_is_rounded_where_it_has_to_be(name: str, half: DType) -> No
         assert not bad.size, (target, x[bad[:5]], got[bad[:5]], want[bad[:5]])
         if half is dtypes.bf16:  # halves that one of their own comes to are only cut
             assert (QUIET in native.text) is (name in ("add", "third"))
+
+
+def test_floats_are_rounded_to_bfloat16_as_in_integers() -> None:
+    """The instruction for it takes subnormals for 0, wherever one is among the lanes."""
+    rng = np.random.default_rng(0)
+    bits = rng.integers(0, 1 << 32, 1 << 14, np.uint32)
+    bits[: 1 << 13] &= ~np.uint32(0x7F800000) | np.uint32(0x00FF0000)  # small and subnormal ones
+    ties = np.uint32(0x8000) + (np.arange(1 << 10, dtype=np.uint32) << 16)
+    edges = np.uint32([0, 1 << 31, 0x7F800000, 0xFF800000, 0x7F7FFFFF, 0x7FC00000, 0xFFFFFFFF,
+                       0x7F800001, 1, 0x80000001, 0x007FFFFF, 0x00800000, 0x00807FFF])
+    x = np.concatenate([bits, ties, np.float32(rng.standard_normal(4000)).view(np.uint32), edges])
+    for size in (x.size, 64, 32, 31):
+        part = x[-size:].view(np.float32)
+        params = (Param("a", F32, size, "in"), Param("o", dtypes.bf16, size, "out"))
+        body = (Store("o", V, Apply("cast", (Load("a", V, F32),), dtypes.bf16)),)
+        kernel = Kernel("k", params, (), ((Loop("vector", "v", size, body),),))
+        want = None
+        for target in targets():
+            got = np.zeros(size, dtypes.bf16.numpy)
+            Native(kernel, target)([part, got])
+            want = got if want is None else want
+            np.testing.assert_array_equal(got.view(np.uint16), want.view(np.uint16))
+        numbers = np.flatnonzero(~np.isnan(part))
+        np.testing.assert_array_equal(
+            got[numbers].view(np.uint16), part[numbers].astype(dtypes.bf16.numpy).view(np.uint16)
+        )

@@ -4,7 +4,7 @@ a machine has more to do at a time than that, along the dim, too (scan.py)."""
 from __future__ import annotations
 
 from ... import dtypes
-from ...dim import Size, product, unwrap
+from ...dim import Size, floordiv, mod, product, unwrap
 from ...graph import Node
 from ...kernel import Carry, Kernel, Literal
 from . import index_maps
@@ -31,7 +31,7 @@ def lower_cumulative(body: Body, node: Node) -> Kernel:
     columns = Axis(unwrap(product(suffix)))
     rows = unwrap(product(lead))
     if columns.size == 1 and body.machine.sorting is None and (
-        isinstance(rows, int) and rows >= 2 * _TOGETHER and shape[dim] != 1
+        not (isinstance(rows, int) and rows < 2 * _TOGETHER) and shape[dim] != 1
     ):
         return _rows_together(body, node, rows)
     writer = Writer()
@@ -69,7 +69,7 @@ def _one_place(
     return carries
 
 
-def _rows_together(body: Body, node: Node, rows: int) -> Kernel:
+def _rows_together(body: Body, node: Node, rows: Size) -> Kernel:
     """Each step waits for the one before: so several rows take theirs at a time. What rows are left
     come one by one."""
     (x,) = node.inputs
@@ -77,10 +77,11 @@ def _rows_together(body: Body, node: Node, rows: int) -> Kernel:
     lead, ones = shape[:dim], shape[dim + 1 :]
     length = hint(body, shape[dim])
     stages = []
+    rest = mod(rows, _TOGETHER)
     for first, count, together in (
-        (0, rows // _TOGETHER, _TOGETHER), (rows - rows % _TOGETHER, rows % _TOGETHER, 1)
+        (0, floordiv(rows, _TOGETHER), _TOGETHER), (unwrap(rows - rest), rest, 1)
     ):
-        if not count:
+        if count == 0:
             continue
         writer = Writer()
         values = Values(body, writer)
