@@ -99,21 +99,10 @@ class _Cut(Sized):
 
 def walked(shape: Sequence[int], arrays: Sequence[np.ndarray]) -> Walk | None:
     """How arrays are walked that come to `shape`; None: not along rows."""
-    rank = len(shape)
-    steps = [_steps(array, rank) for array in arrays]
-    if None in steps:
+    found = grouped(shape, arrays)
+    if found is None:
         return None
-    sizes: list[int] = []
-    groups: list[list[int]] = []  # the steps of all operands along each dim that is left
-    for d in range(rank):
-        if shape[d] == 1:
-            continue
-        here = [each[d] for each in steps]  # type: ignore[index]
-        if groups and groups[-1] == [step * shape[d] for step in here]:
-            sizes[-1], groups[-1] = sizes[-1] * shape[d], here
-        else:
-            sizes.append(shape[d])
-            groups.append(here)
+    sizes, groups = found
     if not 0 < len(groups) <= _MOST_DIMS or not all(map(any, groups)):
         return None
     names = [f"n{g}" for g in range(len(groups))]
@@ -145,6 +134,29 @@ def walked(shape: Sequence[int], arrays: Sequence[np.ndarray]) -> Walk | None:
         memory.append(tuple(dims))
         taken.append(tuple([names[g] if group[operand] else "" for g, group in enumerate(groups)]))
     return Walk(tuple(zip(names, sizes, strict=True)), tuple(memory), tuple(taken))
+
+
+def grouped(
+    shape: Sequence[int], arrays: Sequence[np.ndarray]
+) -> tuple[list[int], list[list[int]]] | None:
+    """The sizes of the dims of `shape`, those that all arrays walk as one being one, and the steps
+    of each array along each."""
+    rank = len(shape)
+    steps = [_steps(array, rank) for array in arrays]
+    if None in steps:
+        return None
+    sizes: list[int] = []
+    groups: list[list[int]] = []
+    for d in range(rank):
+        if shape[d] == 1:
+            continue
+        here = [each[d] for each in steps]  # type: ignore[index]
+        if groups and groups[-1] == [step * shape[d] for step in here]:
+            sizes[-1], groups[-1] = sizes[-1] * shape[d], here
+        else:
+            sizes.append(shape[d])
+            groups.append(here)
+    return sizes, groups
 
 
 def _steps(array: np.ndarray, rank: int) -> list[int] | None:

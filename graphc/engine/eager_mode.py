@@ -46,6 +46,14 @@ def _chains() -> Any:
     return importlib.import_module(".eager_chains", __package__)
 
 
+_COPIES = frozenset({"reshape", "cast"})  # of the same dtype
+
+
+@functools.cache
+def _copies() -> Any:
+    return importlib.import_module(".eager_copies", __package__)
+
+
 @functools.cache
 def _cuts() -> Any:
     return importlib.import_module(".eager_cuts", __package__)
@@ -69,6 +77,10 @@ def prepare(op: Op, types: Types, attrs: Attrs, results: Types) -> Callable[...,
 
 def _prepare(op: Op, types: Types, attrs: Attrs, results: Types) -> Callable[..., Any]:
     ready = host.prepare(op, types, attrs, results)
+    if op.name in _COPIES and config.current().eager_kernels != "0":
+        copied = _copies().prepare(op, types, attrs, results, ready)
+        if copied is not None:
+            return copied
     if not _wanted(op, types, attrs):
         small = None
         if types and config.current().eager_kernels != "0":

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graphc.backends.host import allocator
 from graphc.backends.llvm import stream_few
 from graphc.backends.llvm.library import Library
 from graphc.backends.llvm.linked import linked
@@ -114,8 +115,16 @@ class Stream:
     def uniforms(self, count: int, dtype: DType) -> Array:
         """In [0, 1): f64, or f32 for every other dtype."""
         if dtype.name == "f64":
-            return self.filled("unit64", np.empty(count), 2)
-        return self.filled("unit32", np.empty(count, np.float32), 1)
+            return self.filled("unit64", _memory(count, np.float64), 2)
+        return self.filled("unit32", _memory(count, np.float32), 1)
+
+
+def _memory(count: int, kind: Any) -> Array:
+    """Flat; much of it where registers lie in one line of the caches each."""
+    dtype = np.dtype(kind)
+    if count * dtype.itemsize < allocator.LARGE:
+        return np.empty(count, dtype)
+    return allocator.empty((count,), dtype)
 
 
 def _uniform(stream: Stream, *, shape: Sequence[int], dtype: DType) -> Array:
@@ -131,12 +140,12 @@ def limit(p: float) -> int:
 
 
 def _bernoulli(stream: Stream, *, shape: Sequence[int], p: float, dtype: DType) -> Array:
-    found = stream.filled("below", np.empty(math.prod(shape), np.uint8), 2, limit(p))
+    found = stream.filled("below", _memory(math.prod(shape), np.uint8), 2, limit(p))
     return found.view(bool).astype(dtype.numpy, copy=False)
 
 
 def _exponential(stream: Stream, *, shape: Sequence[int], dtype: DType) -> Array:
-    found = stream.filled("exponential", np.empty(math.prod(shape)), 2)
+    found = stream.filled("exponential", _memory(math.prod(shape), np.float64), 2)
     return found.astype(dtype.numpy, copy=False)
 
 
@@ -144,7 +153,7 @@ def _randint(
     stream: Stream, *, shape: Sequence[int], low: int, high: int, dtype: DType
 ) -> Array:
     name, words, numbers = between_integers(low, high)
-    found = stream.filled(name, np.empty(math.prod(shape), I64), words, *numbers)
+    found = stream.filled(name, _memory(math.prod(shape), I64), words, *numbers)
     return found.astype(dtype.numpy, copy=False)
 
 

@@ -160,7 +160,9 @@ def plan_vector(loop: Loop, extent: Size, target: Target) -> VectorPlan:
     masks = target.vector_bytes == 64
     costly = found.cost >= _HEAVY_COST
     if not isinstance(extent, int):
-        return VectorPlan(lanes, "scalar" if not masks else "masked" if costly else "after")
+        # masks of halves are two registers' each, and a pair of them is computed for each vector
+        once = costly and not (found.rounds and lanes > width)
+        return VectorPlan(lanes, "scalar" if not masks else "masked" if once else "after")
     smallest = width
     if not masks and loop.carries and extent >= 2 * lanes:
         smallest = max(width, lanes // 2)  # fewer sums would wait for each other

@@ -121,15 +121,34 @@ def _pow(types: Types) -> Function | None:
 def _cast(types: Types, *, dtype: DType) -> Function | None:
     """A copy; or between real dtypes to a float that is not of half precision."""
     kind, source = dtype.numpy, types[0].dtype.numpy
+    large = math.prod(types[0].static_shape) * kind.itemsize >= allocator.LARGE
     if source == kind:
         with_strides = partial(ELEMENTWISE["cast"], dtype=dtype)
+        if large:
+            return _kept_at_hand(types[0], dtype, with_strides)
         return lambda x: x.copy() if x.flags.c_contiguous else with_strides(x)
     if kind.char == "?" and not types[0].dtype.is_complex:
         differs, zero = np.not_equal, _number(0, types)
         return lambda x: differs(x, zero)
     if kind.char not in "fd" or types[0].dtype.is_complex:
         return None
-    return operator.methodcaller("astype", kind)
+    plain = operator.methodcaller("astype", kind)
+    return _kept_at_hand(types[0], dtype, plain) if large else plain
+
+
+def _kept_at_hand(given: TensorType, dtype: DType, otherwise: Function) -> Function:
+    """A copy in `dtype` of what is row-major, in memory that the allocator keeps at hand, where
+    registers lie in one line of the caches each; `otherwise` of what is not."""
+    sizes, kind = given.static_shape, dtype.numpy
+
+    def copied(x: Array) -> Any:
+        if not x.flags.c_contiguous:
+            return otherwise(x)
+        found: Array = allocator.empty(sizes, kind)
+        np.copyto(found, x, "unsafe")
+        return found
+
+    return copied
 
 
 def _full(types: Types, *, shape: Sequence[int], value: Any, dtype: DType) -> Function | None:
@@ -370,6 +389,11 @@ def _concat(types: Types, *, dim: int) -> Function | None:
     if len(types[0].shape) in (4, 5):  # which may be channels_last
         return None
     join, straight = np.concatenate, np.ascontiguousarray
+    (sizes, *others), kind = [t.static_shape for t in types], types[0].dtype.numpy
+    along = sizes[dim] + sum([other[dim] for other in others])
+    if math.prod(sizes) // max(sizes[dim], 1) * along * kind.itemsize >= allocator.LARGE:
+        whole = (*sizes[:dim], along, *sizes[dim + 1 :])
+        return lambda *xs: join(xs, dim, allocator.empty(whole, kind))
 
     def run(*xs: Array) -> Array:
         found = join(xs, dim)

@@ -1,8 +1,12 @@
 """All values of the 16-bit floats through kernels that carry them as float32."""
 
+import re
+
 import numpy as np
 import pytest
 
+from graphc.backends.llvm.emit import emit
+from graphc.backends.llvm.jit import compile_assembly
 from graphc.backends.llvm.target import Target, host_target, make_target
 from graphc.backends.numpy.elementwise import TABLE, cast_array
 from graphc.ir import dtypes
@@ -107,3 +111,21 @@ def test_floats_are_rounded_to_bfloat16_as_in_integers() -> None:
         np.testing.assert_array_equal(
             got[numbers].view(np.uint16), part[numbers].astype(dtypes.bf16.numpy).view(np.uint16)
         )
+
+
+def test_costly_loops_over_bfloat16_compute_no_masks_but_for_their_end() -> None:
+    features = "+avx512f,+avx512dq,+avx512bw,+avx512vl,+avx512bf16,+avx2,+fma,+f16c,+bmi,+bmi2"
+    target = make_target("x86_64-unknown-linux-gnu", "x86-64-v4", features)
+    n = Dim.var("n")
+    body = (
+        Let("t", Apply("cast", (Load("a", V, dtypes.bf16),), F32)),
+        Store("o", V, Apply("cast", (Apply("erf", (Var("t", F32),), F32),), dtypes.bf16)),
+    )
+    params = (Param("a", dtypes.bf16, n, "in"), Param("o", dtypes.bf16, n, "out"))
+    text = compile_assembly(
+        emit(Kernel("k", params, ("n",), ((Loop("vector", "v", n, body),),)), target), target
+    )
+    assert "vcvtne2ps2bf16" in text
+    stores = re.findall(r"vmovd?q?[ua]\w*\s+%[xyz]mm\d+, [-\d]*\(.*", text)
+    masked = [store for store in stores if "{%k" in store]
+    assert len(masked) == 1 and len(stores) > 1
