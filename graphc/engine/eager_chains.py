@@ -35,6 +35,8 @@ _COMPILED = frozenset(
     "fmax fmin atan2 eq ne lt le gt ge".split()
 )
 _KNOWN = _EXACT | _COMPILED
+# done again for each number that they are repeated for: one instruction, with the same bits
+_AGAIN = _EXACT | frozenset("neg add sub mul".split())
 # whose bits are the same, of one number
 _ALONE = _EXACT | frozenset("neg add sub mul div sqrt".split())
 
@@ -185,7 +187,7 @@ def _is_known(
         source = link.sources[0]
         given = inputs[source] if source < len(inputs) else links[source - len(inputs)].result
         return link.result.shape == () and given.shape == whole and given.dtype.is_float
-    return link.op.name in (_ALONE if link.result.shape == () else _EXACT)
+    return link.op.name in (_ALONE if link.result.shape == () else _AGAIN)
 
 
 def _graph(

@@ -20,11 +20,12 @@ from ..ir.graph import Builder, Graph, attrs_key
 from ..ir.op import Attrs, Op
 from ..ir.types import TensorType
 from .built import Engine, concrete_shape
-from .eager_form import Form, Shape, Types
+from .eager_form import WIDE, Form, Shape, Types
+from .eager_forms import COLUMNS, ROWS
 from .eager_kernels import Sized, code_for, pattern_of
 
 _MOST_DIMS = 4
-_HINT, _PITCH_HINT = 7, 101  # examples of sizes and, above them, of pitches
+_HINT, _WIDE_HINT, _PITCH_HINT = 7, 1001, 2001  # examples of sizes and, above them, of pitches
 Emit = Callable[[Builder, list[Any]], Any]
 
 
@@ -69,6 +70,62 @@ def of_operator(op: Op, types: Types, attrs: Attrs, shape: Any) -> Cuts:
     """Those of an operator whose result is of this shape."""
     key = op.name, attrs_key(attrs)
     return Cuts(key, types, shape, shape, lambda builder, nodes: builder.emit(op, *nodes, **attrs))
+
+
+class Reduced:
+    """A reduction of what is cut out of rows."""
+
+    def __init__(self, op: Op, types: Types, attrs: Attrs, result: Any) -> None:
+        self._op, self._types, self._result = op, types, result
+        self._dims: Any = attrs["dims"]
+        self._known: dict[Any, _Cut | None] = {}
+
+    def run(self, array: np.ndarray) -> np.ndarray | None:
+        """The result; None: of an array that lies otherwise."""
+        known = self._known.get(array.strides, self._known)
+        if known is self._known:
+            known = self._known[array.strides] = self._made(array)
+        return None if known is None else known.run([array])[0]  # type: ignore[union-attr]
+
+    def _made(self, array: np.ndarray) -> _Cut | None:
+        found = _steps(array, array.ndim)
+        if found is None:
+            return None
+        groups: list[tuple[bool, int, int]] = []  # whether it is reduced, size, step
+        for d, (size, step) in enumerate(zip(array.shape, found, strict=True)):
+            if size == 1:
+                continue
+            here = d in self._dims, size, step
+            if groups and groups[-1][0] == here[0] and groups[-1][2] == step * size:
+                here = here[0], groups.pop()[1] * size, step
+            groups.append(here)
+        if not 1 < len(groups) <= _MOST_DIMS or groups[-1][2] != 1:
+            return None
+        sizes: Shape = tuple([(f"n{g}", size) for g, (_, size, _) in enumerate(groups)])
+        last = sizes[-1][1]
+        if not groups[-1][0] and groups[-2][0] and last >= COLUMNS and groups[-2][1] >= ROWS:
+            sizes = (*sizes[:-1], (f"{WIDE}{len(groups)}", last))
+        memory, steps = [sizes[0]], [step for _, _, step in groups]
+        dims = tuple([g for g, group in enumerate(groups) if group[0]])
+        attrs: dict[str, Any] = {"dims": dims, "keepdim": False}
+        if not dims:
+            return None
+        for (outer, inner), (name, size) in zip(pairwise(steps), sizes[1:], strict=True):
+            pitch, rest = divmod(outer, inner) if inner else (0, 0)
+            if rest or pitch < size:
+                return None
+            memory.append((name, size) if pitch == size else (f"p{len(memory)}", pitch))
+        walk = Walk(sizes, (tuple(memory),), (tuple([name for name, _ in sizes]),))
+        form = Form((*walk.memory, sizes), {})
+        key = (
+            "cut", self._op.name, attrs_key(attrs), pattern_of(form.inputs), self._types[0].dtype,
+        )
+
+        def emit(builder: Builder, nodes: list[Any]) -> Any:
+            return builder.emit(self._op, *nodes, **attrs)
+
+        engine = code_for(key, form, lambda: _graph(walk, self._types, emit))
+        return None if engine is None else _Cut(engine, form, self._result, walk)
 
 
 class _Cut(Sized):
@@ -173,7 +230,8 @@ def _steps(array: np.ndarray, rank: int) -> list[int] | None:
 def _graph(walk: Walk, types: Types, emit: Emit) -> Graph:
     env = DimEnv()
     known: dict[str, Size] = {
-        name: env.new(name, _HINT + 4 * g) for g, (name, _) in enumerate(walk.sizes)
+        name: env.new(name, (_WIDE_HINT if name.startswith(WIDE) else _HINT) + 4 * g)
+        for g, (name, _) in enumerate(walk.sizes)
     }
     builder = Builder(env)
     nodes = []

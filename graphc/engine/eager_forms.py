@@ -67,11 +67,12 @@ def _flat(types: Types, attrs: Attrs, numbers: bool = False) -> Form | None:
 
 def _cast(types: Types, attrs: Attrs) -> Form | None:
     """NumPy is as fast where no half precision is about, but from floats to integers, and from
-    bytes to floats."""
+    bytes and bools to wide numbers."""
     to, given = attrs["dtype"], types[0].dtype
     if to.is_complex or not (
         _halves(types) or (to.is_float and to.bits == 16) or (given.is_float and to.is_integer)
         or (given.is_integer and given.bits == 8 and to.is_float)
+        or (given.name in ("bool", "u8", "i8") and to.name in ("i32", "i64"))
     ):
         return None
     return Form((_dims(n=elements(types[0])),), attrs)
@@ -148,11 +149,17 @@ def _along(types: Types, attrs: Attrs) -> Form | None:
     return Form((shape,), {**attrs, "dim": 1})
 
 
-_COLUMNS, _ROWS = 64, 16  # from which on sums over rows go along them
+COLUMNS, ROWS = 64, 16  # from which on sums over rows go along them
 
 
-def _reduced(types: Types, attrs: Attrs) -> Form | None:
-    """Neighbouring dims that are all reduced, or all kept, are one."""
+def _summed(types: Types, attrs: Attrs) -> Form | None:
+    """Of integers, too, which wrap in whatever order."""
+    return _reduced(types, attrs, types[0].dtype.name == "i64")
+
+
+def _reduced(types: Types, attrs: Attrs, numbers: bool = False) -> Form | None:
+    """Neighbouring dims that are all reduced, or all kept, are one. `numbers`: integers as well as
+    floats."""
     groups: list[tuple[bool, int]] = []  # (whether it is reduced, how many elements)
     sizes: Any = types[0].shape
     for d, size in enumerate(sizes):
@@ -164,11 +171,11 @@ def _reduced(types: Types, attrs: Attrs) -> Form | None:
         else:
             groups.append((reduced, size))
     dims = tuple([at for at, (reduced, _) in enumerate(groups) if reduced])
-    if not dims or len(groups) > _MOST_DIMS or not _floats(types):
+    if not dims or len(groups) > _MOST_DIMS or not (numbers or _floats(types)):
         return None
     shape = [(f"n{at}", size) for at, (_, size) in enumerate(groups)]
     last, columns = shape[-1]
-    if not groups[-1][0] and columns >= _COLUMNS and groups[-2][1] >= _ROWS:
+    if not groups[-1][0] and columns >= COLUMNS and groups[-2][1] >= ROWS:
         shape[-1] = f"{WIDE}{last}", columns
     return Form((tuple(shape),), {"dims": dims, "keepdim": False})
 
@@ -276,7 +283,7 @@ FORMS: dict[str, Callable[[Types, Attrs], Form | None]] = {
     **dict.fromkeys("fmod remainder floor_divide trunc_divide".split(), _divided),
     "cast": _cast, "clamp": _clamp,
     **dict.fromkeys("softmax log_softmax cumsum cumprod cummax cummin".split(), _along),
-    **dict.fromkeys("sum prod amax amin".split(), _reduced),
+    **dict.fromkeys("prod amax amin".split(), _reduced), "sum": _summed,
     "layer_norm": _layer_norm, "batch_norm": _batch_norm, "cross_entropy": _cross_entropy,
     "nll_loss": _cross_entropy, "attention": _attention,
     "max_pool": _max_pool, "conv": _conv, "conv_input_grad": _conv_input_grad,

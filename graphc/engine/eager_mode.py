@@ -105,6 +105,10 @@ def _prepare(op: Op, types: Types, attrs: Attrs, results: Types) -> Callable[...
     if op.pointwise and not is_chain(op) and op.name != "pow" and not op.divides:
         cuts = _cuts().of_operator(op, types, attrs, shape)
 
+    reduced: Any = None
+    if op.family == "reduce":
+        reduced = _cuts().Reduced(op, types, attrs, shape)
+
     smaller: dict[Any, Callable[..., Any]] = {}  # by the shapes of operands without repeats
 
     def known(parts: Sequence[np.ndarray], order: Sequence[int]) -> Callable[..., Any]:
@@ -134,10 +138,13 @@ def _prepare(op: Op, types: Types, attrs: Attrs, results: Types) -> Callable[...
             parts = unexpanded(shape, arrays)
             if parts is not None:
                 return known(parts, range(len(shape)))(*parts)
+        result = None
         if cuts is not None:
             result = cuts.run(arrays)
-            if result is not None:
-                return result
+        elif reduced is not None:
+            result = reduced.run(arrays[0])
+        if result is not None:
+            return result
         if several:
             turned = along_memory(op, shape, arrays)
             if turned is not None:

@@ -266,6 +266,7 @@ class Watch:
             replay.arrays = Arrays.of(*known, tensors, owned, self.in_rows)
             plain = replay.arrays is not None and make is None and not replay.loose
             replay.single = replay.arrays.single if plain else None  # type: ignore[union-attr]
+        whole: Any = None
         if make is None and not any(step.op.view for step in steps):
             given = self.values[:tensors]
             whole = _whole(steps, numbers, given, recorded)
@@ -275,7 +276,9 @@ class Watch:
                 hasattr(whole, "of_few") or not any(map(leaves_dims, steps))
             ):
                 replay.linked = linked(steps, given, whole, self.made)
-        elif make is None and numbers == [tensors + len(steps) - 1]:
+        if make is None and whole is None and len(steps) == len(self.steps) and (
+            numbers == [len(self.values) - 1]
+        ):
             loop = after_views(steps, self.values, tensors, recorded, self.made, _whole)
             if isinstance(loop, Viewed):
                 replay.viewed = loop

@@ -1,6 +1,6 @@
 """What a replayed function (replayed.py) comes to that takes views of what it is given, and is one
 loop on those: halves of rows, all columns but the last and all but the first, one number of each
-channel."""
+channel. Other steps may come before the loop, too: a norm before its scale and shift."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Whole = Callable[[list[Any]], Any]
 
 
 class Viewed:
-    """`views` of tensors, each of one that is given or of another view, and the rest of the steps
-    on `used` ones of all of these: as a function of arrays, or, with a history, as one node."""
+    """`views` of tensors, or other steps, and the rest on `used` ones of what is given and what
+    these give: as a function of arrays, or, with a history, as one node."""
 
     __slots__ = ("linked", "used", "views", "whole")
 
@@ -34,11 +34,12 @@ class Viewed:
             return None
         values = list(tensors)
         for step in self.views:
-            source = values[step.sources[0]]
-            view = apply_known(step.op, (source,), step.attrs, step.signature)
-            if step.kind is not None and view._graphc_node is not None:
-                view._graphc_node.__class__ = step.kind
-            values.append(view)
+            sources = tuple([values[s] if type(s) is int else s for s in step.sources])
+            made = apply_known(step.op, sources, step.attrs, step.signature)
+            results = made if type(made) is tuple else (made,)
+            if step.kind is not None and results[0]._graphc_node is not None:
+                results[0]._graphc_node.__class__ = step.kind
+            values += results
         given = [values[i] for i in self.used]
         if self.linked is not None:
             return self.linked.recorded(given)
@@ -50,18 +51,19 @@ def after_views(
     steps: list[Step], values: list[Tensor], tensors: int, recorded: bool,
     made: list[tuple[Step, Tensor]], whole_of: Callable[..., Whole | None],
 ) -> Viewed | Linked | Whole | None:
-    """What runs steps that begin with views; None: there are no such, or few numbers. `values`:
-    those of the first call; `made`: the first result of each step, with its history; `whole_of`:
-    steps as one function of arrays."""
-    count = next((i for i, step in enumerate(steps) if not step.op.view), len(steps))
-    views, rest = steps[:count], steps[count:]
-    if not views or not rest or any(step.op.view or leaves_dims(step) for step in rest):
+    """What runs steps that end with a loop; None: there is none after views or others, or of few
+    numbers. `values`: those of the first call; `made`: the first result of each step, with its
+    history; `whole_of`: steps as one function of arrays."""
+    if any(step.op is DETACH for step in steps):
         return None
-    if any(s.op is DETACH or type(s.sources[0]) is not int for s in views):
+    count = max([i + 1 for i, step in enumerate(steps) if not _is_of_a_loop(step)], default=0)
+    views, rest = steps[:count], steps[count:]
+    if not views or not rest:
         return None
     if max(value._graphc_array.size for value in values) < MANY:
         return None
-    first = tensors + count  # the value that the first of the others makes
+    # the value that the first of the others makes
+    first = tensors + sum(len(step.signature.results) for step in views)
     used = sorted({s for x in rest for s in x.sources if type(s) is int and s < first})
     new: dict[Any, int] = {old: i for i, old in enumerate(used)}
     shift = first - len(used)
@@ -85,11 +87,17 @@ def after_views(
     return Viewed(views, used, whole, linked(moved, given, whole, later))
 
 
+def _is_of_a_loop(step: Step) -> bool:
+    return step.op.pointwise or (step.op.name == "sum" and not leaves_dims(step))
+
+
 def _folded(whole: Whole, views: list[Step], used: list[int], tensors: int) -> Whole | None:
     """`whole` on what is given itself, of which it sees the numbers alone: of row-major tensors
     with other sizes; None: of other views."""
-    if any(step.op.name != "reshape" or step.sources[0] >= tensors for step in views):
-        return None
+    for step in views:
+        source = step.sources[0]
+        if step.op.name != "reshape" or type(source) is not int or source >= tensors:
+            return None
     picked = [i if i < tensors else views[i - tensors].sources[0] for i in used]
     if sorted(picked) != list(range(tensors)):
         return None

@@ -105,6 +105,32 @@ def test_one_code_serves_all_sizes_and_pitches(low):
     assert len(eager_kernels._codes) - made <= 1 and len(flat) >= 1
 
 
+REDUCED = {
+    "rows": lambda x: x[:, 3:25].sum(1), "columns": lambda x: x[:, 3:25].sum(0),
+    "all": lambda x: x[:, 3:].sum(), "wide": lambda x: x.view(16, 100)[:, 2:99].sum(0),
+    "planes": lambda x: x.view(4, 10, 40)[:, 1:9, 2:38].amax((0, 2)),
+    "between": lambda x: x.view(4, 10, 40)[:, 1:9, 2:38].amin(1), "mean": lambda x: (
+        x[:, :17].mean(1)), "kept": lambda x: x[:, 5:].prod(1, keepdim=True),
+    "channels": lambda x: x.view(4, 5, 8, 10)[:, :, 1:-1, 1:-1].sum((2, 3)),
+}
+
+
+@pytest.mark.parametrize("name", REDUCED)
+def test_reductions_are_those_of_copies(name, low):
+    torch.manual_seed(4)
+    x = torch.randn(40, 40)
+    wanted = REDUCED[name](copied(x))
+    for _ in range(5):
+        found = REDUCED[name](x)
+        assert found.shape == wanted.shape and found.is_contiguous()
+        np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=2e-5, atol=1e-6)
+    assert len(low) >= 5
+    x[3, 4] = float("nan")
+    np.testing.assert_array_equal(
+        REDUCED[name](x).isnan().numpy(), REDUCED[name](copied(x)).isnan().numpy()
+    )
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="memory that may not be read, by mprotect")
 def test_nothing_behind_what_is_cut_is_read(low):
     page = mmap.PAGESIZE

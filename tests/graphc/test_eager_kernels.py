@@ -220,6 +220,18 @@ def test_moves_and_running_sums_of_integers(dtype, low):
     np.testing.assert_array_equal(big.cumprod(1).numpy(), big.numpy().cumprod(1))
 
 
+def test_sums_of_integers_wrap(low):
+    big = np.random.default_rng(0).integers(-(2**62), 2**62, (40, 70), np.int64)
+    x = torch.from_numpy(big)
+    for dims in ((0,), (1,), (0, 1)):
+        for part, wanted in ((x, big), (x[:, 3:60], big[:, 3:60]), (x.t(), big.T)):
+            for _ in range(4):
+                np.testing.assert_array_equal(part.sum(dims).numpy(), wanted.sum(dims))
+    mask = x > 0
+    np.testing.assert_array_equal(mask.sum(1).numpy(), (big > 0).sum(1))
+    np.testing.assert_array_equal(mask.long().numpy(), (big > 0).astype(np.int64))
+
+
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 8, 21])
 def test_running_extrema_of_any_number_of_rows(rows, low):
     """Several rows take their steps at a time, and what are left one by one."""

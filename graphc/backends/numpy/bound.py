@@ -130,7 +130,8 @@ def _cast(types: Types, *, dtype: DType) -> Function | None:
     if kind.char == "?" and not types[0].dtype.is_complex:
         differs, zero = np.not_equal, _number(0, types)
         return lambda x: differs(x, zero)
-    if kind.char not in "fd" or types[0].dtype.is_complex:
+    counts = kind.kind in "iu" and source.kind in "iub"  # which wrap
+    if not (kind.char in "fd" or (large and counts)) or types[0].dtype.is_complex:
         return None
     plain = operator.methodcaller("astype", kind)
     return _kept_at_hand(types[0], dtype, plain) if large else plain
