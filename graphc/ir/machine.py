@@ -160,7 +160,8 @@ class Machine:
     along its own column).
 
     `sorting` says how what has an order is done in parallel (None: one after another). Where it
-    `sorts`, sorts are kernels; elsewhere a routine does them.
+    `sorts`, sorts are kernels; elsewhere a routine does them, but for the first of up to
+    `few_sorted` numbers, which a kernel has found before a routine has begun.
 
     `by_counter`: unless somebody asks otherwise, random numbers are made of a counter where they
     are used; not of a stream, in which each follows from the one before.
@@ -220,6 +221,7 @@ class Machine:
     tiling: Tiling | None = None
     sorting: Sorting | None = None
     sorts: bool = False
+    few_sorted: int = 0
     lasting: int = 0
     column_run: int = 0
     channels_last: int = 0

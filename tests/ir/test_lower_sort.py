@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import graphc
 from graphc.backends.cuda.machine import GPU
 from graphc.backends.host.machine import CPU
 from graphc.backends.numpy import TABLE
@@ -154,3 +155,22 @@ def test_what_runs_side_by_side() -> None:
     assert stages((8, 1 << 20), 1) == 3
     assert stages((8, 4096), 1) == 1
     assert stages((64, 1 << 16), 0) == 1
+
+
+def test_the_first_of_few_numbers_are_found_by_a_kernel() -> None:
+    """A routine takes longer to begin: 37 us of 8 rows of 64 numbers, a kernel 10."""
+    for shape, kernel in (((8, 64), True), ((8, 65), False)):
+        x = graphc.randn(shape)
+        text = graphc.explain(lambda x: x.topk(3), x).kernels_text
+        assert ("kernel topk" in text) is kernel
+        found, want = graphc.compile(lambda x: x.topk(3))(x), x.topk(3)
+        assert found.values.tolist() == want.values.tolist()
+        assert found.indices.tolist() == want.indices.tolist()
+    nan = float("nan")
+    for row in ([1.0, nan, 3.0, nan], [0.0, -0.0, 0.0, -1.0], [2, 2, 1, 2]):
+        for largest in (True, False):
+            x = graphc.tensor(row)
+            found = graphc.compile(lambda x, largest=largest: x.topk(3, largest=largest))(x)
+            want = x.topk(3, largest=largest)
+            assert found.indices.tolist() == want.indices.tolist()
+            assert found.values.numpy().tobytes() == want.values.numpy().tobytes()

@@ -85,6 +85,7 @@ CPU = Machine(
     unrolled_steps=32,
     unrolled_light=512,
     tiling=_TILING,
+    few_sorted=512,
     column_run=4096,  # whose sums take half of the first cache
     # a permute is 1 ns an element; a tile's addresses and masks take as long as four registers
     transform=Transform(number=20, beside=64, turned=3),

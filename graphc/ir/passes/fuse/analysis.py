@@ -116,13 +116,18 @@ def categorise(
         return ROUTINE
     if found is CONTRACTION and not (has_template(node, machine) and _known_channels(node)):
         return ROUTINE
-    if found is SORT and not machine.sorts:
+    if found is SORT and not (machine.sorts or _are_few(node, machine)):
         return ROUTINE
     if family in _NEED_DIMS and not node.inputs[0].shape:
         return ROUTINE
     if found is SCATTER and node.op.name != "max_pool_grad" and node.dtype is dtypes.bool_:
         return found if not node.attrs.get("reduce") else ROUTINE
     return found
+
+
+def _are_few(node: Node, machine: Machine) -> bool:
+    count = _elements(node.inputs[0])
+    return node.op.name == "topk" and isinstance(count, int) and count <= machine.few_sorted
 
 
 def _known_channels(node: Node) -> bool:
