@@ -114,8 +114,9 @@ class Followed:
         self.decomposed = DECOMPOSED
 
     def view(self, number: int, source: int, array: Any) -> None:
-        """A value that is a view of another."""
-        self.values[number], self.root[number] = _fit(array), self.root[source]
+        """A value that is a view of another; complex numbers, of which nothing is made, too."""
+        seen = array if array.dtype.kind == "c" and array.size else _fit(array)
+        self.values[number], self.root[number] = seen, self.root[source]
 
     def made(
         self, number: int, op: Any, attrs: Any, run: Callable[..., Any], given: Sequence[Any],
