@@ -66,6 +66,9 @@ class TracedStorage:
     def forward(self, parent: TracedStorage, path: Chain) -> None:
         """From now on be a view of `parent`."""
         self._version -= parent.version
+        root = parent.root
+        # values read here, or there, up to now are stale: their stamps shall not come again
+        root._writes = max(root._writes, self._writes) + 1
         self.parent, self.path = parent, path
 
     @property

@@ -299,3 +299,24 @@ def test_a_result_without_gradients_may_be_written_to_with_them() -> None:
         y.mul_(w)
         y.sum().backward()
         assert w.grad.tolist() == [1.0] * 6
+
+
+@pytest.mark.parametrize("before", range(4))
+@pytest.mark.parametrize("after", range(1, 4))
+def test_what_is_written_before_and_after_an_overlap_is_met(before: int, after: int) -> None:
+    """However often: no value that was read is taken for the one of now."""
+    def write(x: Any, y: Any) -> Any:
+        for _ in range(before):
+            x.mul_(2)
+        total = x.sum()
+        for _ in range(after):
+            y.neg_().sub_(1)
+        return x * 1, total, x.reshape(-1) + 1
+
+    def run(t: Any, function: Any) -> Any:
+        b = t.arange(16.0).reshape(4, 4)
+        return [r.tolist() for r in (*function(b[1:3, 1:3], b.diagonal()), b)]
+
+    for dynamic in (False, True):
+        compiled = graphc.compile(write, dynamic=dynamic)
+        assert run(graphc, compiled) == run(torch, write)
