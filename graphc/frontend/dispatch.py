@@ -146,9 +146,9 @@ def _keep_former(target: Tensor, value: Tensor) -> None:
     """Where the rule of the operation that made `value` reads the target's former contents
     (y.mul_(w)), let it keep a copy, as torch does."""
     node, storage = value._graphc_node, target._graphc_storage
+    if node is not None and not isinstance(node, OpNode):
+        node = node.keep_former(storage, value._graphc_output)
     if not isinstance(node, OpNode) or node.saved_in is None:
-        if node is not None:
-            node.keep_former(storage)
         return
     read = [which for owner, _, which in node.stamps if owner is storage and which >= 0]
     if not read:

@@ -131,8 +131,10 @@ class Node:
         node, output = self.place(output)
         node.retained = {**(node.retained or {}), output: weakref.ref(tensor)}
 
-    def keep_former(self, storage: Any) -> None:
-        """What the node made is about to be written to `storage`, which it may read itself."""
+    def keep_former(self, storage: Any, output: int) -> Node | None:
+        """A result is about to be written to `storage`, which the node may read itself. What takes
+        the node's place, if anything does."""
+        return None
 
     @property
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:

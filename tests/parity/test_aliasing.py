@@ -320,3 +320,33 @@ def test_what_is_written_before_and_after_an_overlap_is_met(before: int, after: 
     for dynamic in (False, True):
         compiled = graphc.compile(write, dynamic=dynamic)
         assert run(graphc, compiled) == run(torch, write)
+
+
+VIEWS_WRITTEN: dict[str, Any] = {
+    "a function": lambda z: z.sin_(), "bounds": lambda z: z.clamp_(-1, 7),
+    "twice": lambda z: z.sin_().cos_(),
+    "what was read before": lambda z: z.add_(z.exp().detach()).tanh_(),
+}
+PLACES: dict[str, Any] = {
+    "rows": lambda b: b[1:3], "a block": lambda b: b[1:3, 1:3], "turned": lambda b: b.t(),
+    "flat": lambda b: b.view(-1)[2:8], "whole": lambda b: b,
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("name", VIEWS_WRITTEN)
+@pytest.mark.filterwarnings("ignore:compiled:graphc.PerformanceWarning")
+def test_an_argument_that_is_a_view_with_a_history_is_written(name: str, place: str) -> None:
+    """A rule that reads what was there before has a copy of it."""
+    def write(z: Any) -> Any:
+        VIEWS_WRITTEN[name](z)
+        return z.sum()
+
+    found = []
+    for t, function in ((torch, write), (graphc, write), (graphc, graphc.compile(write))):
+        leaf = (t.arange(16.0).reshape(4, 4) / 7).requires_grad_()
+        b = leaf * 1.5
+        (function(PLACES[place](b)) * 2 + (b * b).sum()).backward()
+        found.append(leaf.grad.numpy())
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(found[2], found[0], rtol=1e-5, atol=1e-5)

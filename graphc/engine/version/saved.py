@@ -19,7 +19,7 @@ from ...frontend.device_table import table_for
 from ...frontend.errors import located
 from ...frontend.folded import FoldedNode
 from ...frontend.held import Place
-from ...frontend.nodes import TWICE, Edge
+from ...frontend.nodes import TWICE, Edge, Node
 from ...frontend.recorded_tape import Layout
 from ...frontend.storage import note_read, reads_later, reads_no_more
 from ...ir.graph import Graph
@@ -216,10 +216,21 @@ class SavingNode(FoldedNode):
             # also where autograd sees the write: eager mode's nodes know which of them it concerns
             self.unfold()
 
-    def keep_former(self, storage: Any) -> None:
+    def keep_former(self, storage: Any, output: int) -> Node | None:
         for at, (watched, version) in list(self.stamps.items()):
             if watched is storage and version == storage.version:
                 self._copy(self.places[at], at)
+        read: set[Place] = {
+            ("input", i) for i, (watched, version) in self.input_stamps.items()
+            if watched is storage and version == storage.version
+        }
+        if not read or self.saved is None or self.stands_for is not None:
+            return None
+        laid = self.layout()
+        if laid is None or read.isdisjoint(laid[0].places):
+            return None
+        self.unfold()  # as the write would, after which it is known which operation reads it
+        return self.place(output)[0]
 
     def _copy(self, place: Place, at: int) -> None:
         """What is at a place now is read later; `at`: which of the saved values that is, or -1."""
