@@ -18,8 +18,9 @@ from .context import local
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _NUMPY = os.path.dirname(os.path.abspath(numpy.__file__)) + os.sep
+_WRITTEN = "<graphc>"  # the file of code that graphc has written itself
 # generated code, NumPy and Python's own library, which only call on, have no line that helps
-_HIDDEN = (_PACKAGE, _NUMPY, "<string>", "<frozen ", "<__array_function__")
+_HIDDEN = (_PACKAGE, _NUMPY, _WRITTEN, "<string>", "<frozen ", "<__array_function__")
 _MODULES = os.path.join(_PACKAGE, "nn", "modules", "module.py")
 _PYTHON = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _INSTALLED = ("site-packages", "dist-packages")  # below Python's library, but not of it
@@ -114,7 +115,7 @@ def locate(error: Exception) -> None:
     step = error.__traceback__
     while step is not None:
         code = step.tb_frame.f_code
-        inner = code.co_filename.startswith(_PACKAGE)
+        inner = code.co_filename.startswith((_PACKAGE, _WRITTEN))
         if not _hidden(code.co_filename):
             loc = Loc(code.co_filename, step.tb_lineno, code.co_qualname)
         step = step.tb_next

@@ -373,6 +373,9 @@ class SegmentTrace(Trace):
             self.end_segment(TWO_DEVICES)
         if self.written and self.is_mixed(tensor):
             self.end_segment(TWO_DTYPES)
+        base = tensor._base
+        if base is not None and self.whole and not self._flushing and self._has_another(base):
+            self.end_segment(_VIEW)
         shadow = Trace.shadow(self, tensor)
         if not self.whole:  # a hook is registered at once
             if tensor._graphc_hooks is not None:
@@ -401,7 +404,16 @@ class SegmentTrace(Trace):
         concrete = target._graphc_concrete
         if concrete is None and base is not None:
             concrete = base._graphc_concrete
-        return concrete is not None and (not self.whole or concrete._base is not None)
+        return concrete is not None and (
+            not self.whole or concrete._base is not None
+            or any(tensor._base is concrete for tensor, _ in self.shadows.values())
+        )
+
+    def _has_another(self, captured: Tensor) -> bool:
+        """Whether writes gave a captured tensor another history, which its views follow."""
+        found = self.shadows.get(id(captured))
+        node = None if found is None else found[1]._graphc_node
+        return node is not None and node not in self.outside
 
     # --- backward ----------------------------------------------------------------------------
 
@@ -432,6 +444,7 @@ class SegmentTrace(Trace):
 
 
 _EXPOSED = "a write to memory that NumPy sees"
+_VIEW = "a view of a tensor that was written to with a history"
 
 
 def _has_hooks(roots: list[GradNode]) -> bool:

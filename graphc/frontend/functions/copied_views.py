@@ -79,9 +79,11 @@ FUNCTIONS = {f"{name}_copy": _copied(name, view) for name, view in _VIEWS.items(
 
 
 def _unlinked(x: Tensor, pieces: Any) -> tuple[Tensor, ...]:
-    """Pieces that are no views of `x`. Of a recording that gives them back they have to be, for
-    their history."""
-    if current(x)._graphc_trace is not None and requires_grad(x):
+    """Pieces that are no views of `x`. Of what a recording was given they have to be, for their
+    history, if it gives them back."""
+    of = current(x)
+    given = of._graphc_trace is not None and of._graphc_storage.root.source is not None
+    if given and requires_grad(x):
         return tuple(pieces)
     return tuple(own(piece, ()) for piece in pieces)
 
