@@ -404,9 +404,9 @@ def products() -> dict[str, Callable[..., None]]:
     return found
 
 
-def _softmax(w: Writer, attrs: Attrs, given: Sequence[Array], out: Array) -> None:
-    """As backends/numpy/bound.py has it."""
-    (x,), dim = given, attrs["dim"]
+def _exponentials(w: Writer, dim: int, given: Sequence[Array]) -> tuple[Array, Array, Array]:
+    """What is left of x without the greatest of each row, its exponentials, and their sums."""
+    (x,) = given
     if not x.ndim:
         raise Unwritten
     c = x.dtype.char
@@ -416,21 +416,20 @@ def _softmax(w: Writer, attrs: Attrs, given: Sequence[Array], out: Array) -> Non
     w.loop(np.subtract, f"{c}{c}->{c}", [x, peak], away)
     w.loop(np.exp, f"{c}->{c}", [away], e)
     w.total(np.add, 0, e, (dim,), sums)
+    return away, e, sums
+
+
+def _softmax(w: Writer, attrs: Attrs, given: Sequence[Array], out: Array) -> None:
+    """As backends/numpy/bound.py has it."""
+    _, e, sums = _exponentials(w, attrs["dim"], given)
+    c = e.dtype.char
     w.loop(np.true_divide, f"{c}{c}->{c}", [e, sums], out)
 
 
 def _log_softmax(w: Writer, attrs: Attrs, given: Sequence[Array], out: Array) -> None:
     """As backends/numpy/bound.py has it."""
-    (x,), dim = given, attrs["dim"]
-    if not x.ndim:
-        raise Unwritten
-    c = x.dtype.char
-    peak, sums = (w.new((*x.shape[:dim], 1, *x.shape[dim + 1 :]), x.dtype) for _ in range(2))
-    away, e = w.new(x.shape, x.dtype), w.new(x.shape, x.dtype)
-    w.total(np.maximum, None, x, (dim,), peak)
-    w.loop(np.subtract, f"{c}{c}->{c}", [x, peak], away)
-    w.loop(np.exp, f"{c}->{c}", [away], e)
-    w.total(np.add, 0, e, (dim,), sums)
+    away, e, sums = _exponentials(w, attrs["dim"], given)
+    c = e.dtype.char
     w.loop(np.log, f"{c}->{c}", [sums], sums)
     w.loop(np.subtract, f"{c}{c}->{c}", [away, sums], out)
 

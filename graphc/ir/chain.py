@@ -98,8 +98,8 @@ def _made(name: str, links: tuple[Link, ...], inputs: int) -> Op:
         return found[-1]
 
     def vjp(grads: Any, values: Any, outs: Any, needs: Any) -> Any:
-        if not _are_leaves(values):
-            return _replayed(op, grads, values, outs, needs)
+        if not are_leaves(values):
+            return replayed_rule(op, grads, values, outs, needs)
         builder = values[0].builder
         result = decompose(*values)
         wanted = [x.node for x, need in zip(values, needs, strict=True) if need]
@@ -128,17 +128,18 @@ def attrs_of(link: Any, first: TensorType | None) -> Attrs:
     return attrs
 
 
-def _are_leaves(values: Sequence[Any]) -> bool:
+def are_leaves(values: Sequence[Any]) -> bool:
     """Whether these are a graph's inputs, each another: a reverse walk ends there."""
     return all(type(x) is Expr and x.node.op is input_ for x in values) and (
         len({x.node for x in values}) == len(values)
     )
 
 
-def _replayed(op: Op, grads: Any, values: Any, outs: Any, needs: Any) -> list[Any]:
+def replayed_rule(op: Op, grads: Any, values: Any, outs: Any, needs: Any) -> list[Any]:
     """The rule's graph, on values of whatever world, of which some may not be known."""
-    program = vjp_program(op, [x.type for x in values], {}, needs)
-    like = grads[0]
+    given = tuple([g is not None for g in grads])
+    program = vjp_program(op, [x.type for x in values], {}, needs, given)
+    like = next(g for g in grads if g is not None)
     slots = Slots(program.graph, lambda node: node.op)
     found = slots.start.copy()
     for i, node in enumerate(program.graph.nodes):

@@ -11,12 +11,12 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from .autodiff import run_vjp, vjp_program
+from .autodiff import run_vjp
+from .chain import are_leaves, replayed_rule
 from .dim import DimEnv
-from .graph import Expr, attrs_key, const, input_
-from .op import Attrs, Op, get
+from .graph import attrs_key
+from .op import Attrs, Op
 from .rounding import ROUNDED
-from .slots import Slots
 from .types import TensorType, TupleType
 
 
@@ -90,8 +90,8 @@ class _Sequence:
         return found, places
 
     def _vjp(self, grads: Any, values: Any, outs: Any, needs: Any) -> Any:
-        if not _are_leaves(values):
-            return self._again(grads, values, outs, needs)
+        if not are_leaves(values):
+            return replayed_rule(self._op, grads, values, outs, needs)
         found, places = self._values(values)
         gradients: list[Any] = [None] * len(found)
         for i, y, g in zip(self._results, outs, grads, strict=True):
@@ -120,32 +120,3 @@ class _Sequence:
                     if g is not None:
                         gradients[s] = g if gradients[s] is None else gradients[s] + g
         return [g if need else None for g, need in zip(gradients, needs, strict=False)]
-
-    def _again(self, grads: Any, values: Any, outs: Any, needs: Any) -> list[Any]:
-        """The rule's graph, on values of whatever world, of which some may not be known."""
-        given = tuple([g is not None for g in grads])
-        program = vjp_program(self._op, [x.type for x in values], {}, needs, given)
-        like = next(g for g in grads if g is not None)
-        slots = Slots(program.graph, lambda node: node.op)
-        found = slots.start.copy()
-        for i, node in enumerate(program.graph.nodes):
-            if node.op is const:
-                found[i] = get("const").like(like, **node.attrs)
-        heads = [
-            *[grads[i] for i in program.grads], *[values[i] for i in program.inputs],
-            *[outs[i] for i in program.outs],
-        ]
-        for slot, value in zip(slots.inputs, heads, strict=True):
-            found[slot] = value
-        slots.fill(found, lambda step, given, attrs: like._emit(step, tuple(given), dict(attrs)))
-        gradients: list[Any] = [None] * len(values)
-        for i, slot in zip(program.results, slots.outputs, strict=True):
-            gradients[i] = found[slot]
-        return gradients
-
-
-def _are_leaves(values: Sequence[Any]) -> bool:
-    """Whether these are a graph's inputs, each another: a reverse walk ends there."""
-    return all(type(x) is Expr and x.node.op is input_ for x in values) and (
-        len({x.node for x in values}) == len(values)
-    )

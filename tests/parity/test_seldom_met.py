@@ -147,6 +147,16 @@ def test_isin_writes_out() -> None:
         assert found is out and out.tolist() == [False, True, False]
 
 
+@pytest.mark.parametrize("edges", [[-1e30, 0.0, 1e30], [-math.inf, 0.0, math.inf]])
+def test_places_among_edges_whose_squares_overflow(edges: list[float]) -> None:
+    """Warnings are errors here."""
+    values = [1.0, 2e30, math.nan, -math.inf]
+    for right in (False, True):
+        found = graphc.searchsorted(graphc.tensor(edges), graphc.tensor(values), right=right)
+        wanted = torch.searchsorted(torch.tensor(edges), torch.tensor(values), right=right)
+        assert found.tolist() == wanted.tolist()
+
+
 @pytest.mark.parametrize("name", ["unsafe_chunk", "unsafe_split"])
 def test_pieces_that_a_compiled_function_gives_have_history(name: str) -> None:
     x = graphc.arange(4.0, requires_grad=True)

@@ -31,10 +31,8 @@ def searched_few(edges: Any, values: Any, right: Any) -> Tensor | None:
         of.size > _FEW or found.size > _FEW or not found.ndim
     ):
         return None
-    if kind in "fd":
-        squares = of.dot(of)  # no two of which make NaN of what is none
-        if squares != squares:
-            return None
+    if kind in "fd" and np.isnan(of).any():
+        return None
     places = of.searchsorted(found, "right" if right else "left")
     return _wrap(places) if places.dtype.char == "l" else None
 
