@@ -29,11 +29,11 @@ def into(op: Op, types: Types, attrs: Attrs, slow: Ready) -> Ready:
     return held(lambda: native.function("add_rows", char, words), slow)
 
 
-def held(find: Callable[[], tuple[Ready, Any] | None], slow: Ready) -> Ready:
+def held(find: Callable[[], Ready | None], slow: Ready) -> Ready:
     """`slow`, until native code that is given all but the first operand was right so often. It has
     a function `rows` of these, which gives None where it has done nothing."""
     fill: Ready | None = None
-    found: tuple[Ready, Any] | None = None
+    found: Ready | None = None
     right, wrong = 0, False
 
     def rows(*given: Any) -> Any:
@@ -50,11 +50,11 @@ def held(find: Callable[[], tuple[Ready, Any] | None], slow: Ready) -> Ready:
         *operands, out = given
         mine = None if found is None or wrong else out.copy()
         slow(x, *given)
-        if mine is None or found is None or found[0](*operands, mine) is None:
+        if mine is None or found is None or found(*operands, mine) is None:
             return
         if mine.tobytes() == out.tobytes():
             right += 1
-            fill = found[0] if right >= _HELD else None
+            fill = found if right >= _HELD else None
         else:
             wrong = True
 
@@ -64,26 +64,24 @@ def held(find: Callable[[], tuple[Ready, Any] | None], slow: Ready) -> Ready:
 
 def of_many(op: Op, types: Types, attrs: Attrs, slow: Ready) -> Ready | None:
     """into() of many numbers, without a copy of x (`in_memory`); None: no code, or short rows."""
-    found = _of_long_rows(op, types, attrs)
-    if found is None:
+    fill = _of_long_rows(op, types, attrs)
+    if fill is None:
         return None
-    fill, kept = found
 
     def added(x: Any, source: Any, index: Any, out: Any) -> None:
         if fill(contiguous(source), contiguous(index), out) is None:
             slow(x, source, index, out)  # says which position is out of range
 
-    added.__dict__.update(in_memory=True, kept=kept)
+    added.__dict__["in_memory"] = True
     return added
 
 
 def copied(op: Op, types: Types, attrs: Attrs, ready: Ready) -> Ready | None:
     """An index_put that accumulates more than few numbers as a copy of x to which rows are added;
     None: see of_many()."""
-    found = _of_long_rows(op, types, attrs, _FEW)
-    if found is None:
+    fill = _of_long_rows(op, types, attrs, _FEW)
+    if fill is None:
         return None
-    fill, kept = found
 
     def added(x: Any, source: Any, index: Any) -> Any:
         out = x.copy()
@@ -91,15 +89,12 @@ def copied(op: Op, types: Types, attrs: Attrs, ready: Ready) -> Ready | None:
             return ready(x, source, index)  # positions from behind, or out of range
         return out
 
-    added.__dict__["kept"] = kept
     return added
 
 
-def _of_long_rows(
-    op: Op, types: Types, attrs: Attrs, few: int = 0
-) -> tuple[Ready, Any] | None:
-    """Native code that adds rows which are worth its calls, and what it reads; None: no such, or
-    not more than `few` numbers."""
+def _of_long_rows(op: Op, types: Types, attrs: Attrs, few: int = 0) -> Ready | None:
+    """Native code that adds rows which are worth its calls; None: no such, or not more than `few`
+    numbers."""
     if not _are_rows(op, types, attrs) or _count(types[1]) <= few:
         return None
     words = _words(types, attrs)

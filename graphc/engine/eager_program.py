@@ -222,8 +222,8 @@ def _written(
         values += [f.values[i] for i in range(number, number + len(step.signature.results))]
     found = [f.result(i) for i in results]
     made = [memory for memory, _ in found]
-    fill, keep = f.w.finish(made)
-    run = _running(fill, keep, [(r.shape, r.dtype) for r in made], [part for _, part in found])
+    fill = f.w.finish(made)
+    run = _running(fill, [(r.shape, r.dtype) for r in made], [part for _, part in found])
     odd = f.odd()
     return _of_strides(run, odd) if odd else run
 
@@ -246,16 +246,15 @@ def _of_strides(made: Made, wanted: Sequence[tuple[int, Any]]) -> Made:
 
 
 def _running(
-    fill: Callable[..., Any], keep: Any, made: Sequence[tuple[Any, Any]], parts: Sequence[Any]
+    fill: Callable[..., Any], made: Sequence[tuple[Any, Any]], parts: Sequence[Any]
 ) -> Made:
-    """`keep`: what the native code reads, which must live as long as what is made here."""
     new: Any = object.__new__
     empty = np.empty
 
     def one(otherwise: Callable[[list[Tensor]], Any]) -> Callable[[list[Tensor]], Any]:
         ((shape, dtype),) = made
 
-        def alone(tensors: list[Tensor], _keep: Any = keep) -> Any:
+        def alone(tensors: list[Tensor]) -> Any:
             out = fill(*[t._graphc_array for t in tensors], empty(shape, dtype))
             if out is None:
                 return otherwise(tensors)
@@ -267,7 +266,7 @@ def _running(
         return alone
 
     def some(otherwise: Callable[[list[Tensor]], Any]) -> Callable[[list[Tensor]], Any]:
-        def several(tensors: list[Tensor], _keep: Any = keep) -> Any:
+        def several(tensors: list[Tensor]) -> Any:
             memory = [empty(shape, dtype) for shape, dtype in made]
             if fill(*[t._graphc_array for t in tensors], *memory) is None:
                 return otherwise(tensors)

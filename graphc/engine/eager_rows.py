@@ -60,9 +60,9 @@ class Native:
 
     def function(
         self, name: str, char: str, words: Sequence[int], calls: int = 1
-    ) -> tuple[Ready, Any] | None:
-        """A function of arrays with a record (without its first two words), and what it reads,
-        which must live as long; None: not yet, or never. `calls`: how many it counts for."""
+    ) -> Ready | None:
+        """A function of arrays with a record (without its first two words); None: not yet, or
+        never. `calls`: how many it counts for."""
         if self._code is None:
             self._asked += calls
             if self._asked < _ENOUGH:
@@ -71,11 +71,11 @@ class Native:
                 if self._code is None:
                     found = importlib.import_module(".rows_code", __package__)
                     self._code = found.Code(MOST)
-        return cast("tuple[Ready, Any] | None", self._code.function(name, char, words))
+        return cast("Ready | None", self._code.function(name, char, words))
 
     def steps(
         self, key: Any, function: Ready, given: Kinds, count: int, calls: int
-    ) -> tuple[Ready, Any] | None:
+    ) -> Ready | None:
         """The same of a function of so many numbers, each by itself: see steps_code.Code."""
         if self._steps is None:
             self._asked += calls
@@ -85,7 +85,7 @@ class Native:
                 if self._steps is None:
                     found = importlib.import_module(".steps_code", __package__)
                     self._steps = found.Code()
-        return cast("tuple[Ready, Any] | None", self._steps.function(key, function, given, count))
+        return cast("Ready | None", self._steps.function(key, function, given, count))
 
     def program(self, calls: int) -> Any:
         """What links programs (program_code.Code); None: not yet, or never."""
@@ -155,7 +155,7 @@ def _stepped(name: str, types: Types, results: Types) -> Kinds | None:
     return tuple([(t.dtype.numpy.char, not t.shape and bool(shape)) for t in types])
 
 
-def join(parts: int, width: int, size: int) -> tuple[Ready, Any] | None:
+def join(parts: int, width: int, size: int) -> Ready | None:
     """See Eager.join."""
     if size not in _WIDE:
         return None
@@ -267,12 +267,12 @@ def _count(type_: TensorType) -> int:
 
 
 def _held(
-    find: Callable[[], tuple[Ready, Any] | None], given: Given, made: list[tuple[Any, Any]],
+    find: Callable[[], Ready | None], given: Given, made: list[tuple[Any, Any]],
     ready: Ready, inputs: int,
 ) -> Ready:
     """`ready`, until native code was right so often."""
     fill: Ready | None = None
-    found: tuple[Ready, Any] | None = None
+    found: Ready | None = None
     right, wrong = 0, False
     empty, single = np.empty, len(made) == 1
 
@@ -285,11 +285,11 @@ def _held(
         if found is None:
             return expected
         new = [empty(shape, dtype) for shape, dtype in made]
-        if found[0](*given(arrays, new)) is not None:
+        if found(*given(arrays, new)) is not None:
             theirs = (expected,) if single else expected
             if all(a.tobytes() == b.tobytes() for a, b in zip(new, theirs, strict=True)):
                 right += 1
-                fill = found[0] if right >= _HELD else None
+                fill = found if right >= _HELD else None
             else:
                 wrong = True
         return expected

@@ -68,7 +68,7 @@ class Code:
 
     def function(
         self, entries: Sequence[Entry], given: Sequence[Array], flag: Array, keep: Any
-    ) -> tuple[Callable[..., Any], Any]:
+    ) -> Callable[..., Any]:
         """Entries as a function of arrays that take the place of `given`: operands lie in these,
         or stay where they are. `flag` gets the address of the word that lookups set; `keep`: what
         else must live as long."""
@@ -93,4 +93,6 @@ class Code:
         ]
         flag[0] = found.ctypes.data + 8 * (HEAD - 1)
         record = (ctypes.c_int64 * 2)(id(None), found.ctypes.data)
-        return bound(self._method, ctypes.addressof(record)), (record, found, entries, keep, self)
+        return bound(
+            self._method, ctypes.addressof(record), record, found, entries, keep, self
+        )

@@ -112,9 +112,9 @@ def _running(
     found: Sequence[tuple[Any, Any]],
 ) -> Run:
     """One Python function, with a line for each array: it takes as long as the numbers do."""
-    fill, keep = f.w.finish([memory for memory, _ in found])
+    fill = f.w.finish([memory for memory, _ in found])
     names: dict[str, Any] = {
-        "fill": fill, "_keep": keep, "empty": np.empty, "array": np.ndarray, "rows": _in_rows,
+        "fill": fill, "empty": np.empty, "array": np.ndarray, "rows": _in_rows,
     }
     heads = [
         f"{which}[{i}]" for which, places in (

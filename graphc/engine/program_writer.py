@@ -212,7 +212,7 @@ class Writer:
             if left and not (begins and _is_first(place, outer)):
                 self._entry(found, left, [kept, x, kept], [by, step, by], (at, off, at))
 
-    def finish(self, results: Sequence[Array]) -> tuple[Callable[..., Any], Any]:
+    def finish(self, results: Sequence[Array]) -> Callable[..., Any]:
         """The function of what is given and of new arrays for the results."""
         made = self.code.function(
             self.entries, [*self.given, *results], self.flag,

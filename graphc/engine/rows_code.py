@@ -15,9 +15,8 @@ from ..backends.host.small_rows_body import LOOPS, ROOMS
 from ..backends.host.small_rows_text import KINDS, NAMES, text
 from . import pipeline
 
-# of arrays: the last of them, or None where they are not for this code; and what it reads, which
-# must live as long
-Function = tuple[Callable[..., Any], Any]
+# of arrays: the last of them, or None where they are not for this code
+Function = Callable[..., Any]
 
 
 class Code:
@@ -59,4 +58,4 @@ class Code:
         record = (ctypes.c_int64 * (len(words) + 2))(
             id(None), ctypes.addressof(self._tables[char]), *words
         )
-        return bound(found, ctypes.addressof(record)), (record, found, self)
+        return bound(found, ctypes.addressof(record), record, self)

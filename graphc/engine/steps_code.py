@@ -17,8 +17,7 @@ from ..backends.host.steps_text import CHUNK, ENTRY, OWN, text
 from ..backends.numpy.recorded import CAST, SELECT, Skip, Step, in_order, recorded
 from . import pipeline
 
-# see rows_code.py
-Function = tuple[Callable[..., Any], Any]
+Function = Callable[..., Any]  # see rows_code.py
 _ROOMS = 96  # stretches of numbers between the steps
 _SIZES = {"?": 1, "f": 4, "d": 8, "l": 8}
 OWN_LOOPS = {
@@ -63,7 +62,7 @@ class Code:
         if words is None:
             return None
         record = (ctypes.c_int64 * 3)(id(None), ctypes.addressof(words[0]), count)
-        return bound(self._method, ctypes.addressof(record)), (record, words, self)
+        return bound(self._method, ctypes.addressof(record), record, words, self)
 
     def _list(self, function: Callable[..., Any], given: Sequence[tuple[str, bool]]) -> Any:
         found = recorded(function, *[np.dtype(char) for char, _ in given])

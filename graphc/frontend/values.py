@@ -75,10 +75,8 @@ class Eager:
     # memory)`, and moves the state on in place; it gives None where it did nothing. None: no such
     drawer: Callable[[str, Attrs], Callable[[Any, Any], Any] | None] = staticmethod(lambda *_: None)
     # of how many parts, numbers of a part and bytes of a number: what writes row-major arrays of as
-    # many side by side, `(*arrays, result)`, and what it reads; it gives None where it did nothing
-    join: Callable[[int, int, int], tuple[Callable[..., Any], Any] | None] = staticmethod(
-        lambda *_: None
-    )
+    # many side by side, `(*arrays, result)`; it gives None where it did nothing
+    join: Callable[[int, int, int], Callable[..., Any] | None] = staticmethod(lambda *_: None)
     # of steps on arrays, their results, what runs them on tensors and what installs another such
     # function in its place (of one result, the same without a list around it, too): what runs them
     # until something better is installed (replayed_steps.py); None: nothing will be

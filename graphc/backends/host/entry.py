@@ -288,14 +288,14 @@ class Entry:
         if not apart:
             values["places"] = 0
         table = _words([values[name] for name in kinds.TABLE])
-        self._kept = conditions, parts, table
+        kept = conditions, parts, table, self._spares, code
         self.code, self.table = code, (address := ctypes.addressof(table))
         weakref.finalize(self, _release, self._spares).atexit = False
         self.check: Callable[[tuple[Any, ...], int], bool | int | None]
-        self.check = bound(code.check, address)
-        self.done: Callable[[int, bool], None] = bound(code.done, address)
-        self.keep: Callable[..., None] = bound(code.keep, address)
-        self.run: Callable[..., int] = bound(code.run, address)
+        self.check = bound(code.check, address, kept)
+        self.done: Callable[[int, bool], None] = bound(code.done, address, kept)
+        self.keep: Callable[..., None] = bound(code.keep, address, kept)
+        self.run: Callable[..., int] = bound(code.run, address, kept)
 
 
     def _gradients(self, conditions: Conditions, first: int) -> list[int]:

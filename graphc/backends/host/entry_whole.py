@@ -95,10 +95,10 @@ class Whole:
         self._table = table = _words([values[name] for name in _TABLE])
         self._turns: Turns | None = None
         held = [value for each in results for value in map(each.storage.__getattribute__, slots)]
-        self._kept = entry, world, code, parts, rows, table, list(arrays), held, calls
+        kept = entry, world, code, parts, rows, table, list(arrays), held, calls, self._ready
         address = ctypes.addressof(table)
-        self.call: Callable[..., Any] = bound(code.whole, address)
-        self.take: Callable[[], bool] = bound(code.take, address)
+        self.call: Callable[..., Any] = bound(code.whole, address, kept)
+        self.take: Callable[[], bool] = bound(code.take, address, kept)
 
     def take_turns(self, turns: Turns | None) -> None:
         """What calls begin and end with from now on; the caller has the block, or nobody calls."""

@@ -24,13 +24,22 @@ class Method(ctypes.Structure):
 
 
 def method(name: str, code: int) -> Method:
-    """What is said of native code at an address; it must live as long as its functions."""
+    """What is said of native code at an address."""
     return Method(name.encode(), code, METH_FASTCALL, None)
 
 
-def bound(method: Method, table: int) -> Callable[..., Any]:
-    """A function for Python, whose `self` is an address, as an int."""
-    made: Callable[..., Any] = _maker()(ctypes.addressof(method), table, None)
+class _Address(int):
+    """With what lives as long as it does."""
+
+    kept: tuple[Any, ...]
+
+
+def bound(method: Method, table: int, *kept: Any) -> Callable[..., Any]:
+    """A function for Python, whose `self` is an address, as an int. `kept`: what its code reads,
+    which lives as long as the function does."""
+    address = _Address(table)
+    address.kept = method, *kept
+    made: Callable[..., Any] = _maker()(ctypes.addressof(method), address, None)
     return made
 
 

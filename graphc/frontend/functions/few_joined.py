@@ -106,8 +106,8 @@ def few_joined(kind: type[Joined]) -> Callable[[F], F]:
     return decorate
 
 
-# by where tensors of a shape are joined: what does it, and what that reads
-_known: dict[Any, tuple[Callable[..., Any], Any]] = {}
+# by where tensors of a shape are joined: what does it
+_known: dict[Any, Callable[..., Any]] = {}
 _LIMIT = 4096
 
 
@@ -131,7 +131,7 @@ def _at_once(
     sizes = (*shape[:dim], count, *shape[dim:]) if new else (
         *shape[:dim], shape[dim] * count, *shape[dim + 1 :]
     )
-    joined: np.ndarray | None = found[0](*arrays, np.empty(sizes, dtype))
+    joined: np.ndarray | None = found(*arrays, np.empty(sizes, dtype))
     return joined
 
 
