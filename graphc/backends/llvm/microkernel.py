@@ -25,6 +25,8 @@ _PRODUCTS = {
     "i16": ("avx512.vpdpwssd", "i16"),
     **dict.fromkeys(("u8i8", "i8u8", "i8i8"), ("avx512.vpdpbusd", "i8")),
 }
+# by bytes of a register: the same of "i16" without what it is added to
+_PAIRS = {32: "avx2.pmadd.wd", 64: "avx512.pmaddw.d.512"}
 _SIGNS = -0x7F7F7F80  # of the four bytes of a word
 
 LINE = 64  # bytes of the caches' lines
@@ -164,8 +166,12 @@ class Tile:
         rounds to nearest even and takes and gives 0 for what is denormal, whatever MXCSR says."""
         name, element = _PRODUCTS[self.name]
         words, callee = f"<{self.values} x {element}>", f"@llvm.x86.{name}.512"
-        f.module.declare(f"declare {self.vector} {callee}({self.vector}, {words}, {words})")
         a, b = (f.let(f"bitcast {self.vector} {x} to {words}") for x in (a, b))
+        if self.name == "i16" and not self.target.adds_pairs:
+            callee = f"@llvm.x86.{_PAIRS[self.target.vector_bytes]}"
+            f.module.declare(f"declare {self.vector} {callee}({words}, {words})")
+            return self.add(f, c, f.call(self.vector, callee, f"{words} {a}", f"{words} {b}"))
+        f.module.declare(f"declare {self.vector} {callee}({self.vector}, {words}, {words})")
         if self.name == "i8u8":
             a, b = b, a
         return f.call(self.vector, callee, f"{self.vector} {c}", f"{words} {a}", f"{words} {b}")

@@ -16,8 +16,9 @@ from graphc.backends.llvm.identity import identity
 from graphc.ir.kernel.steps import MATRIX_STEPS
 from graphc.ir.machine import Machine
 
-# The steps of k (ir/kernel/steps.py) that instructions multiply and add.
+# The steps of k (ir/kernel/steps.py) that instructions multiply and add; of registers of 64 bytes.
 _STEPS = {"avx512bf16": ("bf16",), "avx512vnni": ("i16", "u8i8", "i8u8", "i8i8")}
+_PAIRS = "i16"  # by two instructions, of registers of 32 bytes and of 64
 # CPUs, by LLVM's names, that compute registers of 64 bytes in two halves.
 _SPLIT = {"znver4"}
 
@@ -51,6 +52,16 @@ class Target(NamedTuple):
         return self.vector_bytes == 64 and "+avx512bf16" in self.features.split(",")
 
     @property
+    def pairs_integers(self) -> bool:
+        """Whether it has an instruction that adds products of neighbouring i16 (AVX2 has)."""
+        return self.arch == "x86_64" and self.vector_bytes >= 32
+
+    @property
+    def adds_pairs(self) -> bool:
+        """Whether that instruction adds them to sums, too."""
+        return self.vector_bytes == 64 and "+avx512vnni" in self.features.split(",")
+
+    @property
     def machine(self) -> Machine:
         """What the shared passes may know of it."""
         return _machine(self)
@@ -65,6 +76,8 @@ def _machine(target: Target) -> Machine:
         step for feature, steps in _STEPS.items() if wide and f"+{feature}" in has
         for step in steps
     ]
+    if target.pairs_integers and _PAIRS not in steps:
+        steps.append(_PAIRS)
     if target.matrix and wide:
         steps += MATRIX_STEPS
     split = wide and target.cpu in _SPLIT
