@@ -61,7 +61,10 @@ class Cuts:
         if walk is None:
             return None
         form = Form((*walk.memory, walk.sizes), {})
-        key = "cut", self._key, pattern_of(form.inputs), tuple([t.dtype for t in self._types])
+        key = (
+            "cut", self._key, pattern_of(form.inputs), walk.taken,
+            tuple([t.dtype for t in self._types]),
+        )
         engine = code_for(key, form, lambda: _graph(walk, self._types, self._emit))
         return None if engine is None else _Cut(engine, form, self._result, walk)
 

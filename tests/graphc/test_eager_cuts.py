@@ -105,6 +105,18 @@ def test_one_code_serves_all_sizes_and_pitches(low):
     assert len(eager_kernels._codes) - made <= 1 and len(flat) >= 1
 
 
+@pytest.mark.parametrize("name", ["operator", "chain"])
+@pytest.mark.parametrize("first", [0, 1])
+def test_one_number_of_each_row_is_other_code_than_a_part_of_it(name, first, low):
+    x, y = numbers(torch.float32)
+    function = {"operator": lambda a, b: a * b, "chain": lambda a, b: (a * b).tanh()}[name]
+    parts = [x[:30, :1].expand(30, 20), x[:30, :20]]
+    for part in (parts[first], parts[not first]):
+        wanted = function(part.contiguous(), y[:, :20].contiguous())
+        np.testing.assert_array_equal(function(part, y[:, :20]).numpy(), wanted.numpy())
+    assert low
+
+
 REDUCED = {
     "rows": lambda x: x[:, 3:25].sum(1), "columns": lambda x: x[:, 3:25].sum(0),
     "all": lambda x: x[:, 3:].sum(), "wide": lambda x: x.view(16, 100)[:, 2:99].sum(0),

@@ -204,30 +204,57 @@ def _find_operands(a: Analysis, body: Body, node: Node) -> None:
     widened = a.category[node] is CONTRACTION and not is_of_planes(node) and (
         a.machine.halves if node.dtype.is_float else a.machine.integers
     )
-    sides = [_views(a, body, side, variables, widened) for side in operands]
+    sides = _sides(a, body, operands, variables, widened)
     made_of = {_narrow(views) for views in sides}
     mixed = None in made_of or len(made_of) > 1
     if widened and mixed and node.dtype.is_float:  # a template has floats of one dtype
-        sides = [_views(a, body, side, variables, False) for side in operands]
-    leaves = [
-        views[-1].inputs[0] if views else operand
-        for views, (operand, _) in zip(sides, operands, strict=True)
-    ]
+        sides = _sides(a, body, operands, variables, False)
+    leaves = _leaves(sides, operands)
     a.chains[node] = tuple(dict.fromkeys(view for views in sides for view in views))
     a.operands[node] = tuple(leaves)
     a.must.update(leaves)
 
 
+def _sides(
+    a: Analysis, body: Body, operands: Sequence[tuple[Node, Coordinates | None]],
+    variables: Sequence[str], widened: bool,
+) -> list[list[Node]]:
+    """The views of each operand. Where the buffer of one is a view to another, both read it."""
+    sides = [_views(a, body, side, variables, widened) for side in operands]
+    while apart := _within(sides, _leaves(sides, operands)):
+        i, end = apart
+        sides[i] = _views(a, body, operands[i], variables, widened, end)
+    return sides
+
+
+def _leaves(
+    sides: list[list[Node]], operands: Sequence[tuple[Node, Coordinates | None]]
+) -> list[Node]:
+    return [
+        views[-1].inputs[0] if views else operand
+        for views, (operand, _) in zip(sides, operands, strict=True)
+    ]
+
+
+def _within(sides: list[list[Node]], leaves: list[Node]) -> tuple[int, int] | None:
+    """A side that sees through the buffer of another, and which of its views that is."""
+    for i, views in enumerate(sides):
+        for end, view in enumerate(views):
+            if view in leaves:
+                return i, end
+    return None
+
+
 def _views(
     a: Analysis, body: Body, side: tuple[Node, Coordinates | None], variables: Sequence[str],
-    widened: bool,
+    widened: bool, most: int | None = None,
 ) -> list[Node]:
-    """The views of a buffer that lead to an operand, from it on; with the cast that widens it,
-    where it may be `widened`."""
+    """The views of a buffer that lead to an operand, from it on, `most` of them at the most; with
+    the cast that widens it, where it may be `widened`."""
     operand, at = side
     views: list[Node] = []
     leaf, best = operand, 0
-    while _is_view(a, leaf) or (widened and widens_operand(leaf)):
+    while len(views) != most and (_is_view(a, leaf) or (widened and widens_operand(leaf))):
         views.append(leaf)
         leaf = leaf.inputs[0]
         if operand_index(body, operand, at, leaf, variables) is not None:
