@@ -95,8 +95,10 @@ def _folded(whole: Whole, views: list[Step], used: list[int], tensors: int) -> W
     """`whole` on what is given itself, of which it sees the numbers alone: of row-major tensors
     with other sizes; None: of other views."""
     for step in views:
+        if step.op.name != "reshape":
+            return None
         source = step.sources[0]
-        if step.op.name != "reshape" or type(source) is not int or source >= tensors:
+        if type(source) is not int or source >= tensors:
             return None
     picked = [i if i < tensors else views[i - tensors].sources[0] for i in used]
     if sorted(picked) != list(range(tensors)):

@@ -75,3 +75,18 @@ def test_cdist_of_equal_rows_and_nan():
     with torch.no_grad():
         x[0, 0] = float("nan")
     assert torch.cdist(x, x)[0].isnan().all()
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+@pytest.mark.parametrize("name", ["tril", "triu"])
+def test_triangles_of_many_numbers(name, recorded):
+    """They begin with operators on nothing: positions."""
+    x = np.random.default_rng(0).standard_normal((300, 400)).astype(np.float32)
+    wanted = getattr(np, name)(x, 2)
+    for _ in range(3):
+        given = torch.from_numpy(x.copy()).requires_grad_(recorded)
+        found = getattr(torch, name)(given, 2)
+        np.testing.assert_array_equal(found.detach().numpy(), wanted)
+        if recorded:
+            found.sum().backward()
+            np.testing.assert_array_equal(given.grad.numpy(), getattr(np, name)(np.ones_like(x), 2))

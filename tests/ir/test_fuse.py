@@ -216,6 +216,19 @@ def test_values_without_elements() -> None:
     check(graph)
 
 
+def test_an_operand_that_is_made_of_a_view_of_the_other() -> None:
+    """The right one is read from a copy of the rows, so the left one is, too."""
+
+    def function(x):
+        rows = ops.slice(x, starts=(0, 0), stops=(5, 8), steps=(1, 1))
+        flat = ops.reshape(rows, shape=(40,))
+        first = ops.slice(flat, starts=(0,), stops=(8,), steps=(1,))
+        return ops.dot_general(
+            rows, first, batch_a=(), batch_b=(), contract_a=(1,), contract_b=(0,))
+
+    check(build(function, (5, 11)))
+
+
 def test_a_long_chain_is_cut_without_recursion() -> None:
     builder = Builder()
     node = builder.input(TensorType(f32, (4,)))
