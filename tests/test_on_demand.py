@@ -56,6 +56,8 @@ import graphc, graphc.nn as nn
 loaded = [name for name in sys.modules if name.startswith("graphc.nn.")]
 assert "graphc.nn.modules.rnn" not in loaded and "graphc.nn.functional.loss" not in loaded, loaded
 assert "graphc.ir.kernel" not in sys.modules and "llvmlite" not in sys.modules
+assert "ml_dtypes" not in sys.modules and graphc.bfloat16.itemsize == 2
+assert "ml_dtypes" in sys.modules
 def gelu(x): return x
 nn.functional.gelu = gelu  # before its file is loaded
 assert nn.functional.relu is nn.functional.relu and nn.functional.gelu is gelu
@@ -96,6 +98,47 @@ def test_a_package_is_whole_where_somebody_looks_through_it() -> None:
 
 def test_a_program_loads_what_it_uses() -> None:
     subprocess.run([sys.executable, "-c", USE], check=True)
+
+
+HALVES = """
+import sys
+import numpy as np
+import graphc
+def step(x):
+    return (x.to(graphc.bfloat16) * 2).sum()
+assert "ml_dtypes" not in sys.modules
+compiled = graphc.compile(step, fullgraph=True)
+assert compiled(graphc.ones(3)).item() == compiled(graphc.ones(3)).item() == 6
+assert "ml_dtypes" in sys.modules
+"""
+GIVEN = """
+import sys
+import ml_dtypes, numpy as np
+import graphc
+x = graphc.from_numpy(np.ones(3, ml_dtypes.bfloat16))
+assert x.dtype is graphc.bfloat16 and (x + 1).tolist() == [2, 2, 2]
+"""
+WAITS = """
+import sys
+import numpy as np
+import graphc
+
+def step(x):
+    return x * float(np.fft.fftfreq(4)[1]) * len(np.char.upper("a").item())
+
+compiled = graphc.compile(step, fullgraph=True)
+assert not {"numpy.fft", "numpy.char"} & set(sys.modules)
+assert compiled(graphc.ones(2)).tolist() == compiled(graphc.ones(2)).tolist() == [0.25, 0.25]
+"""
+
+
+@pytest.mark.parametrize("program", [HALVES, GIVEN, WAITS])
+def test_what_numpy_lacks_or_has_not_imported_waits_for_its_use(
+    program: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "program.py"
+    file.write_text(program)
+    subprocess.run([sys.executable, str(file)], check=True)
 
 
 def test_two_threads_ask_at_once() -> None:

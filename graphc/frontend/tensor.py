@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from .functionalize import TracedState
     from .trace import Trace
 
-_DTYPE_OF = {d.numpy: d for d in (*dtypes.ALL, *dtypes.COMPLEX)}
+_DTYPE_OF = dtypes.OF_NUMPY
 
 
 class Tensor:

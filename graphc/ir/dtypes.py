@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import ml_dtypes
 import numpy as np
 
+from .late import late
 from .record import record
+
+if TYPE_CHECKING:
+    import ml_dtypes
+else:  # where numbers are of its kind
+    ml_dtypes = late("ml_dtypes")
 
 
 @record
@@ -38,6 +43,15 @@ class DType:
     def itemsize(self) -> int:
         """Bytes per element."""
         return self.numpy.itemsize
+
+    def __getattr__(self, name: str) -> Any:
+        """What _without_numpy left out."""
+        if name != "numpy":
+            raise AttributeError(f"{self!r} has no attribute {name!r}", name=name, obj=self)
+        found = np.dtype(ml_dtypes.bfloat16)
+        object.__setattr__(self, "numpy", found)
+        OF_NUMPY[found] = self
+        return found
 
     # torch spells these as attributes of torch.dtype
     @property
@@ -86,16 +100,25 @@ class DType:
     __eq__ = object.__eq__
 
 
+def _name(made: DType, *facts: str | int) -> None:
+    for field, value in zip(("name", "torch_name", "kind", "bits"), facts, strict=True):
+        object.__setattr__(made, field, value)
+
+
+def _without_numpy(*facts: str | int) -> DType:
+    """A dtype of another package, which a program that does not use it need not import."""
+    made: DType = DType.__new__(DType)
+    _name(made, *facts)
+    return made
+
+
 class NamedDType(DType):
     """A dtype that is a name alone: code may hold and compare it, no tensor can have it."""
 
     __slots__ = ()
 
     def __init__(self, name: str, torch_name: str, kind: str, bits: int) -> None:
-        for field, value in zip(
-            ("name", "torch_name", "kind", "bits"), (name, torch_name, kind, bits), strict=True
-        ):
-            object.__setattr__(self, field, value)
+        _name(self, name, torch_name, kind, bits)
 
     @property
     def numpy(self) -> np.dtype:
@@ -119,7 +142,7 @@ i16 = DType("i16", "int16", "int", 16, np.dtype(np.int16))
 i32 = DType("i32", "int32", "int", 32, np.dtype(np.int32))
 i64 = DType("i64", "int64", "int", 64, np.dtype(np.int64))
 f16 = DType("f16", "float16", "float", 16, np.dtype(np.float16))
-bf16 = DType("bf16", "bfloat16", "float", 16, np.dtype(ml_dtypes.bfloat16))
+bf16 = _without_numpy("bf16", "bfloat16", "float", 16)
 f32 = DType("f32", "float32", "float", 32, np.dtype(np.float32))
 f64 = DType("f64", "float64", "float", 64, np.dtype(np.float64))
 c64 = DType("c64", "complex64", "complex", 64, np.dtype(np.complex64))
@@ -146,7 +169,8 @@ INTEGERS: tuple[DType, ...] = (u8, i8, i16, i32, i64)
 COMPLEX: tuple[DType, ...] = (c64, c128)  # beside ALL: few operators take them
 
 _BY_NAME: dict[str, DType] = {d.name: d for d in (*ALL, *COMPLEX, *NAMED)}
-_BY_NUMPY = {d.numpy: d for d in (*ALL, *COMPLEX)}
+# bfloat16 among them once it has been asked for
+OF_NUMPY: dict[np.dtype, DType] = {d.numpy: d for d in (*ALL, *COMPLEX) if d is not bf16}
 _PARTS = {"c32": f16, "c64": f32, "c128": f64}
 
 
@@ -175,7 +199,9 @@ def by_name(name: str) -> DType:
 
 def from_numpy(dtype: np.dtype | type) -> DType:
     """The dtype of a NumPy array's elements. Raises TypeError for one that graphc lacks."""
-    found = _BY_NUMPY.get(np.dtype(dtype))
+    found = OF_NUMPY.get(np.dtype(dtype))
+    if found is None and np.dtype(dtype) == bf16.numpy:
+        return bf16
     if found is None:
         raise TypeError(
             f"can't convert numpy dtype {np.dtype(dtype)}; supported: "

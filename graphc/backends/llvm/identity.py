@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import ml_dtypes
 import numpy as np
 
 from graphc.backends.host.matrix_unit import usable
@@ -36,11 +35,11 @@ def identity() -> bytes | None:
     if not MAPS_IMAGES:
         return None
     try:
-        parts = [*_cpu(), *_compiler(), *_sources()]
+        parts = [*_cpu(), *_compiler(), *_numbers(), *_sources()]
     except (OSError, ValueError):
         return None
     parts.append(f"matrix unit {usable()}")
-    parts += [sys.version, np.__version__, ml_dtypes.__version__]
+    parts += [sys.version, np.__version__]
     return hashlib.sha256("\n".join(parts).encode()).digest()
 
 
@@ -64,6 +63,14 @@ def _compiler() -> Iterator[str]:
     for entry in sorted(os.scandir(folder / "binding"), key=lambda each: each.name):
         if "llvmlite" in entry.name:
             yield entry.name + _told(entry.stat())
+
+
+def _numbers() -> Iterator[str]:
+    """The package that has NumPy's bfloat16."""
+    found = importlib.util.find_spec("ml_dtypes")
+    if found is None or not found.origin:
+        raise ValueError("ml_dtypes is not installed")
+    yield found.origin + _told(os.stat(found.origin))
 
 
 def _sources() -> Iterator[str]:

@@ -11,7 +11,7 @@ from ...frontend import state_version
 from ...nn.modules.module import Module
 from ...on_demand import names_so_far
 from ...optim.optimizer import Optimizer
-from . import c_attributes, own_objects, schedules, tensor_attributes
+from . import c_attributes, numpy_tables, own_objects, schedules, tensor_attributes
 from .kinds import Kind, full_name, has_field, is_plain, kind_of
 from .module_fields import OWN_FIELDS
 from .observer import Observer
@@ -286,7 +286,7 @@ def _module(observer: Observer, module: Any, name: str) -> Any:
         return observer.know(observer.plainly(getattr, (module, name), {}), path)
     late = namespace.get("__getattr__")
     own = "graphc" in (module.__name__.split(".")[0], namespace.get("__package__"))
-    if own and late is not None and name not in namespace:
+    if name not in namespace and (late is not None if own else numpy_tables.is_late(module, name)):
         found = observer.plainly(getattr, (module, name), {})  # may be imported only now
         if name not in namespace:
             return observer.know(found, path)

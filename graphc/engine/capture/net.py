@@ -9,6 +9,7 @@ Where nobody can tell of starting functions (starts.py), nothing is recorded as 
 from __future__ import annotations
 
 import _weakrefset
+import importlib.util
 import numbers
 import os
 import sys
@@ -19,9 +20,6 @@ from pathlib import Path, PurePath
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
-import ml_dtypes
-import numpy
-
 from ...frontend.context import local
 from .instrument import is_rewritten
 from .kinds import PACKAGE, is_machinery, is_own_name
@@ -30,7 +28,10 @@ from .starts import FrameEvaluation, Monitoring, Starts
 
 _LIBRARY = (os.path.dirname(os.__file__), "<frozen ")
 # what graphc itself stands on
-_PACKAGES = tuple(str(Path(str(package.__file__)).parent) for package in (numpy, ml_dtypes))
+_PACKAGES = tuple(
+    str(Path(str(found.origin)).parent)
+    for name in ("numpy", "ml_dtypes") if (found := importlib.util.find_spec(name)) is not None
+)
 _NUMPY = _PACKAGES[:1]  # c_functions.py says what its functions read
 _WEAK = (weakref.__file__, _weakrefset.__file__)
 # C code calls methods of these immutable numbers, which read themselves alone

@@ -9,20 +9,20 @@ import numpy as np
 from .kinds import Kind, kind_of
 from .numpy_tables import (
     CLOCK,
-    FUNCTIONS,
     OF_ARRAYS,
     OF_NEW,
     OF_UFUNCS,
     PRINTED,
     SETTINGS,
     TOLD,
+    functions,
 )
 from .observer import Observer
 
 
 def is_listed(function: Any) -> bool:
     """Whether a function is NumPy's own, and a row says what it does."""
-    return any(id(function) in table for table in (FUNCTIONS, PRINTED, SETTINGS, TOLD, OF_NEW))
+    return any(id(function) in table for table in (functions(), PRINTED, SETTINGS, TOLD, OF_NEW))
 
 
 def called(observer: Observer, function: Any, args: tuple[Any, ...], kwargs: Any) -> None:
@@ -58,7 +58,7 @@ def made(observer: Observer, kind: type, args: tuple[Any, ...]) -> None:
 def method(observer: Observer, owner: Any, name: str) -> None:
     """A C method of an array, of a scalar or of a ufunc is about to be called."""
     if type(owner) is np.ufunc:
-        if name not in OF_UFUNCS or id(owner) not in FUNCTIONS:
+        if name not in OF_UFUNCS or id(owner) not in functions():
             observer.open(f"ufunc.{name}() of {getattr(owner, '__name__', 'a function')}")
         observer.numpy_settings(text=False)
         return

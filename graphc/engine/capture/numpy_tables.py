@@ -88,6 +88,10 @@ _TOLD = {
 _OF_NEW = {"numpy.errstate": "__init__", "numpy.ndenumerate": "__init__ __next__"}
 
 
+# modules that NumPy imports when they are first asked for: until then nobody has their functions
+_waiting = {"numpy.fft": None, "numpy.char": None, "numpy.strings": None}
+
+
 def _found(path: str) -> Any:
     """A module, or a class or an object in one; None where there is none."""
     if path in sys.modules:
@@ -108,21 +112,40 @@ def _named(names: dict[str, str]) -> Iterator[tuple[int, Any]]:
                 yield id(found), found
 
 
-def _ufuncs() -> Iterator[tuple[int, Any]]:
-    """NumPy's own: C functions of the elements of their arguments."""
-    for path in ("numpy", "numpy.strings", "numpy.char"):
-        for found in list(vars(_found(path)).values()):
-            if type(found) is np.ufunc:
-                yield id(found), found
+def _ufuncs(path: str) -> Iterator[tuple[int, Any]]:
+    """A module's own: C functions of the elements of their arguments."""
+    for found in list(vars(_found(path)).values()):
+        if type(found) is np.ufunc:
+            yield id(found), found
 
 
-FUNCTIONS: dict[int, Any] = {**dict(_named(_FUNCTIONS)), **dict(_ufuncs())}
+_functions: dict[int, Any] = dict(_ufuncs("numpy")) | dict(
+    _named({path: names for path, names in _FUNCTIONS.items() if path not in _waiting})
+)
+
+
+def functions() -> dict[int, Any]:
+    """FUNCTIONS by their id, of the modules that there are."""
+    for path in [path for path in _waiting if path in sys.modules]:
+        _functions.update(_ufuncs(path))
+        _functions.update(_named({path: _FUNCTIONS[path]}))
+        _waiting.pop(path, None)
+    return _functions
+
+
 PRINTED: dict[int, Any] = dict(_named(_PRINTED))
 OF_NEW: dict[int, Any] = dict(_named(_OF_NEW))
 SETTINGS: dict[int, str] = {
     i: setting for setting, names in _SETTINGS.items() for i, _ in _named(names)
 }
 TOLD: dict[int, str] = {i: setting for setting, names in _TOLD.items() for i, _ in _named(names)}
+
+
+def is_late(module: Any, name: str) -> bool:
+    """Whether an attribute of NumPy is a module that is imported when it is asked for."""
+    return module is np and f"numpy.{name}" in _waiting
+
+
 # methods of ufuncs
 OF_UFUNCS = frozenset("reduce accumulate outer reduceat at resolve_dtypes".split())
 # methods of arrays and of NumPy's scalars: they read their arguments, and may write to the array

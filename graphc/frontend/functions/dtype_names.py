@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import ml_dtypes
 import numpy as np
 
 from graphc.ir import dtypes
 from graphc.ir.dtypes import DType
+from graphc.ir.late import late
+
+if TYPE_CHECKING:
+    import ml_dtypes
+else:
+    ml_dtypes = late("ml_dtypes")
 
 NAMES: dict[str, DType] = {
     d.torch_name: d for d in (*dtypes.ALL, *dtypes.COMPLEX, *dtypes.NAMED)
