@@ -41,36 +41,46 @@ SIGNATURES = {
 }
 
 
-# What Modules' parameters begin with: many processes draw nothing else outside of graphs, and the
-# others take twice as long to compile.
+# What Modules' parameters begin with: many processes draw nothing else outside of graphs.
 FIRST = ("words", "between32")
+# The others, each a library that is linked when something of it is first wanted.
+LIBRARIES = {
+    "uniform": ("unit32", "unit64"), "normal": ("normal32", "normal64"), "chances": ("below",),
+    "integers": ("modulo32", "modulo64", "permute"), "exponential": ("exponential",),
+}
 
 
 class _Code:
     """The functions of stream_text.py, called with arrays and integers: those of FIRST at once,
-    with what draws few numbers by any of them (stream_few.py); the others are linked when one of
-    them is first wanted."""
+    with what draws few numbers by any of them (stream_few.py)."""
 
     def __init__(self, directory: Path | None) -> None:
         self._directory = directory
         symbols = stream_few.addresses()
         self.first = linked("stream of parameters", _first_text, symbols, directory, opt_level=2)
+        self._linked = {"": self.first}
         self._bind(FIRST, self.first)
 
-    @functools.cached_property
-    def others(self) -> Library:
-        """What FIRST has not, and what stream_few.py makes of it."""
-        symbols = {_WORDS: self.first.address(_WORDS)}
-        return linked("stream", _text, symbols, self._directory, opt_level=2)
+    def _library(self, name: str) -> Library:
+        found = self._linked.get(name)
+        if found is None:
+            called = stream_few.CALLED.get(name, ())
+            symbols = {f"graphc_stream_{each}": self.address(each) for each in called}
+            made = linked(
+                f"stream, {name}", functools.partial(_text, name), symbols, self._directory,
+                opt_level=2,
+            )
+            found = self._linked.setdefault(name, made)  # another thread's, if that was first
+        return found
 
     def address(self, name: str) -> int:
         """Of a function, which this object keeps."""
-        return (self.first if name in FIRST else self.others).address(f"graphc_stream_{name}")
+        return self._library(_HOME[name]).address(f"graphc_stream_{name}")
 
     def __getattr__(self, name: str) -> _Native:
         if name not in SIGNATURES:
             raise AttributeError(name)
-        self._bind([each for each in SIGNATURES if each not in FIRST], self.others)
+        self._bind(LIBRARIES[_HOME[name]], self._library(_HOME[name]))
         found: _Native = vars(self)[name]
         return found
 
@@ -82,7 +92,10 @@ class _Code:
             setattr(self, name, prototype(library.address(f"graphc_stream_{name}")))
 
 
-_WORDS = "graphc_stream_words"  # what the others call of FIRST
+_HOME = dict.fromkeys(FIRST, "") | {
+    name: library for each in (LIBRARIES, stream_few.FUNCTIONS)
+    for library, names in each.items() for name in names
+}
 _KINDS = {"ptr": ctypes.c_void_p, "i64": ctypes.c_int64}
 
 
@@ -245,12 +258,13 @@ def _first_text() -> str:
     return stream_text(FIRST) + stream_few.DRAW
 
 
-def _text() -> str:
+def _text(library: str) -> str:
     from graphc.backends.llvm.stream_text import stream_text
 
-    made = stream_text([name for name in SIGNATURES if name not in FIRST])
-    made += f"declare void @{_WORDS}({SIGNATURES['words']})\n"
-    return made + stream_few.text(made)
+    made = stream_text(LIBRARIES[library])
+    for name in stream_few.CALLED.get(library, ()):
+        made += f"declare void @graphc_stream_{name}({SIGNATURES[name]})\n"
+    return made + stream_few.text(library, made)
 
 
 def _between(code: _Code, state: Array, out: Array, width: float, low: float) -> Array:

@@ -323,23 +323,44 @@ new:
 """
 
 
-def text(declared: str) -> str:
-    """What joins a module that has the functions of stream_text.py and says `declared`."""
-    parts = [PAIR, _EXPONENTIALS, _ORDER]
-    for bits, kind, each, rounded in (
-        (32, "float", 1, "fptrunc double %double to float"),
-        (64, "double", 2, "fadd double %double, -0.0"),
-    ):
-        parts.append(_KEPT.format(
-            bits=bits, kind=kind, rounded=rounded.replace("%double", "%given")
-        ))
-        parts.append(_NORMALS.format(
-            bits=bits, kind=kind, each=each, last=16 * each, bytes=2 * bits, room=ROOM,
-            few=_FEW.format(kind=kind, made=f"%value = {rounded}"),
-        ))
-    scaled = "%scaled = fmul double %double, %std\n  %value = fptrunc double %scaled to float"
-    parts.append(_SCALED.format(few=_FEW.format(kind="float", made=scaled)))
-    lines = "\n".join(parts).splitlines()
+# what joins each library of stream.py, and what that calls of others
+FUNCTIONS = {
+    "normal": ("normals32", "normals64", "scaled32"), "chances": ("kept32", "kept64"),
+    "integers": ("order",), "exponential": ("exponential32",),
+}
+CALLED = {"normal": ("words", "unit32", "unit64")}
+_KINDS = (
+    (32, "float", 1, "fptrunc double %double to float"),
+    (64, "double", 2, "fadd double %double, -0.0"),
+)
+
+
+def text(library: str, declared: str) -> str:
+    """What joins a library of stream.py whose text so far is `declared`."""
+    parts: dict[str, Callable[[], list[str]]] = {
+        "normal": _normal_text, "chances": _kept_text, "integers": lambda: [_ORDER],
+        "exponential": lambda: [_EXPONENTIALS],
+    }
+    lines = "\n".join(parts[library]()).splitlines() if library in parts else []
     return "\n".join(
         line for line in lines if not (line.startswith("declare") and line in declared)
     )
+
+
+def _kept_text() -> list[str]:
+    return [
+        _KEPT.format(bits=bits, kind=kind, rounded=rounded.replace("%double", "%given"))
+        for bits, kind, _, rounded in _KINDS
+    ]
+
+
+def _normal_text() -> list[str]:
+    blocks = [
+        _NORMALS.format(
+            bits=bits, kind=kind, each=each, last=16 * each, bytes=2 * bits, room=ROOM,
+            few=_FEW.format(kind=kind, made=f"%value = {rounded}"),
+        )
+        for bits, kind, each, rounded in _KINDS
+    ]
+    scaled = "%scaled = fmul double %double, %std\n  %value = fptrunc double %scaled to float"
+    return [PAIR, *blocks, _SCALED.format(few=_FEW.format(kind="float", made=scaled))]

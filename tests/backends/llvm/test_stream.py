@@ -64,10 +64,14 @@ def test_what_parameters_begin_with_is_compiled_alone(monkeypatch: pytest.Monkey
     if draw is not None:  # this Python's arrays are as they are known
         assert draw(moved, few) is few
         assert np.array_equal(few, out) and np.array_equal(moved, after)
-    assert len(made) == 1
+    assert made == ["stream of parameters"]
     values, state = found["rng_uniform"](state, **attrs)
-    assert len(made) == 2 and np.array_equal(after, state)
+    assert made[1:] == ["stream, uniform"] and np.array_equal(after, state)
     assert np.array_equal(out, np.float32(values.astype(np.float64) * 2.0 - 1.0))
+    found["rng_permutation"](state, n=40)
+    found["rng_normal"](state, **attrs)  # from uniform numbers
+    found["rng_randint"](state, low=0, high=7, **(attrs | {"dtype": dtypes.i64}))
+    assert made[2:] == ["stream, integers", "stream, normal"]
 
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
@@ -175,6 +179,9 @@ def test_filling_is_an_operation_like_others() -> None:
 
 def test_names_agree() -> None:
     assert set(draws.NAMES) == set(FUNCTIONS)
+    assert sorted((*stream.FIRST, *itertools.chain(*stream.LIBRARIES.values()))) == sorted(
+        stream.SIGNATURES
+    )
 
 
 def test_loaded_when_it_pays(native: Mapping[str, Any]) -> None:
