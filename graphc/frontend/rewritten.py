@@ -22,6 +22,7 @@ from .promote import operand
 from .replayed import UNKNOWN, Replay, _lie_in_rows, key_of, watched
 from .tensor import Parameter, Tensor
 from .values import Eager
+from .written_at import are_apart
 
 _PLAIN = frozenset({Tensor, Parameter})
 _FEW = 1 << 14  # numbers that fit into the caches, of which a copy costs next to nothing
@@ -96,6 +97,7 @@ def add_scaled(op: Op, x: Tensor, y: Any, alpha: Any) -> bool:
     mine, its = x._graphc_array, y._graphc_array
     if mine.dtype.char not in "fd" or its.dtype is not mine.dtype or mine.size >= _FEW or (
         its.shape != mine.shape or (local.grad and requires_grad(y))
+        or not (y is x or are_apart(mine, its))
     ):
         return False
     factor = operand(alpha, x.dtype)._graphc_array

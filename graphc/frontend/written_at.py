@@ -136,7 +136,7 @@ def write_again(name: str, x: Tensor, dim: Any, index: Any, source: Any) -> bool
     write = _writers.get((name, dim, mine.dtype, mine.shape, places.dtype, places.shape, *kind))
     if (
         write is None or type(x) not in _PLAIN or not is_plain(x) or not _is_operand(source)
-        or not _is_operand(index) or not (_apart(mine, places) and _apart(mine, values))
+        or not _is_operand(index) or not (are_apart(mine, places) and are_apart(mine, values))
     ):
         return False
     given = (values, places) if name == "index_add" else (places, values)
@@ -177,7 +177,7 @@ def _is_operand(x: Tensor) -> bool:
     return x._graphc_trace is None and is_near(x) and not (local.grad and requires_grad(x))
 
 
-def _apart(a: np.ndarray, b: np.ndarray) -> bool:
+def are_apart(a: np.ndarray, b: np.ndarray) -> bool:
     """Whether two arrays share no memory."""
     return (a.flags.owndata and b.flags.owndata and a is not b) or not may_share_memory(a, b)
 

@@ -24,7 +24,7 @@ from ..overlap import check_apart
 from ..placement import Pinned
 from ..rewritten import add_scaled, is_many, write_few, write_one, write_whole
 from ..tensor import Parameter, Tensor
-from ..written_at import write_again, write_by_name
+from ..written_at import are_apart, write_again, write_by_name
 from . import (
     complex_numbers,
     cumulative,
@@ -188,7 +188,7 @@ def _arithmetic(op: Op, method: Callable[..., Tensor]) -> Callable[..., Tensor]:
                 if add_scaled(op, self, other, kwargs["alpha"]):
                     return self
                 few = not is_many(self) or _is_new(kwargs["alpha"])
-                other = _scaled(other, kwargs["alpha"], dtype) if few else None
+                other = _scaled(self, other, kwargs["alpha"], dtype) if few else None
             if dtype is not None:
                 if type(other) is int or (type(other) is float and dtype.is_float):
                     other = promote.operand(other, dtype)
@@ -213,12 +213,14 @@ def _is_new(alpha: Any) -> bool:
     return True
 
 
-def _scaled(other: Any, alpha: Any, dtype: dtypes.DType | None) -> Tensor | None:
-    """alpha * other, of a dtype that is a float's; None: not as simply as that."""
+def _scaled(x: Tensor, other: Any, alpha: Any, dtype: dtypes.DType | None) -> Tensor | None:
+    """alpha * other, of a dtype that is a float's, which is to be added to x; None: not as simply
+    as that."""
     if (
         dtype is None or not dtype.is_float or type(alpha) not in (int, float)
         or type(other) not in (Tensor, Parameter) or other._graphc_trace is not None
         or other.dtype is not dtype or (local.grad and requires_grad(other))
+        or not (other is x or are_apart(x._graphc_array, other._graphc_array))
     ):
         return None
     return apply_two(ops.mul, other, promote.operand(alpha, dtype))  # type: ignore[no-any-return]
