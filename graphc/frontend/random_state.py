@@ -173,6 +173,8 @@ class Generator:
             ))
         if local.trace is None:
             words = from_bytes(new_state)
+            if not 0 < int(words._graphc_array[_WORDS]) <= _WORDS:
+                raise RuntimeError(located("Invalid mt19937 state"))
             with self.turn:
                 self._seed = int(new_state._graphc_array[:8].copy().view("<u8")[0])
                 inplace(self.state, words, overwrite=True)

@@ -163,6 +163,20 @@ def test_a_state_of_another_kind_is_refused() -> None:
         graphc.set_rng_state(graphc.zeros(7, dtype=graphc.uint8))
 
 
+@pytest.mark.parametrize("left", [0, 1, 624, 625, 700, 2**31 - 1])
+def test_a_state_with_a_place_that_there_is_not(left: int) -> None:
+    """It was read from other memory."""
+    for t in (torch, graphc):
+        generator = t.Generator()
+        state = generator.get_state().clone()
+        state.numpy().view(np.uint32)[2] = left
+        if 0 < left <= 624:
+            assert t.rand(3, generator=generator.set_state(state)).shape == (3,)
+            continue
+        with pytest.raises(RuntimeError, match="Invalid mt19937 state"):
+            generator.set_state(state)
+
+
 @pytest.mark.parametrize("alpha", [0.3, 1.0, 3.0, 20.0, 150.0])
 def test_gradients_of_gamma_and_dirichlet(alpha: float) -> None:
     gradients = []

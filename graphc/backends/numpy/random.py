@@ -92,6 +92,8 @@ class Stream:
                 found = _tempered(self._given[self._position : end].view(np.uint64))
                 self._position = end
                 return found
+            if not 0 <= self._position <= _WORDS:  # NumPy 2.4 reads other memory
+                raise ValueError(f"a generator's position is 0 to {_WORDS}, not {self._position}")
             self._bits = _engine.bits
             self._bits.state = {
                 "bit_generator": "MT19937",
