@@ -12,7 +12,7 @@ import pytest
 from graphc.backends.llvm.cache import ObjectCache
 from graphc.backends.llvm.emit import emit
 from graphc.backends.llvm.libraries import emit_library, template_libraries
-from graphc.backends.llvm.microkernel import LINE, MR
+from graphc.backends.llvm.microkernel import LINE, MR, RUN_STEPS
 from graphc.backends.llvm.target import host_target
 from graphc.ir import dtypes
 from graphc.ir.kernel import Kernel, Product
@@ -95,6 +95,8 @@ def test_the_memory_is_asked_for_each_panel_before_its_turn(
     neighbouring chunks: what is asked for is the next one's."""
     rows, columns, _ = sizes
     plan, lines, count = asked(make(*sizes), sizes)
+    if make is of_rows and (not plan.right_in_place or plan.block_k <= RUN_STEPS):
+        pytest.skip("on this CPU such rows are packed, or gone along")
     found, times = np.unique(lines, return_counts=True)
     first = np.zeros(count, bool)  # nobody asks for those of the first block
     if make is of_panels:
