@@ -15,7 +15,7 @@ import enum
 from graphc.backends.llvm.conv_geometry import Words
 from graphc.backends.llvm.conv_last_tile import classes, emit_tiles, tiles_symbol, widths_of
 from graphc.backends.llvm.gemm_descriptor import WORDS, Descriptor, Word
-from graphc.backends.llvm.gemm_plan import Number, choose, value_of
+from graphc.backends.llvm.gemm_plan import Number, ceil_div, choose, value_of
 from graphc.backends.llvm.gemm_stages import give_slot, run_symbol, take_slot
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Function, Module, Value
@@ -318,7 +318,13 @@ def _emit_chunk(module: Module, tile: Tile, rows: int) -> None:
     sums = f.alloca(tile.vector, rows * widths[-1])
     vectors = f.floordiv(columns, tile.lanes)
     first = f.mul(part, count)
-    with f.loop(first, f.smin(f.add(first, count), r.read(Last.TILES))) as unit:
+    # bytes of the next panel that each step of a tile asks for (conv_ask.py); none where more tiles
+    # meet a panel, or all are in a cache
+    row, tiles = f.mul(columns, tile.bytes), r.read(Last.TILES)
+    few = f.let(f"and i1 {f.cmp('eq', r.read(Last.TOGETHER), 0)}, {f.cmp('sle', tiles, row)}")
+    step = choose(f, few, ceil_div(f, row, tiles), 0)
+    after = choose(f, few, panel_elements, 0)
+    with f.loop(first, f.smin(f.add(first, count), tiles)) as unit:
         image = f.sdiv(unit, in_image)
         m = f.mul(f.srem(unit, in_image), rows)
         height = f.smin(f.sub(positions, m), rows)
@@ -335,13 +341,15 @@ def _emit_chunk(module: Module, tile: Tile, rows: int) -> None:
             "i64", f"@graphc_last_table_{tile.name}", "ptr %request", f"i64 {unit}",
             f"ptr {table}",
         )
+        before = f.mul(f.mul(f.mul(unit, step), taps), depth)
         with f.loop(panel, last_panel) as p:
             n = f.mul(p, columns)
             shift = choose(f, alone, f.mul(n, tile.bytes), 0)
             weights = f.gep(right, f.mul(p, panel_elements), tile.element)
+            ahead = f.gep(f.gep(weights, after, tile.element), before, "i8")
             f.call(
                 "void", kernel, f"ptr {table}", f"i64 {entries}", f"i64 {shift}",
-                f"ptr {weights}", f"i64 {depth}", f"ptr {sums}",
+                f"ptr {weights}", f"i64 {depth}", f"ptr {sums}", f"ptr {ahead}", f"i64 {step}",
             )
             values = (image, m, height, n, f.smin(columns, f.sub(outputs, n)))
             f.call(

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from graphc.backends.llvm.conv_ask import asks_ahead
 from graphc.backends.llvm.conv_geometry import Words
 from graphc.backends.llvm.conv_strips_line import (
     Strips,
@@ -19,7 +20,7 @@ from graphc.backends.llvm.conv_strips_tile import Shape
 from graphc.backends.llvm.gemm_arguments import Arguments
 from graphc.backends.llvm.gemm_descriptor import ENTRY, WORDS, Descriptor, Word
 from graphc.backends.llvm.gemm_kernel import SCRATCH, WORKERS
-from graphc.backends.llvm.gemm_plan import Number, choose, value_of
+from graphc.backends.llvm.gemm_plan import Number, ceil_div, choose, value_of
 from graphc.backends.llvm.gemm_stages import give_slot, run_symbol, take_slot
 from graphc.backends.llvm.gemm_store import epilogue_pointers
 from graphc.backends.llvm.microkernel import Tile
@@ -33,7 +34,14 @@ from graphc.ir.kernel.templates.operand import panels_of_weights
 def last_lines_libraries(c: Convolution, tile: Tile) -> list[str]:
     """Kinds of libraries; none where it does not go line by line."""
     plan = lines_of_last(c, tile.machine)
-    return ["conv_last_lines", *tile_kinds(plan.spans, plan.vectors)] if plan else []
+    if plan is None:
+        return []
+    return ["conv_last_lines", *tile_kinds(plan.spans, plan.vectors, _asks(plan, tile))]
+
+
+def _asks(plan: LastLines, tile: Tile) -> bool:
+    """Whether tiles ask for the next weights: those of all panels do not stay in a cache."""
+    return asks_ahead(tile) and not plan.together
 
 
 def emit_last_lines(
@@ -93,7 +101,7 @@ def _shape(
         Shape.NEXT_LINE: w.dilation[1] * w.input[2] * pixel,
         Shape.BLOCK: plan.block, Shape.TOGETHER: int(plan.together),
     }
-    return emit_shape(module, tile, symbol, fields, plan.spans)
+    return emit_shape(module, tile, symbol, fields, plan.spans, _asks(plan, tile))
 
 
 def _symbol(tile: Tile) -> str:
@@ -147,6 +155,11 @@ def _emit_chunk(module: Module, tile: Tile) -> None:
             r.read_pointer(Strips.RIGHT), f.mul(each, s.read(Shape.PANEL)), tile.element
         )
         end, n = f.smin(f.add(tap, block), window), f.mul(each, columns)
+        # what is multiplied next lies behind: a part for each position of the lines that meet this
+        asked = f.gep(of_panel, f.mul(end, next_line), tile.element)
+        of_block = f.mul(f.mul(f.sub(end, tap), next_line), tile.bytes)
+        met = choose(f, waits, f.sub(last, first), r.read(Strips.UNITS))
+        apart = choose(f, together, 0, ceil_div(f, of_block, f.smax(f.mul(met, out_width), 1)))
         with f.loop(first, last) as unit:
             image, line = f.sdiv(unit, out_height), f.srem(unit, out_height)
             y = f.sub(f.mul(line, s.read(Shape.STEP)), s.read(Shape.LOW))
@@ -159,9 +172,12 @@ def _emit_chunk(module: Module, tile: Tile) -> None:
             )
             w = f.gep(of_panel, f.mul(low, next_line), tile.element)
             to = f.gep(sums, f.mul(f.sub(unit, first), line_sums), tile.element)
+            before = f.mul(f.mul(f.sub(unit, choose(f, waits, first, 0)), out_width), apart)
+            ahead = f.let(f"getelementptr i8, ptr {asked}, i64 {before}")
             f.call(
                 "void", f"@graphc_last_lines_line_{tile.name}", "ptr %request", f"ptr {x}",
                 f"i64 {f.sub(high, low)}", f"ptr {w}", f"ptr {to}", f"i64 {tap}",
+                f"ptr {ahead}", f"i64 {apart}",
             )
             with f.when(f.cmp("eq", end, window)):
                 some = f.smin(columns, f.sub(s.read(Shape.OUTPUTS), n))

@@ -6,13 +6,14 @@
 
 from __future__ import annotations
 
+from graphc.backends.llvm.conv_ask import ask, asks_ahead
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Function, Module
 from graphc.ir.kernel.plan_last import rows_of, widest_of
 
 PARAMETERS = (
     "ptr noalias readonly %table, i64 %entries, i64 %shift, ptr noalias readonly %w, i64 %depth, "
-    "ptr noalias %to"
+    "ptr noalias %to, ptr %ahead, i64 %ahead_step"
 )
 
 
@@ -54,24 +55,30 @@ def _emit_tile(
     height, vectors = shape
     f = module.function(f"void {symbol}({PARAMETERS})", "internal")
     zeros = [(tile.vector, tile.zero())] * (height * vectors)
-    taps = f.carry_loop(0, "%entries", 1, zeros)
+    ahead = [("ptr", "%ahead")] if asks_ahead(tile) and not alone else []
+    taps = f.carry_loop(0, "%entries", 1, [*zeros, *ahead])
     entry = f.gep("%table", f.mul(taps.index, rows + 1), "i64")
     places = [f.load(f.gep(entry, row, "ptr"), "ptr", 8) for row in range(height)]
     weights = f.gep("%w", f.load(f.gep(entry, rows, "i64"), "i64", 8), "i8")
-    inner = _lanes if alone else _channels
-    sums = inner(f, tile, places, weights, vectors, taps.values)
-    for index, total in enumerate(taps.close(sums)):
+    if alone:
+        new = _lanes(f, tile, places, weights, vectors, taps.values)
+    else:
+        new = _channels(f, tile, places, weights, vectors, taps.values)
+    for index, total in enumerate(taps.close(new)[:height * vectors]):
         f.store(total, tile.vector, f.gep("%to", index * tile.lanes, tile.element), tile.bytes)
     f.ret()
 
 
 def _channels(
-    f: Function, tile: Tile, places: list[str], weights: str, vectors: int, sums: list[str]
+    f: Function, tile: Tile, places: list[str], weights: str, vectors: int, values: list[str]
 ) -> list[str]:
-    """One tap: a word of channels of every row times its weights, word after word."""
-    carried = [("ptr", weights), *((tile.vector, value) for value in sums)]
-    loop = f.carry_loop(0, "%depth", 1, carried)
+    """One tap: a word of channels of every row times its weights, word after word. `values`: sums,
+    and what is asked for, if something is."""
+    count = len(places) * vectors
+    carried = [("ptr", weights), *((tile.vector, value) for value in values[:count])]
+    loop = f.carry_loop(0, "%depth", 1, [*carried, *(("ptr", value) for value in values[count:])])
     w, *totals = loop.values
+    totals, ahead = totals[:count], [ask(f, place) for place in totals[count:]]
     columns = [
         f.load(f.gep(w, v * tile.lanes, tile.element), tile.vector, tile.bytes)
         for v in range(vectors)
@@ -82,7 +89,7 @@ def _channels(
         scalar = tile.splat(f, value)
         for v, column in enumerate(columns):
             found.append(tile.multiply_add(f, scalar, column, totals[row * vectors + v]))
-    return loop.close([f.gep(w, vectors * tile.lanes, tile.element), *found])[1:]
+    return loop.close([f.gep(w, vectors * tile.lanes, tile.element), *found, *ahead])[1:]
 
 
 def _lanes(

@@ -111,5 +111,6 @@ EMITTERS: dict[str, Callable[..., None]] = {
     "line": lambda module, tile, *shape: emit_line(module, tile, *map(int, shape)),
     "mend": emit_mend,
     "place": lambda module, tile, *sizes: emit_place_kernel(module, tile, *map(int, sizes)),
-    "strip_tile": lambda module, tile, *sizes: emit_strip_tile(module, tile, *map(int, sizes)),
+    "strip_tile": lambda m, tile, *sizes: emit_strip_tile(m, tile, False, *map(int, sizes)),
+    "strip_tile_asking": lambda m, tile, *sizes: emit_strip_tile(m, tile, True, *map(int, sizes)),
 }

@@ -288,6 +288,7 @@ class _Driver:
                 f.call(
                     "void", self._part("_line"), "ptr %request", f"ptr {x}",
                     f"i64 {f.sub(last, first)}", f"ptr {at_line}", f"ptr {to}", f"i64 {tap}",
+                    "ptr null", "i64 0",
                 )
             with f.loop(0, positions, lanes) as at, f.loop(0, columns, lanes) as column:
                 from_ = f.gep(sums, f.add(f.mul(at, columns), column), tile.element)

@@ -1,7 +1,8 @@
 """What convolutions share whose tiles are neighbours in a line (`conv_strips_tile.py`): a request,
 a shape in words, and the tiles of a line.
 
-    @<name>(request, x, lines, w, to, more)   what `lines` of the window add to a line's sums
+    @<name>(request, x, lines, w, to, more, ahead, apart)   what `lines` of the window add to a
+                                                             line's sums
 """
 
 from __future__ import annotations
@@ -43,14 +44,15 @@ class Strips(enum.IntEnum):
     CHUNKS = enum.auto()  # of a panel
 
 
-def tile_kinds(spans: Sequence[Span], vectors: int) -> list[str]:
+def tile_kinds(spans: Sequence[Span], vectors: int, asks: bool = False) -> list[str]:
     """Kinds of the libraries of a line's tiles."""
-    kinds = (tile_kind(span.rows, vectors, runs_of(span)[0]) for span in spans)
+    kinds = (tile_kind(span.rows, vectors, runs_of(span)[0], asks) for span in spans)
     return list(dict.fromkeys(kinds))
 
 
 def emit_shape(
-    module: Module, tile: Tile, symbol: str, fields: Mapping[Shape, int], spans: Sequence[Span]
+    module: Module, tile: Tile, symbol: str, fields: Mapping[Shape, int], spans: Sequence[Span],
+    asks: bool = False,
 ) -> tuple[str, str]:
     """The words of a shape (those that are not given are 0), and a tile for each of its spans."""
     runs = [runs_of(span) for span in spans]
@@ -67,7 +69,7 @@ def emit_shape(
     text = ", ".join(f"i64 {word}" for word in words)
     module.globals.append(f"{name} = internal constant [{len(words)} x i64] [{text}]")
     kernels = [
-        tile_symbol(tile, span.rows, fields[Shape.VECTORS], cuts)
+        tile_symbol(tile, span.rows, fields[Shape.VECTORS], cuts, asks)
         for span, (cuts, _) in zip(spans, runs, strict=True)
     ]
     for kernel in kernels:
@@ -77,10 +79,11 @@ def emit_shape(
 
 
 def emit_line(module: Module, tile: Tile, symbol: str) -> None:
-    """A line's tiles, span by span."""
+    """A line's tiles, span by span. Each asks for the bytes at `ahead` that are its positions', of
+    which there are `apart` for each."""
     f = module.function(
         f"void {symbol}(ptr noalias readonly %request, ptr %x, i64 %lines, ptr %w, ptr %to, "
-        "i64 %more)", "internal", "nounwind",
+        "i64 %more, ptr %ahead, i64 %apart)", "internal", "nounwind",
     )
     r = Words(f, "%request")
     s = Words(f, r.read_pointer(Strips.SHAPE))
@@ -91,20 +94,24 @@ def emit_line(module: Module, tile: Tile, symbol: str) -> None:
         )
     )
     columns = f.mul(s.read(Shape.VECTORS), tile.lanes)
+    steps = f.mul(f.mul("%lines", s.read(Shape.WINDOW_WIDTH)), s.read(Shape.DEPTH))
+    steps = f.smax(steps, 1)
     with f.loop(0, s.read(Shape.SPANS)) as index:
         span = Words(f, f.gep(s.place(Shape.FIRST_SPAN), f.mul(index, size), "i64"))
         kernel = f.load(f.gep(kernels, index, "ptr"), "ptr", 8)
         runs = span.place(Tiles.RUNS)
         rows, first = span.read(Tiles.ROWS), span.read(Tiles.FIRST)
+        ahead_step = ceil_div(f, f.mul(rows, "%apart"), steps)
         with f.loop(0, span.read(Tiles.COUNT)) as number:
             position = f.add(f.mul(number, rows), first)
             at = f.mul(f.sub(f.mul(position, step), low), pixel)
             # not inbounds: the first taps may be beside the image
             x = f.let(f"getelementptr {tile.element}, ptr %x, i64 {at}")
             to = f.gep("%to", f.mul(position, columns), tile.element)
+            ahead = f.let(f"getelementptr i8, ptr %ahead, i64 {f.mul(position, '%apart')}")
             f.call(
                 "void", kernel, f"ptr {s.pointer}", f"ptr {x}", "i64 %lines", f"ptr {runs}",
-                "ptr %w", f"ptr {to}", "i64 %more",
+                "ptr %w", f"ptr {to}", "i64 %more", f"ptr {ahead}", f"i64 {ahead_step}",
             )
     f.ret()
 

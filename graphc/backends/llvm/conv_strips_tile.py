@@ -1,23 +1,25 @@
 """The register tiles of convolutions that go strip by strip: neighbours in a line by channels.
 
-    @graphc_strip_<rows>x<vectors>_<cuts>_<acc>(shape, x, lines, runs, w, to, more)
+    @graphc_strip_<rows>x<vectors>_<cuts>_<acc>(shape, x, lines, runs, w, to, more, ahead, step)
 
 A tile goes along runs of the taps of a line whose rows that meet a pixel are the same: which rows
 these are is known (`cuts`), how many taps such a run has is not, so that windows share tiles.
-Where `more` is not 0 the sums are added to what is there.
+Where `more` is not 0 the sums are added to what is there. In one that asks each step asks memory
+for what lies at `ahead`, which `step` bytes are then added to (conv_ask.py).
 """
 
 from __future__ import annotations
 
 import enum
 
+from graphc.backends.llvm.conv_ask import ask
 from graphc.backends.llvm.conv_geometry import Words
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Function, Module, Value
 from graphc.ir.kernel.plan_spans import Span
 
 Cuts = tuple[tuple[int, int], ...]  # the rows of each run, from and to
-TYPES = "ptr, ptr, i64, ptr, ptr, ptr, i64"
+TYPES = "ptr, ptr, i64, ptr, ptr, ptr, i64, ptr, i64"
 
 
 class Shape(enum.IntEnum):
@@ -95,24 +97,27 @@ def runs_of(span: Span) -> tuple[Cuts, tuple[tuple[int, int], ...]]:
     return cuts, tuple((first, count) for _, (first, count) in runs)
 
 
-def tile_kind(rows: int, vectors: int, cuts: Cuts) -> str:
+def tile_kind(rows: int, vectors: int, cuts: Cuts, asks: bool) -> str:
     """The kind of the library that has such a tile."""
-    return "strip_tile." + ".".join(map(str, (rows, vectors, *(x for cut in cuts for x in cut))))
+    sizes = ".".join(map(str, (rows, vectors, *(x for cut in cuts for x in cut))))
+    return f"strip_tile{'_asking' * asks}.{sizes}"
 
 
-def tile_symbol(tile: Tile, rows: int, vectors: int, cuts: Cuts) -> str:
+def tile_symbol(tile: Tile, rows: int, vectors: int, cuts: Cuts, asks: bool) -> str:
     """The tile."""
     each = "_".join(f"{low}to{high}" for low, high in cuts)
-    return f"@graphc_strip_{rows}x{vectors}_{each}_{tile.name}"
+    return f"@graphc_strip{'_asking' * asks}_{rows}x{vectors}_{each}_{tile.name}"
 
 
-def emit_strip_tile(module: Module, tile: Tile, rows: int, vectors: int, *places: int) -> None:
+def emit_strip_tile(
+    module: Module, tile: Tile, asks: bool, rows: int, vectors: int, *places: int
+) -> None:
     """Defines it: `places` are those of its cuts."""
     cuts = tuple(zip(places[::2], places[1::2], strict=True))
     f = module.function(
-        f"void {tile_symbol(tile, rows, vectors, cuts)}(ptr noalias readonly %shape, "
+        f"void {tile_symbol(tile, rows, vectors, cuts, asks)}(ptr noalias readonly %shape, "
         "ptr noalias readonly %x, i64 %lines, ptr noalias readonly %runs, "
-        "ptr noalias readonly %w, ptr noalias %to, i64 %more)"
+        "ptr noalias readonly %w, ptr noalias %to, i64 %more, ptr %ahead, i64 %ahead_step)"
     )
     r, columns = Words(f, "%shape"), vectors * tile.lanes
     depth, window, next_row, next_tap, next_line = (
@@ -126,8 +131,9 @@ def emit_strip_tile(module: Module, tile: Tile, rows: int, vectors: int, *places
     apart: list[tuple[int, Value]] = [(1, 0)]
     apart += [(n & -n, odd[n // (n & -n) // 2]) for n in range(1, rows)]
     goals = [f.gep("%to", at * tile.lanes, tile.element) for at in range(rows * vectors)]
-    lines = f.carry_loop(0, "%lines", 1, _begun(f, tile, goals))
-    sums = list(lines.values)
+    asked = [("ptr", "%ahead")] * asks
+    lines = f.carry_loop(0, "%lines", 1, [*asked, *_begun(f, tile, goals)])
+    ahead, sums = lines.values[:asks], lines.values[asks:]
     line = f.let(f"getelementptr {tile.element}, ptr %x, i64 {f.mul(lines.index, next_line)}")
     of_line = f.gep("%w", f.mul(f.mul(lines.index, window), of_tap), tile.element)
     for number, (low, high) in enumerate(cuts):
@@ -135,16 +141,24 @@ def emit_strip_tile(module: Module, tile: Tile, rows: int, vectors: int, *places
             f.load(f.gep("%runs", 2 * number + at, "i64"), "i64", 8) for at in range(2)
         )
         some = slice(low * vectors, high * vectors)
-        taps = f.carry_loop(0, count, 1, [(tile.vector, s) for s in sums[some]])
+        taps = f.carry_loop(
+            0, count, 1,
+            [*(("ptr", at) for at in ahead), *((tile.vector, s) for s in sums[some])],
+        )
         tap = f.add(first, taps.index)
         shift = f.add(f.mul(tap, next_tap), f.mul(low, next_row))
         place = f.frozen(f.let(f"getelementptr {tile.element}, ptr {line}, i64 {shift}"))
         weights = f.frozen(f.gep(of_line, f.mul(tap, of_tap), tile.element))
         loop = f.carry_loop(
             0, depth, 1,
-            [("ptr", place), ("ptr", weights), *((tile.vector, s) for s in taps.values)],
+            [
+                ("ptr", place), ("ptr", weights), *(("ptr", at) for at in taps.values[:asks]),
+                *((tile.vector, s) for s in taps.values[asks:]),
+            ],
         )
         x, w, *totals = loop.values
+        next_ahead = [ask(f, at) for at in totals[:asks]]
+        totals = totals[asks:]
         pixel = f.frozen(x)
         loaded = [
             f.load(f.gep(w, v * tile.lanes, tile.element), tile.vector, tile.bytes)
@@ -159,9 +173,12 @@ def emit_strip_tile(module: Module, tile: Tile, rows: int, vectors: int, *places
                 tile.multiply_add(f, scalar, column, totals[row * vectors + v])
                 for v, column in enumerate(loaded)
             ]
-        after = loop.close([f.gep(x, 1, tile.element), f.gep(w, columns, tile.element), *new])
-        sums[some] = taps.close(after[2:])
-    for goal, total in zip(goals, lines.close(sums), strict=True):
+        after = loop.close(
+            [f.gep(x, 1, tile.element), f.gep(w, columns, tile.element), *next_ahead, *new]
+        )
+        found = taps.close(after[2:])
+        ahead, sums[some] = found[:asks], found[asks:]
+    for goal, total in zip(goals, lines.close([*ahead, *sums])[asks:], strict=True):
         f.store(total, tile.vector, goal, tile.bytes)
     f.ret()
 

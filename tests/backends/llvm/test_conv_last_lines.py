@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from graphc.backends.llvm.libraries import template_libraries
+from graphc.backends.llvm.libraries import emit_library, template_libraries
 from graphc.backends.llvm.target import Target, host_target, make_target
 from graphc.ir import dtypes
 from graphc.ir.kernel import Convolution, plan_last_lines
@@ -84,6 +84,40 @@ def test_sums_wait_where_weights_are_many() -> None:
     assert found and found.waits and found.window.size[1] == 3 > found.block
     few = _plan(replaced(WAITING, channels=16), ZEN4)
     assert few is None or not few.waits
+
+
+@pytest.mark.skipif(not narrow_targets(), reason="for an x86 with 32 bytes of registers")
+def test_registers_of_32_bytes_have_few_sums_and_ask_ahead() -> None:
+    """Lines of 14 are no multiple of a tile's rows; weights come from memory."""
+    target = narrow_targets()[0]
+    case = Last(1, 256, (14, 14), 256, (3, 3), (1, 1), (1, 1), (1, 1), 2)
+    found = _plan(case, target)
+    assert found and [span.rows for span in found.spans] == [5, 5, 4]
+    names = template_libraries(kernel_of(case, target)[0], target)
+    tiles = [name for name in names if name.startswith("strip_tile_asking.")]
+    assert tiles and not any(name.startswith("strip_tile.") for name in names)
+    assert all("@llvm.prefetch" in emit_library(name, target).text() for name in tiles)
+    near = template_libraries(kernel_of(replaced(case, channels=8), target)[0], target)
+    assert not any("asking" in name for name in near)  # all weights stay in a cache
+    assert "@llvm.prefetch" in emit_library("conv_last.6.f32", target).text()
+
+
+@pytest.mark.skipif(not narrow_targets(), reason="for an x86 with 32 bytes of registers")
+def test_lines_of_the_window_fill_half_of_the_second_cache() -> None:
+    target = narrow_targets()[0]
+    case = Last(1, 512, (7, 7), 512, (3, 3), (1, 1), (1, 1), (1, 1), 3)
+    found, tiling = _plan(case, target), target.machine.tiling
+    assert found and found.waits and tiling is not None
+    assert found.block * 3 * 512 * 24 * 4 <= tiling.pack_bytes
+
+
+@pytest.mark.parametrize("case", [
+    Last(1, 256, (7, 7), 70, (3, 3), (1, 1), (1, 1), (1, 1), 3),  # waits, the last panel not full
+    Last(5, 256, (4, 9), 40, (3, 3), (1, 1), (2, 1), (1, 1), 2),  # several chunks of a panel
+    Last(2, 300, (7, 7), 260, (1, 1), (1, 1), (0, 0), (1, 1), 2),
+], ids=name)
+def test_weights_from_memory(case: Last) -> None:
+    check_threads(case)
 
 
 @pytest.mark.usefixtures("always")
