@@ -13,7 +13,14 @@ from __future__ import annotations
 import enum
 
 from graphc.backends.llvm.conv_geometry import Words
-from graphc.backends.llvm.conv_last_tile import classes, emit_tiles, tiles_symbol, widths_of
+from graphc.backends.llvm.conv_last_tile import (
+    classes,
+    emit_tiles,
+    equal_heights,
+    kinds,
+    tiles_symbol,
+    widths_of,
+)
 from graphc.backends.llvm.gemm_descriptor import WORDS, Descriptor, Word
 from graphc.backends.llvm.gemm_plan import Number, ceil_div, choose, value_of
 from graphc.backends.llvm.gemm_stages import give_slot, run_symbol, take_slot
@@ -62,6 +69,8 @@ class Last(enum.IntEnum):
     # added by the driver
     TILES = enum.auto()
     IN_IMAGE = enum.auto()
+    HEIGHT = enum.auto()  # positions of an image's first tiles,
+    HIGH = enum.auto()  # which are so many; others have one less
     CHUNK = enum.auto()
     CHUNKS = enum.auto()  # of a panel
     SLOTS = enum.auto()  # a descriptor, of which only what take_slot asks is filled in
@@ -95,6 +104,13 @@ def emit_last(module: Module, tile: Tile, rows: int) -> None:
         (Last.CHUNKS, plan.chunks),
     ):
         r.write(field, value_of(number))
+    in_image, height = value_of(plan.in_image), value_of(rows)
+    high = in_image
+    if equal_heights(tile):
+        height = ceil_div(f, positions, f.smax(in_image, 1))
+        high = f.sub(positions, f.mul(in_image, f.sub(height, 1)))
+    r.write(Last.HEIGHT, height)
+    r.write(Last.HIGH, high)
     channels, depth = (Number(f, r.read(x)) for x in (Last.CHANNELS, Last.DEPTH))
     memory, zeros = r.read_pointer(Last.MEMORY), zeros_of(channels, depth) * tile.bytes
     with f.loop(0, zeros.value, tile.bytes) as at:
@@ -138,7 +154,7 @@ def _emit_table(module: Module, tile: Tile, rows: int) -> None:
     plain, general = f.label("plain"), f.label("general")
     f.cond_br(f.cmp("ne", r.read(Last.PLAIN), 0), plain, general)
     f.block(plain)
-    position, last = f.mul(number, rows), f.sub(pixels, 1)
+    position, last = _first_row(f, r, number), f.sub(pixels, 1)
     for row in range(rows):
         pixel = f.smin(f.add(position, row), last)
         f.store(f.gep(base, f.mul(pixel, channels), tile.element), "ptr",
@@ -148,7 +164,7 @@ def _emit_table(module: Module, tile: Tile, rows: int) -> None:
     f.block(general)
     steps = [r.read(Last.STRIDE, dim) for dim in range(3)]
     pads = [r.read(Last.PAD, dim) for dim in range(3)]
-    at = _first_place(f, f.mul(number, rows), out)
+    at = _first_place(f, _first_row(f, r, number), out)
     _emit_inner(f, r, tile, (base, at), rows)
     rows_at = _Rows(f, rows)
     for row in range(rows):
@@ -274,6 +290,12 @@ class _Rows:
         return inside, f.let(f"getelementptr i8, ptr {line}, i64 {offset}")
 
 
+def _first_row(f: Function, r: Words, number: Value) -> Value:
+    """The first position of a tile of an image."""
+    low = f.smax(f.sub(number, r.read(Last.HIGH)), 0)
+    return f.sub(f.mul(number, r.read(Last.HEIGHT)), low)
+
+
 def _first_place(f: Function, position: Value, out: list[str]) -> list[Value]:
     """The coordinates of a position."""
     line = f.sdiv(position, out[2])
@@ -323,25 +345,29 @@ def _emit_chunk(module: Module, tile: Tile, rows: int) -> None:
     row, tiles = f.mul(columns, tile.bytes), r.read(Last.TILES)
     few = f.let(f"and i1 {f.cmp('eq', r.read(Last.TOGETHER), 0)}, {f.cmp('sle', tiles, row)}")
     step = choose(f, few, ceil_div(f, row, tiles), 0)
-    after = choose(f, few, panel_elements, 0)
+    after, of_unit = choose(f, few, panel_elements, 0), f.mul(f.mul(step, taps), depth)
+    most, high = r.read(Last.HEIGHT), r.read(Last.HIGH)
     with f.loop(first, f.smin(f.add(first, count), tiles)) as unit:
         image = f.sdiv(unit, in_image)
-        m = f.mul(f.srem(unit, in_image), rows)
-        height = f.smin(f.sub(positions, m), rows)
+        number = f.srem(unit, in_image)
+        m = _first_row(f, r, number)
+        height = choose(f, f.cmp("slt", number, high), most, f.sub(most, 1))
+        height = f.smin(f.sub(positions, m), height)
         of_class: Value = 0
-        for index, size in enumerate(classes(rows)[1:], 1):
+        for index, size in enumerate(classes(tile, rows)[1:], 1):
             of_class = choose(f, f.cmp("sle", height, size), index, of_class)
         kernels = f.mul(of_class, len(widths))
-        symbol = tiles_symbol(tile, False)
-        if tile.group == 1:
-            symbol = choose_pointer(f, alone, tiles_symbol(tile, True), symbol)
+        symbol = tiles_symbol(tile, "last")
+        for kind in kinds(tile)[1:]:
+            this = alone if kind == "alone" else f.cmp("ne", step, 0)
+            symbol = choose_pointer(f, this, tiles_symbol(tile, kind), symbol)
         which = f.gep(symbol, f.sub(f.add(kernels, vectors), widths[0]), "ptr")
         kernel = f.load(which, "ptr", 8)
         entries = f.call(
             "i64", f"@graphc_last_table_{tile.name}", "ptr %request", f"i64 {unit}",
             f"ptr {table}",
         )
-        before = f.mul(f.mul(f.mul(unit, step), taps), depth)
+        before = f.mul(unit, of_unit)
         with f.loop(panel, last_panel) as p:
             n = f.mul(p, columns)
             shift = choose(f, alone, f.mul(n, tile.bytes), 0)

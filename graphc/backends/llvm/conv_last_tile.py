@@ -1,7 +1,9 @@
 """The register tiles of a convolution whose channels are last: positions by channels.
 
-    @graphc_last_<rows>x<vectors>_<acc>   sums over channels, of which an element is broadcast
-    @graphc_alone_<rows>x<vectors>_<acc>  each channel by itself: channels are lanes
+    @graphc_last_<rows>x<vectors>_<acc>    sums over channels, of which an element is broadcast
+    @graphc_asking_<rows>x<vectors>_<acc>  the same, and each step asks memory for what lies at
+                                           `ahead`, which `ahead_step` is added to (conv_ask.py)
+    @graphc_alone_<rows>x<vectors>_<acc>   each channel by itself: channels are lanes
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from graphc.backends.llvm.conv_ask import ask, asks_ahead
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Function, Module
 from graphc.ir.kernel.plan_last import rows_of, widest_of
+from graphc.ir.kernel.plan_last_lines import FEW_SUMS_BYTES
 
 PARAMETERS = (
     "ptr noalias readonly %table, i64 %entries, i64 %shift, ptr noalias readonly %w, i64 %depth, "
@@ -23,44 +26,56 @@ def widths_of(tile: Tile, rows: int) -> range:
     return range(widths[0], widths[-1] + 1)
 
 
-def classes(rows: int) -> tuple[int, ...]:
+def classes(tile: Tile, rows: int) -> tuple[int, ...]:
     """Heights for which there is a kernel; a tile that is lower computes its last row again."""
-    return tuple(dict.fromkeys((rows, (rows + 1) // 2, 2, 1)))
+    less = (rows - 1,) if equal_heights(tile) and rows > 2 else ()
+    return tuple(dict.fromkeys((rows, *less, (rows + 1) // 2, 2, 1)))
 
 
-def tiles_symbol(tile: Tile, alone: bool) -> str:
+def equal_heights(tile: Tile) -> bool:
+    """Whether an image's tiles are as equally high as can be, so that the last one is not low: with
+    registers of 32 bytes a low one's sums wait for each other (49 positions are 4 tiles of 6 rows
+    and 5 of 5)."""
+    return tile.target.vector_bytes == FEW_SUMS_BYTES
+
+
+def kinds(tile: Tile) -> list[str]:
+    """Of tiles."""
+    return ["last", *["asking"] * asks_ahead(tile), *["alone"] * (tile.group == 1)]
+
+
+def tiles_symbol(tile: Tile, kind: str) -> str:
     """The table of one kind's kernels, by class and width."""
-    return f"@graphc_{'alone' if alone else 'last'}_tiles_{tile.name}"
+    return f"@graphc_{kind}_tiles_{tile.name}"
 
 
 def emit_tiles(module: Module, tile: Tile, rows: int) -> None:
-    """Defines both kinds and their tables."""
-    for alone in (False, True) if tile.group == 1 else (False,):
+    """Defines all kinds and their tables."""
+    for kind in kinds(tile):
         names = []
-        for height in classes(rows):
+        for height in classes(tile, rows):
             for vectors in widths_of(tile, rows):
-                kind = "alone" if alone else "last"
                 symbol = f"@graphc_{kind}_{height}x{vectors}_{tile.name}"
-                _emit_tile(module, tile, symbol, (height, vectors), rows, alone)
+                _emit_tile(module, tile, symbol, (height, vectors), rows, kind)
                 names.append(f"ptr {symbol}")
         array = f"[{len(names)} x ptr] [{', '.join(names)}]"
-        module.globals.append(f"{tiles_symbol(tile, alone)} = internal constant {array}")
+        module.globals.append(f"{tiles_symbol(tile, kind)} = internal constant {array}")
 
 
 def _emit_tile(
-    module: Module, tile: Tile, symbol: str, shape: tuple[int, int], rows: int, alone: bool
+    module: Module, tile: Tile, symbol: str, shape: tuple[int, int], rows: int, kind: str
 ) -> None:
     """Defines void (table, entries, shift, w, depth, to): the sums of a tile, its rows side by
     side. `rows`: addresses in an entry."""
     height, vectors = shape
     f = module.function(f"void {symbol}({PARAMETERS})", "internal")
     zeros = [(tile.vector, tile.zero())] * (height * vectors)
-    ahead = [("ptr", "%ahead")] if asks_ahead(tile) and not alone else []
+    ahead = [("ptr", "%ahead")] * (kind == "asking")
     taps = f.carry_loop(0, "%entries", 1, [*zeros, *ahead])
     entry = f.gep("%table", f.mul(taps.index, rows + 1), "i64")
     places = [f.load(f.gep(entry, row, "ptr"), "ptr", 8) for row in range(height)]
     weights = f.gep("%w", f.load(f.gep(entry, rows, "i64"), "i64", 8), "i8")
-    if alone:
+    if kind == "alone":
         new = _lanes(f, tile, places, weights, vectors, taps.values)
     else:
         new = _channels(f, tile, places, weights, vectors, taps.values)

@@ -11,6 +11,7 @@ import pytest
 from graphc.backends.host.machine import cpu
 from graphc.backends.llvm.conv_last_kernel import panel_columns, renders_last
 from graphc.backends.llvm.emit import emit
+from graphc.backends.llvm.libraries import emit_library
 from graphc.backends.llvm.target import Target, host_target
 from graphc.backends.numpy.ops import TABLE
 from graphc.ir import dtypes, ops
@@ -252,3 +253,24 @@ def test_panels_are_as_wide_as_registers_allow() -> None:
 def test_the_text_is_read_back() -> None:
     kernel, _, _ = kernel_of(CASES[1], host_target())
     assert parse_kernel(print_kernel(kernel)) == kernel
+
+
+@pytest.mark.skipif(not narrow_targets(), reason="for an x86 with 32 bytes of registers")
+@pytest.mark.parametrize("input", [(7, 7), (13, 1), (3, 1), (5, 5), (1, 61)])
+def test_tiles_of_an_image_are_equally_high_with_registers_of_32_bytes(
+    input: tuple[int, int],
+) -> None:
+    target = narrow_targets()[0]
+    for registers in (1, 2, 3):
+        case = Last(2, 300, input, 260, (1, 1), (1, 1), (0, 0), (1, 1), registers)
+        check(case, target)
+    for rows in (4, 6):
+        text = emit_library(f"conv_last.{rows}.f32", target).text()
+        assert f"@graphc_asking_{rows - 1}x" in text  # 49 positions: tiles of 6 rows and of 5
+
+
+def test_tiles_that_read_weights_in_a_cache_ask_for_nothing() -> None:
+    text = emit_library("conv_last.6.f32", host_target()).text()
+    for function in text.split("define ")[1:]:
+        if "@graphc_last_6x" in function.split("(")[0]:
+            assert "@llvm.prefetch" not in function
