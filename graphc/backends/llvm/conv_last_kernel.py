@@ -1,6 +1,7 @@
 """The entry of a kernel whose convolution has its channels last: a request to the driver."""
 
 from graphc.backends.llvm.conv_alone import emit_lines_kernel, line_kernels
+from graphc.backends.llvm.conv_ask import asks_ahead
 from graphc.backends.llvm.conv_geometry import Words
 from graphc.backends.llvm.conv_last import Last, last_symbol
 from graphc.backends.llvm.conv_last_lines import emit_last_lines
@@ -47,6 +48,15 @@ def panel_columns(c: SumTemplate, lanes: int) -> int | None:
     outputs = c.geometry.out_channels
     columns = min(panels_of_weights(c.right.index)[0] or 1, outputs)
     return columns if outputs % columns == 0 and columns % lanes == 0 else None
+
+
+def panels_follow(c: SumTemplate, tile: Tile) -> bool:
+    """Whether a tile's next panel is the next that a chunk goes to, and the epilogue may ask for
+    what it reads there."""
+    if not isinstance(c, Convolution) or not asks_ahead(tile):
+        return False
+    by_lines = line_kernels(c, tile) or lines_of_last(c, tile.machine)
+    return not by_lines and runs_of(c, tile.machine).together
 
 
 def emit_last_kernel(

@@ -21,7 +21,7 @@ from graphc.backends.llvm.emit_loops import Statements
 from graphc.backends.llvm.epilogue import epilogue_symbol
 from graphc.backends.llvm.gemm_descriptor import ENTRY
 from graphc.backends.llvm.microkernel import Tile
-from graphc.backends.llvm.prefetch import along, distances, next_rows, written_next
+from graphc.backends.llvm.prefetch import along, beside, distances, next_rows, written_next
 from graphc.backends.llvm.target import Target
 from graphc.backends.llvm.text import Function, Module
 from graphc.backends.llvm.values import Value
@@ -114,6 +114,8 @@ def emit_epilogue(fn: Function, kernel: Kernel, tile: Tile) -> None:
     assert template is not None and not isinstance(template, Attention)
     context = _context(fn, fn.module, tile.target, kernel, template.epilogue)
     known = conv_last_kernel.panel_columns(template, tile.lanes) if is_last(template) else None
+    if known and conv_last_kernel.panels_follow(template, tile):
+        context.ahead = beside(template.epilogue, known)
     upper = {"b": template.batch, "tile.m": template.m}
     _sums(context, tile, template.acc_dtype, template.epilogue, upper, known)
 

@@ -9,15 +9,18 @@ import numpy as np
 import pytest
 
 from graphc.backends.host.machine import cpu
-from graphc.backends.llvm.conv_last_kernel import panel_columns, renders_last
+from graphc.backends.llvm.conv_last_kernel import panel_columns, panels_follow, renders_last
 from graphc.backends.llvm.emit import emit
 from graphc.backends.llvm.libraries import emit_library
+from graphc.backends.llvm.microkernel import Tile
+from graphc.backends.llvm.prefetch import beside
 from graphc.backends.llvm.target import Target, host_target
 from graphc.backends.numpy.ops import TABLE
 from graphc.ir import dtypes, ops
+from graphc.ir.dim import Dim
 from graphc.ir.dtypes import DType
 from graphc.ir.graph import Builder, Expr
-from graphc.ir.kernel import Convolution, Kernel
+from graphc.ir.kernel import Apply, Convolution, Kernel, Load, Store, Var
 from graphc.ir.kernel.plan_alone import spans_of
 from graphc.ir.kernel.plan_last import panel_vectors, plan_last, rows_of, runs_of
 from graphc.ir.kernel.text import parse_kernel, print_kernel
@@ -274,3 +277,18 @@ def test_tiles_that_read_weights_in_a_cache_ask_for_nothing() -> None:
     for function in text.split("define ")[1:]:
         if "@graphc_last_6x" in function.split("(")[0]:
             assert "@llvm.prefetch" not in function
+
+
+@pytest.mark.skipif(not narrow_targets(), reason="for an x86 with 32 bytes of registers")
+def test_epilogues_ask_for_the_rows_that_the_next_panel_adds() -> None:
+    target = narrow_targets()[0]
+    case = Last(1, 64, (14, 14), 96, (1, 1), (1, 1), (0, 0), (1, 1), 2)
+    tile = Tile("f32", target)
+    many, by_lines = replaced(case, channels=4096), replaced(case, window=(3, 3), pad=(1, 1))
+    for each, follow in ((case, True), (many, False), (by_lines, False)):
+        assert panels_follow(kernel_of(each, target)[0].template, tile) == follow
+    m, n = Dim.var("m"), Dim.var("n")
+    row = Load("residual", m * 96 + n, dtypes.f32)
+    acc, bias = Var("acc", dtypes.f32), Load("bias", n, dtypes.f32)
+    add = Apply("add", (Apply("add", (acc, row), dtypes.f32), bias), dtypes.f32)
+    assert beside((Store("to", m * 96 + n, add),), 16) == {("residual", row.index): 16}
