@@ -92,8 +92,9 @@ def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
 @with_out
 def lu(A: Tensor, pivot: bool = True, get_infos: bool = False) -> Any:
     """L and U in one matrix, pivots, and an info tensor if asked for."""
-    packed, pivots, info = solves.lu_factor_ex(A, pivot=pivot)
-    return (packed, pivots, info) if get_infos else (packed, pivots)
+    if get_infos:
+        return tuple(solves.lu_factor_ex(A, pivot=pivot))
+    return tuple(solves.lu_factor(A, pivot=pivot))
 
 
 @with_out

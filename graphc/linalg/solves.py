@@ -167,9 +167,9 @@ def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:
 
 @with_out
 def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:
-    """L and U in one matrix, and 1-based pivots."""
+    """L and U in one matrix, and 1-based pivots. Raises RuntimeError where U's diagonal has a 0."""
     check_floating("linalg.lu_factor", A)
-    found = apply(ops.linalg_lu, A, pivot=bool(pivot))
+    found = apply(ops.linalg_lu, A, pivot=bool(pivot), check="lu_factor")
     return result("lu_factor", "LU", "pivots")(*found[:2])
 
 
@@ -177,7 +177,8 @@ def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:
 def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> Any:
     """L and U in one matrix, pivots, and the number of the first zero on U's diagonal, or 0."""
     check_floating("linalg.lu_factor", A)
-    found = apply(ops.linalg_lu, A, pivot=bool(pivot))
+    check = "lu_factor_ex" if check_errors else ""
+    found = apply(ops.linalg_lu, A, pivot=bool(pivot), check=check)
     return result("lu_factor_ex", "LU", "pivots", "info")(*found)
 
 
@@ -198,7 +199,7 @@ def _factors(packed: Tensor) -> tuple[Tensor, Tensor]:
 @with_out
 def lu(A: Tensor, *, pivot: bool = True) -> Any:
     """P, L and U of A = P L U; P is empty without pivoting."""
-    packed, pivots = lu_factor(A, pivot=pivot)
+    packed, pivots, _ = lu_factor_ex(A, pivot=pivot)
     low, up = _factors(packed)
     order = _permutation(pivots, A.shape[-2], A.dtype) if pivot else A.new_empty(0)
     return result("lu", "P", "L", "U")(order, low, up)

@@ -220,6 +220,9 @@ ERRORS: dict[str, Any] = {
     "solve singular": lambda t: t.linalg.solve(t.zeros(2, 2), t.ones(2)),
     "cholesky": lambda t: t.linalg.cholesky(t.zeros(2, 2)),
     "cholesky batch": lambda t: t.linalg.cholesky(t.stack([t.eye(2), -t.eye(2)])),
+    "lu_factor": lambda t: t.linalg.lu_factor(t.zeros(3, 2)),
+    "lu_factor batch": lambda t: t.linalg.lu_factor(t.stack([t.eye(2), t.ones(2, 2)])),
+    "lu_factor_ex": lambda t: t.linalg.lu_factor_ex(t.zeros(2, 2), check_errors=True),
     "square": lambda t: t.linalg.inv(t.ones(2, 3)),
     "dims": lambda t: t.linalg.inv(t.ones(2)),
     "integers": lambda t: t.linalg.inv(t.ones(2, 2, dtype=t.int64)),
@@ -249,3 +252,16 @@ def test_errors(name: str) -> None:
 def test_a_compiled_function_raises_too() -> None:
     with pytest.raises(graphc.linalg.LinAlgError, match="diagonal element 1 is zero"):
         graphc.compile(graphc.linalg.inv)(graphc.zeros(2, 2))
+
+
+def test_lu_without_a_check_takes_singular_matrices() -> None:
+    def function(t: Any) -> Any:
+        x = t.tensor([[1.0, 2.0], [2.0, 4.0]], dtype=t.float64)
+        return (*t.linalg.lu_factor_ex(x), *t.linalg.lu(x), *x.lu(get_infos=True))
+
+    for ours, theirs in zip(function(graphc), function(torch), strict=True):
+        assert ours.tolist() == theirs.tolist()
+    with pytest.raises(RuntimeError, match=r"U\[2,2\] is zero"):
+        graphc.tensor([[1.0, 2.0], [2.0, 4.0]]).lu()
+    with pytest.raises(RuntimeError, match=r"lu_factor: U\[1,1\] is zero"):
+        graphc.compile(lambda x: graphc.linalg.lu_factor(x))(graphc.zeros(2, 2))

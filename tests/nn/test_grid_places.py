@@ -36,6 +36,25 @@ def test_places_that_are_none(dim: int, mode: str, padding: str, align: bool) ->
         assert found == pytest.approx(expected, rel=1e-5, abs=1e-5, nan_ok=True)
 
 
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+@pytest.mark.parametrize("far", [100.0, 1e7, 1e10, 1e20])
+def test_places_far_away_are_reflected_as_torch_rounds(far: float, mode: str) -> None:
+    def function(t: Any, run: Any) -> list[Any]:
+        numbers = [math.sin(3 * i) * far for i in range(60)]
+        x = (t.arange(30.0) + 1).reshape(1, 1, 5, 6).requires_grad_()
+        grid = t.tensor(numbers).reshape(1, 30, 1, 2).requires_grad_()
+        found = run(lambda x, g: t.nn.functional.grid_sample(x, g, mode, "reflection", True))(
+            x, grid
+        )
+        found.sum().backward()
+        return [found.flatten().tolist(), x.grad.flatten().tolist(), grid.grad.flatten().tolist()]
+
+    expected = function(torch, lambda f: f)
+    for run in (lambda f: f, graphc.compile):
+        for ours, theirs in zip(function(graphc, run), expected, strict=True):
+            assert ours == pytest.approx(theirs, rel=1e-3, abs=1e-3)
+
+
 def test_index_select_of_a_scalar_refuses_several_positions() -> None:
     for run in (lambda f: f, graphc.compile):
         for library in (torch, graphc):

@@ -157,12 +157,19 @@ def _lu_one(a: Array, pivot: bool = True) -> tuple[Array, Array, int]:
     return lu, pivots, info
 
 
-def _lu(a: Array, *, pivot: bool) -> tuple[Array, Array, Array]:
+def _lu(a: Array, *, pivot: bool, check: str) -> tuple[Array, Array, Array]:
     lead, k = a.shape[:-2], min(a.shape[-2:])
     lu, pivots = np.empty(a.shape, a.dtype), np.empty((*lead, k), np.int32)
     info = np.zeros(lead, np.int32)
     for index in _batches(a):
         lu[index], pivots[index], info[index] = _lu_one(a[index], pivot)
+        if check and info[index]:
+            raise RuntimeError(
+                f"torch.linalg.{check}: {_place(index)}U[{info[index]},{info[index]}] is zero and "
+                "using it on lu_solve would result in a division by zero. If you still want to "
+                "perform the factorization, consider calling linalg.lu(A, pivot) or "
+                "linalg.lu_factor_ex(A, pivot)"
+            )
     return lu, pivots, info
 
 

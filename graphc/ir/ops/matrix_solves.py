@@ -157,7 +157,9 @@ def _part(x: Any, rows: tuple[Any, Any], columns: tuple[Any, Any]) -> Any:
     )
 
 
-def _lu_vjp(grads: Any, inputs: Any, outs: Any, needs: Any, *, pivot: bool) -> Any:
+def _lu_vjp(
+    grads: Any, inputs: Any, outs: Any, needs: Any, *, pivot: bool, check: str
+) -> Any:
     """A = P L U, both factors in one matrix. A block beyond the square one is a solve."""
     g, (lu, pivots, _) = grads[0], outs
     rows, columns = lu.type.shape[-2:]
@@ -231,8 +233,10 @@ register(Op("linalg_cholesky", "routine", _cholesky_type, _cholesky_vjp, arity=1
             attrs=("check",), adjoint=True,
             doc="Lower L of A = L L^H, and the i32 order of the first minor that is not positive.",
             cost=None, rounding=SUMMED, takes_complex=True))
-register(Op("linalg_lu", "routine", _lu_type, _lu_vjp, arity=1, results=3, attrs=("pivot",),
-            adjoint=True, doc="L and U in one matrix, 1-based i32 pivots, and an i32 info.",
+register(Op("linalg_lu", "routine", _lu_type, _lu_vjp, arity=1, results=3,
+            attrs=("pivot", "check"), adjoint=True,
+            doc="L and U in one matrix, 1-based i32 pivots, and an i32 info. `check` names the "
+                "function that raises RuntimeError for a zero on U's diagonal; empty: none does.",
             cost=None, rounding=SUMMED, takes_complex=True))
 register(Op("lu_permutation", "routine", _permutation_type, arity=1, attrs=("size",),
             nondifferentiable="integer result",

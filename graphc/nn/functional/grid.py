@@ -208,20 +208,26 @@ def _padded(place: Tensor, size: int, mode: str, align: bool, solid: bool) -> Te
         return T.where(T.isfinite(place), place, -2.0) if solid else place
     if mode == "reflection":
         low, high = (0, 2 * (size - 1)) if align else (-1, 2 * size - 1)
-        place = _reflected(place, low, high)
+        place = _reflected(place, low, high, solid)
     # the outermost elements count as outside: no slope there, as in torch
     held = place.detach().clamp(0, size - 1)
     held = T.where(T.isnan(held), float(size - 1 if solid else 0), held)
     return T.where((place > 0) & (place < size - 1), place, held)
 
 
-def _reflected(place: Tensor, twice_low: int, twice_high: int) -> Tensor:
+def _reflected(place: Tensor, twice_low: int, twice_high: int, solid: bool) -> Tensor:
     if twice_low == twice_high:
         return flat_in(place, T.zeros_like(place))
-    least, span = twice_low / 2, (twice_high - twice_low) / 2
+    least, round_trip = twice_low / 2, twice_high - twice_low
     away = (place - least).abs()
-    extra, turns = T.fmod(away, span), T.floor(away / span)
-    return T.where(T.fmod(turns, 2) == 0, extra + least, span - extra + least)
+    if solid:
+        span = round_trip / 2
+        extra, turns = T.fmod(away, span), T.floor(away / span)
+        return T.where(T.fmod(turns, 2) == 0, extra + least, span - extra + least)
+    # of planes torch rounds the quotient and nothing behind it: what is 1e20 away is at the low end
+    turns = (away / round_trip).trunc()
+    extra = (away.double() - turns.double() * round_trip).to(away.dtype)
+    return T.where(extra > round_trip - extra, round_trip - extra, extra) + least
 
 
 class _Chosen(NamedTuple):
