@@ -13,22 +13,7 @@ from ._batches import Tensor, located, with_out
 @with_out
 def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
     """The cross product of vectors of three elements along `dim`."""
-    if input.ndim != other.ndim:
-        raise RuntimeError(located(
-            "linalg.cross: inputs must have the same number of dimensions."
-        ))
-    sizes = input.shape[dim], other.shape[dim]
-    if sizes != (3, 3):
-        raise RuntimeError(located(
-            f"linalg.cross: inputs dimension {dim} must have length 3. Got {sizes[0]} and "
-            f"{sizes[1]}"
-        ))
-    a, b = graphc.broadcast_tensors(input, other)
-    first, second = (x.unbind(dim) for x in (a, b))
-    rows = [
-        first[i] * second[j] - first[j] * second[i] for i, j in ((1, 2), (2, 0), (0, 1))
-    ]
-    return graphc.stack(rows, dim)
+    return graphc.cross(input, other, dim)
 
 
 @with_out

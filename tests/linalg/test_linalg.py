@@ -232,6 +232,7 @@ ERRORS: dict[str, Any] = {
     "dtypes": lambda t: t.linalg.solve(t.ones(2, 2), t.ones(2, dtype=t.float64)),
     "mode": lambda t: t.linalg.qr(t.ones(2, 2), mode="x"),
     "cross": lambda t: t.linalg.cross(t.ones(2), t.ones(2)),
+    "cross of two ranks": lambda t: t.cross(t.ones(3), t.ones(2, 3), dim=-1),
     "norm of integers": lambda t: t.linalg.vector_norm(t.ones(2, dtype=t.int64)),
     "norm order": lambda t: t.linalg.norm(t.ones(2, 2), ord="bad"),
 }

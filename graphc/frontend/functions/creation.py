@@ -482,14 +482,14 @@ def frombuffer(
 
 
 def _triangle(kind: str, name: str) -> Any:
-    find = getattr(np, f"{kind}_indices")
+    inside = np.less_equal if kind == "triu" else np.greater_equal
 
     @makes
     def indices(
         row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None,
         layout: Any = None, pin_memory: bool = False,
     ) -> Tensor:
-        places = np.stack(find(row, offset, col)).astype(np.int64)
+        places = np.array(inside.outer(np.arange(row) + offset, np.arange(col)).nonzero())
         return constant(places, check_dtype(dtype) or dtypes.i64)
 
     doc = f"Row and column numbers of the {name} triangle, [2, count]."

@@ -432,6 +432,10 @@ def trace(input: Tensor) -> Tensor:
 def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     """The cross product along a dim of size 3."""
     P.require_tensors("cross", input, other)
+    if input.ndim != other.ndim:
+        raise RuntimeError(located(
+            "linalg.cross: inputs must have the same number of dimensions."
+        ))
     if dim is None:
         sizes = shape(input)
         env = environment()

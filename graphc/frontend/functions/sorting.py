@@ -469,6 +469,12 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
 _FEW_TESTS = 16  # of which each is compared with each element
 
 
+@replayed
+def _is_any(x: Tensor, tests: Tensor) -> Tensor:
+    result: Tensor = P.eq(x.unsqueeze(-1), tests).any(-1)
+    return result
+
+
 @with_out
 def isin(
     elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False
@@ -485,5 +491,5 @@ def isin(
         x = promote.cast(x, dtype)
         found = P.eq(ordered[searchsorted(ordered, x).clamp(max=count - 1)], x)
     else:
-        found = P.eq(x.unsqueeze(-1), tests).any(-1)
+        found = _is_any(x, tests)
     return P.logical_not(found) if invert else found
