@@ -132,7 +132,8 @@ def prepare(op: Op, types: Types, attrs: Attrs, results: Types, ready: Ready) ->
             len(types),
         )
     moves = op.name in _MOVES
-    if not (_is_moved if moves else _is_small)(types, LARGE if op.name == "max_pool" else MOST):
+    most = LARGE if op.name in ("max_pool", "topk") else MOST
+    if not (_is_moved if moves else _is_small)(types, most):
         return None
     plan = make(types, **attrs)
     if plan is None:
@@ -431,13 +432,15 @@ def _gather(types: Types, *, dim: int, subject: str = "") -> Plan | None:
 
 
 _COMPARED = 8192  # numbers, which takes as long as NumPy's functions
+_SEEN = 1 << 17  # the same of more, of which most are compared with the last of the first alone
 
 
 def _topk(types: Types, *, k: int, dim: int, largest: bool) -> Plan | None:
-    shape: Any = types[0].shape
-    count = _count(types[0])
-    if not shape or dim != len(shape) - 1 or k == 0 or count >= SORTED_WHOLE or (
-        count * k > _COMPARED
+    shape, count = types[0].static_shape, _count(types[0])
+    if not shape or dim != len(shape) - 1 or k == 0:
+        return None
+    if (count >= SORTED_WHOLE or count * k > _COMPARED) and not (
+        k * k <= 4 * shape[-1] and count * k <= _SEEN and (k > 1 or count <= MOST)
     ):
         return None
     return Plan("topk", (1, count // shape[-1], shape[-1]), (k, int(largest)), _SIMPLE)

@@ -161,7 +161,8 @@ class Machine:
 
     `sorting` says how what has an order is done in parallel (None: one after another). Where it
     `sorts`, sorts are kernels; elsewhere a routine does them, but for the first of up to
-    `few_sorted` numbers, which a kernel has found before a routine has begun.
+    `few_sorted` numbers, and for those that are found by `few_compared` comparisons at most, of
+    each number with each of them: a kernel has found them before a routine has begun.
 
     `by_counter`: unless somebody asks otherwise, random numbers are made of a counter where they
     are used; not of a stream, in which each follows from the one before.
@@ -222,6 +223,7 @@ class Machine:
     sorting: Sorting | None = None
     sorts: bool = False
     few_sorted: int = 0
+    few_compared: int = 0
     lasting: int = 0
     column_run: int = 0
     channels_last: int = 0

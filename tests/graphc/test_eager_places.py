@@ -133,6 +133,19 @@ def test_topk_of_equals_and_nans() -> None:
                     assert repr(held) == repr([row[i] for i in places])
 
 
+def test_equals_stay_in_their_order_where_a_better_one_comes() -> None:
+    """Also where none were equal as the code was held against NumPy's."""
+    shuffled = graphc.arange(40.0).reshape(2, 20) * 7 % 19
+    for largest in (True, False):
+        for _ in range(5):
+            shuffled.topk(5, largest=largest)
+        for seed in range(5):
+            x = (graphc.arange(40.0).reshape(2, 20) * (seed + 7)) % 19 // 5
+            found, whole = x.topk(5, largest=largest), x.sort(1, descending=largest, stable=True)
+            assert found.indices.tolist() == whole.indices[:, :5].tolist()
+            assert found.values.tolist() == whole.values[:, :5].tolist()
+
+
 def test_extrema_and_topk_have_histories() -> None:
     def work(engine: Any) -> Any:
         found = []
@@ -257,3 +270,18 @@ def test_cat_and_stack_have_histories_and_their_own_memory() -> None:
     same(work)
     same(lambda engine: engine.stack([engine.ones(2), engine.ones(3)]))
     same(lambda engine: engine.cat([engine.ones(2), engine.ones(2)], 1))
+
+
+def test_the_first_of_some_thousands() -> None:
+    for count, k in ((700, 1), (5000, 20), (30000, 4), (5000, 200)):
+        x = graphc.arange(float(count)) * 7919 % 1009
+        for largest in (True, False):
+            whole = x.sort(descending=largest, stable=True)
+            for _ in range(5):
+                found = x.topk(k, largest=largest)
+                assert found.indices.tolist() == whole.indices[:k].tolist()
+                assert found.values.tolist() == whole.values[:k].tolist()
+            x[count // 2] = NAN
+            first = x.topk(2, largest=largest)[0].isnan().tolist()
+            assert first == [largest, False]
+            x[count // 2] = 0.0

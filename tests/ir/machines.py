@@ -19,7 +19,8 @@ SORTS = replaced(
     sorting=Sorting(lanes=4, each=3, digit=2, scanned=2, in_turn=2, beside=1 << 16, ranked=4),
 )
 # Sorts of a machine that does one after another, and has no routine for them.
-SORTS_IN_TURN = replaced(TINY, sorts=True)
+SORTS_IN_TURN = replaced(TINY, sorts=True, few_compared=0)
+FEW_IN_TURN = replaced(TINY, sorts=True)  # which finds the first of few by looking at each
 # Little shapes are already cut in pieces, done in stages, kept in tiles.
 CUTTING = replaced(
     GPU, lane_steps=3, piece_steps=1, columns=4, block=4, parallelism=8, least_parallel=4,

@@ -19,7 +19,7 @@ from graphc.ir.machine import Machine
 
 from . import kernel_cases as cases
 from .kernel_cases import build, compiled, f32
-from .machines import SORTS, SORTS_IN_TURN
+from .machines import FEW_IN_TURN, SORTS, SORTS_IN_TURN
 
 RNG = np.random.default_rng(0)
 DTYPES = (f32, dtypes.f64, dtypes.bf16, dtypes.f16, dtypes.i32, dtypes.i64, dtypes.bool_)
@@ -47,7 +47,9 @@ def same(graph, inputs: list[np.ndarray], machine: Machine = SORTS) -> None:
         assert a.tobytes() == b.tobytes()
 
 
-MACHINES = pytest.mark.parametrize("machine", (SORTS, SORTS_IN_TURN), ids=("beside", "in_turn"))
+MACHINES = pytest.mark.parametrize(
+    "machine", (SORTS, SORTS_IN_TURN, FEW_IN_TURN), ids=("beside", "in_turn", "few")
+)
 
 
 @MACHINES
@@ -158,12 +160,17 @@ def test_what_runs_side_by_side() -> None:
 
 
 def test_the_first_of_few_numbers_are_found_by_a_kernel() -> None:
-    """A routine takes longer to begin: 37 us of 8 rows of 64 numbers, a kernel 10."""
-    for shape, kernel in (((8, 64), True), ((8, 65), False)):
+    """A routine takes longer to begin: 130 us of 5000 numbers, of which a kernel looks at most
+    but once."""
+    for shape, kernel in (((8, 64), True), ((43, 1016), True), ((43, 1017), False)):
         x = graphc.randn(shape)
         text = graphc.explain(lambda x: x.topk(3), x).kernels_text
         assert ("kernel topk" in text) is kernel
         found, want = graphc.compile(lambda x: x.topk(3))(x), x.topk(3)
+        assert found.values.tolist() == want.values.tolist()
+        assert found.indices.tolist() == want.indices.tolist()
+    for x in (graphc.arange(999.0), -graphc.arange(999.0), graphc.arange(999.0) // 7 % 5):
+        found, want = graphc.compile(lambda x: x.topk(30))(x), x.topk(30)
         assert found.values.tolist() == want.values.tolist()
         assert found.indices.tolist() == want.indices.tolist()
     nan = float("nan")
@@ -174,3 +181,17 @@ def test_the_first_of_few_numbers_are_found_by_a_kernel() -> None:
             want = x.topk(3, largest=largest)
             assert found.indices.tolist() == want.indices.tolist()
             assert found.values.numpy().tobytes() == want.values.numpy().tobytes()
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("largest", (False, True))
+def test_equals_stay_in_their_order_where_they_make_room(
+    largest: bool, dtype: dtypes.DType
+) -> None:
+    shape = (3, 40)
+    graph = build(lambda x: ops.topk(x, k=6, dim=1, largest=largest), (dtype, shape))
+    for numbers in (values(shape, dtype), np.sort(values(shape, dtype), 1),
+                    np.ones(shape, dtype.numpy)):
+        same(graph, [numbers], FEW_IN_TURN)
+    (kernel,) = cases.kernels(compiled(graph, machine=FEW_IN_TURN))
+    assert "kept" in print_kernel(kernel)

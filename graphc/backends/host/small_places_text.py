@@ -54,23 +54,33 @@ def topk(b: Body) -> Body:
     many they are, and whether they are the largest. None where there is a NaN."""
     x, out, places = b.given(0), b.given(1), b.given(2)
     k, largest = b.word(0), b.let(f"icmp ne i64 {b.word(1)}, 0")
-    held, at = b.number(), b.number("i64")
+    held, at, moved = b.number(), b.number("i64"), b.number("i1")
+
+    def better(mine: str, theirs: str) -> str:
+        more, less = (b.let(f"fcmp {c} {b.kind} {mine}, {theirs}") for c in ("ogt", "olt"))
+        return b.let(f"select i1 {largest}, i1 {more}, i1 {less}")
+
     r = b.each("%rows")
     row = b.at(x, b.times(r, "%width"))
     first = b.times(r, k)
     kept, kept_at = b.at(out, first), b.at(places, first, "i64")
+    last = b.at(kept, b.let(f"sub i64 {k}, 1"))
     j = b.each("%width")
     number = b.load(b.at(row, j))
     b.unless(b.let(f"fcmp uno {b.kind} {number}, {number}"))
     b.store(number, held)
     b.store(j, at, "i64")
-    i = b.each(k)  # a better one takes the place, and what was there goes on
+    b.store("0", moved, "i1")
+    room = b.let(f"icmp slt i64 {j}, {k}")  # what lies in the last place is no number yet
+    enters = b.let(f"or i1 {room}, {better(number, b.load(last))}")
+    # a better one takes the place, and what was there goes on, as does what is behind: equals, too
+    i = b.each(b.let(f"select i1 {enters}, i64 {k}, i64 0"))
     slot, slot_at = b.at(kept, i), b.at(kept_at, i, "i64")
     mine, theirs = b.load(held), b.load(slot)
     my_place, their_place = b.load(at, "i64"), b.load(slot_at, "i64")
-    more, less = (b.let(f"fcmp {c} {b.kind} {mine}, {theirs}") for c in ("ogt", "olt"))
-    better = b.let(f"select i1 {largest}, i1 {more}, i1 {less}")
-    takes = b.let(f"or i1 {better}, {b.let(f'icmp sge i64 {i}, {j}')}")  # nobody was there yet
+    takes = b.let(f"or i1 {better(mine, theirs)}, {b.load(moved, 'i1')}")
+    takes = b.let(f"or i1 {takes}, {b.let(f'icmp sge i64 {i}, {j}')}")  # nobody was there yet
+    b.store(takes, moved, "i1")
     for one, other, kind, to, on in (
         (mine, theirs, b.kind, slot, held), (my_place, their_place, "i64", slot_at, at),
     ):

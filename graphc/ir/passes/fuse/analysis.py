@@ -17,6 +17,7 @@ from ...types import Shape, TensorType
 from ..lower.attention import VARIABLES, sides
 from ..lower.body import Body
 from ..lower.contraction import contraction, has_template, operand_index, widens_operand
+from ..lower.first_few import few
 from ..lower.index_maps import Coordinates
 from ..lower.kinds import ATTENTION, CONTRACTION, HEADS, ROUTINE, SCATTER, SORT, Kind
 from ..lower.moves import MOVES
@@ -127,7 +128,8 @@ def categorise(
 
 def _are_few(node: Node, machine: Machine) -> bool:
     count = _elements(node.inputs[0])
-    return node.op.name == "topk" and isinstance(count, int) and count <= machine.few_sorted
+    sorted_ = node.op.name == "topk" and isinstance(count, int) and count <= machine.few_sorted
+    return sorted_ or few(node, machine)
 
 
 def _known_channels(node: Node) -> bool:

@@ -15,8 +15,8 @@ from .attention import lower_attention
 from .body import Body
 from .contraction import lower_contraction
 from .cumulative import lower_cumulative
+from .first_few import lower_sort
 from .loops import lower_loop
-from .merge_sort import lower_sort
 from .rows import lower_rows
 from .scatter import lower_scatter
 from .sparse import lower_sparse_product

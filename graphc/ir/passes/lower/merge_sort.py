@@ -24,7 +24,7 @@ from .values import Values
 _IN_TURN = 8  # a tile that is ranked where the rest is merged one after another
 
 
-class _Rows(NamedTuple):
+class Rows(NamedTuple):
     """What is sorted: `length` elements of each row along `dim`; `most` of them are wanted."""
 
     node: Node
@@ -62,15 +62,19 @@ class _Run(NamedTuple):
     places: str
 
 
-def lower_sort(body: Body, node: Node) -> Kernel:
-    """The kernel of sort or topk."""
-    (x,) = node.inputs
-    shape, dim = body.shape(x), node.attrs["dim"]
+def rows_of(body: Body, node: Node) -> Rows:
+    """What a sort or topk goes along."""
+    shape, dim = body.shape(node.inputs[0]), node.attrs["dim"]
     top = node.op.name == "topk"
-    rows = _Rows(
+    return Rows(
         node, shape, dim, body.size(node.attrs["k"]) if top else shape[dim],
         node.attrs["largest" if top else "descending"],
     )
+
+
+def lower_merges(body: Body, rows: Rows) -> Kernel:
+    """The kernel of sort or topk, by merges."""
+    x = rows.node.inputs[0]
     scratch = Scratch()
     numbers = body.machine.sorting
     width = _IN_TURN if numbers is None else numbers.ranked
@@ -95,7 +99,7 @@ def lower_sort(body: Body, node: Node) -> Kernel:
     return make_kernel(body, stages, dims_of(body), scratch.params)
 
 
-def _before(values: Values, rows: _Rows, a: Value, b: Value) -> Value:
+def before(values: Values, rows: Rows, a: Value, b: Value) -> Value:
     """Whether `a` comes before `b` and is not equal to it."""
     writer = values.writer
     less = writer.apply("gt" if rows.descending else "lt", dtypes.bool_, a, b)
@@ -107,15 +111,15 @@ def _before(values: Values, rows: _Rows, a: Value, b: Value) -> Value:
     return writer.apply("logical_or", dtypes.bool_, less, values.both(is_number, is_nan))
 
 
-def _comparable(values: Values, value: Value) -> Value:
+def comparable(values: Values, value: Value) -> Value:
     """A value in a dtype that is ordered."""
     if value.dtype is dtypes.bool_:
         return values.writer.apply("cast", dtypes.i32, value)
     return value
 
 
-def _put(
-    values: Values, rows: _Rows, target: _Run | None, row: Size, at: Value,
+def put(
+    values: Values, rows: Rows, target: _Run | None, row: Size, at: Value,
     found: tuple[Value, ...],
 ) -> None:
     """An element, with the place that it came from, at its place: in a run, or in the results."""
@@ -134,7 +138,7 @@ def _put(
         writer.store(f"o{number}", flat, value, inside)
 
 
-def _ranked(body: Body, rows: _Rows, width: int, target: _Run | None) -> tuple[Stmt, ...]:
+def _ranked(body: Body, rows: Rows, width: int, target: _Run | None) -> tuple[Stmt, ...]:
     """Each tile of `width` in order."""
     writer = Writer()
     values = Values(body, writer)
@@ -142,27 +146,27 @@ def _ranked(body: Body, rows: _Rows, width: int, target: _Run | None) -> tuple[S
     row, i = open_updates(body, writer, rows.rows, rows.length)
     first = unwrap(floordiv(i, width) * width)
     value = rows.read(values, row, i)
-    own = _comparable(values, value)
+    own = comparable(values, value)
     j = writer.open("serial", "j", minimum(width, unwrap(rows.length - first)))
     rank = carried(writer, dtypes.i64)
     index = unwrap(first + j)
-    other = _comparable(values, rows.read(values, row, index))
+    other = comparable(values, rows.read(values, row, index))
     earlier = writer.apply(
         "lt", dtypes.bool_, writer.index_value(index), writer.index_value(i)
     )
-    after = writer.apply("logical_not", dtypes.bool_, _before(values, rows, own, other))
+    after = writer.apply("logical_not", dtypes.bool_, before(values, rows, own, other))
     counts = writer.apply(
-        "logical_or", dtypes.bool_, _before(values, rows, other, own), values.both(earlier, after)
+        "logical_or", dtypes.bool_, before(values, rows, other, own), values.both(earlier, after)
     )
     one = writer.apply("cast", dtypes.i64, counts)
     writer.close([Carry(rank.name, dtypes.i64, writer.index_value(first), "add", one)])
     found = values.stored(value, dtype), writer.index_value(i)
-    _put(values, rows, target, row, rank, found)
+    put(values, rows, target, row, rank, found)
     return close_all(writer)
 
 
 def _merged(
-    body: Body, rows: _Rows, width: int, source: _Run, target: _Run | None
+    body: Body, rows: Rows, width: int, source: _Run, target: _Run | None
 ) -> tuple[Stmt, ...]:
     """Neighbouring runs of `width` as one; the last may be shorter, or have no neighbour."""
     writer = Writer()
@@ -172,7 +176,7 @@ def _merged(
     base = unwrap(row * rows.length)
     stored = writer.load(source.values, unwrap(base + i), dtype)
     place = writer.load(source.places, unwrap(base + i), dtypes.i64)
-    own = _comparable(values, values.widened(stored))
+    own = comparable(values, values.widened(stored))
     run = floordiv(i, width)
     right = mod(run, 2)  # 1: the other run is in front of this one, and its equals come first
     is_right = writer.apply(
@@ -182,10 +186,10 @@ def _merged(
     length = maximum(0, minimum(width, unwrap(rows.length - start)))
 
     def holds(there: Value) -> Value:
-        other = _comparable(values, values.widened(there))
-        not_after = writer.apply("logical_not", dtypes.bool_, _before(values, rows, own, other))
+        other = comparable(values, values.widened(there))
+        not_after = writer.apply("logical_not", dtypes.bool_, before(values, rows, own, other))
         return writer.apply(
-            "where", dtypes.bool_, is_right, not_after, _before(values, rows, other, own)
+            "where", dtypes.bool_, is_right, not_after, before(values, rows, other, own)
         )
 
     found = bisect(
@@ -193,13 +197,13 @@ def _merged(
     )
     begin = unwrap((run - right) * width + mod(i, width))
     at = writer.apply("add", dtypes.i64, found, writer.index_value(begin))
-    _put(values, rows, target, row, at, (stored, place))
+    put(values, rows, target, row, at, (stored, place))
     return close_all(writer)
 
 
 
 def _walked(
-    body: Body, rows: _Rows, width: int, source: _Run, target: _Run | None, times: Size = 1
+    body: Body, rows: Rows, width: int, source: _Run, target: _Run | None, times: Size = 1
 ) -> tuple[Stmt, ...]:
     """What _merged does, one element of two runs after another, as far as any is wanted; `times`: 0
     where nothing is to be done."""
@@ -226,11 +230,11 @@ def _walked(
         there = writer.apply("lt", dtypes.bool_, of, writer.index_value(length))
         place = unwrap(start + as_size(of))
         stored = writer.load(source.values, place, dtype, there, zero(dtype))
-        return there, _comparable(values, values.widened(stored))
+        return there, comparable(values, values.widened(stored))
 
     is_left, one = taken(left, lengths[0], base)
     is_right, other = taken(right, lengths[1], unwrap(base + width))
-    first = values.both(is_right, _before(values, rows, other, one))
+    first = values.both(is_right, before(values, rows, other, one))
     is_one = values.both(is_left, writer.apply("logical_not", dtypes.bool_, first))
     there = writer.apply(
         "where", dtypes.i64, is_one, left,
@@ -242,7 +246,7 @@ def _walked(
         writer.load(buffer, at, kind, inside, zero(kind))
         for buffer, kind in zip(source, (dtype, dtypes.i64), strict=True)
     )
-    _put(values, rows, target, row, writer.index_value(unwrap(begin + j)), found)
+    put(values, rows, target, row, writer.index_value(unwrap(begin + j)), found)
     more = writer.apply("cast", dtypes.i64, is_one)
     after = writer.apply("add", dtypes.i64, left, more)
     writer.close([Carry(left.name, dtypes.i64, Literal(0, dtypes.i64), "set", after)])
@@ -250,7 +254,7 @@ def _walked(
 
 
 def _walked_pairs(
-    body: Body, rows: _Rows, width: int, steps: int, pair: list[_Run]
+    body: Body, rows: Rows, width: int, steps: int, pair: list[_Run]
 ) -> list[tuple[Stmt, ...]]:
     """The merges of a length that is not known: there and back, and none where one run is all."""
     stages = []
@@ -263,7 +267,7 @@ def _walked_pairs(
     return [*stages, _given(body, rows, pair[0])]
 
 
-def _given(body: Body, rows: _Rows, source: _Run) -> tuple[Stmt, ...]:
+def _given(body: Body, rows: Rows, source: _Run) -> tuple[Stmt, ...]:
     """The results, of what is in order."""
     writer = Writer()
     values = Values(body, writer)
@@ -271,5 +275,5 @@ def _given(body: Body, rows: _Rows, source: _Run) -> tuple[Stmt, ...]:
     at = unwrap(row * rows.length + i)
     dtype = rows.node.inputs[0].dtype
     found = writer.load(source.values, at, dtype), writer.load(source.places, at, dtypes.i64)
-    _put(values, rows, None, row, writer.index_value(i), found)
+    put(values, rows, None, row, writer.index_value(i), found)
     return close_all(writer)
