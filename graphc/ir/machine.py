@@ -38,7 +38,8 @@ class Tiling:
 
     `steps` names what there are instructions for that multiply and add several neighbours along k
     at a time (`kernel/steps.py`). `split`: registers are computed in two halves, beside which
-    one that is read under a mask costs more.
+    one that is read under a mask costs more. `asks_left`: each tile has the rows of the left
+    operand that the next one reads come meanwhile.
     """
 
     vector_bytes: int
@@ -68,6 +69,7 @@ class Tiling:
     packed_bytes: int
     steps: tuple[str, ...] = ()
     split: bool = False
+    asks_left: bool = False
 
     def lanes(self, itemsize: int) -> int:
         """Elements of one register."""

@@ -273,6 +273,8 @@ class _ProductContext:
                 count = f.smin(pitch, f.sub(columns, j))
                 goal = (m, f.add(n, j), count)
                 direct, to, apart = self.result.goal(goal, c, pitch, stores)
+                apart_a = (self.row_bytes, self.step_bytes, self.tile_row)
+                next_a = self.ahead.left(a, m, (j, columns), apart_a)
                 f.call(
                     "void",
                     f.load(f.gep(self.tiles, f.add(row_kind, kind), "ptr"), "ptr", 8),
@@ -284,7 +286,7 @@ class _ProductContext:
                     f"i64 {b_step}",
                     f"ptr {to}",
                     *(f"i64 {v}" for v in (rows, more, count, apart)),
-                    *self.ahead.of(m, b, after, block),
+                    *self.ahead.of(m, b, after, block, next_a),
                     *(["ptr %unit"] if tile.step.matrix else ()),
                 )
                 with f.when(f.let(f"and i1 {last}, {f.let(f'xor i1 {direct}, true')}")):
