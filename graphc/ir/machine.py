@@ -36,6 +36,10 @@ class Tiling:
     A constant that at most `packed_rows` rows meet in each call is packed before the first one;
     where all of those together have more than `packed_bytes`, at most half as many rows.
 
+    A block of a product has `row_bytes` of a row of the left operand, if that is more than block_k
+    steps. Where the right operand is not packed first, chunks have `least_columns` at least: a
+    tile's rows, which lie further away, meet several panels.
+
     `steps` names what there are instructions for that multiply and add several neighbours along k
     at a time (`kernel/steps.py`). `split`: registers are computed in two halves, beside which
     one that is read under a mask costs more. `asks_left`: each tile has the rows of the left
@@ -67,6 +71,8 @@ class Tiling:
     joint_rows: int
     packed_rows: int
     packed_bytes: int
+    row_bytes: int
+    least_columns: int
     steps: tuple[str, ...] = ()
     split: bool = False
     asks_left: bool = False
@@ -78,6 +84,10 @@ class Tiling:
     def columns(self, itemsize: int) -> int:
         """Columns of the innermost tile."""
         return self.lanes(itemsize) * self.vectors
+
+    def product_steps(self, itemsize: int) -> int:
+        """The most steps of k in a block of a product."""
+        return max(self.block_k, self.row_bytes // itemsize)
 
 
 @record

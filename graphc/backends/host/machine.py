@@ -36,6 +36,8 @@ _TILING = Tiling(
     joint_rows=8,
     packed_rows=512,  # packing is as much work as multiplying by 20 rows: not worth a copy beyond
     packed_bytes=1 << 27,  # 512 rows gain 5%, which is not worth a large second copy
+    row_bytes=0,
+    least_columns=0,  # a panel has 64
 )
 
 # Of 16 registers, 12 hold accumulators. Rows of so few columns lie in a line or two of the caches
@@ -44,10 +46,13 @@ _TILING = Tiling(
 # half of the first cache on, about 100 rows pay for it and 500 gain 3% to 20%. So does a
 # transposed left operand, of which each step reads another line: packing gains 10% to 50%.
 # CPUs with no more registers have half the second cache (Zen 3: 512 KiB): a block that fills half
-# of it gains 4% to 8%.
+# of it gains 4% to 8%. Narrow panels may be long: sums that wait for another block of k cost 4% to
+# 6%, and a tile's rows stay in the first cache as long as its panel streams by. Panels of constants
+# that are met one by one cost 4% to 10% of what four side by side do.
 _FEW_REGISTERS = replaced(
     _TILING, vectors=2, kept_bytes=16 << 10, unpacked_bytes=64 << 10, unpacked_rows=96,
-    turned_columns=128, pack_bytes=256 << 10, asks_left=True,
+    turned_columns=128, pack_bytes=256 << 10, row_bytes=4096,
+    least_columns=64, asks_left=True,
 )
 
 # A launch costs about 0.1 us, an element of light work 0.2 to 1 ns, a core's first cache 32 KiB.

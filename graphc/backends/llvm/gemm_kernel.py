@@ -87,7 +87,7 @@ def emit_gemm_kernel(
         Word.K_QUANTUM: tile.step.quantum,
         Word.POSITIONS: n,
         Word.TERMS: k,
-        Word.MOST_STEPS: tile.tiling.block_k,
+        Word.MOST_STEPS: tile.tiling.product_steps(tile.bytes),
         Word.EPILOGUE_B: 1,
         Word.WORKERS: f.load(f.gep("%status", WORKERS, "i64"), "i64", 8),
         Word.PANEL: 0 if panels is None else panels.panel // panels.group,

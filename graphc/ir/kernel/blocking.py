@@ -199,8 +199,11 @@ def tiled(r: Request, machine: Machine, itemsize: int) -> Blocking:
     width = most(width, choose(streams, least(tiles, t.stream_columns // columns), 1))
     # the sums of a split k have room for what is packed at a time, not for wider chunks
     fits = equal(r.batch, 1) & (right <= t.shared_bytes) & r.dense
-    wide = least(tiles, least(most(t.chunk_columns // columns, 1), block_n // columns))
-    width = most(width, choose(in_place | r.panels, 1, choose(fits, wide, 1)))
+    wide, some = (
+        least(tiles, least(most(least_columns // columns, 1), block_n // columns))
+        for least_columns in (t.chunk_columns, t.least_columns)
+    )
+    width = most(width, choose(in_place | r.panels, some, choose(fits, wide, 1)))
     split_n = quotient_up(tiles, width)
     rest = most(per_batch // split_n, 1)
     most_rows = most(quotient_up(r.m, t.rows) // t.row_tiles, 1)

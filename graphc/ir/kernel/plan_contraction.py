@@ -75,8 +75,8 @@ def request_of(product: Product, tiling: Tiling, sizes: list[Number]) -> Request
     plain = Request(
         batch, m, n, steps, terms=k, left_direct=left and direct,
         right_direct=right and right_n == 1, segment=steps, quantum=step.quantum,
-        most_steps=tiling.block_k, dense=True, panels=panels is not None, window=False,
-        pack_scratch=0, pack_scratch_column=0, heads=step.heads,
+        most_steps=tiling.product_steps(itemsize), dense=True, panels=panels is not None,
+        window=False, pack_scratch=0, pack_scratch_column=0, heads=step.heads,
     )
     if not (is_dot(product, tiling) and (m <= tiling.dot_rows or n <= tiling.dot_columns)):
         return plain
