@@ -14,6 +14,7 @@ import numpy as np
 from graphc.ir import dtypes, ops
 from graphc.ir.dim import DimEnv
 from graphc.ir.graph import attr_key
+from graphc.ir.memory import takes_results
 from graphc.ir.numpy_calls import may_share_memory
 from graphc.ir.op import Attrs, Op, OpError
 from graphc.ir.types import TensorType, TupleType
@@ -133,7 +134,7 @@ def write_two(op: Op, x: Tensor, y: Tensor) -> bool:
     if (x._graphc_storage.away | y._graphc_storage.away) & THERE:
         return False
     signature = _signatures.get((op, a.dtype, a.shape, b.dtype, b.shape))
-    if signature is None or not is_writable(x):
+    if signature is None or x._graphc_storage.inference or not takes_results(a):
         return False
     if signature.ready is None:  # beside other devices a number may be anywhere: not yet asked
         signature.prepare(op, {}, Eager.prepare)

@@ -45,6 +45,19 @@ def contiguous(buffer: Buffer) -> Buffer:
     return found
 
 
+def takes_results(array: Array) -> bool:
+    """Whether it may be written to and each element lies behind those before it, gaps or none."""
+    flags, step = array.flags, array.itemsize
+    if not flags.writeable or flags.c_contiguous:
+        return flags.writeable
+    for size, stride in zip(reversed(array.shape), reversed(array.strides), strict=True):
+        if size != 1:
+            if stride < step:
+                return False
+            step = stride * size
+    return True
+
+
 def overwrite(target: Array, source: Array) -> None:
     """Fills an array with another one's elements, as they were before."""
     if target.nbytes >= MANY and target.shape == source.shape and _lies_across(source) and (

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import graphc as torch
+from graphc.frontend import eager
 from graphc.frontend.functions import indexing, inplace
+from graphc.ir import ops
 
 reference = pytest.importorskip("torch")
 
@@ -161,3 +163,46 @@ def test_a_result_of_another_kind_is_refused():
             x.pow_(0.5)
         with pytest.raises(RuntimeError, match="can't be cast"):
             x.sqrt_()
+
+
+VIEWS = {
+    "columns": lambda x: x[:, :3], "columns behind": lambda x: x[:, 1:4],
+    "every other": lambda x: x[:, ::2], "rows": lambda x: x[::2], "a column": lambda x: x[:, 2],
+    "turned": lambda x: x.t(), "one row": lambda x: x[1:2, 1:3], "none": lambda x: x[:, :0],
+    "diagonal": lambda x: x.diagonal(),
+}
+
+
+@pytest.mark.parametrize("name", sorted(VIEWS))
+@pytest.mark.parametrize("rows", [4, 400])
+def test_arithmetic_in_a_view_of_wider_rows(name: str, rows: int) -> None:
+    def function(t):
+        x = t.arange(rows * 5.0).reshape(rows, 5)
+        y = VIEWS[name](x).clone() * 0.5 + 1
+        for _ in range(3):
+            VIEWS[name](x).sub_(y)
+            VIEWS[name](x).mul_(1.5)
+            part = VIEWS[name](x)
+            part += y
+            part /= y
+            part.add_(part)
+        w = t.ones(rows, 5, requires_grad=True)
+        z = w * 2
+        VIEWS[name](z).mul_(y)
+        z.sum().backward()
+        return x.tolist(), x._version, w.grad.tolist()
+
+    assert function(torch) == function(reference)
+
+
+def test_rows_with_gaps_are_computed_where_they_lie() -> None:
+    x, y = torch.zeros(4, 6), torch.ones(4, 3)
+    x[:, :3].sub_(y)
+    assert eager.write_two(ops.sub, x[:, 1:4], y)
+    assert x.tolist() == [[-1.0, -2.0, -2.0, -1.0, 0.0, 0.0]] * 4
+    across = torch.zeros(3, 4).t()
+    across.sub_(y)
+    assert not eager.write_two(ops.sub, across, y)  # not one behind the other
+    assert not eager.write_two(ops.sub, torch.zeros(9).as_strided((4, 3), (2, 1)), y)
+    with pytest.raises(RuntimeError, match="more than one element"):
+        torch.zeros(4, 1).expand(4, 3).sub_(y)
