@@ -112,3 +112,27 @@ def test_named_sizes() -> None:
         x = _last(n, 3, n + 1, 7)
         assert np.allclose(compiled(x).numpy(), (x.numpy() * 2).sum(-1), rtol=1e-5)
     assert compiled.newest.origin.number == 1
+
+
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+@pytest.mark.parametrize(("shape", "order"), [
+    ((33, 100, 15), (0, 2, 1)), ((33, 100, 15), (1, 0, 2)), ((40, 30), (1, 0)),
+    ((2, 9, 70), (1, 0, 2)),
+])
+def test_the_first_of_equals_is_that_of_the_tensor(
+    name: str, shape: tuple[int, ...], order: tuple[int, ...]
+) -> None:
+    """Not of its memory."""
+    numbers = np.random.default_rng(0).integers(0, 4, shape).astype(np.float32).transpose(order)
+    functions: list[Callable[[Any], Any]] = [
+        lambda x: getattr(x, name)(), lambda x: getattr(x.reshape(x.shape[0], -1), name)(1),
+        lambda x: getattr(x.flatten(0, 1), name)(0),
+    ]
+    wanted = [
+        getattr(numbers, name)(), getattr(numbers.reshape(len(numbers), -1), name)(1),
+        getattr(numbers.reshape(-1, *numbers.shape[2:]), name)(0),
+    ]
+    x = torch.from_numpy(numbers)
+    assert not x.is_contiguous()
+    for function, want in zip(functions, wanted, strict=True):
+        assert (torch.compile(function)(x).numpy() == want).all()

@@ -34,6 +34,11 @@ class ReductionPlan:
     vector: int = 0
 
     @property
+    def in_order(self) -> bool:
+        """Whether the first of equals has to be met first."""
+        return any(node.op.family == "arg_reduce" for nodes in self.reductions for node in nodes)
+
+    @property
     def kept_axes(self) -> list[Axis]:
         return [a for a in self.axes if not a.reduced]
 
@@ -51,10 +56,17 @@ def plan_reductions(body: Body) -> ReductionPlan:
     plan.axes = merge(axes, found)
     plan.vector = vector_axis(plan.axes, found)
     if any(plan.columns):  # rows are kept in the lanes, and so are the sums
-        plan.vector = max(i for i, axis in enumerate(plan.axes) if axis.reduced)
+        plan.vector = _last(plan)
+    if plan.axes[plan.vector].reduced and plan.in_order:
+        plan.vector = _last(plan)
     if plan.axes[plan.vector].reduced:
         plan.tiles = _tiles(body, plan)
     return plan
+
+
+def _last(plan: ReductionPlan) -> int:
+    """The last reduced axis."""
+    return max(i for i, axis in enumerate(plan.axes) if axis.reduced)
 
 
 def go_across(body: Body, plan: ReductionPlan) -> None:

@@ -93,7 +93,7 @@ def _loop_order(plan: ReductionPlan, lanes_outside: int) -> list[Axis]:
         return axes
     inner.var = "v"
     rest = [a for a in axes if a is not inner]
-    short = isinstance(inner.size, int) and inner.size <= lanes_outside
+    short = isinstance(inner.size, int) and inner.size <= lanes_outside and not plan.in_order
     return [inner, *rest] if short else [*rest, inner]
 
 
