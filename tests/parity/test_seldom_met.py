@@ -26,6 +26,10 @@ def _written(place: Callable[[Any], Any], value: float) -> Callable[[Any], Any]:
     return call
 
 
+def _halves(t: Any) -> Any:
+    return t.tensor([0.10009765625, 0.8984375, -0.3, 0.9], dtype=t.bfloat16)
+
+
 CALLS: dict[str, Callable[[Any], Any]] = {
     **{
         f"a large number in half precision, {name}": _written(place, value)
@@ -35,6 +39,21 @@ CALLS: dict[str, Callable[[Any], Any]] = {
             "an int": lambda t: 1, "positions": lambda t: t.tensor([1]), "all": lambda t: ...,
         }.items()
     },
+    **{
+        f"{name}, half precision": call for name, call in {
+            "threshold": lambda t: t.nn.functional.threshold(_halves(t), 0.1, 0.3).float(),
+            "softshrink": lambda t: t.nn.functional.softshrink(_halves(t), 0.1).float(),
+            "sinc": lambda t: t.sinc(t.tensor([0.05, 0.3, 1.3, 2.0, 20864], dtype=t.float16)),
+            "round to tenths": lambda t: t.round(
+                t.tensor([6552.0, 0.05005, 1.35, -2.25, 60000], dtype=t.float16), decimals=1),
+            "quotient cut": lambda t: t.div(
+                _halves(t), 0.3, rounding_mode="trunc").float(),
+        }.items()
+    },
+    "trapezoid of ends that wrap": lambda t: t.trapezoid(
+        t.tensor([[100, 1, 100], [-128, 3, -128]], dtype=t.int8)),
+    "trapezoid of large numbers": lambda t: t.trapezoid(
+        t.tensor([1e308, 1e308, -1e308], dtype=t.float64), dx=0.5),
     "quantiles from -inf": lambda t: t.quantile(
         t.tensor([-INF, 1.0, 2.0]), t.tensor([0.25, 0.3, 0.4, 0.5])),
     "nanquantiles from -inf": lambda t: t.nanquantile(

@@ -163,10 +163,11 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = 
     size = shape(y)[along]
     if isinstance(size, int) and size == 0:
         return y.sum(along, dtype=y.dtype)  # type: ignore[no-any-return]
-    left, right = slice_dim(y, along, 0, size - 1), slice_dim(y, along, 1, size)
-    areas = P.add(left, right)
     if x is None:
-        return P.mul(areas.sum(along), (1 if dx is None else dx) / 2.0)  # type: ignore[no-any-return]
+        ends = P.add(y.select(along, 0), y.select(along, -1))
+        inside = P.sub(y.sum(along), P.mul(ends, 0.5))
+        return P.mul(inside, 1.0 if dx is None else dx)  # type: ignore[no-any-return]
+    areas = P.add(slice_dim(y, along, 0, size - 1), slice_dim(y, along, 1, size))
     steps = diff(x, dim=-1 if x.ndim == 1 else along)
     if x.ndim == 1 and along != y.ndim - 1:
         steps = steps.reshape((-1,) + (1,) * (y.ndim - along - 1))

@@ -136,12 +136,11 @@ _quick(ops.neg, neg)
 def round(input: Tensor, *, decimals: int = 0) -> Tensor:
     """Round half to even, to `decimals` places."""
     if decimals == 0:
-        result: Tensor = promote.unary(ops.round, input, to_float=False)
-        return result
+        return promote.unary(ops.round, input, to_float=False)  # type: ignore[no-any-return]
     scale = 10.0 ** math.fabs(decimals)  # a power below 1 is none that floats hold
     there, back = (mul, div) if decimals > 0 else (div, mul)
-    scaled: Tensor = promote.unary(ops.round, there(input, scale), to_float=False)
-    return back(scaled, scale)
+    return halves.rounded_once(
+        lambda x: back(promote.unary(ops.round, there(x, scale), to_float=False), scale), input)
 
 
 def _predicate(name: str, otherwise: bool) -> Callable[[Tensor], Tensor]:
@@ -233,10 +232,11 @@ def mul(input: Any, other: Any) -> Any:
 
 def _trunc_divide(input: Any, other: Any) -> Tensor:
     dtype = promote.result_type(input, other)
-    if dtype.is_float and dtype.bits == 16:  # torch rounds the quotient first
-        return trunc(binary(ops.div, input, other))
-    result: Tensor = binary(ops.trunc_divide, input, other)
-    return result
+    if not dtype.is_float or dtype.bits != 16:
+        return binary(ops.trunc_divide, input, other)  # type: ignore[no-any-return]
+    if is_number(other):
+        return halves.rounded_once(lambda x: trunc(binary(ops.div, x, other)), input)
+    return trunc(binary(ops.div, input, other))  # of two tensors it is rounded first
 
 
 @with_out

@@ -9,7 +9,7 @@ import numpy as np
 
 from graphc.ir import dtypes, ops
 
-from .. import promote
+from .. import halves, promote
 from ..dispatch import apply, constant
 from ..errors import located
 from ..history import requires_grad
@@ -130,6 +130,10 @@ def sinc(input: Tensor) -> Tensor:
     x = input
     if not (x.dtype.is_float or x.dtype.is_complex):
         x = promote.cast(x, promote.get_default_dtype())
+    return halves.rounded_once(_sinc, x)
+
+
+def _sinc(x: Tensor) -> Tensor:
     near = P.lt(P.abs(x), 2e-3 if x.dtype in (dtypes.f64, dtypes.c128) else 0.05)
     angle = P.mul(P.where(near, 1.0, x), math.pi)
     squared = P.square(P.mul(P.where(near, x, 0.0), math.pi))

@@ -282,8 +282,12 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
             f"lambda must be in range [0, {T.finfo(input.dtype).max:g}] for input dtype "
             f"{input.dtype}, but found {lambd}"
         )
-    shifted = T.where(input > lambd, input - lambd, input + lambd)
-    return T.where(T.abs(input) > lambd, shifted, T.zeros_like(input) * input)
+
+    def shrunk(x: Tensor) -> Tensor:
+        shifted = T.where(x > lambd, x - lambd, x + lambd)
+        return T.where(T.abs(x) > lambd, shifted, T.zeros_like(x) * x)
+
+    return rounded_once(shrunk, input)
 
 
 @recorded_as("HardshrinkBackward0")
@@ -298,9 +302,7 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 @replayed
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """x where x > threshold, else value."""
-    return _in_place(
-        lambda x: T.where(x <= threshold, T.full_like(x, value), x), input, inplace
-    )
+    return _once(lambda x: T.where(x <= threshold, T.full_like(x, value), x), input, inplace)
 
 
 @replayed
