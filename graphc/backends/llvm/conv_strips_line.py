@@ -95,13 +95,14 @@ def emit_line(module: Module, tile: Tile, symbol: str) -> None:
     )
     columns = f.mul(s.read(Shape.VECTORS), tile.lanes)
     steps = f.mul(f.mul("%lines", s.read(Shape.WINDOW_WIDTH)), s.read(Shape.DEPTH))
-    steps = f.smax(steps, 1)
+    # the first tiles are the highest
+    highest = Words(f, s.place(Shape.FIRST_SPAN)).read(Tiles.ROWS)
+    ahead_step = ceil_div(f, f.mul(highest, "%apart"), f.smax(steps, 1))
     with f.loop(0, s.read(Shape.SPANS)) as index:
         span = Words(f, f.gep(s.place(Shape.FIRST_SPAN), f.mul(index, size), "i64"))
         kernel = f.load(f.gep(kernels, index, "ptr"), "ptr", 8)
         runs = span.place(Tiles.RUNS)
         rows, first = span.read(Tiles.ROWS), span.read(Tiles.FIRST)
-        ahead_step = ceil_div(f, f.mul(rows, "%apart"), steps)
         with f.loop(0, span.read(Tiles.COUNT)) as number:
             position = f.add(f.mul(number, rows), first)
             at = f.mul(f.sub(f.mul(position, step), low), pixel)
