@@ -57,7 +57,7 @@ def _upper(index: Size, scope: Scope, order: list[str]) -> int | None:
             return _upper(substitute(index, {var: 0}), scope, outer)
         found = [
             _upper(substitute(index, {var: last - 1}), scope, outer)
-            for last in _alternatives(scope.extents[var])
+            for last in alternatives(scope.extents[var])
         ]
         known = [f for f in found if f is not None]
         return min(known) if known else None
@@ -92,13 +92,13 @@ def _linear_coefficient(index: Dim, var: str) -> int | None:
     return coefficient
 
 
-def _alternatives(extent: Size) -> Iterator[Size]:
+def alternatives(extent: Size) -> Iterator[Size]:
     """Expressions that are each at least `extent`."""
     if isinstance(extent, Dim) and len(extent.terms) == 1:
         monomial, coefficient = extent.terms[0]
         if coefficient == 1 and len(monomial) == 1 and monomial[0][0].kind == "min":
             for arg in monomial[0][0].args:
-                yield from _alternatives(unwrap(arg))
+                yield from alternatives(unwrap(arg))
             return
     yield extent
 

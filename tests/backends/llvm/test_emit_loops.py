@@ -220,6 +220,24 @@ def test_targets_without_masks(features: str) -> None:
         compare(text, inputs, (size,), 1e-5, target=target)
 
 
+@pytest.mark.parametrize("size, extent, lanes", [
+    (64, "64", 16), (40, "40", 8), (37, "37", 16), (8, "8", 8), (61, "n", 8),
+    (61, "min(n, 64)", 16),
+])
+def test_polynomials_go_side_by_side(size: int, extent: str, lanes: int) -> None:
+    """By two registers of 32 bytes where a size, or a chunk's, is known."""
+    host = host_target()
+    if host.arch != "x86_64":
+        pytest.skip("x86-64 code")
+    target = make_target(host.triple, "x86-64", "+avx2,+fma,+f16c,+bmi,+bmi2")
+    whole, dims = ("n", (size,)) if "n" in extent else (extent, ())
+    text = f"""kernel k(a: f32[{whole}] in, o: f32[{whole}] out) dims ({"n" * len(dims)}) {{
+      stage {{ vector v in [{extent}] {{ store o[v] = erf.f32(tanh.f32(exp.f32(a[v]))) }} }} }}"""
+    found = emit(kernel_of(text), target)
+    assert max(each for each in (8, 16, 32) if f"<{each} x float>" in found) == lanes
+    compare(text, [floats(size), np.zeros(size, "f4")], dims, 1e-5, target=target)
+
+
 def test_equal_bodies_are_one_kernel() -> None:
     text = """kernel NAME(a: f32[4] in, o: f32[4] out) dims () {
       stage { vector v in [4] { store o[v] = a[v] } } }"""

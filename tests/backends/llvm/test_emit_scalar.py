@@ -1,5 +1,6 @@
 """Every elementwise operator on every element type, special values included, against NumPy."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -219,8 +220,7 @@ def test_equal_expressions_are_emitted_once() -> None:
     loop = Loop("vector", "v", 16, (Store("o", V, Apply("mul", (both, index), dtypes.f32)),))
     params = (Param("a0", dtypes.f32, 16, "in"), Param("o", dtypes.f32, 16, "out"))
     native = Native(Kernel("k", params, (), ((loop,),)))
-    lanes = host_target().lanes(4)
-    assert native.text.count(f"= load <{lanes} x float>") == 1
+    assert len(re.findall(r"= load <\d+ x float>", native.text)) == 1
     assert native.text.count("scalef.ps.512(<16 x float> %") <= 1
 
 
