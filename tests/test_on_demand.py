@@ -118,6 +118,13 @@ import graphc
 x = graphc.from_numpy(np.ones(3, ml_dtypes.bfloat16))
 assert x.dtype is graphc.bfloat16 and (x + 1).tolist() == [2, 2, 2]
 """
+FEW = """
+import sys
+import graphc
+graphc.nn.Conv2d(3, 6, 5)
+graphc.ones(6, 4).t().reshape(3, 8).to(graphc.float64)
+assert "graphc.engine.eager_copies" not in sys.modules and "graphc.ir.kernel" not in sys.modules
+"""
 WAITS = """
 import sys
 import numpy as np
@@ -132,7 +139,7 @@ assert compiled(graphc.ones(2)).tolist() == compiled(graphc.ones(2)).tolist() ==
 """
 
 
-@pytest.mark.parametrize("program", [HALVES, GIVEN, WAITS])
+@pytest.mark.parametrize("program", [HALVES, GIVEN, FEW, WAITS])
 def test_what_numpy_lacks_or_has_not_imported_waits_for_its_use(
     program: str, tmp_path: Path
 ) -> None:

@@ -19,7 +19,7 @@ from ..ir.graph import Builder, Graph
 from ..ir.op import Attrs, Op
 from ..ir.types import TensorType
 from .eager_cuts import grouped
-from .eager_form import LARGE, Form, Shape, Types, elements
+from .eager_form import Form, Shape, Types
 from .eager_kernels import Sized, code_for, pattern_of
 
 _MOST_DIMS = 5
@@ -40,12 +40,9 @@ class Walk(NamedTuple):
 
 
 def prepare(op: Op, types: Types, attrs: Attrs, results: Types, ready: Ready) -> Ready | None:
-    """What runs a reshape that is a copy, or a copy in the order of its dims; None: `ready`."""
+    """What runs a reshape that is a copy, or a copy in the order of its dims, of LARGE memory of
+    real numbers; None: `ready`."""
     (x,) = types
-    if elements(x) < LARGE or x.dtype.is_complex:
-        return None
-    if op.name == "cast" and attrs["dtype"] is not x.dtype:
-        return None
     in_order, shape = op.name == "cast", results[0].shape
     known: dict[Any, Sized | None] = {}
 

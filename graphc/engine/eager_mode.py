@@ -23,7 +23,7 @@ from ..ir.dtypes import from_numpy
 from ..ir.op import Attrs, Op
 from ..ir.types import TensorType
 from . import eager_added, eager_last, eager_rows, eager_scattered
-from .eager_form import Types, is_large, is_many
+from .eager_form import LARGE, Types, elements, is_large, is_many
 from .eager_forms import FORMS
 from .eager_layouts import along_memory, in_row_major, reduced_once, unexpanded
 from .eager_products import anyhow, layer_of_links
@@ -59,6 +59,13 @@ def _cuts() -> Any:
     return importlib.import_module(".eager_cuts", __package__)
 
 
+def _may_be_copied(op: Op, types: Types, attrs: Attrs) -> bool:
+    """Whether it is a copy of much memory; what else there is need not load the compiler's side."""
+    if op.name not in _COPIES or elements(types[0]) < LARGE or types[0].dtype.is_complex:
+        return False
+    return op.name != "cast" or attrs["dtype"] is types[0].dtype
+
+
 def _wanted(op: Op, types: Types, attrs: Attrs) -> bool:
     return (op.name in FORMS or is_chain(op)) and is_large(op, types, attrs) and (
         config.current().eager_kernels != "0"
@@ -77,7 +84,7 @@ def prepare(op: Op, types: Types, attrs: Attrs, results: Types) -> Callable[...,
 
 def _prepare(op: Op, types: Types, attrs: Attrs, results: Types) -> Callable[..., Any]:
     ready = host.prepare(op, types, attrs, results)
-    if op.name in _COPIES and config.current().eager_kernels != "0":
+    if _may_be_copied(op, types, attrs) and config.current().eager_kernels != "0":
         copied = _copies().prepare(op, types, attrs, results, ready)
         if copied is not None:
             return copied

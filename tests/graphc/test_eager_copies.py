@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import graphc as torch
-from graphc.engine import eager_copies
+from graphc.engine import eager_copies, eager_mode
 from graphc.frontend import eager, replayed
 
 CASES = {
@@ -29,7 +29,7 @@ NUMPYS = frozenset({"across", "steps"})
 @pytest.fixture
 def low(monkeypatch):
     """Code from a hundred elements on; gives how many copies it made."""
-    monkeypatch.setattr(eager_copies, "LARGE", 100)
+    monkeypatch.setattr(eager_mode, "LARGE", 100)
     copies: list[int] = []
     run = eager_copies._Copy.run
     monkeypatch.setattr(
@@ -77,7 +77,7 @@ def test_layouts_and_gradients_are_those_of_few(name, low, monkeypatch):
         return found
 
     many = outcome()
-    monkeypatch.setattr(eager_copies, "LARGE", 1 << 30)
+    monkeypatch.setattr(eager_mode, "LARGE", 1 << 30)
     for known in (eager._signatures, replayed._known):
         known.clear()
     assert many == outcome()
