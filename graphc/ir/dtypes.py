@@ -169,8 +169,18 @@ INTEGERS: tuple[DType, ...] = (u8, i8, i16, i32, i64)
 COMPLEX: tuple[DType, ...] = (c64, c128)  # beside ALL: few operators take them
 
 _BY_NAME: dict[str, DType] = {d.name: d for d in (*ALL, *COMPLEX, *NAMED)}
-# bfloat16 among them once it has been asked for
-OF_NUMPY: dict[np.dtype, DType] = {d.numpy: d for d in (*ALL, *COMPLEX) if d is not bf16}
+
+
+class _OfNumpy(dict[np.dtype, DType]):
+    """bfloat16 is among them once it was asked for, by whatever made an array of it, too."""
+
+    def __missing__(self, dtype: np.dtype) -> DType:
+        if dtype.name == "bfloat16" and dtype == bf16.numpy:
+            return bf16
+        raise KeyError(dtype)
+
+
+OF_NUMPY = _OfNumpy({d.numpy: d for d in (*ALL, *COMPLEX) if d is not bf16})
 _PARTS = {"c32": f16, "c64": f32, "c128": f64}
 
 

@@ -157,7 +157,7 @@ def test_a_call_inside_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_more_threads_may_need_memory_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     threads = torch.get_num_threads()
-    a, b = torch.rand(300, 700), torch.rand(700, 300)
+    a, b = torch.rand(300, 2100), torch.rand(2100, 300)
     try:
         torch.set_num_threads(1)
         monkeypatch.setattr(executable, "SHARED", sys.maxsize)

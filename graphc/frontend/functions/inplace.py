@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from graphc.ir import dtypes, ops
-from graphc.ir.memory import overwrite
+from graphc.ir.memory import may_share, overwrite
 from graphc.ir.op import Op
 
 from .. import promote
@@ -24,7 +24,7 @@ from ..overlap import check_apart
 from ..placement import Pinned
 from ..rewritten import add_scaled, is_many, write_few, write_one, write_whole
 from ..tensor import Parameter, Tensor
-from ..written_at import are_apart, write_again, write_by_name
+from ..written_at import write_again, write_by_name
 from . import (
     complex_numbers,
     cumulative,
@@ -220,7 +220,7 @@ def _scaled(x: Tensor, other: Any, alpha: Any, dtype: dtypes.DType | None) -> Te
         dtype is None or not dtype.is_float or type(alpha) not in (int, float)
         or type(other) not in (Tensor, Parameter) or other._graphc_trace is not None
         or other.dtype is not dtype or (local.grad and requires_grad(other))
-        or not (other is x or are_apart(x._graphc_array, other._graphc_array))
+        or (other is not x and may_share(x._graphc_array, other._graphc_array))
     ):
         return None
     return apply_two(ops.mul, other, promote.operand(alpha, dtype))  # type: ignore[no-any-return]
