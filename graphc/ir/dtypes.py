@@ -209,15 +209,13 @@ def by_name(name: str) -> DType:
 
 def from_numpy(dtype: np.dtype | type) -> DType:
     """The dtype of a NumPy array's elements. Raises TypeError for one that graphc lacks."""
-    found = OF_NUMPY.get(np.dtype(dtype))
-    if found is None and np.dtype(dtype) == bf16.numpy:
-        return bf16
-    if found is None:
+    try:
+        return OF_NUMPY[np.dtype(dtype)]
+    except KeyError:
         raise TypeError(
             f"can't convert numpy dtype {np.dtype(dtype)}; supported: "
             + ", ".join(d.torch_name for d in ALL)
-        )
-    return found
+        ) from None
 
 
 def rounded(value: Any, dtype: DType) -> np.ndarray:
