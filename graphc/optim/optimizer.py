@@ -52,6 +52,16 @@ class GroupSource:
         value = dict.__getitem__(self.group, self.key)
         return value if self.index is None else value[self.index]
 
+    def item(self) -> tuple[dict[str, Any], str, Any]:
+        """The item of a dictionary that the number is of: it, its key and what is there now."""
+        return self.group, self.key, dict.get(self.group, self.key)
+
+    def is_told_by(self, held: Any, value: Any) -> bool:
+        """Whether the number is this object for as long as the item is that one."""
+        if self.index is None:
+            return held is value
+        return type(held) is tuple and self.index < len(held) and held[self.index] is value
+
     @property
     def name(self) -> str:
         """What a graph calls it: "lr", "betas[0]"."""

@@ -74,6 +74,60 @@ def test_memory_is_others_between_calls(monkeypatch: pytest.MonkeyPatch) -> None
     assert arenas.kept == 0
 
 
+def test_native_code_takes_the_memory_of_the_last_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled, x, index = _made()
+    wanted = _function(x, index)
+    compiled(x, index)
+    shelf, kept = compiled._versions.direct._lease.shelf, ARENAS.kept
+    arena = next(each for each in ARENAS.free.values() if address_of(each) == shelf.words[2])
+    before = sys.getrefcount(arena)
+
+    def unasked(*args: Any) -> Any:
+        raise AssertionError("Python is asked")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Share, "take", unasked)
+        patch.setattr(Share, "give_back", unasked)
+        for _ in range(40):  # more than the dictionary has room for
+            assert torch.allclose(compiled(x, index), wanted, rtol=1e-4)
+    assert sys.getrefcount(arena) == before and ARENAS.free[id(arena)] is arena
+    assert ARENAS.kept == kept and shelf.words[5] == 0
+
+
+def test_memory_that_is_another_one_now() -> None:
+    """What lies under the same number, but elsewhere, or is smaller, is not what a call is laid
+    out for."""
+    compiled, x, index = _made()
+    wanted = _function(x, index)
+    shelf = compiled._versions.direct._lease.shelf
+    for word, change in ((2, 64), (3, 1 << 40)):
+        compiled(x, index)
+        shelf.words[word] += change
+        assert torch.allclose(compiled(x, index), wanted, rtol=1e-4)
+        assert shelf.words[2] in map(address_of, ARENAS.free.values())
+        assert shelf.words[3] < 1 << 40  # it was laid out anew
+
+
+def test_memory_that_nobody_wants_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.rand(WIDTH, WIDTH)
+    wanted = _function(x, torch.arange(0, WIDTH, 3))
+    arenas = Arenas()
+    monkeypatch.setattr(executable, "Share", lambda: Share(arenas))
+    compiled, x, index = _made()
+    wanted = _function(x, index)
+    compiled(x, index)
+    most = arenas.most.value
+    assert most and arenas.kept >= most
+    arenas.most.value = 0
+    assert torch.allclose(compiled(x, index), wanted, rtol=1e-4)
+    assert arenas.kept == 0
+    arenas.most.value = most
+    for _ in range(2):
+        count = _by_native_code(compiled)
+        assert torch.allclose(compiled(x, index), wanted, rtol=1e-4)
+        assert arenas.kept >= most and _by_native_code(compiled) == count + 1
+
+
 def test_threads_at_the_same_time() -> None:
     compiled, x, index = _made()
     wrong: list[int] = []
@@ -126,6 +180,7 @@ def test_what_is_raised_on_the_way(
     with monkeypatch.context() as patch:
         patch.setattr(Share, name, raises)
         for _ in range(2):
+            compiled._versions.direct._lease.shelf.words[1] = 0  # so that Python is asked
             with pytest.raises(error, match="here"):
                 compiled(x, index)
     gc.collect()  # of errors
@@ -150,6 +205,7 @@ def test_a_call_inside_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with monkeypatch.context() as patch:
         patch.setattr(Share, "take", again)
+        compiled._versions.direct._lease.shelf.words[1] = 0  # so that Python is asked
         outer = compiled(x, index)
     assert torch.allclose(outer, _function(x, index), rtol=1e-4)
     assert torch.allclose(inner[1], _function(x * 2, index), rtol=1e-4)

@@ -22,6 +22,8 @@ import re
 from .entry_attributes import ATTRIBUTE, FACTS, VALUES
 from .entry_fetch import FETCH
 from .entry_grads import GRADS
+from .entry_numbers import KNOWN
+from .entry_turns import TURNS
 from .entry_whole import WHOLE
 from .entry_words import FUNCTIONS
 from .layouts import USED_AT
@@ -44,7 +46,8 @@ _WAS_READ = (
 def text(version: tuple[int, int]) -> str:
     """The module, for a CPython of this version."""
     declared = [f"declare {r} @{name}({p})" for name, (r, p) in FUNCTIONS.items()]
-    code = "\n".join([VALUES[version], ATTRIBUTE, FACTS, FETCH, GRADS, _WALK, _DONE, WHOLE])
+    parts = VALUES[version], ATTRIBUTE, FACTS, FETCH, GRADS, _WALK, _DONE, KNOWN, TURNS, WHOLE
+    code = "\n".join(parts)
     code = _LOAD.sub(_LOADED, _READ.sub(_WAS_READ, code)).replace("USED", str(USED_AT[version]))
     return "\n".join([*declared, code])
 

@@ -3,11 +3,11 @@ make memory for the results, to run the code, and to make tensors of that memory
 
 `graphc_whole(table, args)` is given the tuple of a call's arguments, and the arrays of run-time
 numbers. It gives the result's tensor, a list or a tuple of them, or a tuple of the arrays alone; or
-a number: of the first condition that does not hold, or -2 where the call is to be made in another
-way.
+a number: of the first condition that does not hold, -3 where run-time numbers are others than those
+that it knows (entry_numbers.py), or -2 where the call is to be made in another way.
 What holds for all calls in the process is asked first (`world`: an Entry of conditions alone).
-Where its memory is others' between calls, Python is asked for it before the code runs, and told
-when it has run (`Turns`).
+Where its memory is others' between calls, it is taken before the code runs, and given back when it
+has run (entry_turns.py).
 A `Whole` has one block of words for itself, which one call has at a time: what finds it taken
 (a second thread, a call inside the call) goes another way, with a block of its own.
 """
@@ -18,6 +18,8 @@ import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from .entry_numbers import KnownNumbers
+from .entry_turns import Turns
 from .layouts import slot_offset
 from .methods import bound
 
@@ -26,8 +28,9 @@ _NEW = 65  # Py_tp_new
 _TABLE = (
     "entry", "ready", "threads", "laid", "status", "made", "made_count", "results",
     "results_count", "new", "tensor", "empty", "gives", "calls", "world", "numbers",
-    "numbers_count", "begin", "end",
+    "numbers_count", "begin", "end", "shelf", "known", "node",
 )
+OTHER_NUMBERS = -3
 
 
 class Result(NamedTuple):
@@ -35,6 +38,7 @@ class Result(NamedTuple):
 
     array: int
     storage: Any
+    history: tuple[Any, ...] | None = None  # what its node is made of
 
 
 class Places(NamedTuple):
@@ -46,13 +50,6 @@ class Places(NamedTuple):
     status: int
 
 
-class Turns(NamedTuple):
-    """What a call begins and ends with, where the program's memory is others' between calls."""
-
-    begin: Callable[[], None]
-    end: Callable[[], None]
-
-
 class Whole:
     """`call(arguments)`: see above."""
 
@@ -60,10 +57,12 @@ class Whole:
         self, entry: Any, world: Any, block: int, places: Places,
         arrays: Sequence[tuple[Callable[..., Any], tuple[Any, ...], int]],
         results: Sequence[Result], gives: int, calls: Any, numbers: Sequence[int] = (),
+        known: KnownNumbers | None = None, node: type | None = None,
     ) -> None:
         """`arrays`: what makes each, of which arguments, and the output's word in the block;
         `gives`: ONE tensor, a LIST of them or a TUPLE, or the ARRAYS; `numbers`: words for the
-        arrays that a call gives behind its arguments; `calls`: a word that counts them."""
+        arrays that a call gives behind its arguments; `calls`: a word that counts them; `known`:
+        run-time numbers that are asked; `node`: the class of histories."""
         self._block = block
         self._ready = _words([block])
         made = [word for make, args, at in arrays for word in (id(make), id(args), at)]
@@ -76,11 +75,12 @@ class Whole:
                     slot_offset(vars(code.storage)[name]), id(getattr(each.storage, name)),
                 )
             ]
-            rows.append((each.array, _words(pairs), len(slots)))
+            history = 0 if each.history is None else id(each.history)
+            rows.append((each.array, _words(pairs), len(slots), history))
         place = slot_offset(vars(code.storage)["array"])
         parts = [_words(made), _words([
-            word for array, pairs, count in rows
-            for word in (array, ctypes.addressof(pairs), count, place)
+            word for array, pairs, count, history in rows
+            for word in (array, ctypes.addressof(pairs), count, place, history)
         ]), _words(numbers)]
         values = {
             "entry": entry.table, "ready": ctypes.addressof(self._ready),
@@ -90,20 +90,25 @@ class Whole:
             "new": _new(), "tensor": id(code.classes[0]), "empty": id(()), "gives": gives,
             "calls": ctypes.addressof(calls), "world": world.table,
             "numbers": ctypes.addressof(parts[2]), "numbers_count": len(numbers),
-            "begin": 0, "end": 0,
+            "begin": 0, "end": 0, "shelf": 0,
+            "known": 0 if known is None else known.place, "node": id(node),
         }
         self._table = table = _words([values[name] for name in _TABLE])
         self._turns: Turns | None = None
         held = [value for each in results for value in map(each.storage.__getattribute__, slots)]
-        kept = entry, world, code, parts, rows, table, list(arrays), held, calls, self._ready
+        kept = (
+            entry, world, code, parts, rows, table, list(arrays), list(results), held, calls,
+            self._ready, node, known,
+        )
         address = ctypes.addressof(table)
         self.call: Callable[..., Any] = bound(code.whole, address, kept)
         self.take: Callable[[], bool] = bound(code.take, address, kept)
 
     def take_turns(self, turns: Turns | None) -> None:
         """What calls begin and end with from now on; the caller has the block, or nobody calls."""
-        begin, end = (0, 0) if turns is None else map(id, turns)
-        self._table[_TABLE.index("begin")], self._table[_TABLE.index("end")] = begin, end
+        begin, end, shelf = (0, 0, 0) if turns is None else turns.places()
+        for name, place in (("begin", begin), ("end", end), ("shelf", shelf)):
+            self._table[_TABLE.index(name)] = place
         self._turns = turns
 
     def give_back(self) -> None:
@@ -168,7 +173,22 @@ set:
   call void @Py_DecRef(ptr %storage)
   %failed = or i32 %failed.1, %failed.2
   %well = icmp eq i32 %failed, 0
-  br i1 %well, label %end, label %drop
+  br i1 %well, label %past, label %drop
+past:
+  %history = call ptr @pointer(ptr %record, i64 4)
+  %some = icmp ne ptr %history, null
+  br i1 %some, label %node.is, label %end
+node.is:
+  %node.class = call ptr @pointer(ptr %whole, i64 21)
+  %node = call ptr @PyObject_CallObject(ptr %node.class, ptr %history)
+  %no.node = icmp eq ptr %node, null
+  br i1 %no.node, label %drop, label %node.set
+node.set:
+  %name.3 = call ptr @pointer(ptr %names, i64 3)
+  %failed.3 = call i32 @PyObject_SetAttr(ptr %tensor, ptr %name.3, ptr %node)
+  call void @Py_DecRef(ptr %node)
+  %well.too = icmp eq i32 %failed.3, 0
+  br i1 %well.too, label %end, label %drop
 end:
   ret ptr %tensor
 drop:
@@ -268,7 +288,7 @@ to.list:
   br label %set
 set:
   %i.next = add i64 %i, 1
-  %record.next = getelementptr i64, ptr %record, i64 4
+  %record.next = getelementptr i64, ptr %record, i64 5
   br label %next
 end:
   ret ptr %list
@@ -277,24 +297,6 @@ drop:
   ret ptr null
 nothing:
   ret ptr null
-}
-; the first or last of a call, 17 or 18, if there is something to do; whether nothing was raised
-define internal i1 @turn(ptr %whole, i64 %which) {
-  %does = call ptr @pointer(ptr %whole, i64 %which)
-  %nothing = icmp eq ptr %does, null
-  br i1 %nothing, label %well, label %ask
-ask:
-  %empty = call ptr @pointer(ptr %whole, i64 11)
-  %none = call ptr @PyObject_CallObject(ptr %does, ptr %empty)
-  %raised = icmp eq ptr %none, null
-  br i1 %raised, label %no, label %did
-did:
-  call void @Py_DecRef(ptr %none)
-  br label %well
-well:
-  ret i1 true
-no:
-  ret i1 false
 }
 define internal void @give_back(ptr %whole, ptr %block) {
   %ready = call ptr @pointer(ptr %whole, i64 1)
@@ -342,6 +344,9 @@ begin:
   store ptr null, ptr %ready
   %status.at = call ptr @pointer(ptr %whole, i64 4)
   store i64 0, ptr %status.at
+  %as.known = call i1 @known(ptr %whole)
+  br i1 %as.known, label %fitting, label %renumbered
+fitting:
   %where = call i64 @check(ptr %table, ptr %given, ptr %block)
   %fits = icmp slt i64 %where, -1
   br i1 %fits, label %graded, label %missed
@@ -393,7 +398,7 @@ point:
   %record.next = getelementptr i64, ptr %record, i64 3
   br label %next
 run:
-  %begun = call i1 @turn(ptr %whole, i64 17)
+  %begun = call i1 @begin(ptr %whole)
   br i1 %begun, label %runs, label %raises
 runs:
   %status = call i64 @start(ptr %table, ptr %block)
@@ -405,7 +410,7 @@ ran:
   %calls.now = add i64 %calls.before, 1
   store i64 %calls.now, ptr %calls
   call void @finish(ptr %table, ptr %block, i1 true)
-  %ended = call i1 @turn(ptr %whole, i64 18)
+  %ended = call i1 @end(ptr %whole)
   call void @give_back(ptr %whole, ptr %block)
   br i1 %ended, label %give, label %interrupted
 give:
@@ -414,7 +419,7 @@ give:
   ret ptr %result
 failed:
   call void @finish(ptr %table, ptr %block, i1 false)
-  %ended.too = call i1 @turn(ptr %whole, i64 18)
+  %ended.too = call i1 @end(ptr %whole)
   call void @give_back(ptr %whole, ptr %block)
   br i1 %ended.too, label %again, label %interrupted
 again:
@@ -435,10 +440,14 @@ unspared:
 missed:
   call void @give_back(ptr %whole, ptr %block)
   br label %say
+renumbered:
+  call void @give_back(ptr %whole, ptr %block)
+  br label %say
 busy:
   br label %say
 say:
-  %code = phi i64 [ -2, %busy ], [ -2, %unspared ], [ -2, %again ], [ %where, %missed ]
+  %code = phi i64 [ -2, %busy ], [ -2, %unspared ], [ -2, %again ], [ %where, %missed ],
+    [ -3, %renumbered ]
   %number = call ptr @PyLong_FromLong(i64 %code)
   ret ptr %number
 }

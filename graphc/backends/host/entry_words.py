@@ -35,6 +35,8 @@ ASK_GRADIENT, REQUIRES, ASK_LEAF, LEAF, ASK_HOOKS, ASK_INFERENCE, INFERENCE, WRI
 # of CPython's API, by name: (result, parameters)
 FUNCTIONS = {
     "PyDict_GetItemWithError": ("ptr", "ptr, ptr"),
+    "PyDict_DelItem": ("i32", "ptr, ptr"),
+    "PyDict_SetItem": ("i32", "ptr, ptr, ptr"),
     "PyObject_GetAttr": ("ptr", "ptr, ptr"),
     "PyObject_SetAttr": ("i32", "ptr, ptr, ptr"),
     "PyTuple_GetItem": ("ptr", "ptr, i64"),

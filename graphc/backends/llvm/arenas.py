@@ -7,11 +7,13 @@ forward, its backward and other versions hold the largest of their arenas togeth
 
 from __future__ import annotations
 
+import ctypes
 import os
 import weakref
 from collections import Counter
 
 from graphc.backends.host.allocator import alone
+from graphc.backends.host.entry_turns import Shelf
 from graphc.ir import forks
 from graphc.ir.memory import Array
 
@@ -19,10 +21,15 @@ SHARED = 1 << 20  # bytes; a call that fills so much takes 100 microseconds
 
 
 class Arenas:
-    """Free arenas, smallest first. One is kept for as long as some program wants one so large."""
+    """Free arenas. One is kept for as long as some program wants one so large.
+
+    Native code takes and gives back, too, without the lock (host/entry_turns.py): what is free
+    goes in one step, by its identity.
+    """
 
     def __init__(self) -> None:
-        self._free: list[Array] = []
+        self.free: dict[int, Array] = {}
+        self.most = ctypes.c_int64()  # the largest size that is wanted
         self._wanted: Counter[int] = Counter()  # how many living programs want such a size
         # re-entrant: a collection inside the lock may end a program
         self._lock = forks.rlock()
@@ -30,19 +37,19 @@ class Arenas:
     def take(self, size: int) -> Array:
         """At least so many bytes, of anything."""
         with self._lock:
-            for i, arena in enumerate(self._free):
-                if arena.size >= size:
-                    return self._free.pop(i)
-            if self._free:  # a larger one takes its place
-                self._free.pop()
+            free = sorted(self.free.values(), key=len)
+            for arena in free:
+                if arena.size >= size and self.free.pop(id(arena), None) is not None:
+                    return arena
+            if free:  # a larger one takes its place
+                self.free.pop(id(free[-1]), None)
         return alone(size)
 
     def give_back(self, arena: Array) -> None:
         """A call is over."""
         with self._lock:
-            if arena.size <= max(self._wanted, default=0):
-                self._free.append(arena)
-                self._free.sort(key=len)
+            if arena.size <= self.most.value:
+                self.free[id(arena)] = arena
 
     def change(self, size: int, wanted: int) -> None:
         """A program that wanted `size` bytes (0: none yet) wants others (0: it is gone)."""
@@ -52,13 +59,15 @@ class Arenas:
             for known in (size, wanted):
                 if known == 0 or not self._wanted[known]:
                     del self._wanted[known]
-            most = max(self._wanted, default=0)
-            self._free = [arena for arena in self._free if arena.size <= most]
+            self.most.value = most = max(self._wanted, default=0)
+            for arena in list(self.free.values()):
+                if arena.size > most:
+                    self.free.pop(id(arena), None)
 
     @property
     def kept(self) -> int:
         """Bytes that no call uses now."""
-        return sum(map(len, self._free))
+        return sum(map(len, list(self.free.values())))
 
     def after_fork(self) -> None:
         """In a child: whoever had the lock is not in this process."""
@@ -89,6 +98,10 @@ class Share:
     def give_back(self, arena: Array) -> None:
         """The call is over."""
         self._arenas.give_back(arena)
+
+    def shelf(self) -> Shelf:
+        """Where native code finds the arena that a call was last laid out for."""
+        return Shelf(self._arenas.free, self._arenas.most)
 
 
 def _gone(arenas: Arenas, most: list[int]) -> None:

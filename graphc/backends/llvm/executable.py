@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphc.backends.host.entry_whole import Places, Turns
+from graphc.backends.host.entry_turns import Shelf, Turns
+from graphc.backends.host.entry_whole import Places
 from graphc.backends.host.watched import Steps, Watch
 from graphc.backends.llvm import words
 from graphc.backends.llvm.arenas import SHARED, Share
@@ -92,6 +93,7 @@ class _Lease:
         self.address = ctypes.addressof(self.block)
         self.arena = np.empty(0, np.uint8)
         self.shared = False
+        self.shelf: Shelf | None = None  # of a lease that native code has for good
         self.workers = 0  # chunks that have scratch at a time; 0: there is no arena
         self.sizes = 0, 0, 0  # what lay_out was last given
 
@@ -104,7 +106,10 @@ class _Lease:
             self.arena, self.shared = self.share.take(size), True
         elif self.arena.size < size:
             self.arena = np.empty(size, np.uint8)
-        start = _aligned(self.memory.address(self.arena))
+        place = self.memory.address(self.arena)
+        if self.shared and self.shelf is not None:
+            self.shelf.put(self.arena, place, size)
+        start = _aligned(place)
         self.block[words.ARENA] = start
         self.block[words.SCRATCH] = _aligned(start + arena)
         self.block[words.WORKERS] = self.workers = workers
@@ -298,7 +303,9 @@ class Executable:
 
     def own_lease(self) -> _Lease:
         """A lease for whoever asks, to be laid out."""
-        return self._new_lease()
+        lease = self._new_lease()
+        lease.shelf = self._share.shelf()
+        return lease
 
     def lay_out(self, lease: _Lease, dims: Sequence[int]) -> Turns | None:
         """Make room for calls with these dims, and as many threads as there are. What each of them
@@ -309,7 +316,7 @@ class Executable:
         if not lease.shared:
             return None
         lease.end()
-        return Turns(lease.begin, lease.end)
+        return Turns(lease.begin, lease.end, lease.shelf or self._share.shelf())
 
     def is_laid_out(self, lease: _Lease) -> bool:
         """Whether it is for as many threads as there are."""

@@ -13,12 +13,14 @@ import numpy as np
 
 from ... import config as configuration
 from ...backends.host.entry import Code, Conditions, Entry
-from ...backends.host.entry_whole import ARRAYS, LIST, ONE, TUPLE, Result, Whole
+from ...backends.host.entry_numbers import KnownNumbers
+from ...backends.host.entry_whole import ARRAYS, LIST, ONE, OTHER_NUMBERS, TUPLE, Result, Whole
 from ...backends.host.watched import Steps
 from ...frontend import promote, state_version
 from ...frontend.context import local
 from ...frontend.nodes import SpentNode
 from ...frontend.storage import Storage, readers
+from ...optim.optimizer import GroupSource
 from ..marks import Compilers
 from ..native_run import native_code
 from .call import Call
@@ -32,29 +34,28 @@ class WholeCall:
     """The native call of a shortcut, with a lease of its own; `call`: see entry_whole.py. What
     it does not make, where the code refuses for one, is for Python to make."""
 
-    def __init__(self, shortcut: Shortcut, lease: Any, whole: Whole, gives: int) -> None:
+    def __init__(
+        self, shortcut: Shortcut, lease: Any, whole: Whole, gives: int, known: KnownNumbers | None
+    ) -> None:
+        """`known`: of run-time numbers that native code asks."""
         self._executable, self._sizes = shortcut.executable, shortcut.sizes
-        self._lease, self._whole = lease, whole
+        self._lease, self._whole, self._known = lease, whole, known
         self.call = whole.call
         self._history = shortcut.history
         assert self._history is None or not shortcut.version.engine.mutated
         results: Any = () if shortcut.history is not None else shortcut.results
-        self._spent = [each.spent for each in results]
-        self._is_spent = any(spent is not None for spent in self._spent)
         # tensors that are made in Python: of which of the arrays
         at = {output: i for i, (output, *_) in enumerate(shortcut.other_outputs)}
         self._made = [(each, at[each.output]) for each in results] if gives == ARRAYS else []
         self._make = None if gives in (ONE, TUPLE, ARRAYS) else shortcut.makes
-        self._is_one = gives == ONE
+        self._gives_numbers = shortcut.has_numbers and known is None
         # whether nothing is left to Python
-        self.alone = not (
-            self._is_spent or self._make or shortcut.has_numbers or gives == ARRAYS
-        )
+        self.alone = not (self._make or self._gives_numbers or gives == ARRAYS)
 
     def run(self, shortcut: Shortcut, leaves: Any) -> Any:
         """The result of a call, with what native code leaves to Python; or a number, as `call`."""
         call = None
-        if shortcut.has_numbers:
+        if self._gives_numbers:
             call = Call(leaves, None)
             call.dims = shortcut.dims
             try:
@@ -64,6 +65,8 @@ class WholeCall:
             made = self.call(leaves, *[array for _, array in call.numbers])
         else:
             made = self.call(leaves)
+            if type(made) is int and made == OTHER_NUMBERS:
+                made = self.call(leaves) if self._know(shortcut, leaves) else -2
         if type(made) is int:
             if made < -1:
                 self._follow_threads()
@@ -73,10 +76,6 @@ class WholeCall:
         if self._made:
             tensors = [each.of(made[i]) for each, i in self._made]
             return tensors[0] if shortcut.makes is None else shortcut.makes(tensors)[0]
-        if self._is_spent:
-            for tensor, spent in zip((made,) if self._is_one else made, self._spent, strict=True):
-                if spent is not None:
-                    tensor._graphc_node = SpentNode(*spent)
         return made if self._make is None else self._make(made)[0]
 
     def _recorded(self, shortcut: Shortcut, call: Call, arrays: tuple[np.ndarray, ...]) -> Any:
@@ -86,6 +85,31 @@ class WholeCall:
         history: Any = self._history
         made = history.of(call)
         return made[0] if shortcut.makes is None else shortcut.makes(made)[0]
+
+    def _know(self, shortcut: Shortcut, leaves: Any) -> bool:
+        """Numbers are others, and native code is told; False: they are for Python to fetch."""
+        known, version, executable = self._known, shortcut.version, self._executable
+        assert known is not None
+        call = Call(leaves, None)
+        call.dims = shortcut.dims
+        items = [source.item() for source, _ in version.sources]
+        try:
+            arrays = shortcut.number_arrays(call)
+        except Exception:  # nobody has asked yet whether they are there
+            return False
+        for (source, _), (*_, held) in zip(version.sources, items, strict=True):
+            if not source.is_told_by(held, call.sources[source]):
+                return False
+        if not self._whole.take():
+            return False
+        try:
+            known.forget()
+            for number, array in arrays:
+                executable.point(self._lease, number, array)
+            known.know(items, arrays)
+        finally:
+            self._whole.give_back()
+        return True
 
     def _follow_threads(self) -> None:
         """The number of threads may be another one."""
@@ -118,17 +142,28 @@ def whole_of(shortcut: Shortcut) -> WholeCall | None:
     ]
     at = {output: i for i, (output, *_) in enumerate(shortcut.other_outputs)}
     plain = (shortcut.results or ()) if shortcut.history is None else ()
-    results = [Result(at[each.output], _storage(each)) for each in plain]
+    results = [Result(at[each.output], _storage(each), each.spent) for each in plain]
     gives = ONE if shortcut.makes is None else TUPLE if version.rebuild.gives_a_tuple else LIST
     if shortcut.history is not None or any(each.order is not None for each in plain):
         gives = ARRAYS
+    known = _known(shortcut)
+    places = [executable.first_input + source.number for source in version.computed]
     whole = Whole(
         shortcut.entry, _world(code, shortcut), lease.address, executable.places(lease), arrays,
-        results, gives, version.native_calls,
-        [executable.first_input + source.number for source in version.computed],
+        results, gives, version.native_calls, places if known is None else (), known, SpentNode,
     )
     whole.take_turns(turns)
-    return WholeCall(shortcut, lease, whole, gives)
+    return WholeCall(shortcut, lease, whole, gives, known)
+
+
+def _known(shortcut: Shortcut) -> KnownNumbers | None:
+    """For run-time numbers that items of dictionaries tell; None: there are others, or none."""
+    sources = shortcut.version.sources
+    if not shortcut.has_numbers or shortcut.history is not None:
+        return None
+    if not all(type(source) is GroupSource for source, _ in sources):
+        return None
+    return KnownNumbers(len(sources))
 
 
 def _world(code: Code, shortcut: Shortcut) -> Entry:
