@@ -18,9 +18,12 @@ def asks_ahead(tile: Tile) -> bool:
     return tile.target.vector_bytes == ASKING_BYTES
 
 
-def ask(f: Function, place: str) -> str:
-    """Asks for a line, and gives the place of the next step. The second cache takes it."""
+def ask(f: Function, place: str, steps: int = 1) -> str:
+    """Asks for a line, and gives the place so many steps later; for none if they are none. The
+    second cache takes it."""
+    if not steps:
+        return place
     f.module.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
     f.call("void", "@llvm.prefetch.p0", f"ptr {place}", "i32 0", "i32 2", "i32 1")
     # not inbounds: it may lie behind the last of the weights
-    return f.let(f"getelementptr i8, ptr {place}, i64 %ahead_step")
+    return f.let(f"getelementptr i8, ptr {place}, i64 {f.mul('%ahead_step', steps)}")

@@ -9,8 +9,9 @@
 from __future__ import annotations
 
 from graphc.backends.llvm.conv_ask import ask, asks_ahead
+from graphc.backends.llvm.conv_steps import step_loop, steps_of
 from graphc.backends.llvm.microkernel import Tile
-from graphc.backends.llvm.text import Function, Module
+from graphc.backends.llvm.text import Function, Module, Value
 from graphc.ir.kernel.plan_last import rows_of, widest_of
 from graphc.ir.kernel.plan_last_lines import FEW_SUMS_BYTES
 
@@ -90,21 +91,33 @@ def _channels(
     """One tap: a word of channels of every row times its weights, word after word. `values`: sums,
     and what is asked for, if something is."""
     count = len(places) * vectors
-    carried = [("ptr", weights), *((tile.vector, value) for value in values[:count])]
-    loop = f.carry_loop(0, "%depth", 1, [*carried, *(("ptr", value) for value in values[count:])])
-    w, *totals = loop.values
-    totals, ahead = totals[:count], [ask(f, place) for place in totals[count:]]
-    columns = [
-        f.load(f.gep(w, v * tile.lanes, tile.element), tile.vector, tile.bytes)
-        for v in range(vectors)
+
+    def step(values: list[str], index: Value, number: int, asked: int) -> list[str]:
+        w, *totals = values
+        totals, ahead = totals[:count], [ask(f, place, asked) for place in totals[count:]]
+        columns = [
+            f.load(
+                f.gep(w, (number * vectors + v) * tile.lanes, tile.element), tile.vector, tile.bytes
+            )
+            for v in range(vectors)
+        ]
+        found = []
+        for row, place in enumerate(places):
+            at = f.gep(f.gep(place, index, tile.element), number, tile.element)
+            scalar = tile.splat(f, f.load(at, tile.element, tile.value_bytes))
+            for v, column in enumerate(columns):
+                found.append(tile.multiply_add(f, scalar, column, totals[row * vectors + v]))
+        return [w, *found, *ahead]
+
+    def onward(values: list[str], steps: int) -> list[str]:
+        w, *others = values
+        return [f.gep(w, steps * vectors * tile.lanes, tile.element), *others]
+
+    begun = [
+        ("ptr", weights), *((tile.vector, value) for value in values[:count]),
+        *(("ptr", value) for value in values[count:]),
     ]
-    found = []
-    for row, place in enumerate(places):
-        value = f.load(f.gep(place, loop.index, tile.element), tile.element, tile.value_bytes)
-        scalar = tile.splat(f, value)
-        for v, column in enumerate(columns):
-            found.append(tile.multiply_add(f, scalar, column, totals[row * vectors + v]))
-    return loop.close([f.gep(w, vectors * tile.lanes, tile.element), *found, *ahead])[1:]
+    return step_loop(f, steps_of(tile, count), "%depth", begun, step, onward)[1:]
 
 
 def _lanes(

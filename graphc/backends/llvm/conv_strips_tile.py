@@ -11,9 +11,11 @@ for what lies at `ahead`, which `step` bytes are then added to (conv_ask.py).
 from __future__ import annotations
 
 import enum
+import functools
 
 from graphc.backends.llvm.conv_ask import ask
 from graphc.backends.llvm.conv_geometry import Words
+from graphc.backends.llvm.conv_steps import step_loop, steps_of
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Function, Module, Value
 from graphc.ir.kernel.plan_spans import Span
@@ -149,38 +151,53 @@ def emit_strip_tile(
         shift = f.add(f.mul(tap, next_tap), f.mul(low, next_row))
         place = f.frozen(f.let(f"getelementptr {tile.element}, ptr {line}, i64 {shift}"))
         weights = f.frozen(f.gep(of_line, f.mul(tap, of_tap), tile.element))
-        loop = f.carry_loop(
-            0, depth, 1,
-            [
-                ("ptr", place), ("ptr", weights), *(("ptr", at) for at in taps.values[:asks]),
-                *((tile.vector, s) for s in taps.values[asks:]),
-            ],
-        )
-        x, w, *totals = loop.values
-        next_ahead = [ask(f, at) for at in totals[:asks]]
-        totals = totals[asks:]
-        pixel = f.frozen(x)
-        loaded = [
-            f.load(f.gep(w, v * tile.lanes, tile.element), tile.vector, tile.bytes)
-            for v in range(vectors)
+        begun = [
+            ("ptr", place), ("ptr", weights), *(("ptr", at) for at in taps.values[:asks]),
+            *((tile.vector, s) for s in taps.values[asks:]),
         ]
-        new = []
-        for row, (times, further) in enumerate(apart[: high - low]):
-            at = f.gep(pixel, further, f"[{times} x i8]")
-            value = f.load(at, tile.element, tile.value_bytes)
-            scalar = tile.splat(f, value)
-            new += [
-                tile.multiply_add(f, scalar, column, totals[row * vectors + v])
-                for v, column in enumerate(loaded)
-            ]
-        after = loop.close(
-            [f.gep(x, 1, tile.element), f.gep(w, columns, tile.element), *next_ahead, *new]
-        )
+        step = functools.partial(_step, f, tile, (vectors, asks), apart[: high - low])
+        onward = functools.partial(_onward, f, tile, columns)
+        # few tiles are at an end of a line
+        several = steps_of(tile, rows * vectors) if (low, high) == (0, rows) else 1
+        after = step_loop(f, several, depth, begun, step, onward)
         found = taps.close(after[2:])
         ahead, sums[some] = found[:asks], found[asks:]
     for goal, total in zip(goals, lines.close([*ahead, *sums])[asks:], strict=True):
         f.store(total, tile.vector, goal, tile.bytes)
     f.ret()
+
+
+def _step(
+    f: Function, tile: Tile, shape: tuple[int, bool], apart: list[tuple[int, Value]],
+    values: list[str], _: Value, number: int, asked: int,
+) -> list[str]:
+    """A word of every row times its weights. `values`: where these are, what is asked for, if
+    something is, and the sums."""
+    vectors, asks = shape
+    x, w, *totals = values
+    ahead = [ask(f, at, asked) for at in totals[:asks]]
+    totals, pixel = totals[asks:], x if number else f.frozen(x)
+    loaded = [
+        f.load(
+            f.gep(w, (number * vectors + v) * tile.lanes, tile.element), tile.vector, tile.bytes
+        )
+        for v in range(vectors)
+    ]
+    new = []
+    for row, (times, further) in enumerate(apart):
+        at = f.gep(f.gep(pixel, further, f"[{times} x i8]"), number, tile.element)
+        value = f.load(at, tile.element, tile.value_bytes)
+        scalar = tile.splat(f, value)
+        new += [
+            tile.multiply_add(f, scalar, column, totals[row * vectors + v])
+            for v, column in enumerate(loaded)
+        ]
+    return [pixel, w, *ahead, *new]
+
+
+def _onward(f: Function, tile: Tile, columns: int, values: list[str], count: int) -> list[str]:
+    x, w, *others = values
+    return [f.gep(x, count, tile.element), f.gep(w, count * columns, tile.element), *others]
 
 
 def _begun(f: Function, tile: Tile, goals: list[str]) -> list[tuple[str, str]]:
