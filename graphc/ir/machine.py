@@ -43,7 +43,8 @@ class Tiling:
     `steps` names what there are instructions for that multiply and add several neighbours along k
     at a time (`kernel/steps.py`). `split`: registers are computed in two halves, beside which
     one that is read under a mask costs more. `asks_left`: each tile has the rows of the left
-    operand that the next one reads come meanwhile.
+    operand that the next one reads come meanwhile. Of operands that are dense along k, a tile
+    goes `unrolled` steps, a power of two, an iteration, if a multiply-add is one instruction.
     """
 
     vector_bytes: int
@@ -76,6 +77,7 @@ class Tiling:
     steps: tuple[str, ...] = ()
     split: bool = False
     asks_left: bool = False
+    unrolled: int = 1
 
     def lanes(self, itemsize: int) -> int:
         """Elements of one register."""

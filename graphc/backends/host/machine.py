@@ -48,11 +48,14 @@ _TILING = Tiling(
 # CPUs with no more registers have half the second cache (Zen 3: 512 KiB): a block that fills half
 # of it gains 4% to 8%. Narrow panels may be long: sums that wait for another block of k cost 4% to
 # 6%, and a tile's rows stay in the first cache as long as its panel streams by. Panels of constants
-# that are met one by one cost 4% to 10% of what four side by side do.
+# that are met one by one cost 4% to 10% of what four side by side do. A step of 12 multiply-adds
+# takes 25 instructions, of which 4 are the loop's: a core by itself hides them, but one whose other
+# half computes for somebody else takes 10% to 25% less time without them (Zen 3, in a virtual
+# machine with neighbours); steps of 24 multiply-adds have room.
 _FEW_REGISTERS = replaced(
     _TILING, vectors=2, kept_bytes=16 << 10, unpacked_bytes=64 << 10, unpacked_rows=96,
     turned_columns=128, pack_bytes=256 << 10, row_bytes=4096,
-    least_columns=64, asks_left=True,
+    least_columns=64, asks_left=True, unrolled=8,
 )
 
 # A launch costs about 0.1 us, an element of light work 0.2 to 1 ns, a core's first cache 32 KiB.

@@ -136,6 +136,13 @@ class Tile:
         return self.lanes * self.vectors
 
     @property
+    def unrolled(self) -> int:
+        """Steps of an iteration. Beside multiply-adds of two instructions a loop's own have room,
+        and several steps of them would take more registers."""
+        fused = self.group == 1 and self.accumulator[0] == "f" and self.target.has_fma
+        return self.tiling.unrolled if fused else 1
+
+    @property
     def widths(self) -> tuple[int, ...]:
         """Widths in registers for which there is a kernel, the full one first."""
         return tuple(width for width in (4, 2, 1) if width <= self.vectors)
@@ -296,36 +303,74 @@ def emit_kernel(
         places_ = [f.gep("%b", index * tile.lanes, tile.element) for index in range(width)]
         starts = [f.load(place, tile.vector, tile.bytes) for place in places_]
         b = f.let("getelementptr i8, ptr %b, i64 %b_step")
-    begin = [(tile.vector, start) for start in starts] * rows
-    pointers, table, ahead = [], "", []
+    begin = [("i64", "0"), ("ptr", b), *[(tile.vector, start) for start in starts] * rows]
     if by_pointers:
-        pointers = [f.load(f.gep("%b", index, "ptr"), "ptr", 8) for index in range(width)]
-        table = f.let("inttoptr i64 %b_step to ptr")
-    # Not unrolled: 24 multiply-adds hide the loop's few instructions; code size is compile time.
-    if not by_pointers:
-        ahead = [("ptr", "%ahead")]
-        f.module.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-    loop = f.carry_loop(0, "%steps", 1, [*ahead, ("i64", "0"), ("ptr", b), *begin])
-    *ahead_, offset, b = loop.values[:len(ahead) + 2]
-    sums = loop.values[len(ahead) + 2:]
-    for place in ahead_:
-        for line in range(lines_asked(tile)):
-            asked = f.gep(place, line * LINE, "i8")
-            f.call("void", "@llvm.prefetch.p0", f"ptr {asked}", "i32 0", "i32 2", "i32 1")
-    ahead_ = [f.let(f"getelementptr i8, ptr {place}, i64 %ahead_step") for place in ahead_]
-    if by_pointers:
-        shift = f.load(f.gep(table, loop.index, "i64"), "i64", 8)
-        at = [f.gep(pointer, shift, "i8") for pointer in pointers]
+        sums = _by_pointers(f, tile, places, width, begin)
     else:
-        at = [f.gep(b, index * tile.lanes, tile.element) for index in range(width)]
-    columns = [f.load(place, tile.vector, tile.bytes) for place in at]
-    sums = multiply_step(f, tile, (places, offset), columns, sums)
-    offset = f.let(f"add i64 {offset}, %a_step")
-    b = b if by_pointers else f.let(f"getelementptr i8, ptr {b}, i64 %b_step")
-    sums = loop.close([*ahead_, offset, b, *sums])[len(ahead) + 2:]
+        f.module.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        sums = _dense(f, tile, places, width, [("ptr", "%ahead"), *begin])
     # opaque, or the rows' addresses take registers from the loop
     c = f.let('call ptr asm "", "=r,0"(ptr %c)')
     emit_result(f, tile, result_rows(f, tile, rows, c), sums)
+
+
+def _by_pointers(
+    f: Function, tile: Tile, places: list[str], width: int, begin: list[tuple[str, str]]
+) -> list[str]:
+    """The sums of a kernel "window", which begin as that says, behind an offset and b."""
+    pointers = [f.load(f.gep("%b", index, "ptr"), "ptr", 8) for index in range(width)]
+    table = f.let("inttoptr i64 %b_step to ptr")
+    loop = f.carry_loop(0, "%steps", 1, begin)
+    offset, b, *sums = loop.values
+    shift = f.load(f.gep(table, loop.index, "i64"), "i64", 8)
+    at = [f.gep(pointer, shift, "i8") for pointer in pointers]
+    columns = [f.load(place, tile.vector, tile.bytes) for place in at]
+    sums = multiply_step(f, tile, (places, offset), columns, sums)
+    offset = f.let(f"add i64 {offset}, %a_step")
+    return loop.close([offset, b, *sums])[2:]
+
+
+def _dense(
+    f: Function, tile: Tile, places: list[str], width: int, begin: list[tuple[str, str]]
+) -> list[str]:
+    """The sums of a kernel "tile", which begin as that says, behind what is asked for, an offset
+    and b: several steps an iteration where both operands are dense along them and no step asks for
+    a line of its own, then the others."""
+    unrolled, panel = tile.unrolled, width * tile.lanes * tile.bytes
+    start: Value = 0
+    values = [value for _, value in begin]
+    if unrolled > 1:
+        a_dense = f.cmp("eq", "%a_step", tile.bytes)
+        b_dense = f.cmp("eq", "%b_step", panel)
+        asks = f.cmp("sle", f.mul("%ahead_step", unrolled), LINE)
+        dense = f.let(f"and i1 {f.let(f'and i1 {a_dense}, {b_dense}')}, {asks}")
+        whole = f.let(f"and i64 %steps, {-unrolled}")
+        start = f.let(f"select i1 {dense}, i64 {whole}, i64 0")
+        values = _steps(f, tile, places, width, begin, (0, start, unrolled), (tile.bytes, panel))
+        begin = [(kind, value) for (kind, _), value in zip(begin, values, strict=True)]
+    strides = "%a_step", "%b_step"
+    return _steps(f, tile, places, width, begin, (start, "%steps", 1), strides)[3:]
+
+
+def _steps(
+    f: Function, tile: Tile, places: list[str], width: int, begin: list[tuple[str, str]],
+    loop_over: tuple[Value, Value, int], strides: tuple[Value, Value],
+) -> list[str]:
+    """A loop over (from, to, so many an iteration) steps, strides of both operands in bytes."""
+    (first, end, count), (a_step, b_step) = loop_over, strides
+    loop = f.carry_loop(first, end, count, begin)
+    ahead, offset, b, *sums = loop.values
+    for line in range(lines_asked(tile)):
+        asked = f.gep(ahead, line * LINE, "i8")
+        f.call("void", "@llvm.prefetch.p0", f"ptr {asked}", "i32 0", "i32 2", "i32 1")
+    ahead = f.let(f"getelementptr i8, ptr {ahead}, i64 {f.mul('%ahead_step', count)}")
+    for _ in range(count):
+        at = [f.gep(b, index * tile.lanes, tile.element) for index in range(width)]
+        columns = [f.load(place, tile.vector, tile.bytes) for place in at]
+        sums = multiply_step(f, tile, (places, offset), columns, sums)
+        offset = f.let(f"add i64 {offset}, {a_step}")
+        b = f.let(f"getelementptr i8, ptr {b}, i64 {b_step}")
+    return loop.close([ahead, offset, b, *sums])
 
 
 def run_parameters() -> str:

@@ -140,4 +140,9 @@ def test_rows_of_the_next_tile_are_asked_for(sizes: tuple[int, int, int], a_t: b
     wanted = np.zeros((rows, k), bool)
     wanted[of_row, steps] = True
     own = np.arange(rows) % plan.chunk_m >= MR  # nobody asks for a chunk's first tile
+    # an iteration of several steps asks once, for less than a line
+    together = 1 if a_t else HOST.machine.tiling.unrolled
+    assert together * 4 < LINE
+    for _ in range(together - 1):
+        wanted[:, 1:] |= wanted[:, :-1]
     assert wanted[own].all()

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 
 from graphc.backends.llvm.gemm_pack import Source, emit_gemm_pack
+from graphc.backends.llvm.jit import compile_assembly
 from graphc.backends.llvm.libraries import emit_library
 from graphc.backends.llvm.microkernel import LINE, Tile, emit_kernel
 from graphc.backends.llvm.target import Target, make_target
 from graphc.backends.llvm.text import Module
 from graphc.ir import dtypes
+
+from .contractions import Gemm, guarded, narrow_targets, run, unharmed
 
 LINUX = "x86_64-unknown-linux-gnu"
 NARROW = make_target(LINUX, features="+avx2,+fma")
@@ -37,6 +41,34 @@ def test_a_tile_asks_for_each_line_of_the_result_once(target: Target) -> None:
     emit_kernel(module, tile, tile.rows, tile.vectors)
     asked = len(re.findall(r"call void @llvm.prefetch.p0\(ptr %\w+, i32 1", module.text()))
     assert asked == tile.rows * tile.vectors * target.vector_bytes // LINE
+
+
+@TARGETS
+@pytest.mark.parametrize("name", ["f32", "f64"])
+def test_steps_of_few_multiply_adds_share_a_loop_s_instructions(target: Target, name: str) -> None:
+    """Beside 12 multiply-adds those take so long that a core whose other half computes, too, goes
+    by them."""
+    tile, module = Tile(name, target), Module()
+    emit_kernel(module, tile, tile.rows, tile.vectors)
+    blocks = re.split(r"^[\w.]+:", module.text(), flags=re.MULTILINE)
+    loops = [len(re.findall(r"= call [^@]+@llvm.fma", block)) for block in blocks]
+    found = sorted({count for count in loops if count})
+    assert found == {32: [12, 96], 64: [24]}[target.vector_bytes]
+    spilled = re.compile(r"vmov\w+\s+(?:%ymm\d+, -?\d*\(%rsp\)|-?\d*\(%rsp\), %ymm)")
+    assert not spilled.search(compile_assembly(module.text(), target))
+
+
+@pytest.mark.parametrize("target", narrow_targets(), ids=lambda target: target.cpu)
+@pytest.mark.parametrize("transposed", [False, True])
+def test_any_number_of_steps_is_multiplied(target: Target, transposed: bool) -> None:
+    for k in range(1, 27):
+        gemm = Gemm(13, 40, k, a_t=transposed, b_t=not transposed)
+        a, b = np.random.default_rng(k).integers(-9, 9, (2, 40 * k)).astype(np.float32)
+        a, b = a[:13 * k].reshape(1, 13, k), b.reshape(1, k, 40)
+        memory, result = guarded(13 * 40, np.dtype(np.float32))
+        run(gemm.kernel(), [*gemm.in_memory(a, b), result], target=target)
+        assert unharmed(memory)
+        np.testing.assert_array_equal(result.reshape(13, 40), (a @ b)[0])
 
 
 @TARGETS

@@ -65,7 +65,7 @@ def loops(assembly: str) -> Iterator[list[str]]:
         elif text and not text.startswith("."):
             body.append(text)
             if re.match(r"(j\w+|b\.?\w*|cbn?z|tbn?z)\s", text) and text.split()[-1] == label:
-                yield body
+                yield body[:]
 
 
 @pytest.mark.parametrize("name", CPUS)
