@@ -16,6 +16,10 @@ from .collecting import IMPORTING as _IMPORTING
 
 with _IMPORTING:
     from . import config as config
+    from . import kept_modules as _kept_modules
+
+    _kept_modules.use(config.current().cache_dir)
+
     from . import late_names as _late_names
     from .backends import flags as _flags
     from .backends import numpy as _numpy_backend

@@ -20,7 +20,7 @@ _KINDS = {
     ".program": "linked programs", ".o": "compiled kernels", ".limits": "measured limits",
     ".cubin": "kernels for GPUs", ".pool": "linked thread pools",
     ".linked": "linked code beside programs", ".timed": "timed choices for GPUs",
-    ".target": "what LLVM says of the CPU",
+    ".target": "what LLVM says of the CPU", ".modules": "graphc's own modules, for starts",
 }
 _SHOWN = 20  # programs that `list` names
 

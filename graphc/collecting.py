@@ -4,6 +4,7 @@ how long the modules take."""
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 import time
 from types import TracebackType
@@ -61,11 +62,14 @@ def _set() -> None:
 
 
 class _Importing(Fewer):
-    """The same around imports of graphc's modules. `seconds`: how long they have taken."""
+    """The same around imports of graphc's modules. `seconds`: how long they have taken; `runs`:
+    where those of each import lie in sys.modules, which is in order."""
 
     def __init__(self, apart: int) -> None:
         super().__init__(apart)
         self.seconds = 0.0
+        self.runs: list[tuple[int, int]] = []
+        self._first = 0
         self._inside = 0
         self._began = 0.0
         self._moves = True  # until the user is seen to have frozen something
@@ -73,7 +77,7 @@ class _Importing(Fewer):
     def __enter__(self) -> None:
         super().__enter__()
         if not self._inside:
-            self._began = time.perf_counter()
+            self._began, self._first = time.perf_counter(), len(sys.modules)
         self._inside += 1
 
     def __exit__(
@@ -83,6 +87,8 @@ class _Importing(Fewer):
         super().__exit__(kind, error, trace)
         self._inside -= 1
         if not self._inside:
+            if len(sys.modules) > self._first:
+                self.runs.append((self._first, len(sys.modules)))
             self._settle()
             self.seconds += time.perf_counter() - self._began
 

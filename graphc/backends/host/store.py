@@ -6,6 +6,7 @@ import contextlib
 import errno
 import hashlib
 import itertools
+import mmap
 import os
 import re
 import stat
@@ -54,6 +55,22 @@ class Store:
         if not looking:
             _note_use(path)
         return body
+
+    def mapped(self, key: bytes) -> memoryview | None:
+        """What is stored, to be read in parts: whether those are undamaged, the reader asks."""
+        path = self._path(key)
+        if path is None:
+            return None
+        try:
+            with open(path, "rb", buffering=0) as file:
+                data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        except (OSError, ValueError):  # none; an empty one
+            return None
+        start = len(self._magic) + 40
+        if data[:start - 32] != self._magic + max(len(data) - start, 0).to_bytes(8, "little"):
+            return None
+        _note_use(path)
+        return data[start:]
 
     def has(self, key: bytes) -> bool:
         """Whether something is stored, be it damaged."""
