@@ -13,7 +13,7 @@ import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from graphc.backends.llvm import turned
+from graphc.backends.llvm import patterns, turned
 from graphc.backends.llvm.contraction import EPILOGUE_PARAMETERS, emit_contraction, is_last
 from graphc.backends.llvm.emit_context import Buffer
 from graphc.backends.llvm.emit_index import UNKNOWN
@@ -146,7 +146,7 @@ def _sums(
     context.most_lanes = 0 if known else tile.lanes  # a tile is only a few registers wide
     row, pitch, first = (Dim.var(name) for name in ("tile.row", "tile.pitch", "tile.n"))
     where = row * pitch + Dim.var("n") - first
-    body = (Let("acc", Load("acc.tile", where, acc)), *epilogue)
+    body = (Let("acc", Load("acc.tile", where, acc)), *patterns.joined(epilogue))
     columns = Loop("vector", "n", known or Dim.var("tile.columns"), body)
     m = Let("m", IndexValue(row + Dim.var("tile.m"), dtypes.i64))
     context.loop(Loop("serial", "tile.row", Dim.var("tile.rows"), (m, columns)))
@@ -156,8 +156,10 @@ class _KernelEmitter:
     """The functions of one kernel of loops."""
 
     def __init__(self, kernel: Kernel, target: Target, module: Module, symbol: str) -> None:
-        self.kernel, self.target, self.module, self.symbol = kernel, target, module, symbol
-        self.check_numbers = {id(check): n for n, check in enumerate(kernel_checks(kernel))}
+        stages = tuple(patterns.joined(stage) for stage in kernel.stages)
+        self.kernel, self.target = replaced(kernel, stages=stages), target
+        self.module, self.symbol = module, symbol
+        self.check_numbers = {id(check): n for n, check in enumerate(kernel_checks(self.kernel))}
 
     def run(self) -> None:
         """Emits the stages one after the other: graphc_par returns when all chunks are done."""

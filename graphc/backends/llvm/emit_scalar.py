@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
-from graphc.backends.llvm import halves, scalar_cast
+from graphc.backends.llvm import halves, patterns, scalar_cast
 from graphc.backends.llvm.emit_memory import Memory
 from graphc.backends.llvm.values import Value, constant
 from graphc.ir import dtypes
@@ -49,7 +49,10 @@ class Scalars(Memory):
     def _operands(self, scalar: Scalar) -> Iterable[Scalar]:
         """What is emitted before it."""
         bits = halves.by_bits(scalar, self.lets) if isinstance(scalar, Apply) else None
-        return children(scalar) if bits is None else (bits[1],)
+        if bits is not None:
+            return (bits[1],)
+        inner = patterns.erf_plus_one(scalar)
+        return children(scalar) if inner is None else (inner,)
 
     def _variable(self, scalar: Var) -> Value:
         found = self.lookup(scalar.name)
@@ -72,6 +75,9 @@ class Scalars(Memory):
             halves.fits(scalar.args[0], scalar.dtype, self.lets)
         ):
             return self._cut(scalar)
+        inner = patterns.erf_plus_one(scalar)
+        if inner is not None:
+            return self._function(patterns.ERF_PLUS_ONE, inner)
         return self._apply(scalar)
 
     def index_value(self, index: Size) -> Value:
@@ -102,6 +108,13 @@ class Scalars(Memory):
             emit = partial(self.operations(x.lanes).apply, name, half, [half], [text])
             text = self.compute(x.level, (name, half.name, x.lanes, text), emit)
         return Value(text, half, x.lanes, x.level, x.stable)
+
+    def _function(self, name: str, scalar: Scalar) -> Value:
+        """A function of VectorMath that is no operator."""
+        x = self.value(scalar)
+        emit = partial(getattr(self.operations(x.lanes).math(x.dtype), name), x.text)
+        text = self.compute(x.level, (name, x.dtype.name, x.lanes, x.text), emit)
+        return Value(text, x.dtype, x.lanes, x.level, x.stable)
 
     def _cut(self, scalar: Apply) -> Value:
         """A float32 that is a half, as one."""

@@ -141,6 +141,18 @@ class Lanes:
             result = self.fma(result, x, coefficient)
         return self._operand(result)
 
+    def poly_cut(self, coefficients: Sequence[float], x: str) -> str:
+        """Pairs of terms, pairs of those (Estrin): a few steps one after another, more work."""
+        parts: list[Operand] = list(coefficients)
+        power = x
+        while len(parts) > 1:
+            odd = parts[: len(parts) % 2]
+            pairs = zip(parts[len(odd) :: 2], parts[len(odd) + 1 :: 2], strict=True)
+            parts = [*odd, *(self.fma(high, power, low) for high, low in pairs)]
+            if len(parts) > 1:
+                power = self.mul(power, power)
+        return self._operand(parts[0])
+
     def two_product(self, a: str, b: Operand) -> tuple[str, str]:
         """a * b as the rounded product and its exact error (Dekker; one fma where fused)."""
         product = self.mul(a, b)

@@ -3,7 +3,7 @@
 import math
 
 from graphc.backends.llvm import coefficients as fits
-from graphc.backends.llvm.lanes import MANTISSA
+from graphc.backends.llvm.lanes import MANTISSA, ROUNDER
 from graphc.backends.llvm.shared import shared
 from graphc.backends.llvm.vmath_trig import Trig
 
@@ -51,6 +51,20 @@ class Special(Trig):
         log_erfc = self.fma(self.poly(fits.ERF_LARGE[self.dtype], t), t, self.neg(t))
         large = self.copysign(self.sub(1.0, self.exp_negative(log_erfc)), x)
         return self.select(self.cmp("ogt", t, ERF_SPLIT[self.dtype]), large, small)
+
+    @shared
+    def erf_plus_one(self, x: str) -> str:
+        """erf(x) + 1: erf as near as the sum can tell, 1 - 2^(t P(t)) with the sign of x. Floats;
+        all steps depend on each other, so polynomials are cut."""
+        if self.looks_up or self.dtype != "f32":
+            return self.add(self.erf(x), 1.0)
+        t = self.at_most(self.fabs(x), ERF_LIMIT[self.dtype])
+        exponent = self.poly_cut(fits.LOG2_ERFC, t)
+        shifted = self.fma(exponent, t, ROUNDER[self.dtype])
+        r = self.fma(exponent, t, self.neg(self.sub(shifted, ROUNDER[self.dtype])))
+        power = self.fma(self.poly_cut(fits.EXP2, r), r, 1.0)
+        erf = self.fma(power, self.power_of_two(shifted, -1.0), 1.0)
+        return self.add(self.copysign(erf, x), 1.0)
 
     def _erf_by_nodes(self, x: str) -> str:
         t = self.at_most(self.fabs(x), ERF_ONE)
