@@ -20,17 +20,16 @@ from graphc.ir.op import Attrs, Op, OpError
 from graphc.ir.types import TensorType, TupleType
 
 from . import views
-from .anomaly import Anomaly
 from .context import local
-from .errors import INFERENCE_SAVED, located, raise_op_error, user_location
-from .history import edge, requires_grad
+from .errors import located, raise_op_error
+from .history import requires_grad
 from .near import are_near, is_near, stays
-from .nodes import Edge, OpNode
+from .nodes import OpNode
 from .placement import ON_CPU, gathered
 from .programs import GradientPlan
-from .saved_hooks import hooks, pack_node
-from .storage import LOOSE, THERE, Storage, note_read, readers, reads_later
-from .tensor import Tensor, current, from_array
+from .record_eager import record
+from .storage import LOOSE, THERE, Storage, readers
+from .tensor import Tensor, current
 from .values import Eager, Prepare
 
 
@@ -67,7 +66,7 @@ def apply_one(op: Op, x: Tensor) -> Any:
             if (
                 x._graphc_node is not None or x._graphc_requires_grad or x._base is not None
             ) and local.grad and signature.records:
-                _record(op, (x,), [a], {}, signature, (result,))
+                record(op, (x,), [a], {}, signature, (result,))
             return result
     return apply(op, x)
 
@@ -91,7 +90,7 @@ def apply_two(op: Op, x: Tensor, y: Tensor) -> Any:
                 x._graphc_node is not None or y._graphc_node is not None or x._graphc_requires_grad
                 or y._graphc_requires_grad or x._base is not None or y._base is not None
             ) and local.grad and signature.records:
-                _record(op, (x, y), [a, b], {}, signature, (result,))
+                record(op, (x, y), [a, b], {}, signature, (result,))
             return result
     return apply(op, x, y)
 
@@ -321,7 +320,7 @@ def apply_known(op: Op, inputs: tuple[Tensor, ...], attrs: Attrs, signature: Sig
             if t._graphc_node is not None or t._graphc_requires_grad or (
                 t._base is not None and requires_grad(t)
             ):
-                _record(op, inputs, arrays, attrs, signature, (result,))
+                record(op, inputs, arrays, attrs, signature, (result,))
                 break
     return result
 
@@ -334,7 +333,7 @@ def record_sequence(
     if not local.grad:
         return None
     arrays = [t._graphc_array for t in inputs]
-    _record(op, inputs, arrays, attrs, signature, tuple(results))
+    record(op, inputs, arrays, attrs, signature, tuple(results))
     node: Any = results[signature.carrying[0]]._graphc_node
     if node is not None:
         node.__class__ = kind
@@ -352,7 +351,7 @@ def _results(
             if t._graphc_node is not None or t._graphc_requires_grad or (
                 t._base is not None and requires_grad(t)
             ):
-                _record(op, inputs, arrays, attrs, signature, results)
+                record(op, inputs, arrays, attrs, signature, results)
                 break
     return results
 
@@ -375,7 +374,7 @@ def _wrap_view(
     result._graphc_storage = source._graphc_storage
     join_view(result, source, op, attrs)
     if local.grad and signature.records and requires_grad(source):
-        _record(op, (source,), [source._graphc_array], attrs, signature, (result,))
+        record(op, (source,), [source._graphc_array], attrs, signature, (result,))
     return result
 
 
@@ -389,81 +388,6 @@ def join_view(result: Tensor, source: Tensor, op: Op, attrs: Attrs) -> None:
         result._graphc_no_grad_view = True
     if source._graphc_several is not None:
         result._graphc_several = ""
-
-
-def _record(
-    op: Op,
-    inputs: tuple[Tensor, ...],
-    arrays: list[np.ndarray],
-    attrs: Attrs,
-    signature: Signature,
-    results: tuple[Tensor, ...],
-) -> None:
-    """Keep what the operator's gradient needs, if one goes to any input."""
-    edges: list[Edge | None] = []
-    for t, type_ in zip(inputs, signature.inputs, strict=True):
-        node = t._graphc_node
-        if t._base is not None:
-            edges.append(edge(t, type_) if requires_grad(t) else None)
-        elif node is not None:
-            edges.append((node, t._graphc_output))
-        else:
-            edges.append(edge(t, type_) if t._graphc_requires_grad else None)
-    needs = tuple([e is not None for e in edges])
-    if True not in needs:
-        return
-    plan = signature.plans.get(needs)
-    if plan is None:
-        plan = GradientPlan(op, signature.inputs, signature.results, attrs, needs)
-        signature.plans[needs] = plan
-    made = plan.kind(op, attrs, tuple(edges), signature.inputs, signature.results)
-    made.plan = plan
-    made.saved_in, made.saved_out = plan.no_inputs, plan.no_outputs
-    if plan.inputs or plan.outputs:
-        _save(made, plan, inputs, arrays, results)
-        if local.saved_hooks and not hooks.busy:
-            pack_node(made, from_array)
-    if Anomaly.enabled:
-        made.loc = user_location()
-    for i in signature.carrying:
-        result = results[i]
-        result._graphc_node = made
-        if i:
-            result._graphc_output = i
-
-
-def _save(
-    node: OpNode,
-    plan: GradientPlan,
-    inputs: tuple[Tensor, ...],
-    arrays: list[np.ndarray],
-    results: tuple[Tensor, ...],
-) -> None:
-    """Keep what the gradient rule reads, stamped with the version of its memory."""
-    stamps: list[Any] = []
-    if plan.inputs:
-        saved: list[Any] = list(plan.no_inputs)
-        for i in plan.inputs:
-            saved[i] = arrays[i]
-            storage = inputs[i]._graphc_storage
-            if storage.inference:
-                raise RuntimeError(located(INFERENCE_SAVED))
-            stamps.append((storage, storage.version, i))
-        node.saved_in = tuple(saved)
-    if plan.outputs:
-        saved = list(plan.no_outputs)
-        for i in plan.outputs:
-            saved[i] = results[i]._graphc_array
-            storage = results[i]._graphc_storage
-            stamps.append((storage, storage.version, ~i))
-        node.saved_out = tuple(saved)
-    node.stamps = tuple(stamps)
-    if plan.late:
-        node.late = plan.late
-        for storage, _, which in stamps:
-            if which in plan.late:
-                note_read(storage)
-                reads_later(node)
 
 
 def otherwise(op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> Any:

@@ -7,7 +7,8 @@ where tensors are not plain memory on the CPU; then nothing has happened.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -98,23 +99,35 @@ def follow(
 ) -> bool:
     """running.mul_(1 - momentum).add_(value * factor * momentum) of each (running, value, factor);
     None is no factor."""
-    found = []
-    for running, value, factor in pairs:
-        arrays = arrays_of([running, value])
-        if arrays is None or arrays[0].shape != arrays[1].shape:
-            return False
-        found.append((running, arrays[0], arrays[1], factor))
+    arrays = arrays_of([x for running, value, _ in pairs for x in (running, value)])
+    if arrays is None or any(a.shape != b.shape for a, b in _by_two(arrays)):
+        return False
+    dtype = arrays[0].dtype
+    part, rest = _number(momentum, dtype), _number(1 - momentum, dtype)
     with np.errstate(all="ignore"):
-        for running, target, new, factor in found:
-            dtype = target.dtype
+        for (running, _, factor), (target, new) in zip(pairs, _by_two(arrays), strict=True):
             begin(running)
             if factor is not None:
-                new = new * np.asarray(factor, dtype)
-            new = new * np.asarray(momentum, dtype)
-            np.multiply(target, np.asarray(1 - momentum, dtype), out=target)
-            np.add(target, new, out=target)
+                new = np.multiply(new, _number(factor, dtype))
+            np.multiply(target, rest, target)
+            np.add(target, np.multiply(new, part), target)
             running._graphc_storage.version += 1  # two writes
     return True
+
+
+def _by_two(arrays: list[np.ndarray]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Two by two."""
+    return zip(arrays[::2], arrays[1::2], strict=True)
+
+
+def _number(value: float, dtype: np.dtype[Any]) -> np.ndarray:
+    """A number as an array, to be read alone."""
+    return _known(value, dtype) if value else np.asarray(value, dtype)  # one zero equals another
+
+
+@lru_cache(maxsize=512)
+def _known(value: float, dtype: np.dtype[Any]) -> np.ndarray:
+    return np.asarray(value, dtype)
 
 
 def begin(tensor: Tensor) -> None:

@@ -256,6 +256,17 @@ def _layer_norm(types: Types, *, normalized_dims: Sequence[int], eps: float) -> 
     return run
 
 
+_DOT: Function = np.ndarray.dot
+
+
+def _dot_turned(a: Array, b: Array) -> Any:
+    return _DOT(a, b.T)
+
+
+# products of two matrices, which are row-major and warn of nothing
+PRODUCTS = (_DOT, _dot_turned)
+
+
 def _dot_general(
     types: Types, *, batch_a: Sequence[int], batch_b: Sequence[int], contract_a: Sequence[int],
     contract_b: Sequence[int], tf32: bool = False,
@@ -279,12 +290,17 @@ def _dot_general(
         return None
     *lead, inner = types[0].shape
     turned = summed == (1,)
+    sizes: Any = (math.prod(lead), inner, *types[1].shape)
+    if ranks[1] == 2 and min(sizes) > 1:
+        product = _DOT  # which asks BLAS for the same at once
+        if ranks[0] == 2:
+            return _dot_turned if turned else _DOT
     if ranks == [2, 2]:
         return (lambda a, b: product(a, b.T)) if turned else product
     rows: Any = (math.prod(lead), inner)
     if ranks[1] == 1:
-        column, sizes = (inner, 1), tuple(lead)
-        return lambda a, b: product(a.reshape(rows), b.reshape(column)).reshape(sizes)
+        column, left = (inner, 1), tuple(lead)
+        return lambda a, b: product(a.reshape(rows), b.reshape(column)).reshape(left)
     every: Any = (*lead, types[1].shape[1 - summed[0]])
     return lambda a, b: product(a.reshape(rows), b.T if turned else b).reshape(every)
 

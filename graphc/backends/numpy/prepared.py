@@ -61,7 +61,7 @@ def prepare(
     if order is laid_out and len(types) == 1 and len(results) == 1:
         return _one(function, False)
     left = op.family in AS_LEFT and not op.in_its_order
-    if op.name in ("concat", "full", "iota") and tight is not None:
+    if tight is not None and (op.name in _ORDERED or tight in bound.PRODUCTS):
         return tight  # it has an order, and nothing to warn of
     if op.keeps_channels and len(results[0].shape) in (4, 5):
         return _ordered(function, channels_kept(op))
@@ -75,6 +75,7 @@ def prepare(
     return ready
 
 
+_ORDERED = frozenset(("concat", "full", "iota"))
 _EXACT = frozenset(
     "neg abs add sub mul maximum minimum bitwise_and bitwise_or bitwise_xor bitwise_not "
     "logical_and logical_or logical_xor where".split()

@@ -102,10 +102,10 @@ class _BatchNorm(_Norm):
         use_batch = self.training or self.running_mean is None
         momentum: Any = 0.0 if self.momentum is None else self.momentum
         track = self.training and self.track_running_stats
-        if track and self.num_batches_tracked is not None:
-            self.num_batches_tracked.add_(1)
+        if track and (tracked := self.num_batches_tracked) is not None:
+            tracked.add_(1)
             if self.momentum is None:
-                momentum = 1.0 / self.num_batches_tracked.to(self.running_mean.dtype)
+                momentum = 1.0 / tracked.to(self.running_mean.dtype)
         mean = self.running_mean if track or not use_batch else None
         variance = self.running_var if track or not use_batch else None
         return F.batch_norm(
