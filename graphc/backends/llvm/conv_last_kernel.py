@@ -50,13 +50,16 @@ def panel_columns(c: SumTemplate, lanes: int) -> int | None:
     return columns if outputs % columns == 0 and columns % lanes == 0 else None
 
 
-def panels_follow(c: SumTemplate, tile: Tile) -> bool:
-    """Whether a tile's next panel is the next that a chunk goes to, and the epilogue may ask for
-    what it reads there."""
-    if not isinstance(c, Convolution) or not asks_ahead(tile):
-        return False
-    by_lines = line_kernels(c, tile) or lines_of_last(c, tile.machine)
-    return not by_lines and runs_of(c, tile.machine).together
+def follows(c: SumTemplate, tile: Tile) -> tuple[int, int] | None:
+    """The (position, column), counted from those of a tile, where the epilogue goes to after it,
+    and may ask for what it reads there."""
+    if not isinstance(c, Convolution) or not asks_ahead(tile) or line_kernels(c, tile):
+        return None
+    if lines := lines_of_last(c, tile.machine):
+        return lines.window.out[2], 0
+    if runs_of(c, tile.machine).together:
+        return 0, panels_of_weights(c.right.index)[0]
+    return last_rows(c, tile), 0
 
 
 def emit_last_kernel(

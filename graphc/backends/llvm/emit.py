@@ -114,8 +114,8 @@ def emit_epilogue(fn: Function, kernel: Kernel, tile: Tile) -> None:
     assert template is not None and not isinstance(template, Attention)
     context = _context(fn, fn.module, tile.target, kernel, template.epilogue)
     known = conv_last_kernel.panel_columns(template, tile.lanes) if is_last(template) else None
-    if known and conv_last_kernel.panels_follow(template, tile):
-        context.ahead = beside(template.epilogue, known)
+    if known and (next_one := conv_last_kernel.follows(template, tile)):
+        context.ahead = beside(template.epilogue, *next_one)
     upper = {"b": template.batch, "tile.m": template.m}
     _sums(context, tile, template.acc_dtype, template.epilogue, upper, known)
 

@@ -368,6 +368,8 @@ class Memory(Indices):
                 self._store_scalar(access, value.text, once, "")
             else:
                 self._store_lanes(access, text, combine)
+                if (further := self.ahead.get((name, size))) is not None:
+                    self._ask_ahead(access, further, "i32 1, i32 3")
         else:
             access = Access(buffer, where, None, self.depth)
             self._store_scalar(access, value.text, mask.text if mask else None, combine)

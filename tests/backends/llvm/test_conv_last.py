@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from graphc.backends.host.machine import cpu
-from graphc.backends.llvm.conv_last_kernel import panel_columns, panels_follow, renders_last
+from graphc.backends.llvm.conv_last_kernel import follows, panel_columns, renders_last
 from graphc.backends.llvm.emit import emit
 from graphc.backends.llvm.libraries import emit_library
 from graphc.backends.llvm.microkernel import Tile
@@ -280,15 +281,21 @@ def test_tiles_that_read_weights_in_a_cache_ask_for_nothing() -> None:
 
 
 @pytest.mark.skipif(not narrow_targets(), reason="for an x86 with 32 bytes of registers")
-def test_epilogues_ask_for_the_rows_that_the_next_panel_adds() -> None:
+def test_epilogues_ask_for_the_rows_that_the_next_tile_adds() -> None:
+    """Of the next panel where a chunk has all of them, else of the next positions, or line."""
     target = narrow_targets()[0]
     case = Last(1, 64, (14, 14), 96, (1, 1), (1, 1), (0, 0), (1, 1), 2)
     tile = Tile("f32", target)
     many, by_lines = replaced(case, channels=4096), replaced(case, window=(3, 3), pad=(1, 1))
-    for each, follow in ((case, True), (many, False), (by_lines, False)):
-        assert panels_follow(kernel_of(each, target)[0].template, tile) == follow
+    for each, place in ((case, (0, 16)), (many, (6, 0)), (by_lines, (14, 0))):
+        assert follows(kernel_of(each, target)[0].template, tile) == place
     m, n = Dim.var("m"), Dim.var("n")
     row = Load("residual", m * 96 + n, dtypes.f32)
     acc, bias = Var("acc", dtypes.f32), Load("bias", n, dtypes.f32)
     add = Apply("add", (Apply("add", (acc, row), dtypes.f32), bias), dtypes.f32)
-    assert beside((Store("to", m * 96 + n, add),), 16) == {("residual", row.index): 16}
+    stores = (Store("to", m * 96 + n, add),)
+    for rows, columns, further in ((0, 16, 16), (6, 0, 6 * 96)):
+        keys = ("residual", row.index), ("to", row.index)
+        assert beside(stores, rows, columns) == dict.fromkeys(keys, further)
+    text = emit(kernel_of(many, target)[0], target)
+    assert re.search(r"i64 576\n.*@llvm.prefetch.p0\(.*, i32 1, i32 3, i32 1\)", text)  # to write
