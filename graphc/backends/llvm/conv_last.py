@@ -27,7 +27,7 @@ from graphc.backends.llvm.gemm_stages import give_slot, run_symbol, take_slot
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Function, Module, Value
 from graphc.ir.kernel.blocking import ALIGN, MOST_SLOTS, multiple
-from graphc.ir.kernel.plan_last import positions_of, zeros_of
+from graphc.ir.kernel.plan_last import ANY, positions_of, zeros_of
 
 
 class Last(enum.IntEnum):
@@ -48,6 +48,7 @@ class Last(enum.IntEnum):
     ALONE = enum.auto()  # 1: each channel by itself
     TOGETHER = enum.auto()  # 1: a chunk goes through all panels
     PLAIN = enum.auto()  # 1: a position reads its own pixel, and no other
+    NEAR = enum.auto()  # tiles that all panels meet before others come; ANY: each panel meets all
     INPUT = enum.auto()
     INPUT_2 = enum.auto()
     INPUT_3 = enum.auto()
@@ -97,7 +98,7 @@ def emit_last(module: Module, tile: Tile, rows: int) -> None:
     each = f.mul(f.mul(2, f.mul(taps, r.read(Last.DEPTH))), choose(f, all_panels, outputs, columns))
     plan = positions_of(
         Number(f, r.read(Last.BATCH)), Number(f, positions), Number(f, taps), Number(f, each),
-        Number(f, together), rows, tile.machine,
+        Number(f, together), rows, Number(f, r.read(Last.NEAR)), tile.machine,
     )
     for field, number in (
         (Last.TILES, plan.tiles), (Last.IN_IMAGE, plan.in_image), (Last.CHUNK, plan.chunk),
@@ -326,8 +327,9 @@ def _emit_chunk(module: Module, tile: Tile, rows: int) -> None:
     r = Words(f, "%request")
     chunks, count, in_image = (r.read(x) for x in (Last.CHUNKS, Last.CHUNK, Last.IN_IMAGE))
     alone = f.cmp("ne", r.read(Last.ALONE), 0)
-    panel, part = f.sdiv("%chunk", chunks), f.srem("%chunk", chunks)
     all_panels = f.cmp("ne", r.read(Last.TOGETHER), 0)
+    turns = f.cmp("slt", r.read(Last.NEAR), ANY)
+    panel, part = panel_and_part(f, turns, chunks, r.read(Last.PANELS))
     last_panel = choose(f, all_panels, r.read(Last.PANELS), f.add(panel, 1))
     slots = Descriptor(f, r.read_pointer(Last.SLOTS))
     slot, table = take_slot(slots)
@@ -343,8 +345,9 @@ def _emit_chunk(module: Module, tile: Tile, rows: int) -> None:
     # bytes of the next panel that each step of a tile asks for (conv_ask.py); none where more tiles
     # meet a panel, or all are in a cache
     row, tiles = f.mul(columns, tile.bytes), r.read(Last.TILES)
-    few = f.let(f"and i1 {f.cmp('eq', r.read(Last.TOGETHER), 0)}, {f.cmp('sle', tiles, row)}")
-    step = choose(f, few, ceil_div(f, row, tiles), 0)
+    met = choose(f, turns, f.smin(count, tiles), tiles)
+    few = f.let(f"and i1 {f.cmp('eq', r.read(Last.TOGETHER), 0)}, {f.cmp('sle', met, row)}")
+    step = choose(f, few, ceil_div(f, row, met), 0)
     after, of_unit = choose(f, few, panel_elements, 0), f.mul(f.mul(step, taps), depth)
     most, high = r.read(Last.HEIGHT), r.read(Last.HIGH)
     with f.loop(first, f.smin(f.add(first, count), tiles)) as unit:
@@ -367,7 +370,7 @@ def _emit_chunk(module: Module, tile: Tile, rows: int) -> None:
             "i64", f"@graphc_last_table_{tile.name}", "ptr %request", f"i64 {unit}",
             f"ptr {table}",
         )
-        before = f.mul(unit, of_unit)
+        before = f.mul(f.sub(unit, choose(f, turns, first, 0)), of_unit)
         with f.loop(panel, last_panel) as p:
             n = f.mul(p, columns)
             shift = choose(f, alone, f.mul(n, tile.bytes), 0)
@@ -384,6 +387,12 @@ def _emit_chunk(module: Module, tile: Tile, rows: int) -> None:
             )
     give_slot(slots, slot)
     f.ret()
+
+
+def panel_and_part(f: Function, turns: str, parts: Value, panels: Value) -> tuple[Value, Value]:
+    """Of %chunk: all panels of a part first where they take turns, else all parts of a panel."""
+    panel = choose(f, turns, f.srem("%chunk", panels), f.sdiv("%chunk", parts))
+    return panel, choose(f, turns, f.sdiv("%chunk", panels), f.srem("%chunk", parts))
 
 
 def choose_pointer(f: Function, condition: str, a: str, b: str) -> str:

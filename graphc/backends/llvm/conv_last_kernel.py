@@ -13,7 +13,7 @@ from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Module, Value
 from graphc.ir.dim import Size
 from graphc.ir.kernel import Convolution, Kernel, SumTemplate
-from graphc.ir.kernel.plan_last import by_channel, rows_of, runs_of, widest_of
+from graphc.ir.kernel.plan_last import by_channel, near_of, rows_of, runs_of, widest_of
 from graphc.ir.kernel.plan_last_lines import lines_of_last
 from graphc.ir.kernel.steps import step_of
 from graphc.ir.kernel.templates.operand import panels_of_weights
@@ -93,6 +93,7 @@ def emit_last_kernel(
         Last.PANELS: -(-g.out_channels // columns),
         Last.ALONE: int(by_channel(g.groups, g.in_channels // g.groups)),
         Last.TOGETHER: int(runs.together), Last.PLAIN: int(runs.plain),
+        Last.NEAR: near_of(c, tile.machine, last_rows(c, tile)),
     }
     for field, value in fields.items():
         request.write(field, value)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from graphc.backends.llvm.conv_ask import asks_ahead
 from graphc.backends.llvm.conv_geometry import Words
+from graphc.backends.llvm.conv_last import panel_and_part
 from graphc.backends.llvm.conv_strips_line import (
     Strips,
     emit_line,
@@ -27,6 +28,7 @@ from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Module, Value
 from graphc.ir.kernel import Convolution, Kernel
 from graphc.ir.kernel.blocking import MOST_SLOTS
+from graphc.ir.kernel.plan_last import ANY
 from graphc.ir.kernel.plan_last_lines import LastLines, chunks_of, lines_of_last
 from graphc.ir.kernel.templates.operand import panels_of_weights
 
@@ -100,6 +102,7 @@ def _shape(
         Shape.NEXT_TAP: w.dilation[2] * pixel,
         Shape.NEXT_LINE: w.dilation[1] * w.input[2] * pixel,
         Shape.BLOCK: plan.block, Shape.TOGETHER: int(plan.together),
+        Shape.TURNS: int(plan.near < ANY),
     }
     return emit_shape(module, tile, symbol, fields, plan.spans, _asks(plan, tile))
 
@@ -138,13 +141,15 @@ def _emit_chunk(module: Module, tile: Tile) -> None:
     columns, pixel = f.mul(s.read(Shape.VECTORS), tile.lanes), s.read(Shape.PIXEL)
     next_line = f.mul(f.mul(s.read(Shape.WINDOW_WIDTH), s.read(Shape.DEPTH)), columns)
     count, chunks = r.read(Strips.CHUNK), r.read(Strips.CHUNKS)
-    panel, part = f.sdiv("%chunk", chunks), f.srem("%chunk", chunks)
+    turns = f.cmp("ne", s.read(Shape.TURNS), 0)
+    panel, part = panel_and_part(f, turns, chunks, panels)
     together = f.cmp("ne", s.read(Shape.TOGETHER), 0)
     first = f.mul(part, count)
     last = f.smin(f.add(first, count), r.read(Strips.UNITS))
     slots = Descriptor(f, r.read_pointer(Strips.SLOTS))
     slot, sums = take_slot(slots)
     waits = f.cmp("slt", block, window)
+    some_lines = f.let(f"or i1 {waits}, {turns}")
     line_sums = choose(f, waits, f.mul(out_width, columns), 0)
     given, epilogue = r.read_pointer(Strips.ARGUMENTS), r.read_pointer(Strips.EPILOGUE)
     with (
@@ -158,7 +163,7 @@ def _emit_chunk(module: Module, tile: Tile) -> None:
         # what is multiplied next lies behind: a part for each position of the lines that meet this
         asked = f.gep(of_panel, f.mul(end, next_line), tile.element)
         of_block = f.mul(f.mul(f.sub(end, tap), next_line), tile.bytes)
-        met = choose(f, waits, f.sub(last, first), r.read(Strips.UNITS))
+        met = choose(f, some_lines, f.sub(last, first), r.read(Strips.UNITS))
         apart = choose(f, together, 0, ceil_div(f, of_block, f.smax(f.mul(met, out_width), 1)))
         with f.loop(first, last) as unit:
             image, line = f.sdiv(unit, out_height), f.srem(unit, out_height)
@@ -172,7 +177,7 @@ def _emit_chunk(module: Module, tile: Tile) -> None:
             )
             w = f.gep(of_panel, f.mul(low, next_line), tile.element)
             to = f.gep(sums, f.mul(f.sub(unit, first), line_sums), tile.element)
-            before = f.mul(f.mul(f.sub(unit, choose(f, waits, first, 0)), out_width), apart)
+            before = f.mul(f.mul(f.sub(unit, choose(f, some_lines, first, 0)), out_width), apart)
             ahead = f.let(f"getelementptr i8, ptr {asked}, i64 {before}")
             f.call(
                 "void", f"@graphc_last_lines_line_{tile.name}", "ptr %request", f"ptr {x}",

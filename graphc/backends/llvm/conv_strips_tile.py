@@ -68,6 +68,7 @@ class Shape(enum.IntEnum):
     NEXT_LINE = enum.auto()  # and what lines of taps see
     BLOCK = enum.auto()  # lines of taps that are gone along at a time
     TOGETHER = enum.auto()  # 1: a chunk goes through all panels
+    TURNS = enum.auto()  # 1: all panels meet a chunk's lines, then others
     FIRST_SPAN = enum.auto()  # the first of the words of spans
 
 

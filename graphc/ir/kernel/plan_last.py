@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..dim import evaluate, product
+from ..dim import evaluate, is_static, product
 from ..machine import Machine, Tiling
 from ..record import record, replaced
 from .blocking import (
@@ -28,6 +28,8 @@ from .plan_alone import lines_of, spans_of
 from .templates import Convolution
 from .templates.operand import panels_of_weights
 
+ANY = 1 << 40  # positions, tiles or lines: all
+NEAR_BYTES = 32
 _SLACK = 0.35  # of a register, where a tile is at its highest: what a step costs besides
 _SUMS = 8  # of a tile, that steps do not wait for each other: latency times units (4 x 2)
 
@@ -71,15 +73,15 @@ class Positions:
 
 def positions_of(
     images: Number, positions: Number, taps: Number, work: Number, panels: Number, rows: int,
-    machine: Machine,
+    most_tiles: Number, machine: Machine,
 ) -> Positions:
     """`work`: floating-point operations of a position in one panel; `panels`: that chunks are
-    multiplied by; `rows`: positions of a tile."""
+    multiplied by; `rows`: positions of a tile; `most_tiles`: of a chunk."""
     in_image = quotient_up(positions, rows)
     tiles = images * in_image
     enough = quotient_up(machine.template_flops, most(work * rows, 1))
     shared = quotient_up(tiles * panels, machine.template_chunks)
-    chunk = least(most(enough, most(shared, 1)), most(tiles, 1))
+    chunk = least(least(most(enough, most(shared, 1)), most_tiles), most(tiles, 1))
     table = multiple(taps * ((rows + 1) * POINTER_BYTES), ALIGN)
     return Positions(tiles, in_image, chunk, quotient_up(tiles, chunk), table)
 
@@ -125,6 +127,26 @@ def runs_of(c: Convolution, machine: Machine) -> Runs:
     return Runs(window, depth, together, plain and g.input == g.output)
 
 
+def near_of(c: Convolution, machine: Machine, positions_each: int) -> int:
+    """Tiles, or lines, of so many positions each that all panels meet one after the other, before
+    others come: what those read stays in the second cache. ANY where a panel had better meet all.
+    What is asked is how many bytes of an image and its weights come from behind that cache."""
+    g, tiling = c.geometry, machine.tiling
+    assert tiling is not None
+    columns, runs = panels_of_weights(c.right.index)[0], runs_of(c, machine)
+    if tiling.vector_bytes != NEAR_BYTES or not is_static((*g.input, *g.output)) or runs.together:
+        return ANY
+    itemsize, positions = c.acc_dtype.itemsize, evaluate(product(g.output), {})
+    pixel = runs.depth * itemsize
+    near = most(tiling.pack_bytes // 2 // pixel, 1)
+    panels = quotient_up(g.out_channels, columns or 1)
+    weights = evaluate(product(runs.window), {}) * pixel * panels * columns
+    by_parts, by_panels = quotient_up(positions, near) * weights, panels * positions * pixel
+    if positions * pixel <= tiling.pack_bytes or 2 * by_parts > by_panels:
+        return ANY
+    return int(most(near // positions_each, 1))
+
+
 def zeros_of(channels: Number, depth: Number) -> Number:
     """Words of zeros that stand for a run beside the image: of a pixel at least, or of as many as
     it goes along."""
@@ -151,7 +173,8 @@ def plan_last(c: Convolution, machine: Machine, dims: Mapping[str, int]) -> Bloc
     assert machine.tiling is not None
     rows = rows_of(machine.tiling, columns // machine.tiling.lanes(itemsize))
     shared = 1 if runs.together else panels
-    plan = positions_of(images, positions, taps, work, shared, rows, machine)
+    near = near_of(c, machine, rows)
+    plan = positions_of(images, positions, taps, work, shared, rows, near, machine)
     zeros = zeros_of(g.in_channels // group, runs.depth) * itemsize
     chunks = plan.chunks * shared
     return replaced(

@@ -14,7 +14,7 @@ from ..dim import Size, evaluate, is_static
 from ..machine import Machine, Tiling
 from ..record import record, replaced
 from .blocking import ALIGN, MOST_SLOTS, Blocking, Number, least, most, multiple, quotient_up
-from .plan_last import rows_of, runs_of, widest_of
+from .plan_last import ANY, near_of, rows_of, runs_of, widest_of
 from .plan_spans import KERNELS, Span, seen_by, spans_of_line
 from .templates import Convolution
 from .templates.operand import panels_of_weights
@@ -32,7 +32,7 @@ FEW_POSITIONS = 400  # of more, few tiles are in two lines
 class LastLines:
     """The window, whose `depth` words of each tap are a run; the tiles of a line; how many `panels`
     there are of so many `vectors`, and whether a chunk goes through all; lines of the window that
-    are gone along at a time."""
+    are gone along at a time; of the output that all panels meet before others come, or ANY."""
 
     window: Window
     depth: int
@@ -41,6 +41,7 @@ class LastLines:
     vectors: int
     together: bool
     block: int
+    near: int
 
     @property
     def taps(self) -> int:
@@ -101,9 +102,11 @@ def lines_of_last(c: Convolution, machine: Machine) -> LastLines | None:
         return None
     line = w.size[2] * runs.depth * columns * itemsize
     blocks = quotient_up(w.size[1], min(max(tiling.pack_bytes // line, 1), w.size[1]))
+    block = quotient_up(w.size[1], blocks)
+    near = ANY if block < w.size[1] else near_of(c, machine, w.out[2])
     return LastLines(
-        w, runs.depth, spans, quotient_up(g.out_channels, columns), vectors, runs.together,
-        quotient_up(w.size[1], blocks),
+        w, runs.depth, spans, quotient_up(g.out_channels, columns), vectors, runs.together, block,
+        near,
     )
 
 
@@ -166,7 +169,7 @@ def chunks_of(
     lines = most(quotient_up(units * panels, pieces), quotient_up(machine.template_flops, work))
     if plan.waits:
         lines = least(lines, max(machine.tiling.in_place_bytes // 4 // line, 1))
-    lines = least(lines, most(units, 1))
+    lines = least(least(lines, plan.near), most(units, 1))
     sums = multiple(lines * line if plan.waits else line, ALIGN)
     return Chunks(units, lines, quotient_up(units, lines), sums)
 
