@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from graphc.backends.host.cpus import available
 from graphc.ir.late import late
+from graphc.ir.named import NamedTuple
 
 T = TypeVar("T")
 

@@ -19,10 +19,11 @@ from collections.abc import Iterable
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 from .backends.host.store import Store
 from .collecting import IMPORTING
+from .ir.named import NamedTuple
 
 _MAGIC = b"graphc modules 1"
 _FEW = 8  # modules that are not worth writing the file anew
@@ -112,8 +113,10 @@ def _store(directory: Path) -> Store:
 
 
 def _key() -> bytes:
-    """Of this installation, and of what decides what a source is compiled to."""
-    facts = os.path.dirname(__file__), sys.version, sys.implementation.cache_tag, sys.flags.optimize
+    """Of this installation, of what decides what a source is compiled to, and of how it is kept,
+    which this file says."""
+    here = __file__, _told(__file__)
+    facts = here, sys.version, sys.implementation.cache_tag, sys.flags.optimize
     return hashlib.sha256(repr(facts).encode() + importlib.util.MAGIC_NUMBER).digest()
 
 

@@ -8,10 +8,11 @@ import importlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from graphc.backends.host.finding import Finding as Finding
 from graphc.backends.host.finding import KeptProgram as KeptProgram
+from graphc.ir.named import NamedTuple
 
 if TYPE_CHECKING:
     from graphc.ir.graph import Node

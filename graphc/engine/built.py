@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from ..ir import dtypes, forks
 from ..ir.dim import Guard, evaluate
 from ..ir.graph import Graph
 from ..ir.memory import contiguous, write
+from ..ir.named import NamedTuple
 from ..ir.types import TensorType
 from .native_run import Calls, Runner, memory_for
 from .on_host import OnHost

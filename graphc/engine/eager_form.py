@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ..ir.chain import is_chain, links_of
+from ..ir.named import NamedTuple
 from ..ir.op import Attrs, Op
 from ..ir.types import TensorType
 

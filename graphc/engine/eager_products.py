@@ -8,7 +8,7 @@ all summed over are one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from ..frontend.values import Link
 from ..ir.chain import Link as ChainLink
 from ..ir.chain import chain_of, links_of
 from ..ir.memory import contiguous
+from ..ir.named import NamedTuple
 from ..ir.op import Attrs, Op
 from ..ir.types import TensorType
 from .eager_form import Form, Shape, Types, is_half, is_much

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ..frontend.captured import Output, TensorInput, TracedGraph
 from ..frontend.tensor import Parameter
 from ..ir.dim import evaluate, product
 from ..ir.graph import Graph, Node
+from ..ir.named import NamedTuple
 
 if TYPE_CHECKING:
     from ..ir.passes.partition import Split

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from .. import config as configuration
 from .._inductor import MODES
 from .._inductor import config as inductor
 from ..config import Config, allowed_error
+from ..ir.named import NamedTuple
 
 
 class Mode(NamedTuple):

@@ -8,9 +8,10 @@ calls are recorded is decided by the whole call, so its operators are counted.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from graphc.ir.graph import Loc
+from graphc.ir.named import NamedTuple
 from graphc.ir.op import Attrs, Op
 from graphc.ir.types import TensorType
 

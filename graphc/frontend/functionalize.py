@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from graphc.ir.dim import Dim, DimEnv, evaluate, is_static
 from graphc.ir.dim import Size as DimSize
 from graphc.ir.graph import Builder, Expr, Node
+from graphc.ir.named import NamedTuple
 from graphc.ir.op import get as get_op
 from graphc.ir.types import Shape, TensorType
 

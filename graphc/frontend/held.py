@@ -7,13 +7,14 @@ of, a gradient rule reads. A recording knows of each value that it saves in whic
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from graphc.ir.graph import Node, attr_key
 from graphc.ir.interpret import resolve_attrs
 from graphc.ir.memory import copied
+from graphc.ir.named import NamedTuple
 
 from . import views
 from .functionalize import TracedStorage

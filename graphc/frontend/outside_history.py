@@ -7,8 +7,9 @@ recorded, so a gradient that has to go on from there cannot be part of the graph
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
+from ..ir.named import NamedTuple
 from .nodes import AccumulateGrad, Node, OutsideHistory
 
 

@@ -6,10 +6,11 @@ once: where both tensors fill a stretch of memory without gaps.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from graphc.ir.dim import DimEnv, is_static
 from graphc.ir.memory import may_share
+from graphc.ir.named import NamedTuple
 from graphc.ir.types import TensorType
 
 from .errors import located

@@ -16,7 +16,9 @@ import functools
 import sys
 from collections.abc import Callable
 from types import CodeType, FrameType
-from typing import Any, NamedTuple, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
+
+from graphc.ir.named import NamedTuple
 
 _PUSH = frozenset("LOAD_FAST LOAD_FAST_CHECK LOAD_DEREF LOAD_CONST PUSH_NULL LOAD_GLOBAL".split())
 _NOTHING = frozenset("PRECALL RESUME NOP KW_NAMES CACHE".split())

@@ -10,12 +10,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from types import CellType, FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from graphc.ir import dtypes
 from graphc.ir.dim import evaluate
+from graphc.ir.named import NamedTuple
 from graphc.ir.record import record
 from graphc.ir.types import TensorType
 

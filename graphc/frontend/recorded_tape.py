@@ -11,7 +11,7 @@ Nothing here refers to the trace or its tensors: a version would keep them alive
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from graphc.ir.interpret import Table, resolve_attrs
 from graphc.ir.interpret import evaluate as evaluate_graph
 from graphc.ir.late import late
 from graphc.ir.memory import may_share
+from graphc.ir.named import NamedTuple
 from graphc.ir.op import Attrs, Op
 from graphc.ir.types import TensorType
 

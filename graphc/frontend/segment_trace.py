@@ -17,12 +17,13 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import CodeType
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from graphc.ir.dim import DimEnv
 from graphc.ir.graph import Builder, Loc, Node, get_
+from graphc.ir.named import NamedTuple
 from graphc.ir.op import Attrs, Op
 
 from .captured import TensorInput

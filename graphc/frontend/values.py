@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from graphc.ir import dtypes
 from graphc.ir.graph import Expr
+from graphc.ir.named import NamedTuple
 from graphc.ir.op import Attrs, Op
 from graphc.ir.types import TensorType
 

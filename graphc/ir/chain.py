@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from .autodiff import backward, vjp_program
 from .dim import DimEnv
 from .graph import Expr, attrs_key, const, input_
+from .named import NamedTuple
 from .op import Attrs, Op, get
 from .rounding import ROUNDED
 from .slots import Slots

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from .memory_protocol import Memory
+from .named import NamedTuple
 
 
 class Flags(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from . import dtypes
 from .dim import Dim, DimEnv, Size
 from .dtypes import DType, rounded
 from .late import late
+from .named import NamedTuple
 from .op import LIGHT, Attrs, Op, OpError, register
 from .record import record
 from .rounding import EXACT

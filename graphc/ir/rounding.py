@@ -8,9 +8,10 @@ whether a value of a 16-bit type needs to be rounded again.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from .dtypes import DType
+from .named import NamedTuple
 
 
 class Rounding(NamedTuple):

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from .autodiff import run_vjp
 from .chain import are_leaves, replayed_rule
 from .dim import DimEnv
 from .graph import attrs_key
+from .named import NamedTuple
 from .op import Attrs, Op
 from .rounding import ROUNDED
 from .types import TensorType, TupleType

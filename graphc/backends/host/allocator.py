@@ -13,12 +13,13 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from graphc.backends.host.regions import Chunk, Regions, own_pages
 from graphc.backends.host.touched import MOST, MOST_ZEROS, touch
+from graphc.ir.named import NamedTuple
 
 ALIGNMENT = 64
 LARGE = 1 << 20  # from here on memory is a chunk of a region; below, of the C library

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
+
+from graphc.ir.named import NamedTuple
 
 MAGIC = b"\x7fELF\x02\x01"  # 64 bits, little-endian
 X86_64, AARCH64 = 62, 183

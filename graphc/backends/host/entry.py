@@ -13,10 +13,11 @@ import ctypes
 import math
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
+from ...ir.named import NamedTuple
 from . import entry_words as kinds
 from .allocator import BLOCK
 from .layouts import (

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from ...ir.named import NamedTuple
 from .entry_numbers import KnownNumbers
 from .entry_turns import Turns
 from .layouts import slot_offset

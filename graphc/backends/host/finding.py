@@ -1,7 +1,8 @@
 """What a backend has to say of the machine that it runs on."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+
+from graphc.ir.named import NamedTuple
 
 
 class Finding(NamedTuple):

@@ -13,9 +13,11 @@ import functools
 import sys
 import types
 import weakref
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+
+from graphc.ir.named import NamedTuple
 
 _WORD = 8
 _HEADER = 2 * _WORD  # of an object: its count of references, and its class

@@ -13,7 +13,8 @@ import stat
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+
+from graphc.ir.named import NamedTuple
 
 MOST = 1 << 30  # bytes that a directory holds; then what was not used for longest goes
 COUNT = 1 << 17  # files likewise

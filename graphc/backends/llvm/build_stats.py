@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+
+from graphc.ir.named import NamedTuple
 
 
 class KernelStats(NamedTuple):

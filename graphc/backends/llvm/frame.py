@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from graphc.backends.llvm.words import Layout
 from graphc.ir.dim import Size
+from graphc.ir.named import NamedTuple
 
 
 class Scratch(NamedTuple):

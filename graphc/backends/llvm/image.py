@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from graphc.backends.host import elf
+from graphc.ir.named import NamedTuple
 
 PAGE = 4096
 _WORD = 8

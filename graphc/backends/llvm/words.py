@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from graphc.ir.named import NamedTuple
 
 ZERO, ARENA, CALLBACK, STATUS, SCRATCH, WORKERS = 0, 1, 2, 3, 7, 8
 FIRST_BUFFER = 9

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from itertools import accumulate
 from types import CodeType
-from typing import NamedTuple
 
+from ...ir.named import NamedTuple
 from .opcodes import CACHES, EXTENDED_ARG, JUMPS, OPMAP, refuse
 
 _LENGTHS = [2] * 10 + [3] * 3 + [1] * 3  # of location entries, or the least of them

@@ -12,7 +12,7 @@ import functools
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from ...frontend.tensor import Tensor
 from ...frontend.texts import is_traced_value
 from ...frontend.trace import Trace
 from ...ir.memory import may_share
+from ...ir.named import NamedTuple
 from ...nn.modules.module import Module
 from ..version.guards import Result
 from ..version.rebuild import NotRebuilt, Rebuild, resolved

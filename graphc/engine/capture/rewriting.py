@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import Any
 
+from ...ir.named import NamedTuple
 from .assembly import Jump, handlers_of, instructions_of, locations_of, one
 from .stack_states import stack_states
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import CodeType, FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from ...frontend.tensor import Tensor
 from ...frontend.trace import Trace
 from ...ir.graph import Graph, Loc
 from ...ir.interpret import evaluate
+from ...ir.named import NamedTuple
 
 _VALUES = 64  # computed for Python in one survey: each runs what was recorded so far
 

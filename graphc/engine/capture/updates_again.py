@@ -12,13 +12,14 @@ Whatever is not as it was, memory that overlaps say, is for the update itself.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...frontend.context import local
 from ...frontend.storage import strides_of
 from ...frontend.tensor import Parameter, Tensor
 from ...frontend.values import Eager
 from ...ir.graph import Node, attrs_key
+from ...ir.named import NamedTuple
 
 _TENSORS = (Tensor, Parameter)
 _SAME = "the parameter's"  # shape

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from ...frontend.tensor import Tensor
 from ...ir.graph import Graph
 from ...ir.graph import Node as IrNode
 from ...ir.memory import DeviceArray
+from ...ir.named import NamedTuple
 from ...ir.types import TensorType
 from ..built import Allocate, concrete_shape
 from ..version.parts import Build, Parts, behind

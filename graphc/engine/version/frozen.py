@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from ...frontend.storage import Shared, Storage, contiguous_strides, siblings
 from ...frontend.tensor import Tensor, from_array
 from ...ir import forks
 from ...ir.graph import Graph
+from ...ir.named import NamedTuple
 from ...ir.record import replaced
 from .. import pipeline
 from ..built import Built, Engine

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ...frontend.nodes import SpentNode
 from ...frontend.tensor import Tensor, from_array
+from ...ir.named import NamedTuple
 from ...ir.types import TensorType
 from ..built import concrete_shape
 from .results import edges_of

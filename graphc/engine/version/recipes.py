@@ -21,11 +21,12 @@ from array import array
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
 from pathlib import PurePath
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from ...frontend.numbers import Size
+from ...ir.named import NamedTuple
 from ...nn.modules.module import Module
 from ..capture.kinds import Kind, kind_of
 

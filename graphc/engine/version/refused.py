@@ -9,11 +9,12 @@ leaves.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...frontend.context import local
 from ...frontend.errors import locate
 from ...ir.failure import is_late
+from ...ir.named import NamedTuple
 
 ERRORS = (IndexError, RuntimeError, ValueError, ZeroDivisionError)
 

@@ -9,7 +9,7 @@ vmap is computed the same way, with the batch inside.)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from ...frontend.tensor import Tensor, from_array
 from ...frontend.worlds import TensorValue
 from ...ir.batching import run_graph
 from ...ir.graph import Graph
+from ...ir.named import NamedTuple
 
 
 class Replay(NamedTuple):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ...frontend.segment_tape import Fingerprint
 from ...ir.graph import Graph
+from ...ir.named import NamedTuple
 from ..built import Built
 from .parts import Parts
 

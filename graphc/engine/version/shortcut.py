@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from ...frontend.storage import readers
 from ...frontend.tensor import Parameter, Tensor
 from ...frontend.tree import LEAVES, Structure, flatten_call
 from ...frontend.values import Eager
+from ...ir.named import NamedTuple
 from ..built import Built, before_write, concrete_shape, kept_for_backward
 from ..capture.streams import Draw
 from ..marks import Compilers

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from ...frontend.number_expr import is_late
 from ...frontend.storage import Storage
 from ...frontend.tensor import Tensor
 from ...ir.dim import Guard as SizeGuard
+from ...ir.named import NamedTuple
 from ..built import Engine, before_write, count_writes, kept_for_backward
 from ..capture.argument_writes import GivenItems
 from ..capture.observer import Observer

@@ -11,7 +11,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from ... import config as configuration
 from ...frontend import float32, promote
@@ -23,6 +23,7 @@ from ...frontend.number_expr import spelled
 from ...frontend.tensor import Tensor
 from ...frontend.tree import Structure
 from ...ir.memory import DeviceArray
+from ...ir.named import NamedTuple
 from ...nn.modules.module import Module
 from .. import multiplier
 from ..capture.kinds import Kind, kind_of
