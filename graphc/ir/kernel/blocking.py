@@ -217,6 +217,9 @@ def tiled(r: Request, machine: Machine, itemsize: int) -> Blocking:
     split_k = quotient_up(blocks, chunk_blocks)
     chunks = quotient_up(r.batch, chunk_batch) * split_n * split_m * split_k
     chunk_n = width * columns
+    # a chunk's blocks of columns are as equal as can be: rows of the left operand come for each
+    even = multiple(quotient_up(chunk_n, quotient_up(chunk_n, block_n)), columns)
+    block_n = choose(in_place, block_n, least(block_n, even))
 
     # memory
     wide = multiple(least(chunk_n, least(block_n, r.n)), lanes)
