@@ -45,6 +45,7 @@ class Tiling:
     one that is read under a mask costs more. `asks_left`: each tile has the rows of the left
     operand that the next one reads come meanwhile. Of operands that are dense along k, a tile
     goes `unrolled` steps, a power of two, an iteration, if a multiply-add is one instruction.
+    `packs_alone`: one thread packs a right operand block by block as it comes to them.
     """
 
     vector_bytes: int
@@ -78,6 +79,7 @@ class Tiling:
     split: bool = False
     asks_left: bool = False
     unrolled: int = 1
+    packs_alone: bool = False
 
     def lanes(self, itemsize: int) -> int:
         """Elements of one register."""

@@ -55,7 +55,7 @@ _TILING = Tiling(
 _FEW_REGISTERS = replaced(
     _TILING, vectors=2, kept_bytes=16 << 10, unpacked_bytes=64 << 10, unpacked_rows=96,
     turned_columns=128, pack_bytes=256 << 10, row_bytes=4096,
-    least_columns=64, asks_left=True, unrolled=8,
+    least_columns=64, asks_left=True, unrolled=8, packs_alone=True,
 )
 
 # A launch costs about 0.1 us, an element of light work 0.2 to 1 ns, a core's first cache 32 KiB.

@@ -7,6 +7,7 @@ on threads.
 """
 
 from graphc.backends.llvm.gemm_ahead import Ahead
+from graphc.backends.llvm.gemm_alone import alone_symbol, emit_alone
 from graphc.backends.llvm.gemm_descriptor import Descriptor, Word
 from graphc.backends.llvm.gemm_panels import before_tail, panels, reads_back, row_class_of
 from graphc.backends.llvm.gemm_plan import choose, round_up
@@ -60,6 +61,8 @@ def emit_gemm(module: Module, tile: Tile) -> None:
     _emit_combine(module, tile)
     emit_pack_left_stage(module, tile)
     emit_pack_right_stage(module, tile)
+    if tile.tiling.packs_alone:
+        emit_alone(module, tile)
     _emit_contract(module, tile)
 
 
@@ -80,6 +83,8 @@ def emit_tiles(module: Module, tile: Tile) -> None:
 def _emit_contract(module: Module, tile: Tile) -> None:
     f = module.function(f"void {contract_symbol(tile)}(ptr %d)")
     acc, run = tile.name, run_symbol(module)
+    if tile.tiling.packs_alone:
+        f.call("void", alone_symbol(tile), "ptr %d")
     d = Descriptor(f, "%d")
     tiles = f.sdiv(f.add(d[Word.M], tile.rows - 1), tile.rows)
     batch, split_k, chunks = d.read(Word.BATCH, Word.SPLIT_K, Word.CHUNKS)
