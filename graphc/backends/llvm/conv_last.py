@@ -48,6 +48,7 @@ class Last(enum.IntEnum):
     ALONE = enum.auto()  # 1: each channel by itself
     TOGETHER = enum.auto()  # 1: a chunk goes through all panels
     PLAIN = enum.auto()  # 1: a position reads its own pixel, and no other
+    ASKS_ROWS = enum.auto()  # 1: tiles ask for what the next one's positions read
     NEAR = enum.auto()  # tiles that all panels meet before others come; ANY: each panel meets all
     INPUT = enum.auto()
     INPUT_2 = enum.auto()
@@ -350,6 +351,11 @@ def _emit_chunk(module: Module, tile: Tile, rows: int) -> None:
     step = choose(f, few, ceil_div(f, row, met), 0)
     after, of_unit = choose(f, few, panel_elements, 0), f.mul(f.mul(step, taps), depth)
     most, high = r.read(Last.HEIGHT), r.read(Last.HIGH)
+    asks_rows = f.cmp("ne", r.read(Last.ASKS_ROWS), 0)
+    pixel = f.mul(r.read(Last.CHANNELS), tile.bytes)
+    # bytes of the next rows that a step asks for
+    of_rows = ceil_div(f, f.mul(most, tile.bytes), r.read(Last.PANELS))
+    asks = f.let(f"or i1 {asks_rows}, {f.cmp('ne', step, 0)}")
     with f.loop(first, f.smin(f.add(first, count), tiles)) as unit:
         image = f.sdiv(unit, in_image)
         number = f.srem(unit, in_image)
@@ -362,7 +368,7 @@ def _emit_chunk(module: Module, tile: Tile, rows: int) -> None:
         kernels = f.mul(of_class, len(widths))
         symbol = tiles_symbol(tile, "last")
         for kind in kinds(tile)[1:]:
-            this = alone if kind == "alone" else f.cmp("ne", step, 0)
+            this = alone if kind == "alone" else asks
             symbol = choose_pointer(f, this, tiles_symbol(tile, kind), symbol)
         which = f.gep(symbol, f.sub(f.add(kernels, vectors), widths[0]), "ptr")
         kernel = f.load(which, "ptr", 8)
@@ -370,15 +376,22 @@ def _emit_chunk(module: Module, tile: Tile, rows: int) -> None:
             "i64", f"@graphc_last_table_{tile.name}", "ptr %request", f"i64 {unit}",
             f"ptr {table}",
         )
+        at = f.mul(f.add(f.add(f.mul(image, positions), m), height), pixel)
+        # not inbounds: none may follow
+        rows_ahead = f.let(f"getelementptr i8, ptr {r.read_pointer(Last.LEFT)}, i64 {at}")
         before = f.mul(f.sub(unit, choose(f, turns, first, 0)), of_unit)
         with f.loop(panel, last_panel) as p:
             n = f.mul(p, columns)
             shift = choose(f, alone, f.mul(n, tile.bytes), 0)
             weights = f.gep(right, f.mul(p, panel_elements), tile.element)
             ahead = f.gep(f.gep(weights, after, tile.element), before, "i8")
+            at = f.mul(f.mul(p, depth), of_rows)
+            of_panel = f.let(f"getelementptr i8, ptr {rows_ahead}, i64 {at}")
+            ahead = choose_pointer(f, asks_rows, of_panel, ahead)
             f.call(
                 "void", kernel, f"ptr {table}", f"i64 {entries}", f"i64 {shift}",
-                f"ptr {weights}", f"i64 {depth}", f"ptr {sums}", f"ptr {ahead}", f"i64 {step}",
+                f"ptr {weights}", f"i64 {depth}", f"ptr {sums}", f"ptr {ahead}",
+                f"i64 {choose(f, asks_rows, of_rows, step)}",
             )
             values = (image, m, height, n, f.smin(columns, f.sub(outputs, n)))
             f.call(

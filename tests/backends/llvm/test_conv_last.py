@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from graphc.backends.host.machine import cpu
-from graphc.backends.llvm.conv_last_kernel import follows, panel_columns, renders_last
+from graphc.backends.llvm.conv_last_kernel import asks_rows, follows, panel_columns, renders_last
 from graphc.backends.llvm.emit import emit
 from graphc.backends.llvm.libraries import emit_library
 from graphc.backends.llvm.microkernel import Tile
@@ -278,6 +278,27 @@ def test_tiles_that_read_weights_in_a_cache_ask_for_nothing() -> None:
     for function in text.split("define ")[1:]:
         if "@graphc_last_6x" in function.split("(")[0]:
             assert "@llvm.prefetch" not in function
+
+
+@pytest.mark.skipif(not narrow_targets(), reason="for an x86 with 32 bytes of registers")
+def test_tiles_ask_for_the_rows_of_the_next_one_where_the_image_is_large() -> None:
+    target, other = narrow_targets()
+    large = Last(2, 256, (24, 23), 40, (1, 1), (1, 1), (0, 0), (1, 1), 2)
+    cases = {
+        True: (large, replaced(large, registers=3), replaced(large, outputs=7)),
+        False: (
+            replaced(large, input=(9, 9)), replaced(large, channels=2048),
+            replaced(large, stride=(2, 2)), replaced(large, window=(3, 3)),
+        ),
+    }
+    for asks, each in cases.items():
+        for case in each:
+            c = kernel_of(case, target)[0].template
+            assert isinstance(c, Convolution)
+            assert asks_rows(c, Tile("f32", target)) == asks
+            assert not asks_rows(c, Tile("f32", other))
+            check(case, target)
+    assert check(large, target) == check(large, target, threads=4)
 
 
 @pytest.mark.skipif(not narrow_targets(), reason="for an x86 with 32 bytes of registers")
