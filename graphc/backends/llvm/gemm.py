@@ -223,7 +223,7 @@ class _ProductContext:
         d.read(Word.POINTER_COLUMNS, Word.B_STEP, Word.B_STEP_K)
         self.row_bytes, self.step_bytes, self.left_start = self._left_layout()
         self.total_columns = round_up(f, d[Word.N], tile.lanes)
-        self.ahead = Ahead(d, tile, self.panels, self.in_place)
+        self.ahead = Ahead(d, tile, self.panels, self.in_place, self.left_in_place)
 
     def _left_layout(self) -> tuple[Value, Value, str]:
         """Byte strides of the left operand and where its rows begin, packed or in place."""

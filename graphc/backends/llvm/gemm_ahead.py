@@ -22,11 +22,14 @@ from graphc.backends.llvm.text import Value
 
 class Ahead:
     """Where what is next lies, made in a function's entry. `panels`, `in_place`: whether the right
-    operand lies in panels, and whether it is read in rows."""
+    operand lies in panels, and whether it is read in rows; `left_in_place`: whether the left is."""
 
-    def __init__(self, d: Descriptor, tile: Tile, panels: str, in_place: str) -> None:
+    def __init__(
+        self, d: Descriptor, tile: Tile, panels: str, in_place: str, left_in_place: str
+    ) -> None:
         f = d.function
         self.f, self.d, self.tile, self.panels = f, d, tile, panels
+        self.left_in_place = left_in_place
         d.read(Word.PANEL, Word.BLOCKS, Word.BLOCK_K)
         dense = f.let(f"and i1 {in_place}, {f.cmp('eq', d[Word.POINTER_COLUMNS], 0)}")
         size = f.mul(f.mul(d[Word.K], d[Word.N]), tile.bytes)
@@ -64,6 +67,7 @@ class Ahead:
         start = f.add(f.mul(apart, tile.rows), f.mul(panels, row))
         more = f.cmp("slt", f.add(m, tile.rows), "%m_end")
         asks = f.let(f"and i1 {more}, {f.cmp('slt', panels, tile.rows)}")
+        asks = f.let(f"and i1 {asks}, {self.left_in_place}")
         return f.gep(a, start, "i8"), step, asks
 
     def of(

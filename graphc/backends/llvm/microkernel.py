@@ -308,7 +308,7 @@ def emit_kernel(
         sums = _by_pointers(f, tile, places, width, begin)
     else:
         f.module.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-        sums = _dense(f, tile, places, width, [("ptr", "%ahead"), *begin])
+        sums = _dense(f, tile, places, width, begin)
     # opaque, or the rows' addresses take registers from the loop
     c = f.let('call ptr asm "", "=r,0"(ptr %c)')
     emit_result(f, tile, result_rows(f, tile, rows, c), sums)
@@ -333,44 +333,63 @@ def _by_pointers(
 def _dense(
     f: Function, tile: Tile, places: list[str], width: int, begin: list[tuple[str, str]]
 ) -> list[str]:
-    """The sums of a kernel "tile", which begin as that says, behind what is asked for, an offset
-    and b: several steps an iteration where both operands are dense along them and no step asks for
-    a line of its own, then the others."""
-    unrolled, panel = tile.unrolled, width * tile.lanes * tile.bytes
+    """The sums of a kernel "tile", which begin as that says, behind an offset and b: several steps
+    an iteration where the right operand is packed, the left one dense along them, or packed, too,
+    and what is asked for goes along with it, or is there; then the others."""
+    panel = width * tile.lanes * tile.bytes
+    apart = [(tile.bytes, tile.unrolled)]
+    if len(places) == MR and width == tile.vectors:  # half as many: code takes long to compile
+        apart.append((MR * tile.bytes, tile.unrolled // 2))
     start: Value = 0
-    values = [value for _, value in begin]
-    if unrolled > 1:
-        a_dense = f.cmp("eq", "%a_step", tile.bytes)
-        b_dense = f.cmp("eq", "%b_step", panel)
-        asks = f.cmp("sle", f.mul("%ahead_step", unrolled), LINE)
-        dense = f.let(f"and i1 {f.let(f'and i1 {a_dense}, {b_dense}')}, {asks}")
-        whole = f.let(f"and i64 %steps, {-unrolled}")
-        start = f.let(f"select i1 {dense}, i64 {whole}, i64 0")
-        values = _steps(f, tile, places, width, begin, (0, start, unrolled), (tile.bytes, panel))
-        begin = [(kind, value) for (kind, _), value in zip(begin, values, strict=True)]
-    strides = "%a_step", "%b_step"
-    return _steps(f, tile, places, width, begin, (start, "%steps", 1), strides)[3:]
-
-
-def _steps(
-    f: Function, tile: Tile, places: list[str], width: int, begin: list[tuple[str, str]],
-    loop_over: tuple[Value, Value, int], strides: tuple[Value, Value],
-) -> list[str]:
-    """A loop over (from, to, so many an iteration) steps, strides of both operands in bytes."""
-    (first, end, count), (a_step, b_step) = loop_over, strides
-    loop = f.carry_loop(first, end, count, begin)
+    if tile.unrolled > 1:
+        packed, there = f.cmp("eq", "%b_step", panel), f.cmp("eq", "%ahead_step", 0)
+        whole = f.let(f"and i64 %steps, {-tile.unrolled}")
+        asked = f.let(f"select i1 {there}, ptr %a, ptr %ahead")
+        for a_step, count in apart:
+            along = f.let(f"or i1 {there}, {f.cmp('eq', '%ahead_step', a_step)}")
+            here = f.let(f"and i1 {f.let(f'and i1 {packed}, {along}')}, "
+                         f"{f.cmp('eq', '%a_step', a_step)}")
+            end = f.let(f"select i1 {here}, i64 {whole}, i64 0")
+            loop = f.carry_loop(0, end, count, begin)
+            offset, b, *sums = loop.values
+            _ask(f, tile, f.let(f"getelementptr i8, ptr {asked}, i64 {offset}"))
+            for _ in range(count):
+                step = _step(f, tile, places, width, (offset, b, sums), (a_step, panel))
+                offset, b, sums = step
+            sums = loop.close([offset, b, *sums])[2:]
+            # said by itself, or the loop would work it out at each iteration
+            (_, offset), (_, b) = begin[:2]
+            offset = f.let(f"add i64 {offset}, {f.mul(end, a_step)}")
+            b = f.gep(b, f.mul(end, panel), "i8")
+            begin = [("i64", offset), ("ptr", b), *((tile.vector, each) for each in sums)]
+            start = f.add(start, end)
+    ahead = f.gep("%ahead", f.mul(start, "%ahead_step"), "i8")
+    loop = f.carry_loop(start, "%steps", 1, [("ptr", ahead), *begin])
     ahead, offset, b, *sums = loop.values
+    _ask(f, tile, ahead)
+    ahead = f.let(f"getelementptr i8, ptr {ahead}, i64 %ahead_step")
+    offset, b, sums = _step(f, tile, places, width, (offset, b, sums), ("%a_step", "%b_step"))
+    return loop.close([ahead, offset, b, *sums])[3:]
+
+
+def _ask(f: Function, tile: Tile, ahead: str) -> None:
     for line in range(lines_asked(tile)):
         asked = f.gep(ahead, line * LINE, "i8")
         f.call("void", "@llvm.prefetch.p0", f"ptr {asked}", "i32 0", "i32 2", "i32 1")
-    ahead = f.let(f"getelementptr i8, ptr {ahead}, i64 {f.mul('%ahead_step', count)}")
-    for _ in range(count):
-        at = [f.gep(b, index * tile.lanes, tile.element) for index in range(width)]
-        columns = [f.load(place, tile.vector, tile.bytes) for place in at]
-        sums = multiply_step(f, tile, (places, offset), columns, sums)
-        offset = f.let(f"add i64 {offset}, {a_step}")
-        b = f.let(f"getelementptr i8, ptr {b}, i64 {b_step}")
-    return loop.close([ahead, offset, b, *sums])
+
+
+def _step(
+    f: Function, tile: Tile, places: list[str], width: int, at: tuple[str, str, list[str]],
+    strides: tuple[Value, Value],
+) -> tuple[str, str, list[str]]:
+    """A step from (an offset in rows, b, sums) to the next one, in bytes."""
+    offset, b, sums = at
+    a_step, b_step = strides
+    parts = [f.gep(b, index * tile.lanes, tile.element) for index in range(width)]
+    columns = [f.load(place, tile.vector, tile.bytes) for place in parts]
+    sums = multiply_step(f, tile, (places, offset), columns, sums)
+    offset = f.let(f"add i64 {offset}, {a_step}")
+    return offset, f.let(f"getelementptr i8, ptr {b}, i64 {b_step}"), sums
 
 
 def run_parameters() -> str:
