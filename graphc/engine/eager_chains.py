@@ -18,7 +18,7 @@ from ..ir.dtypes import from_numpy
 from ..ir.graph import Builder, Graph, attrs_key
 from ..ir.types import TensorType
 from .eager_cuts import Cuts
-from .eager_form import Form, Types, is_many
+from .eager_form import Form, Types, is_many, with_long_sums
 from .eager_forms import spread
 from .eager_kernels import Sized, code_for, pattern_of, sized
 from .eager_products import Layer, layer_of_links
@@ -92,6 +92,9 @@ def chain(
     if rows is not None:
         summed = tuple([at for at, (name, _) in enumerate(form.inputs[-1]) if not name])
         form = form._replace(inputs=form.inputs[:-1])
+    if any(link.op.name == "sum" for link in links):
+        over = summed if rows is not None else range(len(whole))
+        form = form._replace(inputs=tuple([with_long_sums(s, over) for s in form.inputs]))
     described = [(link.op.name, key_of(link), link.sources) for link in links]
     key = (
         "chain", in_place, pattern_of(form.inputs), tuple([t.dtype for t in inputs]),

@@ -18,6 +18,7 @@ LARGE = 1 << 16  # elements of an operand from which on the code is worth a call
 _PARTS = {"bf16": 16, "f16": 32}  # of it are enough, which NumPy widens and rounds one by one
 
 WIDE = "wide_"  # names of sizes that are no small ones begin so
+LONG = "long_"  # names of sizes along which so much is summed that it is done in stretches
 Shape = tuple[tuple[str, int], ...]  # a name and a size of each dim; sizes of 1 stay as they are
 Types = Sequence[TensorType]
 
@@ -30,6 +31,20 @@ class Form(NamedTuple):
     # of the gradient of a convolution's input: that input, from which the first operand's sizes
     # follow
     image: Shape | None = None
+
+
+def with_long_sums(shape: Shape, dims: Sequence[int]) -> Shape:
+    """A shape of which `dims` are summed, the long ones named so."""
+    last = len(shape) - 1
+    return tuple([
+        (f"{LONG}{name}", size)
+        if d in dims and name and size >= (_LONG_ROW if d == last else _LONG_COLUMN)
+        else (name, size)
+        for d, (name, size) in enumerate(shape)
+    ])
+
+
+_LONG_ROW, _LONG_COLUMN = 1 << 14, 1 << 10  # the lanes of a row share it
 
 
 def elements(type_: TensorType) -> int:

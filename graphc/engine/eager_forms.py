@@ -13,7 +13,7 @@ from typing import Any
 from ..ir.chain import is_chain, links_of
 from ..ir.op import Attrs, Op
 from ..ir.types import TensorType
-from .eager_form import WIDE, Form, Shape, Types, elements, is_large
+from .eager_form import WIDE, Form, Shape, Types, elements, is_large, with_long_sums
 from .eager_indexing import INDEXING
 from .eager_moves import MOVES
 from .eager_products import form as product
@@ -31,10 +31,18 @@ def form_of(op: Op, types: Types, attrs: Attrs) -> Form | None:
 
 def _flat_chain(op: Op) -> Any:
     """Not of one that sums over some dims, which only few numbers have, or takes views."""
-    is_flat = not any(
-        link.op.view or (link.op.name == "sum" and link.attrs) for link in links_of(op)
-    )
-    return _flat if is_flat else None
+    sums = [link for link in links_of(op) if link.op.name == "sum"]
+    if any(link.op.view for link in links_of(op)) or any(link.attrs for link in sums):
+        return None
+    return _flat_with_sums if sums else _flat
+
+
+def _flat_with_sums(types: Types, attrs: Attrs) -> Form | None:
+    form = _flat(types, attrs)
+    if form is None:
+        return None
+    inputs = [with_long_sums(shape, range(len(shape))) for shape in form.inputs]
+    return form._replace(inputs=tuple(inputs))
 
 
 def _computed(type_: TensorType) -> bool:
@@ -154,7 +162,10 @@ COLUMNS, ROWS = 64, 16  # from which on sums over rows go along them
 
 def _summed(types: Types, attrs: Attrs) -> Form | None:
     """Of integers, too, which wrap in whatever order."""
-    return _reduced(types, attrs, types[0].dtype.name == "i64")
+    form = _reduced(types, attrs, types[0].dtype.name == "i64")
+    if form is None or not _floats(types):
+        return form
+    return form._replace(inputs=(with_long_sums(form.inputs[0], form.attrs["dims"]),))
 
 
 def _reduced(types: Types, attrs: Attrs, numbers: bool = False) -> Form | None:

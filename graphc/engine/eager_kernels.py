@@ -26,7 +26,7 @@ from ..ir.types import TensorType
 from . import pipeline
 from .built import Engine, concrete_shape
 from .capture.observer import running
-from .eager_form import WIDE, Form, Shape, Types
+from .eager_form import LONG, WIDE, Form, Shape, Types
 from .eager_forms import form_of
 from .eager_products import layer_of
 from .native_run import is_small
@@ -241,6 +241,7 @@ def pattern_of(shapes: Sequence[Shape]) -> Any:
 
 
 _WIDE_HINT = 1001
+_LONG_HINT = 10_000_001
 _HINT = 7  # and odd numbers behind it: examples of sizes, of which nothing is assumed
 
 
@@ -267,6 +268,7 @@ def sized(form: Form, types: Types) -> tuple[DimEnv, tuple[TensorType, ...], Att
                 continue
             if name not in known:
                 least = _WIDE_HINT if name.startswith(WIDE) else first
+                least = _LONG_HINT if name.startswith(LONG) else least
                 known[name] = env.new(name, least + 4 * len(known))
             sizes.append(known[name])
         return tuple(sizes)

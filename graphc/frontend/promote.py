@@ -206,6 +206,8 @@ def binary(op: str | Op, a: Tensor | Number, b: Tensor | Number, *, to_float: bo
         if isinstance(b, Tensor):
             if dtype is b.dtype and (dtype.kind == "float" or not to_float):
                 return apply_two(op, a, b)
+            if op.name in _IN_FLOAT32 and is_beside_half(a, b):
+                return cast(apply(op, cast(a, dtypes.f32), cast(b, dtypes.f32)), dtype)
         elif dtype.kind == "float" and _is_real(b):
             if dtype.bits == 16 and op.name in _IN_FLOAT32:
                 return cast(apply(op, cast(a, dtypes.f32), operand(b, dtypes.f32)), dtype)
@@ -218,10 +220,17 @@ def binary(op: str | Op, a: Tensor | Number, b: Tensor | Number, *, to_float: bo
     return apply_two(op, operand(a, dtype), operand(b, dtype))
 
 
-# a number that multiplies or divides half precision is not rounded to it first, as in torch
+# a number that multiplies or divides half precision is not rounded to it first, as in torch;
+# nor is a tensor without dims
 _IN_FLOAT32 = frozenset({"mul", "div", "floor_divide"})
 # numbers that never change the dtype of a float tensor
 _AMONG_FLOATS = frozenset({int, float, bool})
+
+
+def is_beside_half(a: Tensor, b: Tensor) -> bool:
+    """Whether `b`, a tensor without dims, counts as a number beside `a`, of half precision."""
+    half = a.dtype.kind == "float" and a.dtype.bits == 16
+    return half and not b.ndim and a.ndim > 0 and not b.dtype.is_complex
 
 
 def _is_real(value: Number) -> bool:

@@ -163,17 +163,13 @@ def _sparse_product(batch: Batch, inputs: Inputs, attrs: Attrs) -> Any:
 def _dot_general(batch: Batch, inputs: Inputs, attrs: Attrs) -> Any:
     _, rest = _split(attrs)
     a, b = inputs
-    if a.batched:
-        rest["batch_a"], rest["contract_a"] = _up(rest["batch_a"]), _up(rest["contract_a"])
-    if b.batched:
-        rest["batch_b"], rest["contract_b"] = _up(rest["batch_b"]), _up(rest["contract_b"])
-    if a.batched and b.batched:
-        rest["batch_a"], rest["batch_b"] = (0, *rest["batch_a"]), (0, *rest["batch_b"])
+    if a.batched and not b.batched and not rest["batch_a"]:  # one product of all rows
+        rest["contract_a"] = _up(rest["contract_a"])
         return ops.dot_general(a.value, b.value, **rest)
-    place = len(rest["batch_a"])
-    if b.batched:
-        place = a.type.rank - len(rest["contract_a"])
-    return move_dim(ops.dot_general(a.value, b.value, **rest), place, 0)
+    # else the batch is a dim of both, so that the result is row-major, as torch's is
+    rest["batch_a"], rest["batch_b"] = (0, *_up(rest["batch_a"])), (0, *_up(rest["batch_b"]))
+    rest["contract_a"], rest["contract_b"] = _up(rest["contract_a"]), _up(rest["contract_b"])
+    return ops.dot_general(batch.full(a), batch.full(b), **rest)
 
 
 def _fold(x: Any, dim: int) -> Any:

@@ -155,3 +155,15 @@ def test_what_is_like_a_sample_has_memory_of_its_own(name: str, compiled: bool) 
     assert got.stride() == want.stride()
     want[0], got[0] = 5, 5
     assert got.tolist() == want.tolist()
+
+
+def test_a_product_with_mapped_weights_is_row_major() -> None:
+    x, weights, biases = graphc.randn(5, 3), graphc.randn(4, 2, 3), graphc.randn(4, 2)
+    mapped = graphc.vmap(lambda w, b: graphc.nn.functional.linear(x, w, b))
+    for function in (mapped, graphc.compile(mapped)):
+        found = function(weights, biases)
+        assert found.stride() == (10, 2, 1)
+        for each, w, b in zip(found, weights, biases, strict=True):
+            assert graphc.allclose(each, x @ w.T + b, atol=1e-6)
+    columns = graphc.vmap(lambda w: graphc.einsum("bij,bjk->bik", w, graphc.ones(2, 3, 6)))
+    assert columns(graphc.randn(4, 2, 5, 3)).stride() == (60, 30, 6, 1)

@@ -264,3 +264,31 @@ def test_gradients_of_selections_have_no_history_of_their_own(name: str) -> None
         y = x.sort()[0] if name == "sort" else x.topk(2)[0] if name == "topk" else x.cummax(0)[0]
         (twice,) = t.autograd.grad((y * y).sum(), x, create_graph=True)
         assert twice.requires_grad
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("call", [
+    lambda t, x, n: x * n,
+    lambda t, x, n: n * x,
+    lambda t, x, n: x / n,
+    lambda t, x, n: x // n,
+    lambda t, x, n: t.div(x, n, rounding_mode="trunc"),
+    lambda t, x, n: x.clone().mul_(n),
+    lambda t, x, n: x.clone().div_(n),
+    lambda t, x, n: x + n,
+    lambda t, x, n: x - n,
+])
+def test_what_has_no_dims_is_not_rounded_to_half_precision(
+    call: Callable[[Any, Any, Any], Any], dtype: str
+) -> None:
+    numbers = np.linspace(0.01, 30, 501)
+    for number in (3.14159265, 0.333333, 3e5):
+        for wide in ("float32", "float64"):
+            found = [
+                call(
+                    t, t.tensor(numbers).to(getattr(t, dtype)),
+                    t.tensor(number, dtype=getattr(t, wide)),
+                ).double().numpy()
+                for t in (torch, graphc)
+            ]
+            np.testing.assert_array_equal(found[1], found[0])

@@ -234,7 +234,7 @@ def _trunc_divide(input: Any, other: Any) -> Tensor:
     dtype = promote.result_type(input, other)
     if not dtype.is_float or dtype.bits != 16:
         return binary(ops.trunc_divide, input, other)  # type: ignore[no-any-return]
-    if is_number(other):
+    if is_number(other) or (isinstance(input, Tensor) and promote.is_beside_half(input, other)):
         return halves.rounded_once(lambda x: trunc(binary(ops.div, x, other)), input)
     return trunc(binary(ops.div, input, other))  # of two tensors it is rounded first
 

@@ -171,11 +171,13 @@ def linspace(
     if (isinstance(start, Tensor) and start.ndim) or (isinstance(end, Tensor) and end.ndim):
         raise RuntimeError(located("linspace only supports 0-dimensional start and end tensors"))
     dtype = check_dtype(dtype) or (get_default_dtype() if out is None else out.dtype)
-    kind = dtype.numpy if dtype.is_float and dtype.bits >= 32 else np.dtype(np.float64)
+    kind = dtype.numpy if dtype.is_float else np.dtype(np.float64)
     low, high = _number(start), _number(end)
     if dtype is dtypes.f32:
         low, high = fitting(low, dtype), fitting(high, dtype)
-    values = _spaced(low, high, steps, kind)
+    spaced = _fused if kind.itemsize > 2 else _spaced
+    with np.errstate(all="ignore"):  # too far apart is infinitely far
+        values = spaced(low, high, steps, kind)
     made = constant(values.astype(dtype.numpy, copy=False), fresh=True)
     if out is not None:
         return write_out(out, made, warns=False)
@@ -183,35 +185,67 @@ def linspace(
 
 
 def _spaced(start: Any, end: Any, steps: int, kind: np.dtype) -> np.ndarray:
+    """Equal steps from both ends to the middle, each rounded as torch rounds it: a product, then
+    a sum."""
     low, high = kind.type(start), kind.type(end)
     if steps == 1:
         return np.array([low])
+    step, count, base = _steps_of(low, high, steps, kind)
+    found: np.ndarray = step * count + base
+    return found.astype(kind, copy=False)
+
+
+def _steps_of(low: Any, high: Any, steps: int, kind: np.dtype) -> tuple[Any, Any, np.ndarray]:
+    """What lies between two values, how many of it from which end: what is to be added up."""
     step = kind.type((high - low) / kind.type(max(steps - 1, 1)))
-    half = steps // 2
-    if steps <= _FEW:
-        few: np.ndarray = np.multiply(step, _counted(steps, kind))
-        first, second = few[:half], few[half:]
-        np.add(low, first, first)
-        np.add(high, second, second)
-        return few
-    found = np.empty(steps, kind)
-    first, second = found[:half], found[half:]
-    np.add(low, np.multiply(step, np.arange(half, dtype=kind), first), first)
-    back = np.arange(steps - half - 1, -1, -1, dtype=kind)
-    np.subtract(high, np.multiply(step, back, second), second)
-    return found
+    base = np.full(steps, low)
+    base[steps // 2 :] = high
+    return step, _counted(steps, kind), base
+
+
+def _fused(start: Any, end: Any, steps: int, kind: np.dtype) -> np.ndarray:
+    """As `_spaced`, but a product and its sum are rounded once: torch's linspace, to the bit."""
+    low, high = kind.type(start), kind.type(end)
+    if steps == 1:
+        return np.array([low])
+    step, count, base = _steps_of(low, high, steps, kind)
+    if kind == np.float32:  # products of two of them are exact in float64
+        wide: np.ndarray = np.multiply(step, count, dtype=np.float64) + base
+        return wide.astype(kind)
+    if not np.isfinite(step):
+        return np.asarray(step * count + base)
+    upper, lower = _halves(float(step))
+    first, rest = upper * count, lower * count  # both exact
+    total = base + first
+    back = total - base
+    lost = (base - (total - back)) + (first - back)
+    found: np.ndarray = total + (lost + rest)
+    return found if np.isfinite(found).all() else step * count + base
+
+
+def _halves(number: float) -> tuple[float, float]:
+    """Two numbers of 26 bits whose sum it is (T. J. Dekker, 1971)."""
+    fraction, exponent = math.frexp(number)
+    upper = math.ldexp(round(math.ldexp(fraction, 26)), exponent - 26)
+    return upper, number - upper
 
 
 _FEW = 64
 
 
-@functools.lru_cache(maxsize=2 * _FEW)
 def _counted(steps: int, kind: np.dtype) -> np.ndarray:
     """Steps from the first of two halves, and back from the end of the second, which end at -0."""
+    return _few_counted(steps, kind) if steps <= _FEW else _counting(steps, kind)
+
+
+def _counting(steps: int, kind: np.dtype) -> np.ndarray:
     half = steps // 2
-    found = np.arange(steps, dtype=kind)
-    found[half:] = -np.arange(steps - half - 1, -1, -1, dtype=kind)
-    return found
+    found = np.arange(steps, dtype=np.float64)
+    found[half:] = -np.arange(steps - half - 1, -1, -1, dtype=np.float64)
+    return found.astype(kind, copy=False)
+
+
+_few_counted = functools.lru_cache(maxsize=2 * _FEW)(_counting)
 
 
 def _number(value: Any) -> Any:

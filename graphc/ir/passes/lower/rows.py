@@ -109,7 +109,7 @@ def _one_pass(
 ) -> None:
     """One walk over the reduced axes: stores, tiles, and the reductions of this pass."""
     plan = cuts.plan
-    loops = open_reduced(body, cuts, values.writer)
+    loops = open_reduced(body, cuts, values.writer, number=number)
     place = full_place(plan, kept, loops.roots)
     _use_tiles(body, plan, values, (place, loops.inside), number)
     store_full(body, plan, values, place, number)

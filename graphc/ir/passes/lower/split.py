@@ -23,6 +23,7 @@ from .reduction import (
 from .rows_plan import ReductionPlan
 from .scope import Writer
 from .values import Values
+from .walks import open_stretch
 
 
 def needs_split(body: Body, plan: ReductionPlan) -> bool:
@@ -152,6 +153,13 @@ def _kept_flat(plan: ReductionPlan, roots: list[Size]) -> Size:
     return unwrap(flat)
 
 
+_PIECES = 64
+
+
+def _whole(size: Size) -> tuple[Size, Size]:
+    return 0, size
+
+
 def _second_stage(body: Body, plan: ReductionPlan, pieces: Size, kept: Size) -> tuple[Stmt, ...]:
     """Combine the partial results of each kept place in index order, and finish."""
     writer = Writer()
@@ -165,7 +173,10 @@ def _second_stage(body: Body, plan: ReductionPlan, pieces: Size, kept: Size) -> 
         lanes = axes[-1].size != 1
         roots.append(writer.open("vector", "v", axes[-1].size) if lanes else 0)
     flat = _kept_flat(plan, roots)
-    c = writer.open("serial", "c", pieces)
+    loops, (start, extent) = 1, _whole(pieces)
+    if hint(body, pieces) > 2 * _PIECES:  # so that no sum is one of very many
+        loops, (start, extent) = 2, open_stretch(writer, "cs", _PIECES, 0, pieces)
+    c = unwrap(start + writer.open("serial", "c", extent))
     carries = []
     position = 0
     dtypes_ = _partials(plan)
@@ -177,16 +188,17 @@ def _second_stage(body: Body, plan: ReductionPlan, pieces: Size, kept: Size) -> 
         ]
         carries += combined(values, node, parts)
         position += width
-    _finish(body, plan, values, carries, digits(axes, roots))
+    _finish(body, plan, values, carries, loops, digits(axes, roots))
     while len(writer.scopes) > 1:
         writer.close()
     return writer.finish()
 
 
 def _finish(
-    body: Body, plan: ReductionPlan, values: Values, carries: list[Carry], place: tuple[Digit, ...]
+    body: Body, plan: ReductionPlan, values: Values, carries: list[Carry], loops: int,
+    place: tuple[Digit, ...],
 ) -> None:
-    results = close_with_carries(values.writer, [Axis(2)], carries)
+    results = close_with_carries(values.writer, [Axis(2)] * loops, carries)
     position = 0
     for node in plan.reductions[0]:
         width = len(partial_names(node))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ...dim import Size, minimum, product, unwrap
+from ...dim import Size, ceil_div, minimum, product, unwrap
 from ...kernel import Carry
 from ...record import record
 from .body import Body
 from .cuts import Cuts
 from .index_maps import Digit
-from .nest import Axis, coordinates, digits, unravelled
+from .nest import Axis, coordinates, digits, hint, unravelled
 from .reduction import carries_of, close_with_carries
 from .rows_plan import ReductionPlan
 from .scope import Value, Writer
@@ -26,16 +26,18 @@ class Walk:
 
 
 def open_reduced(
-    body: Body, cuts: Cuts, writer: Writer, pieces: list[Size] | None = None, first: int = 0
+    body: Body, cuts: Cuts, writer: Writer, pieces: list[Size] | None = None, first: int = 0,
+    number: int | None = None,
 ) -> Walk:
-    """Open the loops of a walk; over the `first` places of a piece only, unless that is 0."""
+    """Open the loops of a walk; over the `first` places of a piece only, unless that is 0. Of the
+    pass `number`, a long sum has sums of stretches."""
     plan = cuts.plan
     order = _loop_order(plan, body.machine.lanes_outside)
     starts: dict[str, Size] = {}
     extents: dict[str, Size] = {axis.var: axis.size for axis in order}
-    for number, axis in enumerate(plan.reduced_axes if pieces else ()):
+    for i, axis in enumerate(plan.reduced_axes if pieces else ()):
         assert pieces is not None
-        starts[axis.var], extents[axis.var] = cuts.stretch(number, pieces[number])
+        starts[axis.var], extents[axis.var] = cuts.stretch(i, pieces[i])
     if first:
         extents = dict(zip(extents, first_extents(list(extents.values()), first), strict=True))
     roots: dict[str, Size] = {}
@@ -46,15 +48,43 @@ def open_reduced(
         roots = {a.var: at for a, at in zip(plan.reduced_axes, along, strict=True)}
         loops = [Axis(2)]
     else:
-        for axis in order:
-            one = axis.size == 1
-            roots[axis.var] = (
-                0 if one else writer.open(_kind(plan, axis), axis.var, extents[axis.var])
-            )
-        inside = flat_position(plan.reduced_axes, [roots[a.var] for a in plan.reduced_axes])
         loops = [a for a in order if a.size != 1]
+        for axis in order:
+            start: Size = 0
+            extent = extents[axis.var]
+            for most in [] if number is None else _stretches(body, plan, axis, number):
+                loops.append(axis)
+                start, extent = open_stretch(writer, f"{axis.var}s{most}", most, start, extent)
+            root = 0 if axis.size == 1 else writer.open(_kind(plan, axis), axis.var, extent)
+            roots[axis.var] = unwrap(start + root)
+        inside = flat_position(plan.reduced_axes, [roots[a.var] for a in plan.reduced_axes])
     absolute = {var: unwrap(starts.get(var, 0) + root) for var, root in roots.items()}
     return Walk(absolute, inside, loops)
+
+
+def _stretches(body: Body, plan: ReductionPlan, axis: Axis, number: int) -> list[int]:
+    """How far along an axis the sums of a pass go before they are added to those of
+    what was before, longest first: a sum of n numbers one by one may be off by n roundings."""
+    sums = any(n.op.name == "sum" and n.dtype.is_float for n in plan.reductions[number])
+    if not sums or body.machine.lane_steps:
+        return []
+    short = _ALONG if axis is plan.axes[plan.vector] else _ACROSS
+    size = hint(body, axis.size)
+    return [most for most in (short * _AGAIN, short) if size > 2 * most]
+
+
+_ALONG, _ACROSS = 4096, 256  # elements of all lanes together, and of one
+_AGAIN = 64
+
+
+def open_stretch(
+    writer: Writer, name: str, most: int, start: Size, extent: Size
+) -> tuple[Size, Size]:
+    """Open a loop over stretches of a stretch: where one begins, and how far it goes."""
+    number = writer.open("serial", name, ceil_div(extent, most))
+    even = isinstance(extent, int) and extent % most == 0
+    left = unwrap(extent - number * most)
+    return unwrap(start + number * most), most if even else minimum(most, left)
 
 
 def first_extents(extents: list[Size], first: int) -> list[Size]:
