@@ -1,6 +1,5 @@
 """Sums of very many numbers are sums of sums: equal numbers, whose roundings all go one way, add up
-to what they should, in eager mode and compiled code, for sizes that are known and sizes that are not.
-"""
+to what they should, in eager mode and compiled code, for known sizes and others."""
 
 from __future__ import annotations
 
