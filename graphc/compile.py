@@ -39,7 +39,6 @@ from .engine.limit import asked_for
 from .engine.marks import Compilers
 from .engine.mode import USUAL, Mode, mode_of
 from .engine.segments import foreseen
-from .engine.segments.segments import Segments
 from .engine.twin import twin_of
 from .engine.version import refused, sparse_arguments
 from .engine.version.build import build
@@ -64,9 +63,10 @@ from .nn.modules.module import Module
 
 if TYPE_CHECKING:
     from .doubt import again as doubt
+    from .engine.segments import segments as in_segments
     from .inspect import bill, recompiled
 else:
-    doubt = late("graphc.doubt.again")
+    doubt, in_segments = late("graphc.doubt.again"), late("graphc.engine.segments.segments")
     bill, recompiled = late("graphc.inspect.bill"), late("graphc.inspect.recompiled")
 
 _RESTS = 3  # attempts to make one graph of a function that ran in segments as it made its state
@@ -96,8 +96,8 @@ class CompiledFunction(Inspected):
     def reset(self) -> None:
         """Forget every version (torch.compiler.reset)."""
         with self._lock:
-            self.segments: Segments | None = None  # once it was seen to need values
-            self._resting: Segments | None = None
+            self.segments: in_segments.Segments | None = None  # once it was seen to need values
+            self._resting: in_segments.Segments | None = None
             self._rests = self.compile_count = 0
             self._raises = Raises()
             self.last_miss: list[str] = []
@@ -237,10 +237,10 @@ class CompiledFunction(Inspected):
         self._turn().opened_by(wrong)
         return Ran(result)
 
-    def _turn(self) -> Segments:
+    def _turn(self) -> in_segments.Segments:
         """From now on, run in segments."""
         if self.segments is None:
-            self.segments = self._resting or Segments(
+            self.segments = self._resting or in_segments.Segments(
                 self.name, self.backend, self._of_module, self.always_compiled, self.mode
             )
         return self.segments

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 import typing
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -132,3 +134,14 @@ def test_what_is_no_class() -> None:
         exec("class Wrong(NamedTuple):\n    a: int = 1\n    b: int", vars(named).copy())
     with pytest.raises(TypeError, match="no other base"):
         exec("class Wrong(NamedTuple, list):\n    a: int", vars(named).copy())
+
+
+def test_users_get_pythons_own() -> None:
+    """Recordings know the code of Python's constructors where a tuple is made or given back."""
+    package = Path(named.__file__).parents[1]
+    inside = {"ir", "frontend", "engine", "backends", "config.py", "kept_modules.py"}
+    found = {
+        path.relative_to(package).parts[0] for path in package.rglob("*.py")
+        if re.search(r"^from \S*\bnamed import", path.read_text(), re.MULTILINE)
+    }
+    assert found and found <= inside

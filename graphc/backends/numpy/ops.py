@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,26 +10,49 @@ from graphc.ir import interpret
 from graphc.ir.op import Op
 
 from . import (
-    boxes,
     complex_numbers,
     composite,
     contract,
     elementwise,
-    fourier,
     indexing,
-    matrices,
-    matrices_ldl,
     movement,
     random,
-    random_sampled,
     sorting,
-    sparse,
-    special_functions,
-    winograd,
 )
 from .common import Array, Function, be_as_before, be_quiet
 from .counter import draws
 from .order import channels_kept, each, laid_out, row_major
+
+# what few programs compute: the modules that have it are imported when it is first called
+_LATE = {
+    "boxes": "box_pool box_pool_grad box_argmax",
+    "fourier": "fft_complex fft_real fft_inverse_real",
+    "matrices": """
+        linalg_solve linalg_inv linalg_cofactor linalg_det linalg_slogdet linalg_cholesky linalg_lu
+        lu_permutation solve_triangular linalg_qr linalg_geqrf linalg_svd linalg_eigh linalg_eig
+        linalg_pinv matrix_exp
+    """,
+    "matrices_ldl": "linalg_ldl_factor linalg_ldl_solve",
+    "random_sampled": """
+        rng_words rng_normal_pairs rng_poisson rng_binomial rng_gamma rng_uniform_where
+    """,
+    "sparse": "sparse_product sparse_sampled",
+    "special_functions": """
+        i0 i1 i0e i1e erfcx ndtri log_ndtr bessel_j0 bessel_j1 bessel_y0 bessel_y1
+        modified_bessel_k0 modified_bessel_k1 scaled_modified_bessel_k0 scaled_modified_bessel_k1
+        airy_ai gammainc gammaincc zeta polygamma
+    """,
+    "winograd": "winograd_input winograd_filter winograd_output",
+}
+
+
+def _late(module: str, name: str) -> Function:
+    def function(*args: Any, **kwargs: Any) -> Any:
+        table = importlib.import_module(f".{module}", __package__).TABLE
+        return table[name](*args, **kwargs)
+
+    return function
+
 
 TABLE: dict[str, Function] = {
     **elementwise.TABLE,
@@ -36,15 +60,9 @@ TABLE: dict[str, Function] = {
     **indexing.TABLE,
     **contract.TABLE,
     **random.TABLE,
-    **random_sampled.TABLE,
     **composite.TABLE,
     **complex_numbers.TABLE,
-    **fourier.TABLE,
-    **matrices.TABLE, **matrices_ldl.TABLE,
-    **special_functions.TABLE,
-    **winograd.TABLE,
-    **boxes.TABLE,
-    **sparse.TABLE,
+    **{name: _late(module, name) for module, text in _LATE.items() for name in text.split()},
 }
 
 

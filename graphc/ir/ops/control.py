@@ -7,18 +7,35 @@ node's: one tensor, or several (a TupleType). Such records have `results` 0.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import dtypes
 from ..dim import DimEnv
 from ..graph import Graph
+from ..late import late
 from ..op import Attrs, Op, register
 from ..rounding import EXACT
 from ..types import TensorType, TupleType, Type
 from ._types import Types, fail, same_shape
 from .control_gradients import cond_vjp
-from .scan_gradient import scan_vjp
-from .while_gradient import unwind_vjp, while_vjp
+
+if TYPE_CHECKING:
+    from . import scan_gradient, while_gradient
+else:
+    scan_gradient = late("graphc.ir.ops.scan_gradient")
+    while_gradient = late("graphc.ir.ops.while_gradient")
+
+
+def _scan_vjp(*args: Any, **attrs: Any) -> Any:
+    return scan_gradient.scan_vjp(*args, **attrs)
+
+
+def _while_vjp(*args: Any, **attrs: Any) -> Any:
+    return while_gradient.while_vjp(*args, **attrs)
+
+
+def _unwind_vjp(*args: Any, **attrs: Any) -> Any:
+    return while_gradient.unwind_vjp(*args, **attrs)
 
 
 def _graphs(name: str, attrs: Attrs, number: int) -> tuple[Graph, ...]:
@@ -162,14 +179,14 @@ register(
 )
 register(
     Op(
-        "while_loop", "control", _while_type, while_vjp, results=0, body_work=_while_work,
+        "while_loop", "control", _while_type, _while_vjp, results=0, body_work=_while_work,
         cost=None, rounding=EXACT, takes_complex=True,
         doc="Runs the second sub-graph on the carried values while the first says true.",
     )
 )
 register(
     Op(
-        "unwind", "control", _unwind_type, unwind_vjp, results=0, attrs=("n_state", "most"),
+        "unwind", "control", _unwind_type, _unwind_vjp, results=0, attrs=("n_state", "most"),
         body_work=_while_work, cost=None, rounding=EXACT, takes_complex=True,
         doc="Runs the second sub-graph on `n_state` values while the first says true, `most` times "
         "at most, and then, from the last step to the first, the third on the other values and on "
@@ -178,7 +195,7 @@ register(
 )
 register(
     Op(
-        "scan", "control", _scan_type, scan_vjp, results=0, attrs=("n_carried", "reverse"),
+        "scan", "control", _scan_type, _scan_vjp, results=0, attrs=("n_carried", "reverse"),
         body_work=_scan_work, cost=None, rounding=EXACT, takes_complex=True,
         doc="Runs body(*carried, *rows) -> (*carried, *outputs) for each row of dim 0, the last "
         "one first with `reverse`; gives the last carried values, and the outputs stacked in "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...frontend import functions as T
 from ...frontend.context import local
@@ -11,7 +11,6 @@ from ...frontend.control import scan
 from ...frontend.eager_count import iterations
 from ...frontend.replayed import by_any_name, replayed
 from ...frontend.tensor import Tensor
-from ...ir.named import NamedTuple
 from .. import functional as F
 from ..utils.rnn import unpacked
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from graphc.ir.dtypes import f32, f64
-from graphc.ir.named import NamedTuple
 
 from ...frontend.tensor import Tensor, from_array
 from ..as_one import AsOne, may_be_one

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...frontend import functions as T
 from ...frontend.ahead import made_ahead, size_made
 from ...frontend.tensor import Tensor
-from ...ir.named import NamedTuple
 from ..functional.padding import pad
 from .packing import (
     count_of_sequences,
