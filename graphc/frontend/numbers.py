@@ -57,22 +57,6 @@ class Size(tuple[Any, ...]):
         return (Size, (tuple(self),))
 
 
-class Sizes(dict[tuple[int, ...], Size]):
-    """Each tuple of sizes as a Size, made once."""
-
-    __slots__ = ()
-
-    def __missing__(self, sizes: tuple[int, ...]) -> Size:
-        if len(self) >= _MOST_SIZES:
-            self.clear()
-        found = self[sizes] = Size(sizes)
-        return found
-
-
-_MOST_SIZES = 10_000
-SIZES = Sizes()
-
-
 # --- numbers ---------------------------------------------------------------------------------
 
 

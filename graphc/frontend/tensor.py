@@ -34,7 +34,7 @@ from .fields import lie_together
 from .history import history, requires_grad
 from .hooks import Hooks, RemovableHandle, add_hook, new_hooks
 from .nodes import AccumulateGrad, Node
-from .numbers import SIZES, Size
+from .numbers import Size
 from .storage import LOOSE, Storage, address, contiguous_strides, offset_of, strides_of
 from .tree import LEAVES
 from .views import Chain, check_bounds, strided
@@ -86,7 +86,7 @@ class Tensor:
         """The sizes, as torch.Size."""
         trace = local.trace
         if trace is None and self._graphc_trace is None:
-            return SIZES[self._graphc_array.shape]
+            return Size(self._graphc_array.shape)
         return (self if self._graphc_trace is trace else current(self))._graphc_traced.torch_size()
 
     @property

@@ -1,12 +1,14 @@
-"""Run-time numbers of calls that native code makes as a whole, which asks whether they changed."""
+"""What calls that native code makes as a whole know of the last one: run-time numbers, places."""
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import sys
 import threading
 import weakref
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ import pytest
 import graphc as torch
 import graphc.nn.functional as F
 from graphc import nn
+from graphc.backends.host import entry_words as kinds
 from graphc.engine.version import shortcut
 
 pytestmark = [
@@ -199,3 +202,40 @@ def test_threads_that_set_rates() -> None:
     finally:
         ends.set()
         thread.join()
+
+
+def _hints(entry: Any) -> list[tuple[Any, list[int]]]:
+    """The tensor of each entry, and of each gradient, with where a call has found it."""
+    table = (ctypes.c_int64 * len(kinds.TABLE)).from_address(entry.table)
+    at = dict(zip(kinds.TABLE, table, strict=True))
+    found: list[tuple[Any, list[int]]] = []
+    rows = (ctypes.c_int64 * (8 * at["count"])).from_address(at["entries"])
+    for i in range(0, len(rows), 8):
+        if rows[i] == kinds.TENSOR and rows[i + 1] < 0:
+            of = ctypes.cast(rows[i + 2], ctypes.py_object).value
+            found.append((of._grad if rows[i + 6] & kinds.OF_GRAD else of, rows[i + 7]))
+    rows = (ctypes.c_int64 * (8 * at["graded"])).from_address(at["grads"])
+    found += [(None, rows[i + 7]) for i in range(0, len(rows), 8)]
+    return [(of, (ctypes.c_int64 * kinds.HINTS).from_address(place)) for of, place in found]
+
+
+def test_calls_know_where_the_last_one_has_found_tensors() -> None:
+    both = _both()
+    entry = both[0][0]._versions.shortcuts[0].entry
+    _run(both)
+    hints = _hints(entry)
+    places = sorted(ctypes.addressof(row) for _, row in hints)
+    assert all(b - a >= 8 * kinds.HINTS for a, b in pairwise(places))
+    named = [(of, row) for of, row in hints if of is not None]
+    assert len(named) > 6 and len(hints) == len(named) + 4
+    for of, row in named:
+        assert row[0] == id(of) and row[2] == id(of._graphc_array)
+        assert row[4] == id(of._graphc_storage)
+    for of, row in hints:
+        assert of is not None or row[2] > 0
+    count = _native(both[0][0])
+    for rubbish in (0, 8, -1, 1 << 60):  # what they name may be gone: nobody reads it
+        for _, row in hints:
+            row[:] = [rubbish] * kinds.HINTS
+        _run(both)
+    assert _native(both[0][0]) == count + 4

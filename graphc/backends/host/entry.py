@@ -261,9 +261,11 @@ class Entry:
             spans[facts.input] = math.prod(facts.shape) * facts.dtype.itemsize
             counts[facts.input] = facts.writes
             written[facts.input] = int(bool(facts.bits & kinds.WRITTEN))
-        padded = [w for row in conditions.words for w in (*row, *[0] * (kinds.WORDS - len(row)))]
+        count = len(conditions.tensors) + len(conditions.gradients)
+        hints = _words([0] * kinds.HINTS * (count + kinds.AHEAD))
+        padded, further = _padded(conditions.words, ctypes.addressof(hints))
         copies = [w + first for to, of in mutated.items() for w in (inputs + to, of)]
-        grads = self._gradients(conditions, first + inputs)
+        grads = self._gradients(conditions, first + inputs, further)
         made = [first + inputs + i for i in range(outputs) if i not in mutated]
         graded = {first + inputs + each.output for each in conditions.gradients}
         others = [word for word in made if word not in graded]
@@ -289,7 +291,7 @@ class Entry:
         if not apart:
             values["places"] = 0
         table = _words([values[name] for name in kinds.TABLE])
-        kept = conditions, parts, table, self._spares, code
+        kept = conditions, parts, table, self._spares, code, hints
         self.code, self.table = code, (address := ctypes.addressof(table))
         weakref.finalize(self, _release, self._spares).atexit = False
         self.check: Callable[[tuple[Any, ...], int], bool | int | None]
@@ -299,18 +301,30 @@ class Entry:
         self.run: Callable[..., int] = bound(code.run, address, kept)
 
 
-    def _gradients(self, conditions: Conditions, first: int) -> list[int]:
-        """The records of gradients; `first`: the word of a block with the first output's address"""
+    def _gradients(self, conditions: Conditions, first: int, hints: int) -> list[int]:
+        """The records of gradients; `first`: the word of a block with the first output's address;
+        `hints`: where theirs are."""
         words: list[int] = []
-        for each in conditions.gradients:
+        for i, each in enumerate(conditions.gradients):
             header = _header(each.dtype, each.shape, each.steps)
             conditions.keep.append(header)
             words += [
                 id(each.tensor), id(type(each.tensor)), ctypes.addressof(header),
                 first + each.output, id(each.writes), id(each.inference),
-                int(each.in_place), 0,
+                int(each.in_place), hints + 8 * kinds.HINTS * i,
             ]
         return words
+
+
+def _padded(rows: Sequence[tuple[int, ...]], hints: int) -> tuple[list[int], int]:
+    """Entries side by side, of which those of tensors have a place for hints each; where others'
+    are."""
+    words: list[int] = []
+    for row in rows:
+        if row[0] == kinds.TENSOR:
+            row, hints = (*row, hints), hints + 8 * kinds.HINTS
+        words += [*row, *[0] * (kinds.WORDS - len(row))]
+    return words, hints
 
 
 _decrement = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(("Py_DecRef", ctypes.pythonapi))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-# entry of a tensor: argument number (-1: captured), tensor, class, header, input, bits
+# entry of a tensor: argument number (-1: captured), tensor, class, header, input, bits, hints
+# hints: where the last call has found the tensor, its attributes, array, sizes and storage. They
+# are asked to be in the cache a few entries ahead, and never read: what they name may be gone.
 # header: dtype, dims, whether memory has them in another order, sizes, bytes of steps if so
 FETCH = """
 ; whether an array has this dtype and these sizes, and is row-major or has these steps
@@ -61,8 +63,46 @@ yes:
 no:
   ret i1 false
 }
+; what an entry AHEAD of this one will read
+define internal void @soon(ptr %hints) {
+  %ahead = getelementptr i64, ptr %hints, i64 AHEAD
+  %tensor = call ptr @pointer(ptr %ahead, i64 0)
+  %row = call ptr @pointer(ptr %ahead, i64 1)
+  %array = call ptr @pointer(ptr %ahead, i64 2)
+  %sizes = call ptr @pointer(ptr %ahead, i64 3)
+  %storage = call ptr @pointer(ptr %ahead, i64 4)
+  %before = getelementptr i8, ptr %tensor, i64 -32
+  %row.end = getelementptr i8, ptr %row, i64 64
+  %array.end = getelementptr i8, ptr %array, i64 64
+  %storage.end = getelementptr i8, ptr %storage, i64 64
+  call void @llvm.prefetch.p0(ptr %before, i32 0, i32 3, i32 1)
+  call void @llvm.prefetch.p0(ptr %tensor, i32 0, i32 3, i32 1)
+  call void @llvm.prefetch.p0(ptr %row, i32 0, i32 3, i32 1)
+  call void @llvm.prefetch.p0(ptr %row.end, i32 0, i32 3, i32 1)
+  call void @llvm.prefetch.p0(ptr %array, i32 0, i32 3, i32 1)
+  call void @llvm.prefetch.p0(ptr %array.end, i32 0, i32 3, i32 1)
+  call void @llvm.prefetch.p0(ptr %sizes, i32 0, i32 3, i32 1)
+  call void @llvm.prefetch.p0(ptr %storage, i32 0, i32 3, i32 1)
+  call void @llvm.prefetch.p0(ptr %storage.end, i32 0, i32 3, i32 1)
+  ret void
+}
+define internal void @found(
+    ptr %hints, ptr %tensor, ptr %row, ptr %array, ptr %sizes, ptr %storage) {
+  %hint.1 = getelementptr ptr, ptr %hints, i64 1
+  %hint.2 = getelementptr ptr, ptr %hints, i64 2
+  %hint.3 = getelementptr ptr, ptr %hints, i64 3
+  %hint.4 = getelementptr ptr, ptr %hints, i64 4
+  store ptr %tensor, ptr %hints
+  store ptr %row, ptr %hint.1
+  store ptr %array, ptr %hint.2
+  store ptr %sizes, ptr %hint.3
+  store ptr %storage, ptr %hint.4
+  ret void
+}
 define internal i1 @fetch(ptr %table, ptr %entry, ptr %given, ptr %block, ptr %copies) {
   %none = call ptr @pointer(ptr %table, i64 14)
+  %hints = call ptr @pointer(ptr %entry, i64 7)
+  call void @soon(ptr %hints)
   %number = call i64 @word(ptr %entry, i64 1)
   %is.argument = icmp sge i64 %number, 0
   br i1 %is.argument, label %argument, label %captured
@@ -186,6 +226,9 @@ yes:
   %keep.at = getelementptr ptr, ptr %block, i64 %keep
   call void @Py_IncRef(ptr %array)
   store ptr %array, ptr %keep.at
+  %sizes.at = getelementptr i8, ptr %array, i64 32
+  %sizes = load ptr, ptr %sizes.at
+  call void @found(ptr %hints, ptr %tensor, ptr %row, ptr %array, ptr %sizes, ptr %its)
   %bit.7 = and i64 %bits, 128
   %writes = icmp ne i64 %bit.7, 0
   br i1 %writes, label %keeps, label %fits
@@ -194,6 +237,10 @@ keeps:
   %storage.at = getelementptr ptr, ptr %keep.at, i64 %inputs
   call void @Py_IncRef(ptr %written.storage)
   store ptr %written.storage, ptr %storage.at
+  %version.offset = call i64 @word(ptr %table, i64 13)
+  %version.at = getelementptr i8, ptr %written.storage, i64 %version.offset
+  %version = load ptr, ptr %version.at
+  call void @llvm.prefetch.p0(ptr %version, i32 0, i32 3, i32 1)
   br label %fits
 fits:
   ret i1 true

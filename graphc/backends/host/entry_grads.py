@@ -7,7 +7,7 @@ that is written *in place* is its own spare: the call has a reference to it, and
 
 A record of one gradient: the tensor that has it, its class, header (dtype, dims, sizes), the word
 of the block for its address, the spare's number of writes and whether it is an inference tensor
-(as objects), and whether it is written in place.
+(as objects), whether it is written in place, and hints (entry_fetch.py) of the spare.
 """
 
 from __future__ import annotations
@@ -135,6 +135,9 @@ storage.is:
   br i1 %are, label %yes, label %no
 yes:
   %data = call i64 @word(ptr %array, i64 2)
+  %sizes = call ptr @pointer(ptr %array, i64 4)
+  %hints = call ptr @pointer(ptr %record, i64 7)
+  call void @found(ptr %hints, ptr %tensor, ptr %values, ptr %array, ptr %sizes, ptr %storage)
   ret i64 %data
 no:
   ret i64 0
@@ -162,6 +165,8 @@ define internal i1 @take(ptr %table, ptr %block) {
 look:
   %i = phi i64 [ 0, %0 ], [ %i.next, %on ]
   %record = phi ptr [ %records, %0 ], [ %record.next, %on ]
+  %hints = call ptr @pointer(ptr %record, i64 7)
+  call void @soon(ptr %hints)
   %in.place = call i64 @word(ptr %record, i64 6)
   %itself = icmp ne i64 %in.place, 0
   br i1 %itself, label %former, label %kept.one

@@ -25,7 +25,7 @@ from .entry_grads import GRADS
 from .entry_numbers import KNOWN
 from .entry_turns import TURNS
 from .entry_whole import WHOLE
-from .entry_words import FUNCTIONS
+from .entry_words import AHEAD, FUNCTIONS, HINTS
 from .layouts import USED_AT
 
 # words are loaded in place: nothing inlines calls
@@ -49,6 +49,8 @@ def text(version: tuple[int, int]) -> str:
     parts = VALUES[version], ATTRIBUTE, FACTS, FETCH, GRADS, _WALK, _DONE, KNOWN, TURNS, WHOLE
     code = "\n".join(parts)
     code = _LOAD.sub(_LOADED, _READ.sub(_WAS_READ, code)).replace("USED", str(USED_AT[version]))
+    code = code.replace("i64 AHEAD", f"i64 {AHEAD * HINTS}")
+    declared.append("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
     return "\n".join([*declared, code])
 
 

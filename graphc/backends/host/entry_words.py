@@ -12,6 +12,7 @@ TABLE = (
     "block",
 )
 SLOTS = ("array", "_root", "exposed", "segment", "away")  # of a storage
+HINTS, AHEAD = 5, 4  # words of where a tensor was found; entries before they are of use
 WORDS = 8  # of an entry: its kind, then its operands
 ITEM, WORD, LOCAL, TENSOR, ARGUMENT, CLASS, SAME, GRADIENT, LIST, DICT, HELD, PRESENT, CURRENT = (
     range(13)
