@@ -204,7 +204,7 @@ def _batch_norm(types: Types, attrs: Attrs) -> Form | None:
     shape: Any = types[0].shape
     if not _floats(types) or any(t.dtype is not types[0].dtype for t in types):
         return None
-    whole = _dims(n=shape[0], c=shape[1], m=math.prod(shape[2:]))
+    whole = with_long_sums(_dims(n=shape[0], c=shape[1], m=math.prod(shape[2:])), (0, 2))
     return Form((whole, *[whole[1:2]] * (len(types) - 1)), attrs)
 
 

@@ -50,3 +50,17 @@ def test_sizes_at_the_ends_of_stretches() -> None:
         rows = x[: count // 4 * 4].view(4, -1)
         compiled = graphc.compile(lambda rows: rows.sum(1))
         assert compiled(rows).tolist() == rows.long().sum(1).tolist()
+
+
+def test_the_moments_and_gradients_of_many_rows() -> None:
+    rows, columns = 40_000, 16
+    x = graphc.randn(rows, columns) + 3
+    weight = graphc.ones(columns, requires_grad=True)
+    bias = graphc.zeros(columns, requires_grad=True)
+    y = graphc.nn.functional.batch_norm(x, None, None, weight, bias, training=True)
+    y.backward(graphc.full((rows, columns), 0.1))
+    assert bias.grad is not None
+    assert _off(bias.grad, 0.1 * rows) < 5e-5
+    wide = x.double()
+    expected = (wide - wide.mean(0)) / (wide.var(0, correction=0) + 1e-5).sqrt()
+    assert float((y.detach().double() - expected).abs().max()) < 1e-5
