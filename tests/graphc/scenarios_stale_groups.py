@@ -52,6 +52,42 @@ def betas_written_inside(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
     return _with_numbers(torch, nn, compile, write, lambda p: torch.optim.Adam(p, 0.1))
 
 
+def _listed_betas(torch: Any, nn: Any, compile: Any, inside: bool) -> Any:
+    """betas as a list, an item of which is written to between the calls or in them."""
+    w = nn.Parameter(torch.ones(3))
+    opt = torch.optim.Adam([w], 0.1)
+    betas = opt.param_groups[0]["betas"] = [0.7, 0.99]
+    s = Box(n=0)
+
+    def step(x):
+        s.n += 1
+        if inside:
+            opt.param_groups[0]["betas"][0] = 1 - 1 / (s.n + 1)
+        opt.zero_grad()
+        (w * x).sum().backward()
+        opt.step()
+        return w * 1
+
+    c = compile(step)
+    out = []
+    for i in range(6):
+        out.append([c(row(torch, i)), list(betas)])
+        if not inside:
+            betas[i % 2] = 0.5 if i < 3 else 0  # a whole number, too
+    betas[:] = [0.25, 0.5]
+    return [*out, c(row(torch, 1)), opt.param_groups[0]["betas"] is betas]
+
+
+@stale
+def listed_betas_written_between(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    return _listed_betas(torch, nn, compile, inside=False)
+
+
+@stale
+def listed_betas_written_inside(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
+    return _listed_betas(torch, nn, compile, inside=True)
+
+
 @stale
 def eps_written_inside(torch: Any, nn: Any, F: Any, compile: Any) -> Any:
     def write(group, n):

@@ -24,13 +24,15 @@ def read_group(observer: Observer, group: Any, key: Any) -> None:
     value = dict.get(group, key, MISSING)
     if observer.trace.late.changes(group, key, value) or not observer.is_known(group):
         return
-    if type(value) is float or _are_floats(value):
+    if type(value) is float or (type(value) is tuple and _are_floats(value)):
         written = observer.was_written(Place(group, key, ""), value)
         if local.trace is not None and not written:
             path = f"the type of {observer.path(group)}[{key!r}]"
             observer.result(_type_of, (group, key), path, counted=True)
         return
     observer.read(group, key, f"{observer.path(group)}[{key!r}]", counted=True)
+    if type(value) is list and key != "params":  # it may be written to unseen
+        observer.whole(value, deep=False)
 
 
 def is_schedule(kind: type) -> bool:
