@@ -263,7 +263,7 @@ def _dot_turned(a: Array, b: Array) -> Any:
     return _DOT(a, b.T)
 
 
-# products of two matrices, which are row-major and warn of nothing
+# products of two matrices, which are row-major
 PRODUCTS = (_DOT, _dot_turned)
 
 

@@ -61,11 +61,11 @@ def prepare(
     if order is laid_out and len(types) == 1 and len(results) == 1:
         return _one(function, False)
     left = op.family in AS_LEFT and not op.in_its_order
-    if tight is not None and (op.name in _ORDERED or tight in bound.PRODUCTS):
+    if tight is not None and op.name in _ORDERED:
         return tight  # it has an order, and nothing to warn of
     if op.keeps_channels and len(results[0].shape) in (4, 5):
         return _ordered(function, channels_kept(op))
-    if left or (flat and order is row_major):
+    if left or (flat and order is row_major) or tight in bound.PRODUCTS:
         ready = _unordered(function)
     else:
         ready = _ordered(function, order)

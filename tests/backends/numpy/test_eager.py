@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 from typing import Any
 
@@ -61,6 +62,18 @@ def test_numbers_that_overflow_warn_of_nothing() -> None:
             torch.ones(2)
         )
     assert found.isinf().all()
+
+
+@pytest.mark.parametrize("sizes", [(3, 3, 3), (40, 600, 70), (1, 5, 1)], ids=str)
+def test_products_of_infinite_numbers_warn_of_nothing(sizes: tuple[int, int, int]) -> None:
+    """Eagerly, called several times: of matrices, of turned ones, of rows in several dims."""
+    n, k, m = sizes
+    x, w = torch.full((n, k), math.inf), torch.arange(k * m).reshape(m, k) - 5.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(3):
+            found = [x @ w.t().contiguous(), torch.nn.functional.linear(x, w), x[None] @ w.t()]
+            assert all(not y.isfinite().any() for y in found)
 
 
 def test_torchs_decorator_of_old_takes_a_name() -> None:
