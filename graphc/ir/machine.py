@@ -46,6 +46,8 @@ class Tiling:
     operand that the next one reads come meanwhile. Of operands that are dense along k, a tile
     goes `unrolled` steps, a power of two, an iteration, if a multiply-add is one instruction.
     `packs_alone`: one thread packs a right operand block by block as it comes to them.
+    `asks_far`: what is behind the second cache comes slowly, so that a convolution's tiles ask for
+    what is multiplied next.
     """
 
     vector_bytes: int
@@ -80,6 +82,7 @@ class Tiling:
     asks_left: bool = False
     unrolled: int = 1
     packs_alone: bool = False
+    asks_far: bool = False
 
     def lanes(self, itemsize: int) -> int:
         """Elements of one register."""

@@ -21,7 +21,11 @@ _STEPS = {"avx512bf16": ("bf16",), "avx512vnni": ("i16", "u8i8", "i8u8", "i8i8")
 _PAIRS = "i16"  # by two instructions, of registers of 32 bytes and of 64
 # CPUs, by LLVM's names, that compute registers of 64 bytes in two halves.
 _SPLIT = {"znver4"}
-
+# CPUs whose third cache is far away, behind a mesh (Emerald Rapids: 35 ns, 30 GB/s).
+_FAR = {
+    "skylake-avx512", "cascadelake", "cooperlake", "icelake-server", "sapphirerapids",
+    "emeraldrapids", "graniterapids", "graniterapids-d", "diamondrapids",
+}
 
 _UNIT = "amx-tile", "amx-bf16", "amx-int8"
 
@@ -81,7 +85,8 @@ def _machine(target: Target) -> Machine:
     if target.matrix and wide:
         steps += MATRIX_STEPS
     split = wide and target.cpu in _SPLIT
-    return cpu(target.vector_bytes, 32 if many else 16, tuple(steps), split)
+    far = wide and target.cpu in _FAR
+    return cpu(target.vector_bytes, 32 if many else 16, tuple(steps), split, far)
 
 
 def make_target(triple: str, cpu: str = "", features: str = "") -> Target:
