@@ -20,6 +20,7 @@ from graphc.frontend import device, placement  # noqa: E402
 from graphc.frontend.overriding import Installed  # noqa: E402
 from graphc.frontend.storage import readers  # noqa: E402
 from graphc.frontend.values import Eager  # noqa: E402
+from graphc.ir.record import replaced  # noqa: E402
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -47,6 +48,31 @@ def unanswered() -> Iterator[None]:
     """What a file's tests made of subclasses, other files' functions do not ask."""
     yield
     Installed.forget()
+
+
+def _as_cpu(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """This machine under another CPU's name: its features stay as they are."""
+    from graphc.backends.llvm import target
+
+    backend: Any = backends.get("llvm")
+    host = target.host_target()._replace(cpu=name)
+    monkeypatch.setattr(target, "_host", host)
+    monkeypatch.setattr(backend, "target", host)
+    monkeypatch.setattr(backend, "machine", replaced(host.machine, sorts=backend.machine.sorts))
+
+
+@pytest.fixture
+def quick_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where pairs of bfloat16 are multiplied as fast as floats, if there is an instruction."""
+    _as_cpu(monkeypatch, "znver5")
+
+
+@pytest.fixture(params=["quick", "slow"])
+def either_pairs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """So, and as where they are multiplied in more time than floats: which."""
+    kind: str = request.param
+    _as_cpu(monkeypatch, {"quick": "znver5", "slow": "emeraldrapids"}[kind])
+    return kind
 
 
 @pytest.fixture

@@ -41,10 +41,12 @@ class Tiling:
     tile's rows, which lie further away, meet several panels.
 
     `steps` names what there are instructions for that multiply and add several neighbours along k
-    at a time (`kernel/steps.py`). `split`: registers are computed in two halves, beside which
-    one that is read under a mask costs more. `asks_left`: each tile has the rows of the left
-    operand that the next one reads come meanwhile. Of operands that are dense along k, a tile
-    goes `unrolled` steps, a power of two, an iteration, if a multiply-add is one instruction.
+    at a time (`kernel/steps.py`). Those of `slow` take longer than a multiply-add of each of the
+    values: only products that wait for the memory are made of them. `split`: registers are
+    computed in two halves, beside which one that is read under a mask costs more. `asks_left`: each
+    tile has the rows of the left operand that the next one reads come meanwhile. Of operands that
+    are dense along k, a tile goes `unrolled` steps, a power of two, an iteration, if a multiply-add
+    is one instruction.
     `packs_alone`: one thread packs a right operand block by block as it comes to them.
     `asks_far`: what is behind the second cache comes slowly, so that a convolution's tiles ask for
     what is multiplied next.
@@ -78,6 +80,7 @@ class Tiling:
     row_bytes: int
     least_columns: int
     steps: tuple[str, ...] = ()
+    slow: tuple[str, ...] = ()
     split: bool = False
     asks_left: bool = False
     unrolled: int = 1

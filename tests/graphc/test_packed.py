@@ -160,6 +160,7 @@ def test_products_in_every_spelling(name: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 @has_pairs
+@pytest.mark.usefixtures("quick_pairs")
 @pytest.mark.parametrize("name", [name for name in FUNCTIONS if " of " in name or "two" in name])
 @torch.no_grad()
 def test_products_of_halves_in_every_spelling(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,6 +186,7 @@ def test_batches_of_any_size() -> None:
 
 
 @has_pairs
+@pytest.mark.usefixtures("quick_pairs")
 @torch.no_grad()
 def test_batches_of_halves_of_any_size() -> None:
     m = model((521, 600, 70)).bfloat16()
@@ -212,6 +214,7 @@ HALVES_EDITS: dict[str, Callable[[Model], Any]] = {
 
 
 @has_pairs
+@pytest.mark.usefixtures("quick_pairs")
 @pytest.mark.parametrize("edit", HALVES_EDITS.values(), ids=HALVES_EDITS)
 @torch.no_grad()
 def test_what_is_written_to_weights_is_seen_under_autocast(edit: Callable[[Model], Any]) -> None:
@@ -234,6 +237,7 @@ def test_what_is_written_to_weights_is_seen_under_autocast(edit: Callable[[Model
 
 
 @has_pairs
+@pytest.mark.usefixtures("quick_pairs")
 @torch.no_grad()
 def test_infinite_weights_and_inputs_of_halves() -> None:
     m, x = model((519, 600, 70)).bfloat16(), torch.randn(40, 519).bfloat16()

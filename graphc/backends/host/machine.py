@@ -109,12 +109,12 @@ CPU = Machine(
 @functools.cache
 def cpu(
     vector_bytes: int, registers: int, steps: tuple[str, ...] = (), split: bool = False,
-    far: bool = False,
+    far: bool = False, slow: tuple[str, ...] = (),
 ) -> Machine:
     """A CPU with so many vector registers of so many bytes, computed in two halves if `split`,
-    instructions for such steps of k, and a `far` third cache; only how templates are tiled asks,
-    and which of them read halves."""
+    instructions for such steps of k, some of them `slow`, and a `far` third cache; only how
+    templates are tiled asks, and which of them read halves."""
     tiling = _TILING if registers >= 32 else _FEW_REGISTERS
-    tiling = replaced(tiling, vector_bytes=vector_bytes, steps=steps, split=split)
+    tiling = replaced(tiling, vector_bytes=vector_bytes, steps=steps, slow=slow, split=split)
     tiling = replaced(tiling, asks_far=far or vector_bytes == _ASKING_BYTES)
     return replaced(CPU, tiling=tiling, halves="bf16" in steps, integers=True)

@@ -26,6 +26,10 @@ _FAR = {
     "skylake-avx512", "cascadelake", "cooperlake", "icelake-server", "sapphirerapids",
     "emeraldrapids", "graniterapids", "graniterapids-d", "diamondrapids",
 }
+# Those that take 4 times as long for a register of pairs of bfloat16 as for one of floats (Emerald
+# Rapids: 2 cycles and 0.5; AMD takes as long): they have AMX, where a kernel lets it be used.
+_SLOW_PAIRS = {"sapphirerapids", "emeraldrapids", "graniterapids", "graniterapids-d"}
+
 
 _UNIT = "amx-tile", "amx-bf16", "amx-int8"
 
@@ -86,7 +90,8 @@ def _machine(target: Target) -> Machine:
         steps += MATRIX_STEPS
     split = wide and target.cpu in _SPLIT
     far = wide and target.cpu in _FAR
-    return cpu(target.vector_bytes, 32 if many else 16, tuple(steps), split, far)
+    slow = tuple(s for s in steps if s in _STEPS["avx512bf16"] and target.cpu in _SLOW_PAIRS)
+    return cpu(target.vector_bytes, 32 if many else 16, tuple(steps), split, far, slow)
 
 
 def make_target(triple: str, cpu: str = "", features: str = "") -> Target:

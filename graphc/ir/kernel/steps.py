@@ -11,7 +11,13 @@ from ..dtypes import DType
 from ..machine import Machine, Tiling
 from ..record import replaced
 from .templates import Product, SumTemplate
-from .templates.operand import Panels, PanelShape, base_and_strides, panels_of
+from .templates.operand import (
+    Panels,
+    PanelShape,
+    base_and_strides,
+    panels_of,
+    panels_of_weights,
+)
 
 # The tile of a matrix unit: rows, registers of columns (two by two of its own tiles), and the words
 # of k that it goes along at a time.
@@ -81,7 +87,9 @@ def step_of(template: SumTemplate, tiling: Tiling) -> Step:
             _reads(STEPS[f"{name}m"], panels, tiling) if panels else _fills_tiles(template, tiling)
         ):
             return STEPS[f"{name}m"]
-        if name in tiling.steps and (panels is None or _reads(STEPS[name], panels, tiling)):
+        if name not in tiling.steps:
+            continue
+        if _reads(STEPS[name], panels, tiling) if panels else _gains(STEPS[name], template, tiling):
             return STEPS[name]
     return STEPS[template.acc_dtype.name]
 
@@ -116,8 +124,9 @@ def panel_shape(
         return None
     if left.itemsize >= 4:
         return _shape(STEPS[left.name], tiling)
-    names = [left.name]
-    if rows > tiling.dot_rows and columns > tiling.dot_columns:
+    many = rows > tiling.dot_rows
+    names = [] if many and left.name in tiling.slow else [left.name]
+    if many and columns > tiling.dot_columns:
         names.insert(0, f"{left.name}m")
     return next((_shape(STEPS[name], tiling) for name in names if name in tiling.steps), None)
 
@@ -144,6 +153,26 @@ def _ways(template: SumTemplate) -> tuple[str, ...]:
     return ("bf16",) if acc is dtypes.f32 and set(operands) == {dtypes.bf16} else ()
 
 
+def _gains(step: Step, template: SumTemplate, tiling: Tiling) -> bool:
+    """Whether words are as fast as their values: where there are instructions for them that are
+    not slow, or weights lie in words already, or products along k wait for the memory. Where sizes
+    are a call's, those may be any."""
+    if step.name not in tiling.slow:
+        return True
+    if not isinstance(template, Product):
+        words = panels_of_weights(template.right.index) if template.kind == "conv_last" else None
+        return words is not None and words.group == step.group
+    # packing costs as much as in_place_rows rows
+    few = (template.m, tiling.in_place_rows), (template.n, tiling.dot_columns)
+    return _along_k(template) and any(not isinstance(n, int) or n <= most for n, most in few)
+
+
+def _along_k(product: Product) -> bool:
+    _, _, left_k = base_and_strides(product.left, "m", "k")
+    _, right_k, _ = base_and_strides(product.right, "k", "n")
+    return left_k == 1 and right_k == 1
+
+
 def _fills_tiles(template: SumTemplate, tiling: Tiling) -> bool:
     """Whether tiles of many rows and columns gain: few of either are dot products, or wait for the
     right operand. Where sizes are a call's, operands along k may be either."""
@@ -154,6 +183,4 @@ def _fills_tiles(template: SumTemplate, tiling: Tiling) -> bool:
         return False
     if all(isinstance(size, int) for size, _ in few):
         return True
-    _, _, left_k = base_and_strides(template.left, "m", "k")
-    _, right_k, _ = base_and_strides(template.right, "k", "n")
-    return not (left_k == 1 and right_k == 1)
+    return not _along_k(template)

@@ -15,6 +15,8 @@ from .contractions import Conv
 from .test_conv import check
 from .test_steps import WITH
 
+pytestmark = pytest.mark.usefixtures("either_pairs")
+
 CASES = [
     Conv(2, 8, (20, 20), 8, (3, 3), pad=(1, 1)),
     Conv(2, 33, (30, 31), 7, (3, 3), pad=(1, 1)),  # a channel alone

@@ -22,7 +22,8 @@ from graphc.ir.types import TensorType
 
 from .contractions import guarded, run, unharmed
 
-HOST = host_target()
+HOST = host_target()._replace(cpu="znver5")  # whose pairs are fast
+SLOW = HOST._replace(cpu="emeraldrapids")
 TARGETS = [HOST, HOST._replace(matrix="emulated")]
 SHAPES = [  # rows, columns, k
     (7, 65, 9),
@@ -111,6 +112,18 @@ def test_pairs_of_every_shape(target: Target) -> None:
         check(shape, dtypes.bf16, target)
     check(SHAPES[1], dtypes.bf16, target, wide=True)
     check(SHAPES[6], dtypes.bf16, target, wide=True)
+
+
+@has_pairs
+@pytest.mark.parametrize("matrix", ["", "emulated"])
+def test_slow_pairs_are_for_few_rows_or_a_matrix_unit(matrix: str) -> None:
+    target = SLOW._replace(matrix=matrix)
+    for shape in SHAPES:
+        if shape[0] <= 32 or (matrix and shape[1] > 16):
+            check(shape, dtypes.bf16, target)
+        else:
+            with pytest.raises(AssertionError):
+                laid_out(*shape, dtypes.bf16, target)
 
 
 @has_pairs

@@ -10,11 +10,12 @@ import pytest
 import graphc as torch
 from graphc.backends.llvm.jit import compile_assembly
 from graphc.backends.llvm.libraries import emit_library, template_libraries
-from graphc.backends.llvm.target import host_target, make_target
+from graphc.backends.llvm.target import Target, host_target, make_target
 from graphc.ir import dtypes
 from graphc.ir.dim import Dim
 from graphc.ir.dtypes import DType
-from graphc.ir.kernel import Kernel, Operand, Param, Product, Store, Var
+from graphc.ir.kernel import Convolution, Kernel, Operand, Param, Product, Store, Var
+from graphc.ir.kernel.steps import step_of
 from graphc.ir.record import replaced
 
 from .contractions import B, Conv, Gemm, K, M, N, guarded, run, unharmed
@@ -61,10 +62,41 @@ def gemm(name: str, *sizes: int, **rest: bool) -> Gemm:
     return Gemm(*sizes, dtype=left, b_dtype=right, acc=acc, **rest)
 
 
-@pytest.mark.parametrize("name", ["bf16", "i8"])
-def test_every_layout_of_every_shape(name: str) -> None:
+def step(case: Gemm, target: Target) -> str:
+    """What a product is multiplied by."""
+    template, tiling = case.kernel().template, target.machine.tiling
+    assert isinstance(template, Product) and tiling is not None
+    return step_of(template, tiling).name
+
+
+def test_every_layout_of_every_shape() -> None:
     for shape, (a_t, b_t) in itertools.product(SHAPES, LAYOUTS):
-        product(gemm(name, *shape, a_t=a_t, b_t=b_t))
+        product(gemm("i8", *shape, a_t=a_t, b_t=b_t))
+
+
+@pytest.mark.usefixtures("either_pairs")
+def test_every_layout_of_bfloat16() -> None:
+    for shape, (a_t, b_t) in itertools.product(SHAPES, LAYOUTS):
+        product(gemm("bf16", *shape, a_t=a_t, b_t=b_t))
+
+
+def test_slow_pairs_are_for_what_waits_for_the_memory() -> None:
+    """Few rows or columns along k, or as many as a call has; a matrix unit comes first."""
+    for cpu, matrix, slow in (
+        ("znver5", "", False), ("emeraldrapids", "", True), ("emeraldrapids", "emulated", True),
+    ):
+        target = WITH._replace(cpu=cpu, matrix=matrix)
+        many, few = "bf16m" if matrix else "f32" if slow else "bf16", "f32" if slow else "bf16"
+        assert step(gemm("bf16", 96, 256, 128, b_t=True), target) == many
+        assert step(gemm("bf16", 96, 256, 128), target) == many
+        assert step(gemm("bf16", 8, 256, 128), target) == few
+        assert step(gemm("bf16", 8, 256, 128, b_t=True), target) == "bf16"
+        assert step(gemm("bf16", 500, 16, 128, b_t=True), target) == "bf16"
+        assert step(gemm("i8", 500, 160, 128), target) == ("i8i8m" if matrix else "i8i8")
+        convolution = replaced(Conv(2, 8, (20, 20), 8, (3, 3)), dtype=dtypes.bf16, acc=dtypes.f32)
+        template, tiling = convolution.kernel("conv").template, target.machine.tiling
+        assert isinstance(template, Convolution) and tiling is not None
+        assert step_of(template, tiling).name == few
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -245,7 +277,7 @@ def test_a_product_of_bytes_reads_bytes_and_scales_its_sums() -> None:
     assert text.count("kernel ") == 1 and "acc i32" in text and text.count("]: i8") == 2
 
 
-def test_denormal_values_are_zero_in_pairs() -> None:
+def test_denormal_values_are_zero_in_pairs_alone() -> None:
     """As the instruction has it, and so torch's products on such a CPU."""
     small = np.float32(2.0**-130)  # denormal, in bfloat16 too
     case = Gemm(8, 16, 2, dtype=dtypes.bf16, acc=dtypes.f32)
@@ -254,6 +286,5 @@ def test_denormal_values_are_zero_in_pairs() -> None:
     assert (a != 0).all()
     result = np.ones(8 * 16, np.float32)
     run(case.kernel(), [*case.in_memory(a, b), result])
-    tiling = host_target().machine.tiling
-    assert tiling is not None
-    assert (result == (0 if "bf16" in tiling.steps else 2 * small * np.float32(2.0**20))).all()
+    pairs = step(case, host_target()) == "bf16"
+    assert (result == (0 if pairs else 2 * small * np.float32(2.0**20))).all()

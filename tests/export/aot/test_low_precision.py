@@ -22,6 +22,7 @@ class Small(torch.nn.Module):
         return self.second(self.first(x.bfloat16()).relu()).float()
 
 
+@pytest.mark.usefixtures("quick_pairs")  # as a library's code, which is for many CPUs
 @pytest.mark.parametrize("size", [9, 40])
 def test_convolutions_of_any_number_of_images(tmp_path: Path, size: int) -> None:
     torch.manual_seed(0)

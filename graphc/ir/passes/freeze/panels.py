@@ -140,13 +140,14 @@ def panels_of(node: Node, tiling: Tiling) -> Panels | None:
     if not all(isinstance(size, int) for size in weight.shape):
         return None
     left, right = narrowed(node)
-    pairs = left.dtype is right.dtype is dtypes.bf16 and "bf16" in tiling.steps
+    halves = left.dtype is right.dtype is dtypes.bf16 and "bf16" in tiling.steps
+    pairs = halves and "bf16" not in tiling.slow
     outputs, channels = weight.shape[:2]
     assert isinstance(outputs, int) and isinstance(channels, int)
     if pairs and groups == 1 and (channels % 2 == 0 or channels <= FEW):
         return Panels(PanelShape(_columns(node, tiling.lanes(4), tiling), 2), node.dtype)
-    if pairs and groups > 1:
-        # the others of the same net are laid out, so these would be moved around
+    if halves and (groups > 1 or not pairs):
+        # the others of the same net are laid out, so those of groups would be moved around
         dtype = dtypes.f32
     elif node.dtype in (dtypes.f32, dtypes.f64):
         dtype = node.dtype
