@@ -59,9 +59,9 @@ def emit_gemm_kernel(
     arguments = Arguments(f, kernel)
     k, m, n = arguments.size(c.k), arguments.size(c.m), arguments.size(c.n)
     group = tile.group
-    if group > 1:  # words are read where they lie if there are whole ones
+    if group > 1:  # words are read where they lie if there are whole ones, of bytes as they are
         left_direct: Value = 0
-        if left.same and left_k == 1:
+        if left.same and left_k == 1 and not tile.step.centred:
             left_direct = f.let(f"zext i1 {f.cmp('eq', f.srem(k, group), 0)} to i64")
     else:
         sizes = (Number(f, m), Number(f, n), Number(f, k))

@@ -66,6 +66,7 @@ def _left_words(f: Function, source: Source, d: Descriptor, steps: Steps) -> Non
             at = f.gep(to, f.mul(step, MR), tile.element)
             for row, place in enumerate(starts):
                 whole = f.load(f.gep(place, step, tile.element), tile.element, tile.value_bytes)
+                whole = tile.of_left(f, whole, 1)
                 f.store(whole, tile.element, f.gep(at, row, tile.element), tile.bytes)
         with f.when(steps.ragged):
             at = f.gep(to, f.mul(steps.whole, MR), tile.element)
@@ -74,7 +75,8 @@ def _left_words(f: Function, source: Source, d: Descriptor, steps: Steps) -> Non
                 def load(value: Value, place: str = place) -> str:
                     return source.load(f, f.gep(place, value, source.element))
 
-                f.store(steps.last(load, 1), tile.element, f.gep(at, row, tile.element), tile.bytes)
+                whole = tile.of_left(f, steps.last(load, 1), 1)
+                f.store(whole, tile.element, f.gep(at, row, tile.element), tile.bytes)
 
 
 def _left_widened(f: Function, source: Source, d: Descriptor, steps: Steps) -> None:
@@ -101,6 +103,7 @@ def _left_widened(f: Function, source: Source, d: Descriptor, steps: Steps) -> N
 
 def _store_rows(f: Function, tile: Tile, words: str, to: str) -> None:
     """Stores a step of a packed tile: the first MR words of a register."""
+    words = tile.of_left(f, words, tile.lanes)
     for first, count in ((0, 4), (4, 2)):
         some = f.let(
             f"shufflevector {tile.vector} {words}, {tile.vector} poison, "
@@ -148,7 +151,7 @@ def _left_values(f: Function, source: Source, d: Descriptor, steps: Steps) -> No
             at = f.gep(to, f.mul(step, MR), tile.element)
             for row, place in enumerate(rows):
                 values = [source.load(f, f.gep(place, p, source.element)) for p in places]
-                whole = word(f, tile, values, 1)
+                whole = tile.of_left(f, word(f, tile, values, 1), 1)
                 f.store(whole, tile.element, f.gep(at, row, tile.element), tile.bytes)
         with f.when(steps.ragged):
             at = f.gep(to, f.mul(steps.whole, MR), tile.element)
@@ -158,7 +161,8 @@ def _left_values(f: Function, source: Source, d: Descriptor, steps: Steps) -> No
                     at = offset(f.add(steps.first, value))
                     return source.load(f, f.gep(place, at, source.element))
 
-                f.store(steps.last(load, 1), tile.element, f.gep(at, row, tile.element), tile.bytes)
+                whole = tile.of_left(f, steps.last(load, 1), 1)
+                f.store(whole, tile.element, f.gep(at, row, tile.element), tile.bytes)
 
 
 def _emit_pack_rows(module: Module, source: Source) -> None:

@@ -183,12 +183,13 @@ class Tile:
             a, b = b, a
         return f.call(self.vector, callee, f"{self.vector} {c}", f"{words} {a}", f"{words} {b}")
 
-    def of_left(self, f: Function, words: str) -> str:
-        """A register of the left operand's words as they are multiplied: a byte x as x + 128 where
-        the step is centred."""
+    def of_left(self, f: Function, words: str, lanes: int) -> str:
+        """The left operand's words, so many, as they are packed: a byte x as x + 128 where the step
+        is centred."""
         if not self.step.centred:
             return words
-        return f.let(f"xor {self.vector} {words}, splat (i32 {_SIGNS})")
+        kind, signs = ("i32", str(_SIGNS)) if lanes == 1 else (self.vector, f"splat (i32 {_SIGNS})")
+        return f.let(f"xor {kind} {words}, {signs}")
 
     def head(self, f: Function, words: str, sums: str) -> str:
         """Less what `of_left` adds too much to a register of sums, for these words of the right
@@ -472,7 +473,6 @@ def multiply_step(
         address = f.let(f"getelementptr i8, ptr {place}, i64 {offset}")
         # a word that is read where it lies begins at any value
         scalar = tile.splat(f, f.load(address, tile.element, tile.value_bytes))
-        scalar = tile.of_left(f, scalar)
         for index, column in enumerate(columns):
             total = sums[row * len(columns) + index]
             result.append(tile.multiply_add(f, scalar, column, total))

@@ -69,7 +69,7 @@ def request_of(product: Product, tiling: Tiling, sizes: list[Number]) -> Request
     step = step_of(product, tiling)
     left, right = product.left.dtype is step.left, product.right.dtype is step.right
     if step.group > 1:  # panels have words side by side; the left operand may, where it lies
-        left, right, left_m = left and k % step.group == 0, False, 0
+        left, right, left_m = left and k % step.group == 0 and not step.centred, False, 0
     steps, itemsize = quotient_up(k, step.group), product.acc_dtype.itemsize
     direct = reads_left(left_k == 1, left_m == 1, (m, n, k), tiling, itemsize)
     plain = Request(

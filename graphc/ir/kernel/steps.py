@@ -28,8 +28,8 @@ class Step(NamedTuple):
     """One way to multiply and add: its name, what is summed in, what each operand's values are
     multiplied as (narrower integers are widened to it), and how many of them a word has.
 
-    Where `centred`, the left operand's bytes are multiplied as x + 128, which have no sign, and
-    each panel of a block of the right operand begins with a row of what that adds too much,
+    Where `centred`, the left operand's bytes are packed as x + 128, which have no sign, and each
+    panel of a block of the right operand begins with a row of what that adds too much,
     negative. Those of a `matrix` unit are multiplied by its tiles, not by registers.
     """
 

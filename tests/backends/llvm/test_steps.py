@@ -15,6 +15,7 @@ from graphc.ir import dtypes
 from graphc.ir.dim import Dim
 from graphc.ir.dtypes import DType
 from graphc.ir.kernel import Convolution, Kernel, Operand, Param, Product, Store, Var
+from graphc.ir.kernel.plan_contraction import plan_contraction
 from graphc.ir.kernel.steps import step_of
 from graphc.ir.record import replaced
 
@@ -118,6 +119,17 @@ def test_the_inner_loop_is_made_of_words_where_there_are_instructions(name: str)
         assert not [line for line in most if _SPILLED.search(line)], most
         sums = count if instruction == "vpmaddwd" else 0
         assert len(products) + sums >= 0.55 * len(most)
+
+
+def test_bytes_lose_their_signs_where_they_are_packed() -> None:
+    """Not at each step of each panel: one instruction for four that multiply."""
+    kernel = gemm("i8", 96, 256, 128).kernel()
+    texts = [emit_library(each, WITH).text() for each in template_libraries(kernel, WITH)]
+    bodies = [body for text in texts for body in loops(compile_assembly(text, WITH))]
+    most = max(bodies, key=lambda body: sum("vpdpbusd" in line for line in body))
+    assert not [line for line in most if "vpxor" in line or "vpternlog" in line]
+    plan = plan_contraction(kernel.template, WITH.machine)  # type: ignore[arg-type]
+    assert plan is not None and plan.left_packed
 
 
 @pytest.mark.parametrize("name", [name for name in KINDS if name != "bf16"])
