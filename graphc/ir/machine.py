@@ -50,6 +50,9 @@ class Tiling:
     `packs_alone`: one thread packs a right operand block by block as it comes to them.
     `asks_far`: what is behind the second cache comes slowly, so that a convolution's tiles ask for
     what is multiplied next.
+    A right operand that at most `shared_rows` rows meet is not packed once for all chunks, but by
+    each chunk, which then has all rows; `near_steps` at a time where at most `near_rows` meet it.
+    `asks_right`: what is packed comes while the block before it is multiplied.
     """
 
     vector_bytes: int
@@ -86,6 +89,9 @@ class Tiling:
     unrolled: int = 1
     packs_alone: bool = False
     asks_far: bool = False
+    shared_rows: int = 0
+    near_rows: int = 0
+    asks_right: bool = False
 
     def lanes(self, itemsize: int) -> int:
         """Elements of one register."""

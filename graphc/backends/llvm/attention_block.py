@@ -23,6 +23,7 @@ from graphc.backends.llvm.gemm_arguments import Arguments
 from graphc.backends.llvm.gemm_kernel import SCRATCH
 from graphc.backends.llvm.gemm_kernel import WORKERS as STATUS_WORKERS
 from graphc.backends.llvm.gemm_pack import declare_transpose, transpose_symbol
+from graphc.backends.llvm.gemm_plan import round_up
 from graphc.backends.llvm.gemm_stages import claim_slot, free_slot
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Function, Module, Value
@@ -125,6 +126,13 @@ class Head:
         """Rows of a head to scratch: as they are, and with a column per query."""
         f, row = self.f, self.padded(width) * self.tile.bytes
         to = Matrix(self.scratch[by_row], row, self.tile.bytes)
+        # what is not there is multiplied, too, and subnormals take long (vmath_exp.py)
+        with f.when(f.cmp("slt", rows, self.queries)):
+            more = f.sub(round_up(f, rows, self.tile.lanes), rows)
+            clear(f, to.at(f, rows).base, f.mul(more, row))
+            clear(f, self.scratch[by_query], f.mul(self.pitch, width))
+        if self.padded(width) != width:
+            clear(f, to.base, f.mul(rows, row))
         copy(f, self.tile, source, to, rows, width)
         transpose(f, self.tile, to, self.by_query(by_query), rows, width)
 

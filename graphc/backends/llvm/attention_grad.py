@@ -119,6 +119,7 @@ class _Queries:
         h.gather(h.input("g", "m", "f").at(f, first), rows, h.f_width, "g_rows", "g")
         for name in ("lse", "slope"):
             to = Matrix(h.scratch[name], tile.bytes, 0)
+            h.clear(name, h.queries)
             copy(f, tile, h.input(name, "m", "f").at(f, first), to, rows, 1)
         end = f.smin(h.n, f.add(first, rows)) if h.t.causal else h.n
         return cls(first, rows, registers, fresh, add, end)

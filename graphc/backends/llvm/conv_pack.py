@@ -29,7 +29,7 @@ from graphc.backends.llvm.gemm_pack import (
     packed_vectors,
     transpose_symbol,
 )
-from graphc.backends.llvm.gemm_plan import choose
+from graphc.backends.llvm.gemm_plan import choose, round_up
 from graphc.backends.llvm.microkernel import MR
 from graphc.backends.llvm.text import Function, Module, Value
 
@@ -78,6 +78,9 @@ def emit_pack_columns(module: Module, source: Source) -> None:
     g, taps = begin_pack(f, source, "%n", "%columns")
     buffer = f.alloca(tile.vector, tile.lanes)
     rows = f.gep("%scratch", table_bytes(f, taps, window_sum(f, g), "%columns"), "i8")
+    # columns that are not there are multiplied, too, and subnormals take long (vmath_exp.py)
+    with f.loop("%columns", round_up(f, "%columns", tile.lanes)) as row:
+        f.store(tile.zero(), tile.vector, f.gep(rows, row, tile.vector), tile.bytes)
     with f.loop(0, "%steps", tile.lanes) as step:
         count = f.smin(f.sub("%steps", step), tile.lanes)
         values = (f.add("%k", step), count, "%columns")

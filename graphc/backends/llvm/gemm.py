@@ -249,7 +249,7 @@ class _ProductContext:
         """Packs B where needed and multiplies all rows of the chunk by it."""
         f, tile = self.f, self.tile
         block = Block(f, self.d, tile, number)
-        base, tail = self._prepare_right(n, columns, block)
+        base, tail, lies = self._prepare_right(n, columns, block)
         packed_k = f.mul(block.k, self.packed_step)
         offset = choose(f, self.left_in_place, block.left, packed_k)
         left = f.gep(self.left_start, offset, "i8")
@@ -279,6 +279,7 @@ class _ProductContext:
                 goal = (m, f.add(n, j), count)
                 direct, to, apart = self.result.goal(goal, c, pitch, stores)
                 apart_a = (self.row_bytes, self.step_bytes, self.tile_row)
+                source = self.ahead.read_from(b, f.gep(lies, j, tile.element))
                 next_a = self.ahead.left(a, m, (j, columns), apart_a)
                 f.call(
                     "void",
@@ -291,7 +292,7 @@ class _ProductContext:
                     f"i64 {b_step}",
                     f"ptr {to}",
                     *(f"i64 {v}" for v in (rows, more, count, apart)),
-                    *self.ahead.of(m, b, after, block, next_a),
+                    *self.ahead.of(m, b, after, block, next_a, source),
                     *(["ptr %unit"] if tile.step.matrix else ()),
                 )
                 with f.when(f.let(f"and i1 {last}, {f.let(f'xor i1 {direct}, true')}")):
@@ -363,8 +364,9 @@ class _ProductContext:
         b = f.let(f"select i1 {is_tail}, ptr {tail}, ptr {b}")
         return b, choose(f, by_pointers, pointed, step)
 
-    def _prepare_right(self, n: Value, columns: Value, block: Block) -> tuple[str, str]:
-        """(where the panels of this block begin, the packed tail for a B read in place)."""
+    def _prepare_right(self, n: Value, columns: Value, block: Block) -> tuple[str, str, str]:
+        """(where the panels of this block begin, the packed tail for a B read in place, where the
+        block lies)."""
         f, d, tile = self.f, self.d, self.tile
         whole = f.mul(f.floordiv(columns, tile.lanes), tile.lanes)
         first = choose(f, self.in_place, whole, 0)
@@ -385,7 +387,7 @@ class _ProductContext:
         shared = f.gep(self.right_packed, offset, tile.element)
         packed = f.let(f"select i1 {self.shared}, ptr {shared}, ptr {self.pack}")
         as_it_lies = f.let(f"or i1 {self.in_place}, {self.panels}")
-        return f.let(f"select i1 {as_it_lies}, ptr {direct}, ptr {packed}"), self.pack
+        return f.let(f"select i1 {as_it_lies}, ptr {direct}, ptr {packed}"), self.pack, direct
 
 
 def _emit_finish_tile(module: Module, tile: Tile) -> None:

@@ -14,7 +14,7 @@ most multiply-adds; of 64 steps, 4096 rows by 4096 columns: 0.74 and 0.82.)
 """
 
 from graphc.backends.llvm.gemm_descriptor import Descriptor, Word
-from graphc.backends.llvm.gemm_plan import choose
+from graphc.backends.llvm.gemm_plan import choose, round_up
 from graphc.backends.llvm.gemm_stages import Block
 from graphc.backends.llvm.microkernel import LINE, Tile, lines_asked
 from graphc.backends.llvm.text import Value
@@ -28,17 +28,39 @@ class Ahead:
         self, d: Descriptor, tile: Tile, panels: str, in_place: str, left_in_place: str
     ) -> None:
         f = d.function
-        self.f, self.d, self.tile, self.panels = f, d, tile, panels
+        self.f, self.d, self.tile = f, d, tile
+        self.shared = ""
+        if tile.tiling.asks_right:
+            self.shared = f.let(f"icmp ne ptr {d.pointer_at(Word.RIGHT_PACKED)}, null")
+            panels = f.let(f"or i1 {panels}, {self.shared}")
+        self.panels = panels
         self.left_in_place = left_in_place
         d.read(Word.PANEL, Word.BLOCKS, Word.BLOCK_K)
         dense = f.let(f"and i1 {in_place}, {f.cmp('eq', d[Word.POINTER_COLUMNS], 0)}")
         size = f.mul(f.mul(d[Word.K], d[Word.N]), tile.bytes)
         large = f.cmp("sgt", size, tile.tiling.in_place_bytes)
-        self.asks = f.let(f"or i1 {panels}, {f.let(f'and i1 {dense}, {large}')}")
+        dense = f.let(f"and i1 {dense}, {large}")
+        self.packs = packs = self._packs(large, in_place) if tile.tiling.asks_right else ""
+        if packs:
+            dense = f.let(f"or i1 {dense}, {packs}")
+        self.asks = f.let(f"or i1 {panels}, {dense}")
         width = tile.columns * tile.bytes
         self.row = choose(f, panels, width, f.mul(d[Word.RIGHT_K], tile.bytes))
         # rows that begin anywhere end in a line more, which is the next columns' first
         self.inside = choose(f, panels, 0, LINE - 1)
+
+    def _packs(self, large: str, in_place: str) -> str:
+        """Whether each chunk packs rows of a large right operand, which lie side by side."""
+        f, d = self.f, self.d
+        lies = f.let(f"or i1 {in_place}, {self.panels}")
+        dense = f.let(f"and i1 {f.cmp('ne', d[Word.RIGHT_DIRECT], 0)}, "
+                      f"{f.cmp('eq', d[Word.POINTER_COLUMNS], 0)}")
+        packs = f.let(f"and i1 {f.let(f'xor i1 {lies}, true')}, {dense}")
+        return f.let(f"and i1 {packs}, {large}")
+
+    def read_from(self, b: str, direct: str) -> str:
+        """Where a panel is read that is multiplied at b: at `direct` where it is packed."""
+        return self.f.let(f"select i1 {self.packs}, ptr {direct}, ptr {b}") if self.packs else b
 
     def after(self, count: Value, block: Block, last: str) -> Value:
         """How far behind a panel of a block, in bytes, begins what takes its place; `count`: the
@@ -50,6 +72,10 @@ class Ahead:
         below = f.mul(block.rows, self.row)
         back = f.sub(f.mul(count, tile.bytes), f.mul(block.k, self.row))
         beside = choose(f, self.panels, f.add(below, f.smax(panel, 0)), back)
+        if self.shared:  # all columns of a block, then those of the next
+            row = f.mul(round_up(f, self.d[Word.N], tile.lanes), tile.bytes)
+            below = choose(f, self.shared, f.mul(block.rows, row), below)
+            beside = choose(f, self.shared, 0, beside)
         return f.add(choose(f, last, beside, below), self.inside)
 
     def left(
@@ -71,7 +97,8 @@ class Ahead:
         return f.gep(a, start, "i8"), step, asks
 
     def of(
-        self, m: Value, b: str, after: Value, block: Block, left: tuple[str, Value, str] | None
+        self, m: Value, b: str, after: Value, block: Block, left: tuple[str, Value, str] | None,
+        source: str,
     ) -> tuple[str, str]:
         """The arguments `ahead` and `ahead_step` of a tile whose first row is m and whose panel
         begins at b: the first tiles of a chunk ask for some lines of each step, all others for what
@@ -92,6 +119,8 @@ class Ahead:
         start = f.add(after, f.mul(first, apart))
         step = choose(f, self.panels, f.mul(each, LINE), self.row)
         place = f.gep(b, choose(f, asks, start, 0), "i8")
+        if self.packs:
+            place = f.let(f"select i1 {asks}, ptr {f.gep(source, start, 'i8')}, ptr {place}")
         beside: Value = 0
         if left is not None:
             rows, along, others = left

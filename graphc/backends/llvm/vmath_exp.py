@@ -55,8 +55,17 @@ class ExpLog(SharedLanes):
     def exp(self, x: str) -> str:
         """e^x."""
         low, high = EXP_RANGE[self.dtype]
-        r, n, shifted = self._reduce_exp(self.at_least(self.at_most(x, high), low))
-        return self.scale(self.poly((*fits.EXP[self.dtype], 1.0, 1.0), r), n, shifted)
+        x, none = self._bounded(x, low, high)
+        r, n, shifted = self._reduce_exp(x)
+        p = self.poly((*fits.EXP[self.dtype], 1.0, 1.0), r)
+        return self.scale(self.select(none, 0.0, p), n, shifted)
+
+    def _bounded(self, x: str, low: float, high: float) -> tuple[str, str]:
+        """x within bounds, NaN kept, and where the result is 0: a product that gets so small would
+        take an Intel CPU some 150 cycles, in which masked scores would be most of attention."""
+        x = self.at_most(x, high)
+        none = self.cmp("olt", x, low)
+        return self.select(none, low, x), none
 
     def exp_negative(self, x: str) -> str:
         """e^x for x <= 0 where the result is a normal number: one multiplication scales it."""
@@ -68,10 +77,11 @@ class ExpLog(SharedLanes):
     def exp2(self, x: str) -> str:
         """2^x."""
         low, high = EXP2_RANGE[self.dtype]
-        x = self.at_least(self.at_most(x, high), low)
+        x, none = self._bounded(x, low, high)
         n, shifted = self.round_scaled(x, 1.0)
         r = self.mul(self.sub(x, n), math.log(2.0))
-        return self.scale(self.poly((*fits.EXP[self.dtype], 1.0, 1.0), r), n, shifted)
+        p = self.poly((*fits.EXP[self.dtype], 1.0, 1.0), r)
+        return self.scale(self.select(none, 0.0, p), n, shifted)
 
     def _expm1_times(self, unit: float, x: str) -> str:
         """unit * (e^x - 1), accurate near 0; unit a power of two, x within EXPM1_RANGE."""

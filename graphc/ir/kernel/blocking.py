@@ -178,6 +178,9 @@ def tiled(r: Request, machine: Machine, itemsize: int) -> Blocking:
     segment = choose(r.left_direct, r.segment, r.k)
     steps = choose(near, least(r.most_steps, t.near_steps), r.most_steps)
     steps = choose(streams, least(r.most_steps, t.stream_steps), steps)
+    if t.near_rows > 0:
+        packs_near = r.right_direct & (r.m <= t.near_rows) & (right > t.unpacked_bytes)
+        steps = choose(few, steps, choose(packs_near, least(steps, t.near_steps), steps))
     parts = most(quotient_up(segment, most(steps, 1)), 1)
     block_k = most(multiple(quotient_up(segment, parts), r.quantum), 1)
     per_segment = most(quotient_up(segment, block_k), 1)
@@ -199,6 +202,8 @@ def tiled(r: Request, machine: Machine, itemsize: int) -> Blocking:
     width = most(width, choose(streams, least(tiles, t.stream_columns // columns), 1))
     # the sums of a split k have room for what is packed at a time, not for wider chunks
     fits = equal(r.batch, 1) & (right <= t.shared_bytes) & r.dense
+    if t.shared_rows > 0:
+        fits = fits & (r.m > t.shared_rows)
     wide, some = (
         least(tiles, least(most(least_columns // columns, 1), block_n // columns))
         for least_columns in (t.chunk_columns, t.least_columns)

@@ -45,7 +45,7 @@ def computed(gemm: Gemm, target: Target, threads: int) -> tuple[Blocking, np.nda
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.cpu)
-@pytest.mark.parametrize("sizes", [(128, 512, 1500), (200, 520, 301), (131, 333, 4200)])
+@pytest.mark.parametrize("sizes", [(228, 512, 1500), (200, 520, 301), (231, 333, 4200)])
 def test_a_thread_by_itself_packs_what_it_multiplies(
     target: Target, sizes: tuple[int, int, int]
 ) -> None:
