@@ -50,7 +50,7 @@ _TILING = Tiling(
 # packed next 5% to 15%. Chunks of as many rows as columns read least of both operands.
 _FAR = replaced(
     _TILING, kept_bytes=16 << 10, unpacked_bytes=32 << 10, row_tiles=43, shared_rows=192,
-    near_rows=64, asks_right=True, packs_alone=True,
+    near_rows=64, asks_right=True,
 )
 
 # Of 16 registers, 12 hold accumulators. Rows of so few columns lie in a line or two of the caches
