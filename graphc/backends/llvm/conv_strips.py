@@ -21,7 +21,7 @@ from graphc.ir.kernel.plan_convolution import strips_plan
 def strip_libraries(c: Convolution, tile: Tile) -> list[str]:
     """Kinds of libraries."""
     _, _, plan = strips_plan(c, tile.machine)
-    return ["conv_strips", "transpose", *tile_kinds(plan.spans, plan.vectors)]
+    return ["conv_strips", "transpose", *tile_kinds(plan.spans, plan.vectors, plan.asks)]
 
 
 def emit_strips(
@@ -75,4 +75,4 @@ def _tables(module: Module, c: Convolution, tile: Tile, symbol: str) -> tuple[st
         Shape.NEXT_ROW: w.step[2] * plan.pixel, Shape.NEXT_TAP: w.dilation[2] * plan.pixel,
         Shape.NEXT_LINE: w.dilation[1] * w.input[2] * plan.pixel, Shape.BLOCK: plan.block,
     }
-    return emit_shape(module, tile, symbol, fields, plan.spans)
+    return emit_shape(module, tile, symbol, fields, plan.spans, plan.asks)

@@ -20,7 +20,7 @@ from graphc.backends.llvm.gemm_pack import (
     first_lanes,
     transpose_symbol,
 )
-from graphc.backends.llvm.gemm_plan import choose
+from graphc.backends.llvm.gemm_plan import ceil_div, choose
 from graphc.backends.llvm.gemm_stages import give_slot, run_symbol, take_slot
 from graphc.backends.llvm.gemm_words import word
 from graphc.backends.llvm.microkernel import Tile
@@ -273,9 +273,19 @@ class _Driver:
         next_line = f.mul(f.mul(s.read(Shape.WINDOW_WIDTH), words), columns)
         with f.loop(0, panels) as panel:
             of_panel = f.gep(weights, f.mul(panel, panel_size), tile.element)
+            is_last = f.cmp("eq", f.add(panel, 1), panels)
             with f.loop(0, window, s.read(Shape.BLOCK)) as tap, f.loop(top, bottom) as line:
                 y = f.sub(f.mul(line, step), padding)
                 end = f.smin(f.add(tap, s.read(Shape.BLOCK)), window)
+                # what is multiplied next, a part for each position: behind, or what a strip begins
+                # with
+                begins = f.let(f"and i1 {is_last}, {f.cmp('eq', end, window)}")
+                asked = f.gep(of_panel, f.mul(end, next_line), tile.element)
+                asked = f.let(f"select i1 {begins}, ptr {weights}, ptr {asked}")
+                of_block = f.mul(f.mul(f.sub(end, tap), next_line), tile.bytes)
+                apart = ceil_div(f, of_block, f.smax(positions, 1))
+                before = f.mul(f.mul(f.sub(line, top), out_width), apart)
+                ahead = f.let(f"getelementptr i8, ptr {asked}, i64 {before}")
                 first, last = seen_lines(f, y, height, dilation, (tap, end))
                 from_line = f.sub(f.add(y, f.mul(first, dilation)), low)
                 from_line = f.mul(from_line, width)
@@ -288,7 +298,7 @@ class _Driver:
                 f.call(
                     "void", self._part("_line"), "ptr %request", f"ptr {x}",
                     f"i64 {f.sub(last, first)}", f"ptr {at_line}", f"ptr {to}", f"i64 {tap}",
-                    "ptr null", "i64 0",
+                    f"ptr {ahead}", f"i64 {apart}",
                 )
             with f.loop(0, positions, lanes) as at, f.loop(0, columns, lanes) as column:
                 from_ = f.gep(sums, f.add(f.mul(at, columns), column), tile.element)

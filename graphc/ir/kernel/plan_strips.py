@@ -9,7 +9,7 @@ own, where they stay in the second cache; its sums are turned around there, too.
 
 from __future__ import annotations
 
-from ..machine import Machine
+from ..machine import Machine, Tiling
 from ..record import record
 from .blocking import ALIGN, multiple, quotient_up
 from .plan_last import panel_vectors
@@ -18,6 +18,10 @@ from .window import Window
 
 # Cycles per register: of turning what is copied, and sums; where memory gives it; of weights.
 TURN_COST, FAR_COST, SUMS_COST, WEIGHT_COST = 8, 8, 12, 12
+# Of weights that the second cache does not hold, where the third is far away: each strip has all of
+# them come (Emerald Rapids: 24 GB/s).
+STREAM_COST = 12
+ASKING_BYTES = 64  # of the registers that this was timed with
 AGAIN_COST = 2  # of sums that are loaded and stored again
 TILE_COST = 40  # of a tile besides its steps, and each line of the window that it sees
 
@@ -41,6 +45,7 @@ class Strips:
     weights: int
     copied: int  # bytes of the copy
     sums: int  # bytes of a panel's sums, as they are or turned around
+    asks: bool  # whether tiles ask for the weights that are multiplied next
     cost: int  # of an image, as in plan_convolution
 
     @property
@@ -75,10 +80,14 @@ def strips_of(
     turn = w.input[2] * pixel * (TURN_COST + (FAR_COST if far else 0))
     fixed = seen_by(w, 1) * channels * steps * panels * lanes
     fixed += quotient_up(padded * channels * w.taps * WEIGHT_COST, images)
+    # weights that come from a far cache for each strip: strips are few, and ask for them
+    asks = tiling.asks_far and tiling.vector_bytes >= ASKING_BYTES and weights > room_of(tiling)
+    stream = padded * channels * w.taps * STREAM_COST if asks else 0
+    pieces = machine.parallelism if asks else machine.template_chunks
     found: list[Strips] = []
     for block in sorted({quotient_up(w.size[1], n) for n in range(1, w.size[1] + 1)}):
-        room = 2 * tiling.pack_bytes * 7 // 8 - panel * block // w.size[1]
-        most = quotient_up(machine.template_chunks, images * groups)
+        room = room_of(tiling) - panel * block // w.size[1]
+        most = quotient_up(pieces, images * groups)
         lines = _most_lines(w, most, room, pixel, columns, lanes, itemsize)
         if not lines:
             continue
@@ -87,14 +96,19 @@ def strips_of(
         seen, pitch, copied, sums = _of_lines(w, lines, pixel, columns, lanes, itemsize)
         again = quotient_up(w.size[1], block) - 1
         cost = (
-            fixed + tiles * TILE_COST * (w.size[1] + 1 + again) + strips * seen * turn
+            fixed + tiles * TILE_COST * (w.size[1] + 1 + again) + strips * (seen * turn + stream)
             + padded * w.positions * (SUMS_COST + AGAIN_COST * again)
         )
         found.append(Strips(
             vectors, panels, spans, block, lines, strips, seen, pixel, pitch, weights, copied,
-            sums, cost,
+            sums, asks, cost,
         ))
     return min(found, key=lambda plan: plan.cost, default=None)
+
+
+def room_of(tiling: Tiling) -> int:
+    """Bytes of the second cache that weights, a copy and sums may fill."""
+    return 2 * tiling.pack_bytes * 7 // 8
 
 
 def _most_lines(

@@ -2,18 +2,26 @@
 cache is far away. `test_conv_last.py` has those of 32 bytes."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from graphc.backends.llvm import microkernel
 from graphc.backends.llvm import target as targets
 from graphc.backends.llvm.conv_last_kernel import asks_rows, follows
+from graphc.backends.llvm.conv_reach import conv_reach, is_by_strips
 from graphc.backends.llvm.libraries import emit_library, template_libraries
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.target import Target, host_target, make_target
-from graphc.ir.kernel import Convolution
+from graphc.ir.kernel import Convolution, plan_convolution
+from graphc.ir.kernel.plan_convolution import contractions as planned
+from graphc.ir.kernel.plan_convolution import strips_plan
+from graphc.ir.kernel.plan_strips import strips_of
+from graphc.ir.record import replaced
 
 from . import contractions
+from .contractions import Conv
+from .test_conv import check as check_conv
 from .test_conv_last import Last, check, kernel_of
 
 FEATURES = "+avx512f,+avx512dq,+avx512bw,+avx512vl,+avx2,+fma"
@@ -46,7 +54,9 @@ def test_narrow_code_for_such_a_cpu_asks_for_nothing() -> None:
 
 
 def _forget() -> None:
-    for each in (targets._machine, microkernel._machine, contractions._library):
+    for each in (
+        targets._machine, microkernel._machine, contractions._library, conv_reach, is_by_strips
+    ):
         each.cache_clear()
 
 
@@ -66,3 +76,45 @@ def host(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
 @pytest.mark.parametrize("case", [LARGE, MANY, LINES], ids=["rows", "weights", "lines"])
 def test_sums_are_the_references_for_any_threads(case: Last, host: Target) -> None:
     assert check(case, host) == check(case, host, threads=4)
+
+
+STRIPS = Conv(8, 256, (4, 4), 200, (3, 3), pad=(1, 1))  # 2 MB of weights
+FEW = Conv(8, 32, (4, 4), 64, (3, 3), pad=(1, 1))
+
+
+@pytest.mark.parametrize("kind", ["conv", "conv_input_grad"])
+def test_strips_are_few_and_ask_where_a_far_cache_has_their_weights(kind: str) -> None:
+    for cpu, case, asks in (
+        ("emeraldrapids", STRIPS, True), ("emeraldrapids", FEW, False), ("znver5", STRIPS, False),
+    ):
+        target = _wide(cpu)
+        c = case.kernel(kind).template
+        assert isinstance(c, Convolution)
+        plan = strips_plan(c, target.machine)[2]
+        assert (plan.asks, plan.strips) == (asks, 1 if asks else 4)  # each has all weights come
+
+
+def test_strips_cost_more_where_a_far_cache_has_their_weights() -> None:
+    c = Conv(16, 512, (4, 4), 512, (3, 3), pad=(1, 1)).kernel("conv").template
+    assert isinstance(c, Convolution)
+    for cpu, kind in (("emeraldrapids", "places"), ("znver5", "strips")):
+        (way,) = planned(c, _wide(cpu).machine) or ()
+        assert way.kind == kind
+
+
+@pytest.mark.parametrize("kind", ["conv", "conv_input_grad"])
+def test_sums_by_strips_are_the_references_for_any_threads(
+    kind: str, host: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cheapest(*args: Any) -> Any:
+        found = strips_of(*args)
+        return found and replaced(found, cost=-(1 << 60))
+
+    monkeypatch.setattr(plan_convolution, "strips_of", cheapest)
+    kernel = STRIPS.kernel(kind)
+    names = template_libraries(kernel, host)
+    asks = any(name.startswith("strip_tile_asking.") for name in names)
+    assert asks is host.machine.tiling.asks_far
+    assert asks or any(name.startswith("strip_tile.") for name in names)
+    results = [check_conv(STRIPS, kind, host, threads) for threads in (1, 4)]
+    assert results[0].tobytes() == results[1].tobytes()
