@@ -196,7 +196,10 @@ def _layer_norm(types: Types, attrs: Attrs) -> Form | None:
     shape = _around(types[0].shape, dims)
     if shape is None or not _floats(types) or any(t.dtype is not types[0].dtype for t in types):
         return None
-    rows, line = shape[:2], shape[1:2]
+    (outer, (name, columns)) = shape[:2]
+    if columns >= COLUMNS and outer[1] >= ROWS:  # the weight's gradient is a sum over rows
+        name = f"{WIDE}{name}"
+    rows, line = (outer, (name, columns)), ((name, columns),)
     return Form((rows, *[line] * (len(types) - 1)), {**attrs, "normalized_dims": (1,)})
 
 

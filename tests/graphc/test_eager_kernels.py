@@ -498,3 +498,21 @@ def test_reductions_of_repeated_numbers_keep_infinities_and_gradients(low):
     np.testing.assert_array_equal(x.grad, [99] * 4)
     halves = torch.tensor([1.0039], dtype=torch.bfloat16).expand(333)  # rounded once
     assert float(halves.sum()) == float(halves.float().sum().bfloat16())
+
+
+def test_a_layer_norms_gradient_keeps_rows_numbers_alone(low):
+    """What its weight's gradient sums is computed from each row's mean and scale: in memory it
+    would cost as much as all else. Sums over rows go along them."""
+    x = torch.randn(40, 96, requires_grad=True)
+    w, b = (torch.ones(96, requires_grad=True) for _ in range(2))
+    F.layer_norm(x, (96,), w, b).sum().backward()
+    rules = [
+        code.engine.built.program for key, code in eager_kernels._codes.items()
+        if key[0] == "layer_norm" and key[1][0] == ("o", "wide_m") and len(key) > 4
+    ]
+    (program,) = rules
+    first, second = (step.kernel for step in program.steps)
+    whole = max((str(param.size) for param in first.params), key=len)
+    out = [param for param in first.params if param.access == "out"]
+    assert sum(str(param.size) == whole for param in out) == 1
+    assert len(second.stages) == 2  # of runs, and what they add up to

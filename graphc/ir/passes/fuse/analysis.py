@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from ... import dtypes
-from ...dim import Size, product, unwrap
+from ...dim import Size, floordiv, product, unwrap
 from ...dtypes import DType
 from ...graph import Graph, Node, on_complex
 from ...machine import Machine
@@ -331,7 +331,9 @@ def find_cones(a: Analysis, stored: Container[Node]) -> None:
 def _ratio(elements: Size, source: Size) -> int:
     if isinstance(elements, int) and isinstance(source, int):
         return elements // max(source, 1)
-    return _BROADCAST if source == 1 else 1
+    if source == 1 or (source != elements and floordiv(elements, source) * source == elements):
+        return _BROADCAST  # of a size that is not known
+    return 1
 
 
 def _updates(a: Analysis, mutated: Collection[int]) -> None:
