@@ -13,7 +13,7 @@ import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from graphc.backends.llvm import patterns, turned
+from graphc.backends.llvm import around, patterns, turned
 from graphc.backends.llvm.contraction import EPILOGUE_PARAMETERS, emit_contraction, is_last
 from graphc.backends.llvm.emit_context import Buffer
 from graphc.backends.llvm.emit_index import UNKNOWN
@@ -202,6 +202,7 @@ class _KernelEmitter:
         context.ahead, context.along = distances(self.kernel, stage), along(self.kernel)
         context.again = next_rows(self.kernel, stage)
         context.written = written_next(self.kernel, stage, self.target)
+        around.mark(context.buffers, self.kernel.params)
         return context
 
     def _parallel(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graphc.backends.llvm.emit_memory import Access
+from graphc.backends.llvm.emit_ask import Access
 from graphc.backends.llvm.emit_scalar import Scalars
 from graphc.backends.llvm.values import memory_type, suffix
 from graphc.ir.kernel import Literal, Stmt, Store, Var

@@ -16,6 +16,7 @@ from graphc.backends.llvm.target import Target
 from graphc.backends.llvm.text import Function, Module, Preheader
 from graphc.backends.llvm.values import Value, register_type
 from graphc.ir import dtypes
+from graphc.ir.dim import Size
 from graphc.ir.dtypes import DType
 from graphc.ir.kernel import Scalar
 from graphc.ir.kernel.bounds import Interval
@@ -55,12 +56,14 @@ class Scope:
 @record(frozen=False)
 class Buffer:
     """Where a buffer lies: `pointer()` emits or names its address; `mutable`: loads may not move
-    across stores; `padded`: of a Local, its size, with room for a vector behind it."""
+    across stores; `padded`: of a Local, its size, with room for a vector behind it; `around`: its
+    elements, if what is stored may go around the caches (around.py)."""
 
     pointer: Callable[[], str]
     dtype: DType
     mutable: bool
     padded: int = 0
+    around: Size | None = None
 
 
 class Context:

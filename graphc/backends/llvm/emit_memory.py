@@ -6,12 +6,13 @@ load is straight-line code and can be hoisted.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
+from graphc.backends.llvm import around
+from graphc.backends.llvm.emit_ask import Access, Asking
 from graphc.backends.llvm.emit_context import Buffer
-from graphc.backends.llvm.emit_index import Affine, Indices, Part
-from graphc.backends.llvm.prefetch import LINE, Key
+from graphc.backends.llvm.emit_index import Affine
+from graphc.backends.llvm.prefetch import Key
 from graphc.backends.llvm.values import (
     Value,
     constant,
@@ -25,57 +26,13 @@ from graphc.ir import dtypes
 from graphc.ir.dim import Dim, Size
 from graphc.ir.dtypes import DType
 from graphc.ir.kernel.combine import COMBINES
-from graphc.ir.record import record
 
 
-@record
-class Access:
-    """One load or store of a vector: where, how wide, under which mask, at which level."""
+class Memory(Asking):
+    """Emits memory accesses. `turned`: what the iteration has loaded already."""
 
-    buffer: Buffer
-    where: Affine
-    mask: str | None
-    level: int
-    whole: bool = False  # lanes outside a mask of the first ones are in a Local's padding
-
-    @property
-    def dtype(self) -> DType:
-        return self.buffer.dtype
-
-
-class Memory(Indices):
-    """Emits memory accesses. `ahead`: the loads that ask for memory further on, and how far;
-    `again`: by vector loop, loads that do so in it alone; `written`: by vector loop, places that
-    the next one writes; `along`: the buffers of which all loads do, in a loop whose every vector
-    has a mask. `turned`: what the iteration has loaded already."""
-
-    ahead: Mapping[Key, int] = {}
     turned: Mapping[Key, str] = {}
-    again: Mapping[int, Mapping[Key, int]] = {}
-    written: Mapping[int, Sequence[Key]] = {}
-    along: Mapping[str, int] = {}
-    all_masked = False  # the vector loop around is such a one
-    vector_loop = 0  # its identity
 
-    # Addresses
-
-    def address(self, buffer: Buffer, where: Affine) -> Part:
-        """The address of lane 0 (without the general part); outer levels' offsets come first."""
-        kind = memory_type(buffer.dtype)
-        pointer = Part(0, buffer.pointer())
-        by_level: dict[int, list[Part]] = {}
-        for part in where.parts:
-            by_level.setdefault(part.level, []).append(part)
-        offsets = [self._sum(by_level[level]) for level in sorted(by_level)]
-        if where.constant:
-            offsets.append(Part(0, where.constant))
-        for offset in offsets:
-            level = max(pointer.level, offset.level)
-            text = f"getelementptr {kind}, ptr {pointer.value}, i64 {offset.value}"
-            pointer = Part(
-                level, self.compute(level, (text,), functools.partial(self.fn.let, text, "p"))
-            )
-        return pointer
 
     def _lane_addresses(self, access: Access) -> str:
         """A vector of pointers, one a lane."""
@@ -143,11 +100,12 @@ class Memory(Indices):
         else:
             text = self.compute(level, key, lambda: self._load_lanes(access, mask, other))
             lanes = self.lanes
+            further: Size | None
             further = (self.again.get(self.vector_loop) or self.ahead).get((name, size))
             if self.all_masked and self.depth == self.vector_level and where.general is None:
                 further = self.along.get(name)
             if further is not None and where.stride == 1:
-                self._ask_ahead(access, further)
+                self._ask_ahead(access, further, self._cache(buffer, further))
         return Value(text, buffer.dtype, lanes, level, not buffer.mutable)
 
     def _load_scalar(self, access: Access, mask: Value | None, other: Value | None) -> str:
@@ -254,23 +212,6 @@ class Memory(Indices):
 
     def _or_fill(self, text: str, live: str, dtype: DType, fill: str) -> str:
         return self.operations(self.lanes).select(live, dtype, text, fill)
-
-    def ask_to_write(self) -> None:
-        """Has the first cache fetch the lines that the vector loop behind this one writes."""
-        for name, size in self.written.get(self.vector_loop, ()):
-            access = Access(self.buffers[name], self.affine(size), None, self.depth)
-            self._ask_ahead(access, 0, "i32 1, i32 3")
-
-    def _ask_ahead(self, access: Access, further: int, how: str = "i32 0, i32 2") -> None:
-        """Has the second cache fetch the lines of the lanes so many elements further on; where
-        there is no such memory, nothing happens."""
-        self.module.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-        kind, width = memory_type(access.dtype), access.dtype.itemsize
-        first = self.address(access.buffer, access.where).value
-        for lane in range(0, self.lanes, max(LINE // width, 1)):
-            place = self.fn.let(f"getelementptr {kind}, ptr {first}, i64 {further + lane}", "p")
-            # to read, of some use again, data
-            self.fn.call("void", "@llvm.prefetch.p0", f"ptr {place}", how, "i32 1")
 
     def _is_even(self, where: Affine, dtype: DType) -> bool:
         """Whether lanes lie two apart, in pairs of registers."""
@@ -409,7 +350,7 @@ class Memory(Indices):
             text = self._to_memory(text, dtype, lanes)
             address = str(self.address(access.buffer, where).value)
             if access.mask is None:
-                self.fn.store(text, kind, address, align)
+                around.store(self, access, text, address)
                 return
             first = self._first(access.mask)
             if first and access.whole:

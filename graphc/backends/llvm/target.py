@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from graphc.backends.host import matrix_unit
+from graphc.backends.host.caches import FAR, room
 from graphc.backends.host.machine import cpu
 from graphc.backends.host.store import Store
 from graphc.backends.llvm.binding import binding
@@ -43,6 +44,7 @@ class Target(NamedTuple):
     vector_bytes: int  # of the widest register worth using: 64 AVX-512, 32 AVX2, 16 SSE and NEON
     has_fma: bool
     matrix: str = ""  # its matrix unit, if code may use one: "amx", or "emulated" (matrix_unit.py)
+    around: int = 0  # bytes of a result from which on stores go around the caches (around.py)
 
     @property
     def arch(self) -> str:
@@ -68,6 +70,11 @@ class Target(NamedTuple):
     def adds_pairs(self) -> bool:
         """Whether that instruction adds them to sums, too."""
         return self.vector_bytes == 64 and "+avx512vnni" in self.features.split(",")
+
+    @property
+    def far(self) -> bool:
+        """Whether its third cache is far away (host/caches.py)."""
+        return self.vector_bytes == 64 and self.cpu in FAR
 
     @property
     def machine(self) -> Machine:
@@ -130,10 +137,11 @@ def host_target() -> Target:
 
 
 def _asked(host: Target) -> Target:
-    """With the matrix unit, if it has one that this process may use: each has to ask."""
+    """With the matrix unit, if it has one that this process may use, and the share of the caches
+    that it has: each has to ask."""
     has = host.features.split(",")
     has_unit = all(f"+{feature}" in has for feature in _UNIT) and matrix_unit.usable()
-    return host._replace(matrix="amx" if has_unit else "")
+    return host._replace(matrix="amx" if has_unit else "", around=room(host.cpu))
 
 
 def known_target(directory: Path) -> Target:

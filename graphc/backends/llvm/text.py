@@ -91,7 +91,7 @@ class Function:
         self.current = "entry"
         self._head = " ".join(part for part in ("define", linkage, signature, attrs, "{") if part)
         self._allocas: list[str] = []
-        self._spare = ""
+        self._spare = self.fence = ""  # fence: the function that is called before it ends
         self._lines: list[str] = []
         self._count = 0
 
@@ -187,6 +187,8 @@ class Function:
 
     def ret(self, value: str | None = None) -> None:
         """Ends the function; value is typed ("i64 %x")."""
+        if self.fence:
+            self.call("void", self.fence)
         self._lines.append("  ret void" if value is None else f"  ret {value}")
 
     def phi(self, kind: str, incoming: Iterable[tuple[Value, str]], prefix: str = "t") -> str:

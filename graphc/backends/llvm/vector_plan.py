@@ -31,7 +31,7 @@ from graphc.ir.op import REGISTRY
 from graphc.ir.record import record
 
 _ROUNDING = 4  # instructions to bfloat16, beside the one that every operator has
-_HEAVY_COST = 30  # of an operator that takes tens of instructions a lane vector
+HEAVY = 30  # of an operator that takes tens of instructions a lane vector
 MOST_LANES = 128
 
 
@@ -113,7 +113,7 @@ def _survey_scalar(root: Scalar, var: str, found: Survey, seen: set[int]) -> Non
         stack += walk.children(scalar)
         if isinstance(scalar, Apply):
             found.dtypes.add(scalar.dtype)
-            found.cost += _HEAVY_COST if _heavy(scalar.op) else 1
+            found.cost += HEAVY if _heavy(scalar.op) else 1
             if scalar.dtype is dtypes.bool_ and scalar.args[0].dtype is dtypes.bool_:
                 found.masks = True
             if scalar.op == "div":
@@ -163,7 +163,7 @@ def plan_vector(loop: Loop, extent: Size, target: Target) -> VectorPlan:
     waits = target.vector_bytes == 32 and known
     lanes = min(width * _registers(found, width, bool(loop.carries), waits, target), MOST_LANES)
     masks = target.vector_bytes == 64
-    costly = found.cost >= _HEAVY_COST
+    costly = found.cost >= HEAVY
     if not isinstance(extent, int):
         # masks of halves are two registers' each, and a pair of them is computed for each vector
         once = costly and not (found.rounds and lanes > width)
@@ -233,12 +233,12 @@ def _register_lanes(found: set[DType], target: Target) -> int:
 def _registers(found: Survey, width: int, carries: bool, waits: bool, target: Target) -> int:
     """Registers per vector: several where the body is cheap, to hide latency and loop overhead."""
     pairs = found.rounds and target.vector_bytes == 64  # two registers are rounded into one
-    if found.cost >= _HEAVY_COST and (pairs or waits) and not (
+    if found.cost >= HEAVY and (pairs or waits) and not (
         carries or found.inner or found.general or found.masks
     ):
         return 2
     # AVX-512 packs the masks of several registers into one, which costs more than it saves
-    if found.cost >= _HEAVY_COST or found.general or found.masks:
+    if found.cost >= HEAVY or found.general or found.masks:
         return 1
     if carries or found.inner:
         count = 8 if found.cost <= 4 else 4 if found.cost <= 8 else 2 if found.cost <= 16 else 1

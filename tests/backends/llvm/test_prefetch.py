@@ -148,3 +148,58 @@ def test_lines_asked_for_are_written_as_without() -> None:
     x = rng.standard_normal(263168).astype("f4")
     w = rng.standard_normal(1024).astype("f4")
     compare(text, [x, w, np.zeros(263168, "f4")], tolerance=1e-3)
+
+
+def softmax(rows: int | str, columns: int | str) -> str:
+    size, dims = (f"{rows}*{columns}", "d0, d1") if isinstance(rows, str) else (None, "")
+    size = size or int(rows) * int(columns)
+    return SOFTMAX.format(size=size, rows=rows, columns=columns, dims=dims)
+
+
+SOFTMAX = """kernel k(a: f32[{size}] in, o: f32[{size}] out) dims ({dims}) {{
+  stage {{
+    parallel p in [{rows}] chunk [4] {{
+      vector v in [{columns}] carry c: f32 = 0.0:f32 {{
+        t0 = a[({columns}*p + v)]
+        next c add t0
+      }}
+      vector v in [{columns}] carry d: f32 = 0.0:f32 {{
+        t1 = a[({columns}*p + v)]
+        t2 = exp.f32(t1)
+        next d add t2
+      }}
+      vector v in [{columns}] {{
+        t3 = a[({columns}*p + v)]
+        t4 = mul.f32(t3, d)
+        store o[({columns}*p + v)] = t4
+      }}
+    }}
+  }}
+}}"""
+FAR = make_target(
+    "x86_64-unknown-linux-gnu", "emeraldrapids",
+    "+avx512f,+avx512dq,+avx512bw,+avx512vl,+avx2,+fma",
+)
+
+
+def test_behind_much_work_lines_are_asked_for_where_the_third_cache_is_far() -> None:
+    kernel = kernel_of(softmax(4096, 1024))
+    assert len(written_next(kernel, kernel.stages[0], FAR)) == 1
+    assert not written_next(kernel, kernel.stages[0], WIDE)
+    light = norm(4096, 1024)
+    assert not written_next(light, light.stages[0], FAR)
+    text = emit(kernel, FAR)
+    assert "i32 1, i32 3, i32 1" in text and "i32 0, i32 3, i32 1" in text
+    # of a row that would fill the first cache, the second one takes the next
+    assert "i32 0, i32 3, i32 1" not in emit(kernel_of(softmax(1024, 4096)), FAR)
+
+
+def test_rows_of_a_size_that_is_not_known_are_asked_for_by_it() -> None:
+    kernel = kernel_of(softmax("d1", "d0"))
+    (rows,) = (stmt for stmt in kernel.stages[0] if isinstance(stmt, Loop))
+    (further,) = next_rows(kernel, kernel.stages[0])[id(rows.body[1])].values()
+    assert further == Dim.var("d0")
+    rng = np.random.default_rng(0)
+    for d1, d0 in ((5, 16), (3, 70), (1, 1), (33, 129)):
+        x = rng.standard_normal(d0 * d1).astype("f4")
+        compare(softmax("d1", "d0"), [x, np.zeros(d0 * d1, "f4")], (d0, d1), tolerance=1e-3)
