@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-FAR = {"sapphirerapids", "emeraldrapids"}  # by LLVM's names: the same cores and mesh
+_KNOWN = {"emeraldrapids"}  # CPUs that were measured, by LLVM's names
 
 
 def room(cpu: str, root: Path = Path("/")) -> int:
     """Bytes of a result that leaves what is computed with it too little room in the third cache of
     a CPU on which that shows: a fifth of it (Emerald Rapids: 52 of 260 MB, which others share);
     0: none does."""
-    return _third_cache(root) // 5 if cpu in FAR else 0
+    return _third_cache(root) // 5 if cpu in _KNOWN else 0
 
 
 def _third_cache(root: Path) -> int:

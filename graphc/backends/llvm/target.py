@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from graphc.backends.host import matrix_unit
-from graphc.backends.host.caches import FAR, room
+from graphc.backends.host.caches import room
 from graphc.backends.host.machine import cpu
 from graphc.backends.host.store import Store
 from graphc.backends.llvm.binding import binding
@@ -73,8 +73,8 @@ class Target(NamedTuple):
 
     @property
     def far(self) -> bool:
-        """Whether its third cache is far away (host/caches.py)."""
-        return self.vector_bytes == 64 and self.cpu in FAR
+        """Whether its third cache is far away."""
+        return self.vector_bytes == 64 and self.cpu in _FAR
 
     @property
     def machine(self) -> Machine:
@@ -96,9 +96,8 @@ def _machine(target: Target) -> Machine:
     if target.matrix and wide:
         steps += MATRIX_STEPS
     split = wide and target.cpu in _SPLIT
-    far = wide and target.cpu in _FAR
     slow = tuple(s for s in steps if s in _STEPS["avx512bf16"] and target.cpu in _SLOW_PAIRS)
-    return cpu(target.vector_bytes, 32 if many else 16, tuple(steps), split, far, slow)
+    return cpu(target.vector_bytes, 32 if many else 16, tuple(steps), split, target.far, slow)
 
 
 def make_target(triple: str, cpu: str = "", features: str = "") -> Target:
