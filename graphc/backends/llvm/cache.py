@@ -92,7 +92,8 @@ class ObjectCache:
             if found is None:
                 source = text if make is None else make()
                 host = host_target()
-                here = target._replace(matrix=host.matrix) == host  # an emulated unit is plain code
+                # an emulated unit is plain code, and so is what goes around the caches
+                here = target._replace(matrix=host.matrix, around=host.around) == host
                 make_object = compile_object if here else apart.compile_apart
                 found = make_object(source, target, opt_level, passes, verify)
                 self._store.write(key, found)
