@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from graphc.backends.llvm import emit
-from graphc.backends.llvm.target import host_target
+from graphc.backends.llvm import emit, turned
+from graphc.backends.llvm.target import host_target, make_target
 from graphc.ir import dtypes
+from graphc.ir.kernel import Loop
 
 from .native import compare, kernel_of
 
@@ -68,3 +69,13 @@ def test_where_iterations_are_neighbours(shape: tuple[int, int, int, int], taken
     """Of a plane whose rows are no multiple of those done at a time, some are not."""
     text = emit.emit(kernel_of(text_of(shape, "f32", "copy")), host_target())
     assert ("shufflevector <" in text) == taken
+
+
+@pytest.mark.parametrize(("cpu", "rows"), [("emeraldrapids", 16), ("znver4", 8)])
+def test_whole_lines_are_read_where_the_third_cache_is_far(cpu: str, rows: int) -> None:
+    features = "+avx512f,+avx512dq,+avx512bw,+avx512vl,+avx2,+fma"
+    target = make_target("x86_64-unknown-linux-gnu", cpu, features)
+    (stage,) = kernel_of(text_of((1, 64, 64, 16), "f32", "copy")).stages
+    (loop,) = (stmt for stmt in stage if isinstance(stmt, Loop))
+    found = turned.plan(loop, target, frozenset())
+    assert found is not None and found.rows == rows
