@@ -36,6 +36,7 @@ from graphc.backends.llvm.microkernel import (
     runs_table,
     tiles_table,
 )
+from graphc.backends.llvm.right_memory import right_bytes, right_element
 from graphc.backends.llvm.text import Function, Module, Value
 from graphc.ir.kernel.blocking import POINTER_BYTES
 
@@ -322,7 +323,7 @@ class _ProductContext:
                 f"i64 {self.row_bytes}",
                 f"i64 {self.step_bytes}",
                 f"ptr {base}",
-                f"i64 {f.mul(self.d[Word.RIGHT_K], tile.bytes)}",
+                f"i64 {f.mul(self.d[Word.RIGHT_K], right_bytes(tile))}",
                 f"ptr {f.gep('%sums', area_row, tile.element)}",
                 *(f"i64 {v}" for v in (count, more)),
             )
@@ -348,14 +349,14 @@ class _ProductContext:
         n, j, pitch, is_tail = panel
         is_tail = f.let(f"and i1 {is_tail}, {f.let(f'xor i1 {self.back}, true')}")
         packed = f.let(f"or i1 {is_tail}, {f.let(f'xor i1 {self.in_place}, true')}")
-        direct_step = f.mul(d[Word.RIGHT_K], tile.bytes)
+        direct_step = f.mul(d[Word.RIGHT_K], right_bytes(tile))
         packed = f.let(f"and i1 {packed}, {f.let(f'xor i1 {self.panels}, true')}")
-        step = choose(f, packed, f.mul(pitch, tile.bytes), direct_step)
+        step = choose(f, packed, f.mul(pitch, right_bytes(tile)), direct_step)
         column = f.add(n, j)
         in_panel = f.mul(f.floordiv(column, tile.columns), d[Word.PANEL])
         in_panel = f.add(in_panel, f.mod(column, tile.columns))
         at = choose(f, self.in_place, f.sub(j, back), f.mul(j, block.rows))
-        at = f.mul(choose(f, self.panels, in_panel, at), tile.bytes)
+        at = f.mul(choose(f, self.panels, in_panel, at), right_bytes(tile))
         columns = d[Word.POINTER_COLUMNS]
         pointer = f.mul(f.sdiv(j, f.smax(columns, 1)), POINTER_BYTES)
         pointed = f.add(d[Word.B_STEP], f.mul(block.k, d[Word.B_STEP_K]))
@@ -382,7 +383,8 @@ class _ProductContext:
                 self.pack_scratch,
             )
         column = choose(f, self.panels, 0, n)
-        direct = f.gep(self.right, f.add(f.mul(block.k, d[Word.RIGHT_K]), column), tile.element)
+        at = f.add(f.mul(block.k, d[Word.RIGHT_K]), column)
+        direct = f.gep(self.right, at, right_element(tile))
         offset = f.add(f.mul(block.row, self.total_columns), f.mul(n, block.rows))
         shared = f.gep(self.right_packed, offset, tile.element)
         packed = f.let(f"select i1 {self.shared}, ptr {shared}, ptr {self.pack}")

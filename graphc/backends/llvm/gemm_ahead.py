@@ -17,6 +17,7 @@ from graphc.backends.llvm.gemm_descriptor import Descriptor, Word
 from graphc.backends.llvm.gemm_plan import choose, round_up
 from graphc.backends.llvm.gemm_stages import Block
 from graphc.backends.llvm.microkernel import LINE, Tile, lines_asked
+from graphc.backends.llvm.right_memory import right_bytes
 from graphc.backends.llvm.text import Value
 
 
@@ -37,15 +38,15 @@ class Ahead:
         self.left_in_place = left_in_place
         d.read(Word.PANEL, Word.BLOCKS, Word.BLOCK_K)
         dense = f.let(f"and i1 {in_place}, {f.cmp('eq', d[Word.POINTER_COLUMNS], 0)}")
-        size = f.mul(f.mul(d[Word.K], d[Word.N]), tile.bytes)
+        size = f.mul(f.mul(d[Word.K], d[Word.N]), right_bytes(tile))
         large = f.cmp("sgt", size, tile.tiling.in_place_bytes)
         dense = f.let(f"and i1 {dense}, {large}")
         self.packs = packs = self._packs(large, in_place) if tile.tiling.asks_right else ""
         if packs:
             dense = f.let(f"or i1 {dense}, {packs}")
         self.asks = f.let(f"or i1 {panels}, {dense}")
-        width = tile.columns * tile.bytes
-        self.row = choose(f, panels, width, f.mul(d[Word.RIGHT_K], tile.bytes))
+        width = tile.columns * right_bytes(tile)
+        self.row = choose(f, panels, width, f.mul(d[Word.RIGHT_K], right_bytes(tile)))
         # rows that begin anywhere end in a line more, which is the next columns' first
         self.inside = choose(f, panels, 0, LINE - 1)
 
@@ -68,9 +69,9 @@ class Ahead:
         along neighbouring chunks."""
         f, tile = self.f, self.tile
         panel = f.sub(f.floordiv(count, tile.columns), 1)  # its end is the next one's beginning
-        panel = f.mul(f.mul(panel, self.d[Word.PANEL]), tile.bytes)
+        panel = f.mul(f.mul(panel, self.d[Word.PANEL]), right_bytes(tile))
         below = f.mul(block.rows, self.row)
-        back = f.sub(f.mul(count, tile.bytes), f.mul(block.k, self.row))
+        back = f.sub(f.mul(count, right_bytes(tile)), f.mul(block.k, self.row))
         beside = choose(f, self.panels, f.add(below, f.smax(panel, 0)), back)
         if self.shared:  # all columns of a block, then those of the next
             row = f.mul(round_up(f, self.d[Word.N], tile.lanes), tile.bytes)
@@ -105,7 +106,7 @@ class Ahead:
         is there. Of a panel, which lies in one piece, each asks for a part of its own, a line a
         step where there are so many tiles: that is as fast as a memory gives them."""
         f, tile = self.f, self.tile
-        lines = tile.columns * tile.bytes // LINE  # of a step
+        lines = tile.columns * right_bytes(tile) // LINE  # of a step
         index, tiles = (
             f.sdiv(x, tile.rows) for x in (
                 f.sub(m, "%m"), f.add(f.sub("%m_end", "%m"), tile.rows - 1)

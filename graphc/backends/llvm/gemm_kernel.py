@@ -80,7 +80,7 @@ def emit_gemm_kernel(
         Word.LEFT_STEP: f.mul(arguments.size(left_k), tile.bytes),
         Word.SEGMENT: k,
         Word.RIGHT_DIRECT: int(
-            right.same and packer == "rows" and panels is None and group == 1
+            c.right.dtype is tile.step.right and packer == "rows" and panels is None and group == 1
         ),
         Word.RIGHT_K: arguments.size(right_k),
         Word.RIGHT_N: arguments.size(right_n),

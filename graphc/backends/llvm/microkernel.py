@@ -8,6 +8,7 @@ import functools
 from collections.abc import Sequence
 from typing import Literal, cast
 
+from graphc.backends.llvm.right_memory import load_right, right_bytes, right_element
 from graphc.backends.llvm.target import Target
 from graphc.backends.llvm.text import Function, Module, Value
 from graphc.ir.kernel.steps import STEPS, Step, machine_of
@@ -337,7 +338,7 @@ def _dense(
     """The sums of a kernel "tile", which begin as that says, behind an offset and b: several steps
     an iteration where the right operand is packed, the left one dense along them, or packed, too,
     and what is asked for goes along with it, or is there; then the others."""
-    panel = width * tile.lanes * tile.bytes
+    panel = width * tile.lanes * right_bytes(tile)
     apart = [(tile.bytes, tile.unrolled)]
     if len(places) == MR and width == tile.vectors:  # half as many: code takes long to compile
         apart.append((MR * tile.bytes, tile.unrolled // 2))
@@ -386,8 +387,8 @@ def _step(
     """A step from (an offset in rows, b, sums) to the next one, in bytes."""
     offset, b, sums = at
     a_step, b_step = strides
-    parts = [f.gep(b, index * tile.lanes, tile.element) for index in range(width)]
-    columns = [f.load(place, tile.vector, tile.bytes) for place in parts]
+    parts = [f.gep(b, index * tile.lanes, right_element(tile)) for index in range(width)]
+    columns = [load_right(f, tile, place) for place in parts]
     sums = multiply_step(f, tile, (places, offset), columns, sums)
     offset = f.let(f"add i64 {offset}, {a_step}")
     return offset, f.let(f"getelementptr i8, ptr {b}, i64 {b_step}"), sums
@@ -417,8 +418,8 @@ def emit_run(module: Module, tile: Tile, rows: int, linkage: str = "") -> None:
     b_start, c = panels.values
     loop = f.carry_loop(0, "%steps", 1, [("i64", "0"), ("ptr", b_start), *zeros])
     offset, b, *sums = loop.values
-    at = [f.gep(b, index * tile.lanes, tile.element) for index in range(width)]
-    columns = [f.load(place, tile.vector, tile.bytes) for place in at]
+    at = [f.gep(b, index * tile.lanes, right_element(tile)) for index in range(width)]
+    columns = [load_right(f, tile, place) for place in at]
     sums = multiply_step(f, tile, (places, offset), columns, sums)
     offset = f.let(f"add i64 {offset}, %a_step")
     b = f.let(f"getelementptr i8, ptr {b}, i64 %b_step")
@@ -429,7 +430,7 @@ def emit_run(module: Module, tile: Tile, rows: int, linkage: str = "") -> None:
         total = f.let(f"select i1 {more}, {tile.vector} {added}, {tile.vector} {total}")
         f.store(total, tile.vector, place, tile.bytes)
     next_c = f.gep(c, MR * tile.columns, tile.element)
-    panels.close([f.gep(b_start, tile.columns, tile.element), next_c])
+    panels.close([f.gep(b_start, tile.columns, right_element(tile)), next_c])
     f.ret()
 
 

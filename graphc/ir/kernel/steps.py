@@ -60,6 +60,7 @@ STEPS = {
         Step("f64", dtypes.f64, dtypes.f64, dtypes.f64),
         Step("i32", dtypes.i32, dtypes.i32, dtypes.i32),
         Step("i64", dtypes.i64, dtypes.i64, dtypes.i64),
+        Step("rows_bf16", dtypes.f32, dtypes.f32, dtypes.bf16),
         Step("bf16", dtypes.f32, dtypes.bf16, dtypes.bf16, 2),
         Step("i16", dtypes.i32, dtypes.i16, dtypes.i16, 2),
         Step("u8i8", dtypes.i32, dtypes.u8, dtypes.i8, 4),
@@ -89,9 +90,11 @@ def step_of(template: SumTemplate, tiling: Tiling) -> Step:
             return STEPS[f"{name}m"]
         if name not in tiling.steps:
             continue
+        if panels is None and _reads_rows(template, tiling):
+            continue
         if _reads(STEPS[name], panels, tiling) if panels else _gains(STEPS[name], template, tiling):
             return STEPS[name]
-    return STEPS[template.acc_dtype.name]
+    return STEPS["rows_bf16" if _reads_rows(template, tiling) else template.acc_dtype.name]
 
 
 @functools.lru_cache(maxsize=64)
@@ -165,6 +168,22 @@ def _gains(step: Step, template: SumTemplate, tiling: Tiling) -> bool:
     # packing costs as much as in_place_rows rows
     few = (template.m, tiling.in_place_rows), (template.n, tiling.dot_columns)
     return _along_k(template) and any(not isinstance(n, int) or n <= most for n, most in few)
+
+
+def _reads_rows(template: SumTemplate, tiling: Tiling) -> bool:
+    """Whether few rows meet a right operand of bfloat16 whose columns are neighbours: it is read
+    where it lies, and widened then."""
+    if not isinstance(template, Product) or template.acc_dtype is not dtypes.f32:
+        return False
+    m, n = template.m, template.n
+    if {template.left.dtype, template.right.dtype} != {dtypes.bf16} or panels_of(
+        template.right.index
+    ):
+        return False
+    _, right_k, right_n = base_and_strides(template.right, "k", "n")
+    few = isinstance(m, int) and m <= tiling.in_place_rows
+    wide = isinstance(n, int) and n >= tiling.lanes(4)
+    return few and wide and right_n == 1 and right_k != 1
 
 
 def _along_k(product: Product) -> bool:

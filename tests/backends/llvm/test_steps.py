@@ -19,7 +19,7 @@ from graphc.ir.kernel.plan_contraction import plan_contraction
 from graphc.ir.kernel.steps import step_of
 from graphc.ir.record import replaced
 
-from .contractions import B, Conv, Gemm, K, M, N, guarded, run, unharmed
+from .contractions import B, Conv, Gemm, K, M, N, guarded, narrow_targets, run, unharmed
 from .test_conv import KINDS as CONVOLVED
 from .test_conv import check
 from .test_gemm import LAYOUTS, product, reaches_no_sum
@@ -81,23 +81,55 @@ def test_every_layout_of_bfloat16() -> None:
         product(gemm("bf16", *shape, a_t=a_t, b_t=b_t))
 
 
+@pytest.mark.parametrize("target", [None, *narrow_targets()], ids=str)
+def test_few_rows_meet_bfloat16_where_it_lies(target: Target | None) -> None:
+    """Whose columns are neighbours: what packing would take longer for is widened in registers."""
+    used = target or host_target()
+    lanes = used.lanes(4)
+    for m in (1, 2, 5, 6, 13, 24):
+        for n, k, batch in (
+            (lanes, 1, 1), (lanes + 1, 9, 2), (8 * lanes - 1, 300, 1), (5 * lanes + 3, 4101, 1),
+            (1031, 513, 1), (64, 0, 3), (4 * lanes, 70, 5),
+        ):
+            case = gemm("bf16", m, n, k, batch)
+            assert step(case, used) == "rows_bf16"
+            results = [product(case, target, threads) for threads in (1, 3)]
+            assert results[0].tobytes() == results[1].tobytes()
+            product(gemm("bf16", m, n, k, batch, a_t=True), target)
+    for case in (gemm("bf16", 25, 256, 64), gemm("bf16", 8, 256, 64, b_t=True),
+                 gemm("bf16", 8, lanes - 1, 64)):
+        assert step(case, used) != "rows_bf16"
+
+
+def test_few_rows_of_a_large_matrix() -> None:
+    """A stream, and what lies near: several blocks of k, whose sums wait."""
+    for m, n, k in ((1, 4100, 1100), (3, 4096, 700), (20, 700, 900), (7, 2048, 1500)):
+        results = [product(gemm("bf16", m, n, k), threads=threads) for threads in (1, 3)]
+        assert results[0].tobytes() == results[1].tobytes()
+
+
+def test_what_lies_beside_few_columns_reaches_no_sum() -> None:
+    for m, n, k in ((24, 37, 20), (12, 100, 21)):
+        reaches_no_sum(Gemm(m, n, k, dtype=dtypes.bf16, acc=dtypes.f32))
+
+
 def test_slow_pairs_are_for_what_waits_for_the_memory() -> None:
     """Few rows or columns along k, or as many as a call has; a matrix unit comes first."""
     for cpu, matrix, slow in (
         ("znver5", "", False), ("emeraldrapids", "", True), ("emeraldrapids", "emulated", True),
     ):
         target = WITH._replace(cpu=cpu, matrix=matrix)
-        many, few = "bf16m" if matrix else "f32" if slow else "bf16", "f32" if slow else "bf16"
+        other = "f32" if slow else "bf16"
+        many = "bf16m" if matrix else other
         assert step(gemm("bf16", 96, 256, 128, b_t=True), target) == many
         assert step(gemm("bf16", 96, 256, 128), target) == many
-        assert step(gemm("bf16", 8, 256, 128), target) == few
         assert step(gemm("bf16", 8, 256, 128, b_t=True), target) == "bf16"
         assert step(gemm("bf16", 500, 16, 128, b_t=True), target) == "bf16"
         assert step(gemm("i8", 500, 160, 128), target) == ("i8i8m" if matrix else "i8i8")
         convolution = replaced(Conv(2, 8, (20, 20), 8, (3, 3)), dtype=dtypes.bf16, acc=dtypes.f32)
         template, tiling = convolution.kernel("conv").template, target.machine.tiling
         assert isinstance(template, Convolution) and tiling is not None
-        assert step_of(template, tiling).name == few
+        assert step_of(template, tiling).name == other
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -292,7 +324,7 @@ def test_a_product_of_bytes_reads_bytes_and_scales_its_sums() -> None:
 def test_denormal_values_are_zero_in_pairs_alone() -> None:
     """As the instruction has it, and so torch's products on such a CPU."""
     small = np.float32(2.0**-130)  # denormal, in bfloat16 too
-    case = Gemm(8, 16, 2, dtype=dtypes.bf16, acc=dtypes.f32)
+    case = Gemm(8, 16, 2, b_t=True, dtype=dtypes.bf16, acc=dtypes.f32)
     a = np.full((1, 8, 2), small, dtypes.bf16.numpy)
     b = np.full((1, 2, 16), 2.0**20, dtypes.bf16.numpy)
     assert (a != 0).all()
