@@ -38,7 +38,7 @@ _KNOWN = _EXACT | _COMPILED
 # done again for each number that they are repeated for: one instruction, with the same bits
 _AGAIN = _EXACT | frozenset("neg add sub mul".split())
 # whose bits are the same, of one number
-_ALONE = _EXACT | frozenset("neg add sub mul div sqrt".split())
+_ALONE = _EXACT | frozenset("neg add sub mul div sqrt lt where".split())
 
 
 class Chain(Sized):

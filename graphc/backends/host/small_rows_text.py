@@ -163,7 +163,7 @@ def _norm(b: Body) -> Body:
     """Arrays: x, weight, bias, mean, variance, the result. Its own: how many numbers a mean is of,
     eps, 1; whether there is a weight, a bias, and whether these are along a row."""
     x, weight, bias, mean, variance, out = [b.given(i) for i in range(6)]
-    squares, scale = b.room(), b.room()
+    squares, scale, left = b.room(), b.room(), b.room()
 
     def moments(source: str, to: str) -> None:
         """Means of each row's numbers in all parts, added in the order of memory."""
@@ -184,10 +184,14 @@ def _norm(b: Body) -> Body:
         return r, b.times(b.plus(b.times(p, "%rows"), r), "%width")
 
     moments(x, mean)
-    r, first = rows()
-    b.two("subtract", b.at(x, first), b.at(mean, r), b.at(out, first), "%width", "rnr")
-    b.end()
-    b.end()
+    for source, centre in ((x, mean), (out, left)):  # and what rounding has kept out of the mean
+        if source is out:
+            moments(out, left)
+            b.two("add", mean, left, mean, "%rows", "rrr")
+        r, first = rows()
+        b.two("subtract", b.at(source, first), b.at(centre, r), b.at(out, first), "%width", "rnr")
+        b.end()
+        b.end()
     b.two("multiply", out, out, squares, b.all, "rrr")
     moments(squares, variance)
     b.two("add", variance, b.own(1), scale, "%rows", "rnr")

@@ -242,6 +242,9 @@ def _layer_norm(types: Types, *, normalized_dims: Sequence[int], eps: float) -> 
         mean = total(x, axis, None, None, True)
         np.true_divide(mean, count, mean)
         y = np.subtract(x, mean)
+        left = total(y, axis, None, None, True)  # which rounding has kept out of the mean
+        np.true_divide(left, count, left)
+        np.subtract(y, left, y)
         variance = total(y * y, axis, None, None, True)
         np.true_divide(variance, count, variance)
         np.add(variance, small, variance)

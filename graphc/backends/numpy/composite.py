@@ -71,11 +71,14 @@ def _softplus(x: Array, *, beta: float, threshold: float) -> Any:
 
 
 def _moments(x: Array, dims: tuple[int, ...]) -> tuple[Array, Array, Array]:
-    """x - mean, mean, biased variance over dims, kept as size 1."""
+    """x - mean, mean, biased variance over dims, kept as size 1. A mean is rounded: what is left
+    when it is subtracted, on average, belongs to it."""
     n = x.dtype.type(math.prod(x.shape[d] for d in dims))
     mean = np.add.reduce(x, axis=dims, keepdims=True) / n
     centred = x - mean
-    return centred, mean, np.add.reduce(centred * centred, axis=dims, keepdims=True) / n
+    left = np.add.reduce(centred, axis=dims, keepdims=True) / n
+    centred -= left
+    return centred, mean + left, np.add.reduce(centred * centred, axis=dims, keepdims=True) / n
 
 
 def _layer_norm(

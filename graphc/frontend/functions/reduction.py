@@ -348,16 +348,23 @@ def _moments(
         correction = 1 if unbiased is None else int(unbiased)
     dims = wrap_dims(dim, x.ndim)
     wide = promote.cast(x, dtypes.f32) if x.dtype.bits < 32 else x
-    centre = _mean(wide, dims, True)
-    squares = reduce_dims(ops.sum, P.square(P.sub(wide, centre)), dims, keepdim)
-    variance: Tensor = apply(ops.div, squares, _degrees(count_of(x, dims), correction, wide.dtype))
-    if not keepdim and with_mean:
-        sizes = shape(centre)
-        centre = apply(
-            ops.reshape, centre, shape=tuple(n for i, n in enumerate(sizes) if i not in dims)
-        )
+    # around a number near the mean, less the square of what that leaves (ops/composite_norm.py)
+    near = _mean(wide, dims, True)
+    around = P.sub(wide, near)
+    left = reduce_dims(ops.sum, around, dims, keepdim)
+    rest: Tensor = apply(ops.div, left, size_operand(count_of(x, dims), wide.dtype))
+    squares = reduce_dims(ops.sum, P.square(around), dims, keepdim)
+    spread = P.sub(squares, P.mul(left, rest))
+    spread = P.where(P.lt(spread, P.mul(squares, _NOTHING)), 0.0, spread)
+    variance: Tensor = apply(ops.div, spread, _degrees(count_of(x, dims), correction, wide.dtype))
+    if with_mean:
+        near = near if keepdim else apply(ops.reshape, near, shape=shape(rest))
+        near = P.add(near, rest)
     variance = named(promote.cast(variance, x.dtype), "VarBackward0")
-    return variance, promote.cast(centre, x.dtype)
+    return variance, promote.cast(near, x.dtype)
+
+
+_NOTHING = 2.0**-20  # of a sum of squares: what rounding alone can leave of a difference
 
 
 def _degrees(count: Any, correction: Any, dtype: DType) -> Tensor:

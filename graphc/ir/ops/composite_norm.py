@@ -11,7 +11,7 @@ from ..dim import DimEnv, product
 from ..op import Attrs, Op, register
 from ..rounding import DELICATE
 from ..types import Shape, TensorType, TupleType, Type
-from ._rules import accumulation_dtype, along, cast, count, ops, reshape, sum_dims
+from ._rules import accumulation_dtype, along, cast, count, number, ops, reshape, sum_dims
 from ._types import FLOATS, Types, fail, require_dtype, same_shape, sizes_text
 
 Dims = tuple[int, ...]
@@ -36,11 +36,21 @@ def _require_parameters(name: str, types: Types, shape: Shape, env: DimEnv) -> N
 
 
 def _moments(x: Any, dims: Dims) -> tuple[Any, Any, Any]:
-    """(x - mean, mean, biased variance) over `dims`, kept as size 1."""
+    """(x - mean, mean, biased variance) over `dims`, kept as size 1.
+
+    A mean is rounded, by much where numbers are large beside their spread: what is left when it is
+    subtracted, on average, belongs to it, and its square is too much in that of the squares (the
+    corrected two-pass algorithm: T. Chan, G. Golub, R. LeVeque, Algorithms for Computing the Sample
+    Variance, 1983). Of equal numbers the variance is 0.
+    """
     n = count(x, [x.type.shape[d] for d in dims])
-    mean = sum_dims(x, dims, keepdim=True) / n
-    centred = x - mean
-    return centred, mean, sum_dims(centred * centred, dims, keepdim=True) / n
+    near = sum_dims(x, dims, keepdim=True) / n
+    around = x - near
+    left = sum_dims(around, dims, keepdim=True)
+    squares = sum_dims(around * around, dims, keepdim=True)
+    rest = left / n
+    mean = near + rest
+    return x - mean, mean, ops.maximum(squares - left * rest, number(squares, 0.0)) / n
 
 
 # --- layer_norm ------------------------------------------------------------------------------

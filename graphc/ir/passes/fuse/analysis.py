@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from ... import dtypes
-from ...dim import Size, floordiv, product, unwrap
+from ...dim import Dim, Size, floordiv, product, unwrap
 from ...dtypes import DType
 from ...graph import Graph, Node, on_complex
 from ...machine import Machine
@@ -38,6 +38,7 @@ _BY_FAMILY = {
 _NEED_DIMS = frozenset({"index", "cumulative", "arg_reduce", "sort"})  # on a 0-d tensor: routines
 
 _BROADCAST = 8  # elements per source element from which a source counts as small
+_BESIDE = 64  # numbers to reduce, beside which an operator on the result is nothing
 _MANY = 5  # more sources than this are not told apart
 
 
@@ -63,10 +64,28 @@ class Analysis:
 
     def duplicable(self, node: Node) -> bool:
         """Whether computing a value again costs no more than keeping it in memory."""
-        if self.cone_cost[node] > self.machine.cheap:
-            return False
         sources = self.cone_sources[node]
+        cost = self.cone_cost[node]
+        if cost > self.machine.cheap and not (
+            cost <= 2 * self.machine.cheap and self._beside_much(node)
+        ):
+            return False
         return len(sources) < _MANY if self.elements[node] == 1 else len(sources) <= 2
+
+    def _beside_much(self, node: Node) -> bool:
+        """Whether a value is made of reductions, each over so many numbers that what is done with
+        their results is next to nothing."""
+        sources = self.cone_sources[node]
+        return bool(sources) and all(
+            self.category[x] == REDUCE and _many(self.elements[x.inputs[0]], self.elements[node])
+            for x in sources
+        )
+
+
+def _many(whole: Size, part: Size) -> bool:
+    if isinstance(whole, Dim) or isinstance(part, Dim):
+        return whole != part
+    return whole >= _BESIDE * part
 
 
 def analyse(

@@ -30,10 +30,12 @@ from .analysis import (
 )
 from .epilogue import Epilogues, widens
 from .group import LINEAR, OTHER, UP, Group, Order
+from .moments_beside import moments_beside
 
 _MOST_NODES = 80
 _MOST_PLACES = 4  # at which a group computes one node: x[i], x[i + 1], ... count one each
 _SEVERAL = 4  # places that are worth a value in memory
+_OWN_PLACE = frozenset({0})
 _FLIP_NODES = 10  # a reduction joins at most so many pointwise nodes on its results
 
 
@@ -217,8 +219,11 @@ class Grouping:
                 continue
             if self._may_join(node, group, orders):
                 self._join(node, group, orders)
-                self._store(node, group, [g for g in readers if g is not group])
-                return
+                return self._store(node, group, [g for g in readers if g is not group])
+        beside = moments_beside(self.a, node, self.stored_by)
+        if beside is not None and self._comes_first(beside, readers):
+            self._add(node, beside)
+            return self._store(node, beside, readers)
         self._new(node, ROWS if self.a.category[node] == REDUCE else LOOP, readers)
 
     def _rather_alone(self, node: Node, group: Group) -> bool:
@@ -233,11 +238,8 @@ class Grouping:
             )
         if group.pattern is None:
             return False
-        for pattern in self.a.cone_reductions[node]:
-            size = unwrap(product(s for s, _ in pattern))
-            if pattern != group.pattern and size == self.a.elements[node]:
-                return True
-        return False
+        sizes = {p: unwrap(product(s for s, _ in p)) for p in self.a.cone_reductions[node]}
+        return any(p != group.pattern and n == self.a.elements[node] for p, n in sizes.items())
 
     def _by_size(self, groups: Iterable[Group]) -> list[Group]:
         return sorted(groups, key=lambda g: (g.kind is not ROWS, -len(g.orders)))
@@ -488,9 +490,6 @@ class Grouping:
             for other in self.groups:
                 if other.below >> group.number & 1:
                     other.below |= gained
-
-
-_OWN_PLACE = frozenset({0})
 
 
 def _hint(size: Size) -> int:

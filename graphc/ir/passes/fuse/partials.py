@@ -20,7 +20,7 @@ from ...ops.composite_partial import elements
 from ...record import record, replaced
 from ...rewrite import remade
 from ..lower.body import Body
-from ..lower.moments import centred, total_of
+from ..lower.moments import centred, difference, total_of
 from .analysis import MOVE, POINT, REDUCE, Analysis, analyse, pattern_of
 from .epilogue import Epilogues
 
@@ -29,12 +29,14 @@ _MOST_STEPS = 40  # nodes looked at on the way to a contraction, or to a sum alo
 
 @record
 class _Sum:
-    """A sum over rows. With `mean`, of squares: x is what is left of `total.inputs[0]`."""
+    """A sum over rows. With `mean`, of what is left of x when that is subtracted, or of its
+    squares."""
 
     node: Node
     x: Node
     total: Node | None = None
     mean: Node | None = None
+    squares: bool = False
 
 
 def make_partials(
@@ -69,16 +71,16 @@ def _candidates(a: Analysis, epilogues: Epilogues) -> dict[Node, _Sum]:
     """The sums that a contraction may begin, by their nodes."""
     body = Body(a.graph, a.machine)
     found: dict[Node, _Sum] = {}
-    squares: dict[Node, _Sum] = {}
+    around_means: dict[Node, _Sum] = {}
     for node in a.graph.nodes:
         if a.category[node] != REDUCE or node.op.name != "sum" or not _over_rows(node):
             continue
         around = _around_mean(body, node)
         if around is not None:
-            squares[node] = around
+            around_means[node] = around
         elif _is_worth(a, epilogues, node):
             found[node] = _Sum(node, node.inputs[0])
-    for node, each in squares.items():
+    for node, each in around_means.items():
         if each.total in found and found[each.total].mean is None:
             found[node] = each
             found[each.total] = replaced(found[each.total], total=each.total)
@@ -92,9 +94,10 @@ def _over_rows(node: Node) -> bool:
 
 
 def _around_mean(body: Body, node: Node) -> _Sum | None:
-    """A sum of the squares of what is left of a value when the mean over the same rows is
-    subtracted."""
-    found = centred(node)
+    """A sum of what is left of a value when the mean over the same rows is subtracted, or of the
+    squares of that."""
+    squares = centred(node)
+    found = squares or difference(node.inputs[0])
     if found is None:
         return None
     x, mean = found
@@ -102,7 +105,7 @@ def _around_mean(body: Body, node: Node) -> _Sum | None:
     total = total_of(body, rows, mean)
     if total is None or total.inputs[0] is not x or pattern_of(total) != pattern_of(node):
         return None
-    return _Sum(node, x, total, mean)
+    return _Sum(node, x, total, mean, squares is not None)
 
 
 def _is_worth(a: Analysis, epilogues: Epilogues, node: Node) -> bool:
@@ -180,7 +183,8 @@ def _rewritten(
             else:
                 mean = Expr(builder, new[each.mean])
                 left = terms - ops.reshape(mean, shape=(1, each.x.shape[-1]))
-                terms = partial("squares") + left * left * counted
+                moved = left * left * counted if each.squares else left * counted
+                terms = partial("squares") + moved if each.squares else moved
         return _sum(terms, node)
 
     return remade(graph, make), partials

@@ -17,10 +17,12 @@ from .rows_plan import ReductionPlan
 
 @record
 class Moments:
-    """`total` = sum of x, `squares` = sum of (x - total / n)^2."""
+    """`total` = sum of x, `squares` = sum of (x - total / n)^2, and where a group asks for it, what
+    rounding left out of the mean: `left` = sum of x - total / n."""
 
     total: Node
     squares: Node
+    left: Node | None = None
 
     @property
     def x(self) -> Node:
@@ -29,20 +31,22 @@ class Moments:
 
 def find_moments(body: Body, plan: ReductionPlan) -> Moments | None:
     """The moments that the first two passes of a group find."""
-    if len(plan.reductions) < 2 or len(plan.reductions[1]) != 1:
+    if len(plan.reductions) < 2 or any(n.op.name != "sum" for n in plan.reductions[1]):
         return None
-    (squares,) = plan.reductions[1]
-    if squares.op.name != "sum" or carrier(squares.dtype) is not squares.dtype:
+    around = [n for n in plan.reductions[1] if centred(n) is not None]
+    others = [n for n in plan.reductions[1] if n not in around]
+    if len(around) != 1 or len(others) > 1 or carrier(around[0].dtype) is not around[0].dtype:
         return None
-    found = centred(squares)
-    if found is None:
+    (squares,) = around
+    x, mean = centred(squares) or (squares, squares)
+    if others and others[0].inputs[0] is not squares.inputs[0].inputs[0]:
         return None
-    x, mean = found
     count = unwrap(product(a.size for a in plan.reduced_axes))
     total = total_of(body, count, mean)
     if total is None or total not in plan.reductions[0] or total.inputs[0] is not x:
         return None
-    return Moments(total, squares) if total.dtype is x.dtype is squares.dtype else None
+    found = Moments(total, squares, others[0] if others else None)
+    return found if total.dtype is x.dtype is squares.dtype else None
 
 
 def centred(squares: Node) -> tuple[Node, Node] | None:
@@ -51,10 +55,14 @@ def centred(squares: Node) -> tuple[Node, Node] | None:
     twice = square.op.name == "mul" and square.inputs[0] is square.inputs[1]
     if not twice and square.op.name != "square":
         return None
-    difference = square.inputs[0]
-    if difference.op.name != "sub":
+    return difference(square.inputs[0])
+
+
+def difference(node: Node) -> tuple[Node, Node] | None:
+    """Of which values a node is the difference."""
+    if node.op.name != "sub":
         return None
-    x, mean = difference.inputs
+    x, mean = node.inputs
     return x, _source(mean)
 
 

@@ -22,6 +22,7 @@ from .cuts import Cuts, cut, uncut
 from .index_maps import Digit
 from .loops import dims_of, weight
 from .moments import find_moments
+from .near_moments import NearMoments, fits_one_walk
 from .nest import coordinates, digits, hint, make_kernel, open_blocks, open_outer
 from .reduction import bind_result, final_value, partial_names
 from .rows_plan import ReductionPlan, go_across, plan_reductions
@@ -97,30 +98,41 @@ def _columns(body: Body, cuts: Cuts, values: Values) -> None:
 
 def _all_passes(body: Body, cuts: Cuts, values: Values, kept: list[Size]) -> None:
     """Every pass, then the outputs that have one element per kept place."""
-    plan = cuts.plan
-    for number in range(len(plan.reductions)):
+    plan, moments = cuts.plan, find_moments(body, cuts.plan)
+    numbers = list(range(len(plan.reductions)))
+    if moments is not None and fits_one_walk(plan, moments):
+        _one_pass(body, cuts, values, kept, 0, NearMoments(body, cuts, moments))
+        numbers = numbers[2:]
+    for number in numbers:
         if plan.reductions[number] or plan.full[number] or plan.columns[number]:
             _one_pass(body, cuts, values, kept, number)
     store_kept(body, plan, values, digits(plan.kept_axes, kept))
 
 
 def _one_pass(
-    body: Body, cuts: Cuts, values: Values, kept: list[Size], number: int
+    body: Body, cuts: Cuts, values: Values, kept: list[Size], number: int,
+    moments: NearMoments | None = None,
 ) -> None:
-    """One walk over the reduced axes: stores, tiles, and the reductions of this pass."""
+    """One walk over the reduced axes: stores, tiles, and the reductions of this pass; of the next
+    one, too, for `moments`."""
     plan = cuts.plan
+    near = None if moments is None else moments.near(values, kept)
     loops = open_reduced(body, cuts, values.writer, number=number)
     place = full_place(plan, kept, loops.roots)
     _use_tiles(body, plan, values, (place, loops.inside), number)
     store_full(body, plan, values, place, number)
     add_columns(values, plan, place, loops.inside, number)
-    names = reduce(body, plan, values, place, number, loops)
-    position = 0
-    for node in plan.reductions[number]:
-        width = len(partial_names(node))
-        result = final_value(values, node, names[position : position + width])
-        bind_result(values, node, result, digits(plan.kept_axes, kept))
-        position += width
+    if moments is None or near is None:
+        found = [reduce(body, plan, values, place, number, loops)]
+    else:
+        found = [*moments.results(values, place, loops, near)]
+    for nodes, results in zip(plan.reductions[number:], found, strict=False):
+        position = 0
+        for node in nodes:
+            width = len(partial_names(node))
+            result = final_value(values, node, results[position : position + width])
+            bind_result(values, node, result, digits(plan.kept_axes, kept))
+            position += width
 
 
 def _use_tiles(

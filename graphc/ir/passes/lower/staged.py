@@ -236,10 +236,10 @@ class _Staged:
 
         results, _ = self._walk(values, pieces, kept, 0, keep, found.x)
         number = self.plan.reductions[0].index(found.total)
-        total = results[_position(self.plan, number)]
+        total = results[position_of(self.plan, number)]
         mean = writer.apply("div", dtype, total, self._elements(values, pieces, dtype))
         loops = open_reduced(self.body, self.cuts, writer, pieces)
-        around = _around(writer, writer.load("tile", loops.inside, dtype), mean)
+        around = around_mean(writer, writer.load("tile", loops.inside, dtype), mean)
         return [*results, mean, *close_with_carries(writer, loops.loops, around)]
 
     def _around_first(
@@ -254,7 +254,7 @@ class _Staged:
             return values.value(found.x, values.at(coordinates(place, body.shape(found.x))))
 
         loops = open_reduced(body, self.cuts, writer, pieces, first)
-        (total,) = close_with_carries(writer, loops.loops, [_sum(writer, x(loops))])
+        (total,) = close_with_carries(writer, loops.loops, [sum_of(writer, x(loops))])
         mean = writer.apply("div", dtype, total, self._elements(values, pieces, dtype, first))
         loops = open_reduced(body, self.cuts, writer, pieces)
         place = full_place(plan, kept, loops.roots)
@@ -262,7 +262,7 @@ class _Staged:
         carries = carries_of_pass(body, plan, values, place, 0)
         count = len(carries)
         results = close_with_carries(
-            writer, loops.loops, [*carries, *_around(writer, x(loops), mean)]
+            writer, loops.loops, [*carries, *around_mean(writer, x(loops), mean)]
         )
         return [*results[:count], mean, *results[count:]]
 
@@ -272,7 +272,7 @@ class _Staged:
         flat, lanes = open_places(values, self.kept, self.cuts.count())
         results = self._combined(values, 0, parts[:-3], flat, lanes)
         self._bind(values, 0, results, flat)
-        position = _position(self.plan, self.plan.reductions[0].index(found.total))
+        position = position_of(self.plan, self.plan.reductions[0].index(found.total))
         everything = self._number(values, unwrap(
             product(a.size for a in self.plan.reduced_axes)
         ), dtype)
@@ -287,7 +287,13 @@ class _Staged:
             twice = writer.apply("add", dtype, left, left)
             slope = writer.apply("add", dtype, twice, writer.apply("mul", dtype, n, shift))
             moved = writer.apply("mul", dtype, slope, shift)
-            return [_sum(writer, writer.apply("add", dtype, squares, moved))]
+            around = [sum_of(writer, writer.apply("add", dtype, squares, moved))]
+            if found.left is None:
+                return around
+            whole = writer.apply("mul", dtype, n, shift)
+            rest = sum_of(writer, writer.apply("add", dtype, left, whole))
+            in_order = {found.squares: around[0], found.left: rest}
+            return [in_order[node] for node in self.plan.reductions[1]]
 
         self._bind(values, 1, over_pieces(values, self.cuts.count(), lanes, carries), flat)
         self._finish(values, 1, flat)
@@ -331,13 +337,13 @@ def over_pieces(
     return close_with_carries(values.writer, loops, carries(piece))
 
 
-def _around(writer: Writer, x: Value, mean: Value) -> list[Carry]:
+def around_mean(writer: Writer, x: Value, mean: Value) -> list[Carry]:
     """The sums of (x - mean)^2 and of x - mean."""
     left = writer.apply("sub", x.dtype, x, mean)
-    return [_sum(writer, writer.apply("mul", x.dtype, left, left)), _sum(writer, left)]
+    return [sum_of(writer, writer.apply("mul", x.dtype, left, left)), sum_of(writer, left)]
 
 
-def _sum(writer: Writer, value: Value) -> Carry:
+def sum_of(writer: Writer, value: Value) -> Carry:
     name = writer.fresh("c")
     writer.levels[name] = len(writer.scopes) - 1
     return Carry(name, value.dtype, Literal(0.0, value.dtype), "add", value)
@@ -353,7 +359,7 @@ def _partial_dtypes(plan: ReductionPlan, number: int) -> list[DType]:
     return result
 
 
-def _position(plan: ReductionPlan, number: int) -> int:
+def position_of(plan: ReductionPlan, number: int) -> int:
     """Of a reduction's value among the carries of the first pass."""
     return sum(len(partial_names(node)) for node in plan.reductions[0][:number])
 
