@@ -5,6 +5,7 @@ Step by step, so that rounding does not add up through a deep network, and the k
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -82,7 +83,8 @@ class _NativeCheck:
                     continue
                 found = fetch(ref, param.dtype.numpy, want.size)
                 tolerance = TOLERANCE.get(param.dtype.name, 0.0)
-                fault = difference(found, want, tolerance, _floor(param.dtype, self.read))
+                floor = _floor(param.dtype, self.read, want.size)
+                fault = difference(found, want, tolerance, floor)
                 if fault:
                     where = ", ".join(step.locs[:3])
                     error = ValueChangedError(
@@ -93,6 +95,9 @@ class _NativeCheck:
                     raise error
 
 
-def _floor(dtype: DType, read: list[Array]) -> float:
-    """What may be left of a result that should be zero."""
-    return rounding(read, dtype) if dtype.is_float else 0.0
+def _floor(dtype: DType, read: list[Array], results: int) -> float:
+    """What may be left of a result that should be zero: of a sum, some of each number."""
+    if not dtype.is_float:
+        return 0.0
+    summed = max([array.size for array in read], default=0) / max(results, 1)
+    return rounding(read, dtype) * max(1.0, math.sqrt(summed) / 4)

@@ -55,6 +55,14 @@ def operands(layout: str, dtype: Any, recorded: bool, special: bool) -> list[Any
     ]
 
 
+def bits(array: Any) -> bytes:
+    """But for the sign of what is no number: that of the operand that code reads first."""
+    if array.dtype.kind == "f":
+        array = np.where(np.isnan(array), np.array(np.nan, array.dtype), array)
+    found: bytes = array.tobytes()
+    return found
+
+
 def outcome(call: Callable[[Any, Any], Any], *given: Any) -> Any:
     """Bits, strides, the names of nodes, gradients; or what is raised."""
     x, y = operands(*given)
@@ -65,10 +73,10 @@ def outcome(call: Callable[[Any, Any], Any], *given: Any) -> Any:
     found: list[Any] = []
     for part in result if isinstance(result, tuple) else (result,):
         array = part.detach().numpy()
-        found += [array.tobytes(), array.strides, part.grad_fn and part.grad_fn.name()]
+        found += [bits(array), array.strides, part.grad_fn and part.grad_fn.name()]
         if part.requires_grad:
             part.backward(torch.ones_like(part) * 0.7, retain_graph=True)
-    return [*found, *[w.grad if w.grad is None else w.grad.numpy().tobytes() for w in (x, y)]]
+    return [*found, *[w.grad if w.grad is None else bits(w.grad.numpy()) for w in (x, y)]]
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -102,7 +110,7 @@ def test_often_called_functions_are_one(monkeypatch):
     assert not made
     for _ in range(9):
         x.var(1)
-    assert made == [6]
+    assert made == [13]
 
 
 @pytest.mark.usefixtures("only_the_cpu")
