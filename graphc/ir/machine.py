@@ -52,6 +52,7 @@ class Tiling:
     what is multiplied next.
     A right operand that at most `shared_rows` rows meet is not packed once for all chunks, but by
     each chunk, which then has all rows; `near_steps` at a time where at most `near_rows` meet it.
+    Chunks that split the rows of what is packed are at least `shared_tiles` tiles high, if any.
     `asks_right`: what is packed comes while the block before it is multiplied.
     """
 
@@ -90,6 +91,7 @@ class Tiling:
     packs_alone: bool = False
     asks_far: bool = False
     shared_rows: int = 0
+    shared_tiles: int = 0
     near_rows: int = 0
     asks_right: bool = False
 

@@ -49,7 +49,7 @@ _TILING = Tiling(
 # stays in the second one, or, of 64 rows at most, in the first one (10% to 30%); asking for what is
 # packed next 5% to 15%. Chunks of as many rows as columns read least of both operands.
 _FAR = replaced(
-    _TILING, kept_bytes=16 << 10, unpacked_bytes=32 << 10, row_tiles=43, shared_rows=192,
+    _TILING, kept_bytes=16 << 10, unpacked_bytes=32 << 10, shared_tiles=43, shared_rows=192,
     near_rows=64, asks_right=True,
 )
 

@@ -211,7 +211,10 @@ def tiled(r: Request, machine: Machine, itemsize: int) -> Blocking:
     width = most(width, choose(in_place | r.panels, some, choose(fits, wide, 1)))
     split_n = quotient_up(tiles, width)
     rest = most(per_batch // split_n, 1)
-    most_rows = most(quotient_up(r.m, t.rows) // t.row_tiles, 1)
+    high: Number = t.row_tiles
+    if t.shared_tiles > 0:
+        high = choose(in_place | r.panels, high, t.shared_tiles)
+    most_rows = most(quotient_up(r.m, t.rows) // high, 1)
     early = choose(r.window, least(rest, blocks), 1)
     split_m = clamp(rest // early, 1, most_rows)
     late = clamp(rest // split_m, 1, most(blocks // 2, 1))
