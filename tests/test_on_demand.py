@@ -125,6 +125,17 @@ graphc.nn.Conv2d(3, 6, 5)
 graphc.ones(6, 4).t().reshape(3, 8).to(graphc.float64)
 assert "graphc.engine.eager_copies" not in sys.modules and "graphc.ir.kernel" not in sys.modules
 """
+COLD = """
+import os, sys, tempfile
+os.environ["GRAPHC_CACHE_DIR"] = tempfile.mkdtemp()
+import graphc
+
+def step(x):
+    return (x * 2).softmax(-1).sum()
+
+assert graphc.compile(step, fullgraph=True)(graphc.ones(2, 3)).item() == 2
+assert "llvmlite" in sys.modules and "ml_dtypes" not in sys.modules
+"""
 WAITS = """
 import sys
 import numpy as np
@@ -139,7 +150,7 @@ assert compiled(graphc.ones(2)).tolist() == compiled(graphc.ones(2)).tolist() ==
 """
 
 
-@pytest.mark.parametrize("program", [HALVES, GIVEN, FEW, WAITS])
+@pytest.mark.parametrize("program", [HALVES, GIVEN, FEW, COLD, WAITS])
 def test_what_numpy_lacks_or_has_not_imported_waits_for_its_use(
     program: str, tmp_path: Path
 ) -> None:

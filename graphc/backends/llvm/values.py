@@ -5,7 +5,6 @@ import math
 import struct
 from typing import NamedTuple
 
-import ml_dtypes
 import numpy as np
 
 from graphc.ir import dtypes
@@ -77,7 +76,7 @@ def _element_constant(value: float | int | bool, dtype: DType) -> str:
     if dtype is dtypes.f16:
         return str(dtypes.rounded(value, dtype).view(np.int16))
     if dtype is dtypes.bf16:
-        rounded = np.asarray(np.float32(value)).astype(ml_dtypes.bfloat16)
+        rounded = np.asarray(np.float32(value)).astype(dtypes.bf16.numpy)
         return str(rounded.view(np.int16))
     number = float(value)
     if dtype is dtypes.f32 and math.isfinite(number):
