@@ -148,7 +148,7 @@ class CompiledFunction(Inspected):
                     result = version.run(leaves, (args, kwargs))
                     if version is not versions[0]:
                         self._versions.prefer(key, shapes, version)
-                    self._versions.shorten(version, structure, leaves, (args, kwargs))
+                    self._versions.shorten(version, structure, leaves, shapes, (args, kwargs))
                     return result
                 except Stale as reason:
                     reasons.append(str(reason))
@@ -174,7 +174,7 @@ class CompiledFunction(Inspected):
             started, result = time.perf_counter(), fresh.run(leaves, (args, kwargs))
             if configuration.current().debug:
                 bill.show(fresh, started, self.compile_count == 1)
-            self._versions.shorten(fresh, structure, leaves, (args, kwargs))
+            self._versions.shorten(fresh, structure, leaves, shapes, (args, kwargs))
             return result
         except Stale as reason:  # the recording does not stand for the very call that made it
             undo()

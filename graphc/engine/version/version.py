@@ -8,6 +8,7 @@ flags, attributes.
 from __future__ import annotations
 
 import ctypes
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -68,6 +69,7 @@ from .sources import (
     written_to,
 )
 
+_SHAPES = 256  # of calls that are counted
 _UNKNOWN = np.zeros(())  # in place of numbers, until the sizes are known
 
 
@@ -99,6 +101,7 @@ class Specialisation:
         # objects that the key knows by id and that nothing tells the death of
         self.retained: list[Any] = []
         self.python_calls, self.native_calls = 0, ctypes.c_int64()
+        self._long_ways = Counter[tuple[Any, ...]]()  # calls without a shortcut, by shapes
         self.origin: Origin
         # guards on state that native code was wrong to ask: another object may do (shortcut.py)
         self.asked_by_python: set[Guard] = set()
@@ -155,6 +158,13 @@ class Specialisation:
     def calls(self) -> int:
         """How often its code has run."""
         return self.python_calls + self.native_calls.value
+
+    def long_way(self, shapes: tuple[Any, ...]) -> int:
+        """How many calls of these shapes have gone the long way, this one included."""
+        if len(self._long_ways) >= _SHAPES and shapes not in self._long_ways:
+            self._long_ways.clear()
+        self._long_ways[shapes] += 1
+        return self._long_ways[shapes]
 
     def _moved(self) -> dict[int, Place]:
         """Where tensors are found that each call renews, by their id at the trace."""
