@@ -60,6 +60,8 @@ class ObjectCache:
         self._store = Store(directory, MAGIC, ".o")
         self._objects: dict[bytes, bytes] = {}
         self._begun: dict[bytes, _Begun] = {}
+        self._inside = 0  # of `behind`
+        self._unwritten: list[tuple[bytes, bytes]] = []
         self._lock = forks.lock()
         self.hits = 0
         self.misses = 0
@@ -96,7 +98,7 @@ class ObjectCache:
                 here = target._replace(matrix=host.matrix, around=host.around) == host
                 make_object = compile_object if here else apart.compile_apart
                 found = make_object(source, target, opt_level, passes, verify)
-                self._store.write(key, found)
+                self._write(key, found)
             with self._lock:
                 self._objects[key] = found
                 self.hits += hit
@@ -107,6 +109,39 @@ class ObjectCache:
         """Whether compile() of it, its other options left alone, reads rather than compiles."""
         key = cache_key(text, target, 1, "none")
         return key in self._objects or self._store.has(key)
+
+    @contextlib.contextmanager
+    def behind(self) -> Iterator[None]:
+        """What is compiled meanwhile is written by a thread at the end of this, which nobody waits
+        for but the end of the process: a new file takes the system up to half a millisecond."""
+        with self._lock:
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._inside -= 1
+                objects, self._unwritten = self._unwritten, []
+            if objects:
+                self._write_behind(objects)
+
+    def _write_behind(self, objects: list[tuple[bytes, bytes]]) -> None:
+        def work() -> None:
+            for key, data in objects:
+                self._store.write(key, data)
+
+        try:
+            threading.Thread(target=work, name="graphc objects").start()
+        except RuntimeError:  # the process ends, or may have no more threads
+            work()
+
+    def _write(self, key: bytes, data: bytes) -> None:
+        with self._lock:
+            waits = self._inside > 0 and self.directory is not None
+            if waits:
+                self._unwritten.append((key, data))
+        if not waits:
+            self._store.write(key, data)
 
     @contextlib.contextmanager
     def _alone(self, key: bytes) -> Iterator[None]:

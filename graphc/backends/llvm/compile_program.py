@@ -50,10 +50,11 @@ def compile_program(
     jobs: list[Callable[[], Any]] = [partial(program_objects, program, target, cache)]
     if not pool.built:
         jobs.append(pool.prepare)
-    frame, objects, stats = side_by_side(jobs)[0]
-    start = time.perf_counter()
-    library = Library(objects, outside(pool, frame.by_flag))
-    stats.link = time.perf_counter() - start
+    with cache.behind():
+        frame, objects, stats = side_by_side(jobs)[0]
+        start = time.perf_counter()
+        library = Library(objects, outside(pool, frame.by_flag))
+        stats.link = time.perf_counter() - start
     return frame, library, stats
 
 

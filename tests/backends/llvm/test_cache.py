@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+import graphc
+from graphc import config
+from graphc.backends.host.store import Store
 from graphc.backends.llvm import cache as module
 from graphc.backends.llvm.cache import MAGIC, ObjectCache, cache_key
 from graphc.backends.llvm.library import LLVMError
@@ -223,3 +226,64 @@ def test_a_thread_that_is_gone_keeps_nobody_waiting() -> None:
     key = module.cache_key(TEXT, TARGET, 1, "none")
     cache._begun[key] = module._Begun(gone, threading.Event())  # as a forked child finds it
     assert cache.compile(TEXT, TARGET)
+
+
+def settled() -> None:
+    for thread in threading.enumerate():
+        if thread.name == "graphc objects":
+            assert not thread.daemon  # the process's end waits for it
+            thread.join(20)
+
+
+def test_objects_are_written_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a thread that nobody waits for: what is compiled is there before it is stored."""
+    cache, goes_on, real = ObjectCache(tmp_path), threading.Event(), Store.write
+
+    def write(store: Store, key: bytes, body: bytes) -> None:
+        assert goes_on.wait(20)
+        real(store, key, body)
+
+    monkeypatch.setattr(Store, "write", write)
+    with cache.behind():
+        good = cache.compile(TEXT, TARGET)
+    assert not stored(tmp_path) and cache.compile(TEXT, TARGET) == good and cache.misses == 1
+    goes_on.set()
+    settled()
+    other = ObjectCache(tmp_path)
+    assert other.compile(TEXT, TARGET) == good and (other.hits, other.misses) == (1, 0)
+    cache.compile(TEXT.replace("7", "8"), TARGET)  # at once, as before
+    assert len(stored(tmp_path)) == 2
+
+
+def test_what_a_failed_build_has_made_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And by whoever is there, where no thread may begin any more."""
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    cache = ObjectCache(tmp_path)
+    with pytest.raises(LLVMError), cache.behind():
+        cache.compile(TEXT, TARGET)
+        cache.compile("nonsense", TARGET)
+    assert len(stored(tmp_path)) == 1
+
+
+def test_programs_write_their_objects_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writers: list[str] = []
+    real = Store.write
+
+    def write(store: Store, key: bytes, body: bytes) -> None:
+        if store._suffix == ".o":
+            writers.append(threading.current_thread().name)
+        real(store, key, body)
+
+    monkeypatch.setattr(Store, "write", write)
+    with config.override(cache_dir=tmp_path, check=0, debug=0, dump=None):
+        compiled = graphc.compile(lambda x: (x * 3.40625 + 0.71875).sum(0), dynamic=False)
+        assert compiled(graphc.ones(3, 5)).tolist() == [3 * (3.40625 + 0.71875)] * 5
+    settled()
+    assert writers and set(writers) == {"graphc objects"}
