@@ -24,7 +24,7 @@ from .eager_kernels import Sized, code_for, pattern_of
 
 _MOST_DIMS = 5
 _SHORT = 256  # numbers next to each other up to which the code knows how many
-_HINT, _PITCH_HINT = 7, 101  # examples of sizes and, above them, of pitches
+_HINT, _WIDE_HINT, _PITCH_HINT = 7, 1001, 2001  # examples of sizes and, above them, of pitches
 Ready = Callable[..., Any]
 
 
@@ -90,10 +90,11 @@ def walked(array: np.ndarray, in_order: bool) -> Walk | None:
     if not order or (in_order and order != sorted(order) and 0 not in groups):
         return None
     last = len(groups) - 1
-    if order[-1] != last and groups[last] != 0:
-        return None  # across lines: ir/memory.py
+    across = order[-1] != last and groups[last] != 0
+    if across and not (order == [1, 0] and groups[0] == 1 and array.itemsize > 1):
+        return None  # ir/memory.py
     names = [f"n{g}" for g in range(len(groups))]
-    if sizes[last] <= _SHORT:
+    if sizes[last] <= _SHORT and not across:
         names[last] = ""
     named: Shape = tuple(zip(names, sizes, strict=True))
     memory = [named[order[0]]]
@@ -113,9 +114,11 @@ def walked(array: np.ndarray, in_order: bool) -> Walk | None:
 def _graph(walk: Walk, type_: TensorType) -> Graph:
     env = DimEnv()
     known: dict[str, Size] = {}
+    across = walk.order == (1, 0)
+    least = _WIDE_HINT if across else _HINT
     for at, (name, size) in enumerate(walk.sizes):
         if name and size > 1:
-            known[name] = env.new(name, _HINT + 4 * at)
+            known[name] = env.new(name, least + 4 * at)
     for name, size in walk.memory:
         if name and size > 1 and name not in known:
             known[name] = env.new(name, _PITCH_HINT + 1000 * len(known))

@@ -20,10 +20,13 @@ CASES = {
     "rows": lambda x: x.view(30, 1, 40).expand(30, 3, 40), "line": lambda x: x[:40].expand(30, 40),
     "numbers of a line": lambda x: x[:40, None].expand(40, 30),
     "turned and repeated": lambda x: x.view(6, 5, 40).transpose(0, 1)[:, None].expand(5, 2, 6, 40),
-    "across": lambda x: x.view(30, 40).t(), "steps": lambda x: x.view(30, 40)[::2, ::3],
+    "across": lambda x: x.view(30, 40).t(),
+    "columns across": lambda x: x.view(30, 40)[:, 3:25].t(),
+    "steps": lambda x: x.view(30, 40)[::2, ::3],
     "backwards over rows": lambda x: x.view(5, 6, 40).permute(1, 0, 2)[1:4],
 }
-NUMPYS = frozenset({"across", "steps"})
+NUMPYS = frozenset({"steps"})
+ACROSS = frozenset({"across", "columns across"})  # of bytes they are NumPy's, too
 
 
 @pytest.fixture
@@ -58,7 +61,7 @@ def test_copies_are_the_numbers(name, dtype, low):
             np.testing.assert_array_equal(found, wanted)
             assert copy.data_ptr() != x.data_ptr()
         assert view.contiguous().is_contiguous()
-    if name in NUMPYS or dtype is torch.complex64:
+    if name in NUMPYS or dtype is torch.complex64 or (name in ACROSS and dtype.itemsize == 1):
         assert not low
     else:
         assert len(low) >= 5

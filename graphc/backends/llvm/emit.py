@@ -240,7 +240,10 @@ class _KernelEmitter:
         squares = turned.plan(loop, self.target, mutable_buffers(stage))
         if squares is not None:
             start = fn.mul("%chunk", context.index(chunk))
-            turned.emit(context, loop, squares, start, fn.add(start, context.index(chunk)))
+            end = fn.add(start, context.index(chunk))
+            if squares.open:
+                end = fn.smin(end, context.index(extent))
+            turned.emit(context, loop, squares, start, end)
         elif chunk == 1:
             context.iteration(loop, "%chunk")
         else:

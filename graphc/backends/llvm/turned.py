@@ -8,22 +8,24 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from graphc.backends.llvm.emit_context import Hoisted, Index
+from graphc.backends.llvm.emit_index import UNKNOWN
 from graphc.backends.llvm.emit_loops import Statements
 from graphc.backends.llvm.target import Target
 from graphc.backends.llvm.text import Function
 from graphc.backends.llvm.values import Value, memory_type
 from graphc.backends.llvm.vector_plan import plan_vector
 from graphc.ir import dtypes
-from graphc.ir.dim import Dim, Size, unwrap
+from graphc.ir.dim import Dim, Size, substitute, unwrap
 from graphc.ir.kernel import IndexValue, Let, Load, Loop, Stmt, Store, walk
 from graphc.ir.passes.lower.index_maps import coefficient
 from graphc.ir.record import record
 
 _MOST = 8  # iterations at a time: each repeats the code
-# Where the third cache is far away, of little code: whole lines of the numbers read, which are gone
-# from the caches where it would come back to them, rows of a power of two sharing their places
-# (Emerald Rapids, a copy of a transposed matrix: 1024 x 1024 0.80 to 0.60 ms, 2048 x 2048 5.4 to
-# 2.3).
+# Where the third cache is far away, or sizes are open, of little code: whole lines of the numbers
+# read, which are gone from the caches where it would come back to them, rows of a power of two
+# sharing their places (Emerald Rapids, a copy of a transposed matrix: 1024 x 1024 0.80 to 0.60 ms,
+# 2048 x 2048 5.4 to 2.3; Zen 4 of open sizes: 0.43 to 0.24, 2.5 to 1.5, 1000 x 1000 0.15 either
+# way).
 _LINE = 16
 _LEAST = 4
 _SCALARS = 12  # that an iteration may compute: the code is repeated
@@ -32,12 +34,14 @@ _SCALARS = 12  # that an iteration may compute: the code is repeated
 @record
 class Turned:
     """`rows` iterations at a time of a parallel loop around the loop `inner` of `lanes` lanes.
-    `loads` are transposed: each with its elements from lane to lane."""
+    `loads` are transposed: each with its elements from lane to lane. `open`: sizes are known when
+    the code runs, and iterations and lanes may be left over."""
 
     rows: int
     lanes: int
     inner: Loop
-    loads: tuple[tuple[Load, int], ...]
+    loads: tuple[tuple[Load, Size], ...]
+    open: bool = False
 
 
 def plan(loop: Loop, target: Target, mutable: frozenset[str]) -> Turned | None:
@@ -50,27 +54,38 @@ def plan(loop: Loop, target: Target, mutable: frozenset[str]) -> Turned | None:
     if not all(isinstance(stmt, (Let, Store)) for stmt in inner.body):
         return None
     extent, chunk = loop.extent, loop.chunk
-    if not isinstance(extent, int) or not isinstance(chunk, int) or extent % chunk:
+    is_open = not (isinstance(extent, int) and isinstance(inner.extent, int))
+    if not isinstance(chunk, int) or (not is_open and extent % chunk):
         return None
-    if not isinstance(inner.extent, int):
+    here = {loop.var, *[let.name for let in lets if isinstance(let, Let)]}
+    if isinstance(inner.extent, Dim) and inner.extent.variables() & here:
         return None
     scalars = [scalar for _, scalar in walk.evaluated(inner.body)]
     found = plan_vector(inner, inner.extent, target)
-    whole = target.far and len(scalars) * _LINE <= _SCALARS * _MOST
-    rows = min(_LINE if whole else _MOST, found.lanes)
+    whole = (target.far or is_open) and len(scalars) * _LINE <= _SCALARS * _MOST
+    lanes = found.lanes
+    if is_open:  # the lanes of one register: what is left over is done one by one
+        lanes = min(lanes, target.vector_bytes // 4)
+    rows = min(_LINE if whole else _MOST, lanes)
     while rows > 1 and chunk % rows:
         rows //= 2
-    if rows < _LEAST or found.tail not in ("none", "after") or len(scalars) > _SCALARS:
+    if rows < _LEAST or len(scalars) > _SCALARS:
         return None
-    loads: dict[Load, int] = {}
+    if found.tail not in ("none", "after") and not is_open:
+        return None
+    loads: dict[Load, Size] = {}
     for scalar in scalars:
         if isinstance(scalar, Load) and scalar.mask is None and scalar.buffer not in mutable:
             apart = coefficient(scalar.index, inner.var)
-            if not isinstance(apart, int) or abs(apart) < 2 or scalar.dtype is dtypes.bool_:
+            if apart is None or (isinstance(apart, int) and abs(apart) < 2):
                 continue
-            if scalar.dtype.itemsize > 1 and _step(scalar.index, loop.var, lets, rows) == 1:
+            if isinstance(apart, Dim) and (not is_open or apart.variables() & here):
+                continue
+            if scalar.dtype is dtypes.bool_ or scalar.dtype.itemsize == 1:
+                continue
+            if _step(scalar.index, loop.var, lets, rows) == 1:
                 loads[scalar] = apart
-    return Turned(rows, found.lanes, inner, tuple(loads.items())) if loads else None
+    return Turned(rows, lanes, inner, tuple(loads.items()), is_open) if loads else None
 
 
 def _step(index: Size, var: str, lets: Sequence[Stmt], rows: int) -> int | None:
@@ -110,25 +125,41 @@ def emit(context: Statements, loop: Loop, turned: Turned, start: Index, end: Ind
     """Iterations from `start` up to `end`, both multiples of the rows at a time."""
     fn, inner, lanes = context.fn, turned.inner, turned.lanes
     around = Hoisted(fn.preheader())
-    trip = fn.carry_loop(start, end, turned.rows, [])
+    last = _whole(fn, start, end, turned.rows) if turned.open else end
+    trip = fn.carry_loop(start, last, turned.rows, [])
     context.push(around)
-    assert isinstance(inner.extent, int)
-    whole = inner.extent // lanes * lanes
-    context.upper[inner.var] = inner.extent - 1
+    extent = inner.extent
+    context.upper[inner.var] = extent - 1 if isinstance(extent, int) else UNKNOWN
     hoisted = Hoisted(fn.preheader())
+    trips = context.index(extent)
+    whole = fn.mul(fn.floordiv(trips, lanes), lanes)
     context.lanes, context.vector_var = lanes, inner.var
     context.vector_level = context.depth + 1
-    if whole:
+    if whole != 0:
         along = fn.carry_loop(0, whole, lanes, [])
         _square(context, loop, turned, hoisted, (trip.index, along.index, lanes))
         along.close([])
-    if whole < inner.extent:
-        _square(context, loop, turned, hoisted, (trip.index, whole, inner.extent - whole))
+    if isinstance(whole, int) and isinstance(trips, int) and whole < trips:
+        _square(context, loop, turned, hoisted, (trip.index, whole, trips - whole))
     context.lanes, context.vector_var = 1, ""
     hoisted.before.close()
+    if not isinstance(trips, int):
+        with fn.when(fn.cmp("slt", whole, trips)):
+            one = fn.carry_loop(trip.index, fn.add(trip.index, turned.rows), 1, [])
+            with _iteration(context, loop, one.index):
+                context.serial(inner, whole, trips)
+            one.close([])
     context.pop()
     around.before.close()
     trip.close([])
+    if turned.open:
+        with fn.when(fn.cmp("slt", last, end)):
+            context.serial(loop, last, end)
+
+
+def _whole(fn: Function, start: Index, end: Index, rows: int) -> Index:
+    """Up to where there are `rows` iterations at a time."""
+    return fn.add(start, fn.mul(fn.floordiv(fn.sub(end, start), rows), rows))
 
 
 def _square(
@@ -140,6 +171,7 @@ def _square(
     fn, inner, lanes = context.fn, turned.inner, turned.lanes
     context.push(hoisted, None if count == lanes else context.tail_mask(count))
     context.bind(inner.var, Value(str(lane), dtypes.i64, 1, context.depth))
+    context.bind(_first(inner), Value(str(lane), dtypes.i64, 1, context.depth))
     with _iteration(context, loop, first):
         columns = {
             (load.buffer, load.index): _columns(context, turned, load, apart, count)
@@ -165,17 +197,22 @@ def _iteration(context: Statements, loop: Loop, index: Index) -> Iterator[None]:
     hoisted.before.close()
 
 
+def _first(inner: Loop) -> str:
+    """The name of where a square's lanes begin."""
+    return f"{inner.var}.first"
+
+
 def _columns(
-    context: Statements, turned: Turned, load: Load, apart: int, count: int
+    context: Statements, turned: Turned, load: Load, apart: Size, count: int
 ) -> list[str]:
     """What so many lanes of each row load."""
     fn = context.fn
     kind, width = memory_type(load.dtype), load.dtype.itemsize
-    where = context.affine(load.index)
-    address = context.address(context.buffers[load.buffer], where).value
-    rows = ["zeroinitializer"] * turned.lanes
+    first = substitute(load.index, {turned.inner.var: Dim.var(_first(turned.inner))})
+    address = context.address(context.buffers[load.buffer], context.affine(first)).value
+    rows, step = ["zeroinitializer"] * turned.lanes, context.index(apart)
     for n in range(count):
-        at = fn.let(f"getelementptr {kind}, ptr {address}, i64 {n * apart}", "p")
+        at = fn.let(f"getelementptr {kind}, ptr {address}, i64 {fn.mul(step, n)}", "p")
         rows[n] = fn.load(at, memory_type(load.dtype, turned.rows), width)
     return transposed(fn, kind, rows, turned.rows)
 

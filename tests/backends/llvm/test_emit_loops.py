@@ -285,3 +285,19 @@ def test_a_function_that_only_starts_chunks_is_not_optimised(size: int, starts: 
     head = f"define void @{kernel_symbol(kernel)}(ptr %args, ptr %status)"
     (line,) = (each for each in emit(kernel, host_target()).splitlines() if each.startswith(head))
     assert ("optnone" in line) == starts
+
+
+@pytest.mark.parametrize(("cpu", "body", "half"), [
+    ("znver4", "add.f32(a[v], b[v])", True), ("znver5", "add.f32(a[v], b[v])", False),
+    ("znver4", "exp.f32(a[v])", False),
+    ("znver4", "where.f32(lt.bool(a[v], b[v]), a[v], b[v])", True),
+])
+def test_what_waits_for_memory_fills_half_of_each_register(cpu: str, body: str, half: bool) -> None:
+    """Of a CPU that computes registers in two halves."""
+    kernel = kernel_of(f"""kernel k(a: f32[n] in, b: f32[n] in, o: f32[n] out) dims (n) {{
+      stage {{ parallel p in [n // 1024] {{ vector v in [1024] {{
+        store o[v + p*1024] = {body.replace('[v]', '[v + p*1024]')}
+      }} }} }} }}""")
+    features = "+avx512f,+avx512dq,+avx512bw,+avx512vl,+avx2,+fma"
+    target = make_target("x86_64-unknown-linux-gnu", cpu, features)
+    assert ('"prefer-vector-width"="256"' in emit(kernel, target)) == half

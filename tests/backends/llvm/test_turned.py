@@ -50,6 +50,36 @@ def test_copies(shape: tuple[int, int, int, int], dtype: str) -> None:
         compare(text_of(shape, dtype, "copy", back), [a.astype(kind), b, np.zeros(size, kind)])
 
 
+def open_text(dtype: str, body: str, pitch: str = "r") -> str:
+    """Of sizes that are known when it runs: `r` and `c`, and rows of `m` elements."""
+    inside = BODIES[body].format(c="c", d=dtype, at=f"p + v*{pitch}").replace("  ", "\n")
+    return f"""kernel k(a: {dtype}[{pitch}*c] in, b: {dtype}[r + c] in, o: {dtype}[r*c] out)
+      dims (r, c, m) {{ stage {{ parallel p in [r] chunk [32] {{ vector v in [c] {{
+          {inside}
+        }} }} }} }}"""
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "i16", "bf16", "u8"])
+@pytest.mark.parametrize("sizes", [
+    (64, 64), (32, 16), (33, 17), (7, 40), (40, 7), (100, 35), (1, 1), (31, 64), (72, 15),
+])
+def test_sizes_that_are_known_late(sizes: tuple[int, int], dtype: str) -> None:
+    kind = dtypes.by_name(dtype).numpy
+    rows, columns = sizes
+    pitch = rows + 5
+    out, b = np.zeros(rows * columns, kind), (np.arange(rows + columns) % 7).astype(kind)
+    whole, wide = (
+        (np.arange(n * columns) % 101).astype(kind) for n in (rows, pitch)
+    )
+    compare(open_text(dtype, "copy"), [whole, b, out], (rows, columns, pitch))
+    compare(open_text(dtype, "copy", "m"), [wide, b, out], (rows, columns, pitch))
+    if dtype == "f32":
+        for body in ("rows", "lanes", "twice"):
+            compare(open_text(dtype, body), [whole, b, out], (rows, columns, pitch))
+    taken = "shufflevector <" in emit.emit(kernel_of(open_text(dtype, "copy")), host_target())
+    assert taken or dtype == "u8"
+
+
 @pytest.mark.parametrize("body", [body for body in BODIES if body != "copy"])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dtype", ["f32", "i64"])
