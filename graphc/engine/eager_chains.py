@@ -18,7 +18,7 @@ from ..ir.dtypes import from_numpy
 from ..ir.graph import Builder, Graph, attrs_key
 from ..ir.types import TensorType
 from .eager_cuts import Cuts
-from .eager_form import Form, Types, is_many, with_long_sums
+from .eager_form import Form, Types, is_middling, with_long_sums
 from .eager_forms import spread
 from .eager_kernels import Sized, code_for, pattern_of, sized
 from .eager_products import Layer, layer_of_links
@@ -175,7 +175,7 @@ class Rows:
 
 def is_long(links: Sequence[Link]) -> bool:
     """Whether what they go through has many numbers."""
-    return any(is_many(link.result) for link in links)
+    return any(is_middling(link.result) for link in links)
 
 
 def _is_known(

@@ -15,6 +15,13 @@ from ..ir.types import TensorType
 
 _MUCH = 1 << 18  # products of halves from which on the code is worth a call
 LARGE = 1 << 16  # elements of an operand from which on the code is worth a call
+# more than so many are enough where NumPy takes several passes, or its own inner loops are slow:
+# so many have code that runs those (eager_rows.py)
+_FEW = 1 << 12
+_SLOW = frozenset(
+    "softmax log_softmax layer_norm batch_norm cross_entropy nll_loss gelu silu softplus sigmoid "
+    "relu erf erfc sum amax amin".split()
+)
 _PARTS = {"bf16": 16, "f16": 32}  # of it are enough, which NumPy widens and rounds one by one
 
 WIDE = "wide_"  # names of sizes that are no small ones begin so
@@ -56,6 +63,11 @@ def is_many(type_: TensorType) -> bool:
     return elements(type_) * _PARTS.get(type_.dtype.name, 1) >= LARGE
 
 
+def is_middling(type_: TensorType) -> bool:
+    """Whether it has so many that a call is nothing beside several passes of NumPy's."""
+    return is_many(type_) or (elements(type_) > _FEW and not is_half(type_))
+
+
 def is_half(type_: TensorType) -> bool:
     return type_.dtype.is_float and type_.dtype.bits == 16
 
@@ -84,6 +96,8 @@ def is_large(op: Op, types: Types, attrs: Attrs) -> bool:
             return elements(given) >= LARGE
         return is_many(given) or is_many(TensorType(to, given.shape))
     if any(is_many(t) for t in types):
+        return True
+    if (op.name in _SLOW or is_chain(op)) and any(is_middling(t) for t in types):
         return True
     if op.pointwise and len(types) > 1:  # a row and a column
         whole: Any = np.broadcast_shapes(*[t.shape for t in types])  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ eager_mode.py says what is asked for.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import backends, config
+from ..backends.host import allocator
 from ..ir import forks
 from ..ir.autodiff import vjp_program
 from ..ir.chain import is_chain, without_reshapes
@@ -24,7 +26,7 @@ from ..ir.op import Attrs, Op, get
 from ..ir.passes.freeze.panels import FEW, lay_out
 from ..ir.types import TensorType
 from . import pipeline
-from .built import Engine, concrete_shape
+from .built import Allocate, Engine, concrete_shape
 from .capture.observer import running
 from .eager_form import LONG, WIDE, Form, Shape, Types
 from .eager_forms import form_of
@@ -50,6 +52,18 @@ def _dims(form: Form) -> dict[str, int]:
     return {name: size for shape in shapes for name, size in shape if name and size > 1}
 
 
+def _memory_for(engine: Engine, shape: Sequence[int], type_: TensorType) -> Allocate:
+    """What makes memory for a result."""
+    if is_small(shape, type_):
+        return np.empty
+    size = math.prod(shape) * type_.dtype.numpy.itemsize
+    if size < allocator.LARGE and config.current().keep_freed and (
+        engine.allocate is allocator.empty
+    ):
+        return allocator.of_heap
+    return engine.allocate
+
+
 class Sized:
     """An Engine for all sizes, the sizes of one signature, and the shapes that its results are
     known by, which may be others than the code's."""
@@ -61,8 +75,7 @@ class Sized:
         self._sizes = tuple([self.dims[name] for name in engine.dims])
         # of each result; the last is the input in whose memory it is to lie, or -1
         self._memory = [
-            (shape, type_.dtype.numpy, np.empty if is_small(shape, type_) else engine.allocate,
-             engine.mutated.get(i, -1))
+            (shape, type_.dtype.numpy, _memory_for(engine, shape, type_), engine.mutated.get(i, -1))
             for i, (shape, type_) in enumerate(zip(self.shapes, engine.output_types, strict=True))
         ]
 

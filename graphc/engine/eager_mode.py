@@ -23,7 +23,7 @@ from ..ir.dtypes import from_numpy
 from ..ir.op import Attrs, Op
 from ..ir.types import TensorType
 from . import eager_added, eager_last, eager_rows, eager_scattered
-from .eager_form import LARGE, Types, elements, is_large, is_many
+from .eager_form import LARGE, Types, elements, is_large, is_middling
 from .eager_forms import FORMS
 from .eager_layouts import along_memory, in_row_major, reduced_once, unexpanded
 from .eager_products import anyhow, layer_of_links
@@ -266,10 +266,14 @@ def chain(
     """See Eager.chain."""
     if any(c.ndim for c in constants):
         return None
-    if not any(is_many(link.result) for link in links) and layer_of_links(types, links) is None:
+    if not any(is_middling(link.result) for link in links) and (
+        layer_of_links(types, links) is None
+    ):
         if in_place or config.current().eager_kernels == "0":
             return None
         if recorded:
             return eager_rows.linked(types, constants, links, prepare)
         return eager_rows.chain(types, constants, links, prepare)
+    if recorded and not links[-1].result.dtype.differentiable:
+        return None  # of which there is no history
     return _chains().chain(types, constants, links, in_place)

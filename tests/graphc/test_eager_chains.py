@@ -381,3 +381,15 @@ def test_distances_of_many_are_one_loop(p: float, monkeypatch: pytest.MonkeyPatc
     assert leaf.grad is not None and leaf.grad.isfinite().all()
     few = torch.rand(5, 3)
     assert torch.allclose(torch.cdist(few, few, p)[0, 1:], torch.pdist(few, p)[:4])
+
+
+def test_what_compares_has_no_history() -> None:
+    """isclose() of what has one was a node of history without a result that carries it."""
+    x = torch.rand(70000, requires_grad=True)
+    y = x * 2
+    z = y.detach().clone()
+    for _ in range(4):
+        found = torch.isclose(y, z)
+        assert bool(found.all()) and not found.requires_grad
+    y.sum().backward()
+    assert x.grad is not None and bool((x.grad == 2).all())

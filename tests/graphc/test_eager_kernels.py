@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import graphc as torch
-from graphc.engine import eager_form, eager_kernels, eager_layouts, eager_mode
+from graphc.engine import eager_chains, eager_form, eager_kernels, eager_layouts, eager_mode
 from graphc.frontend import eager, replayed
 
 F = torch.nn.functional
@@ -517,3 +517,61 @@ def test_a_layer_norms_gradient_keeps_rows_numbers_alone(low, monkeypatch):
     out = [param for param in first.params if param.access == "out"]
     assert sum(str(param.size) == whole for param in out) == 1
     assert len(second.stages) == 2  # of runs, and what they add up to
+
+
+@pytest.mark.parametrize(("function", "count", "compiled"), [
+    (lambda x: F.softmax(x, 1), 5000, True), (lambda x: F.layer_norm(x, (50,)), 5000, True),
+    (F.gelu, 5000, True), (F.relu, 5000, True), (lambda x: x.sum(), 5000, True),
+    (lambda x: x.amax(1), 5000, True), (F.gelu, 4000, False), (lambda x: x + x, 5000, False),
+    (lambda x: x + x, 70000, True), (torch.exp, 5000, False),
+])
+def test_fewer_numbers_are_enough_where_numpy_takes_several_passes(
+    function, count, compiled, monkeypatch
+):
+    """Types alone say: from the first call on."""
+    calls = []
+    call = eager_kernels.Operator.call
+    monkeypatch.setattr(
+        eager_kernels.Operator, "call", lambda self, given: calls.append(1) or call(self, given)
+    )
+    eager._signatures.clear()
+    replayed._known.clear()
+    x = (torch.arange(float(count)).reshape(-1, 50) * 37 % 101 - 50) / 25
+    calls.clear()
+    found = [function(x).numpy().tobytes() for _ in range(5)]
+    assert len(set(found)) == 1
+    assert len(calls) == (5 if compiled else 0)
+    wanted = function(x.double()).numpy()
+    np.testing.assert_allclose(np.frombuffer(found[0], np.float32), wanted.ravel(), 2e-5, 5e-6)
+
+
+def test_a_function_of_fewer_numbers_is_one_loop(monkeypatch):
+    ran = []
+    call = eager_chains.Chain.__call__
+    monkeypatch.setattr(
+        eager_chains.Chain, "__call__", lambda self, given: ran.append(1) or call(self, given)
+    )
+    replayed._known.clear()
+    x = torch.arange(5000.0) / 500 - 5
+    for _ in range(3):
+        np.testing.assert_allclose(
+            F.hardswish(x).numpy(), x.numpy() * np.clip(x.numpy() + 3, 0, 6) / 6, 1e-6, 1e-6
+        )
+    assert len(ran) == 2  # the first call is watched
+
+
+def test_calls_of_other_sizes_and_threads_in_between(low):
+    """What a call needs stays as the one before has left it, where nothing else is asked."""
+    threads = torch.get_num_threads()
+    try:
+        for again in range(3):
+            for rows, count in ((30, 1), (40, 1), (40, 2), (30, 2), (30, 1)):
+                torch.set_num_threads(count)
+                x = torch.arange(float(rows * 20)).reshape(rows, 20) / 100 + again
+                for _ in range(2):
+                    np.testing.assert_allclose(
+                        F.softmax(x, 1).numpy(), F.softmax(x.double(), 1).numpy(), 1e-5
+                    )
+                    np.testing.assert_allclose(x.sum().numpy(), x.numpy().sum(), 1e-5)
+    finally:
+        torch.set_num_threads(threads)

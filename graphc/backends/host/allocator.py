@@ -157,6 +157,14 @@ def zeros(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
     return _shared.zeros(shape, dtype)
 
 
+def of_heap(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+    """An array like empty()'s in memory of the C library, which keeps what is freed
+    (host_memory.py): a block of an Allocator costs three times as much, by what Python does when it
+    ends."""
+    memory = np.empty(math.prod(shape) * dtype.itemsize + ALIGNMENT, _BYTE)
+    return np.ndarray(shape, dtype, memory, -address_of(memory) % ALIGNMENT)
+
+
 def alone(size: int) -> Array:
     """Bytes of its own, which go back to the system with the array where there are many."""
     if size >= LARGE:

@@ -95,6 +95,7 @@ class _Lease:
         self.shared = False
         self.shelf: Shelf | None = None  # of a lease that native code has for good
         self.workers = 0  # chunks that have scratch at a time; 0: there is no arena
+        self.dims: tuple[int, ...] = ()  # that it was last borrowed for
         self.sizes = 0, 0, 0  # what lay_out was last given
 
     def lay_out(self, arena: int, scratch: int, workers: int) -> None:
@@ -288,11 +289,13 @@ class Executable:
             lease = self._new_lease()
         lease.block[words.STATUS] = 0
         workers = self.pool.threads
-        if dims:
+        if dims != lease.dims:
             first = self._layout.dims
             lease.block[first : first + len(dims)] = list(dims)
-        if dims or lease.workers != workers:
-            lease.lay_out(*self._bytes(tuple(dims), workers))
+        elif lease.workers == workers:
+            return lease  # as the call before has left it
+        lease.lay_out(*self._bytes(tuple(dims), workers))
+        lease.dims = tuple(dims)
         return lease
 
     def give_back(self, lease: _Lease) -> None:
