@@ -11,6 +11,26 @@ from .record import record
 
 
 @record
+class Far:
+    """What a third cache that is far away (a mesh: it gives a core a fifth of what the second one
+    does) asks of tiling: what is met again and again is packed into a nearer cache, and what comes
+    from there is asked for before its turn (`gemm_ahead.py`, `conv_ask.py`).
+
+    A right operand that at most `shared_rows` rows meet is not packed once for all chunks, but by
+    each chunk, which then has all rows; a Tiling's `near_steps` at a time where at most `near_rows`
+    meet it. Chunks that split the rows of what is packed are at least `shared_tiles` tiles high, so
+    that they have as many rows as columns. `weight_cost` are the cycles in which a register of
+    weights comes that the second cache does not hold, as each strip of a convolution has all of
+    them come (`plan_strips.py`).
+    """
+
+    shared_rows: int
+    near_rows: int
+    shared_tiles: int
+    weight_cost: int
+
+
+@record
 class Tiling:
     """What limits how a contraction is tiled (`kernel/blocking.py`), acc[m, n] summed over k.
 
@@ -48,12 +68,8 @@ class Tiling:
     are dense along k, a tile goes `unrolled` steps, a power of two, an iteration, if a multiply-add
     is one instruction.
     `packs_alone`: one thread packs a right operand block by block as it comes to them.
-    `asks_far`: what is behind the second cache comes slowly, so that a convolution's tiles ask for
-    what is multiplied next.
-    A right operand that at most `shared_rows` rows meet is not packed once for all chunks, but by
-    each chunk, which then has all rows; `near_steps` at a time where at most `near_rows` meet it.
-    Chunks that split the rows of what is packed are at least `shared_tiles` tiles high, if any.
-    `asks_right`: what is packed comes while the block before it is multiplied.
+    `far` says what a third cache that is far away asks for (None: it is near).
+    `asks_window`: convolutions' tiles ask for what they multiply next.
     """
 
     vector_bytes: int
@@ -89,11 +105,8 @@ class Tiling:
     asks_left: bool = False
     unrolled: int = 1
     packs_alone: bool = False
-    asks_far: bool = False
-    shared_rows: int = 0
-    shared_tiles: int = 0
-    near_rows: int = 0
-    asks_right: bool = False
+    asks_window: bool = False
+    far: Far | None = None
 
     def lanes(self, itemsize: int) -> int:
         """Elements of one register."""

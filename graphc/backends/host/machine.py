@@ -3,7 +3,7 @@ and combines loops alike; `cpu` says how wide its registers are."""
 
 import functools
 
-from graphc.ir.machine import Machine, Tiling, Transform
+from graphc.ir.machine import Far, Machine, Tiling, Transform
 from graphc.ir.record import replaced
 
 # Tiles of 24 accumulators in 32 registers.
@@ -47,10 +47,11 @@ _TILING = Tiling(
 # they begin within a line, as NumPy's do; packed ones get 150 to 168: 256 rows, 20%; 1024, 50%.
 # Few rows do not pay for a copy that goes to that cache and comes back: their chunks pack what
 # stays in the second one, or, of 64 rows at most, in the first one (10% to 30%); asking for what is
-# packed next 5% to 15%. Chunks of as many rows as columns read least of both operands.
+# packed next 5% to 15%. Chunks of as many rows as columns read least of both operands. Weights come
+# at 24 GB/s as strips meet them.
 _FAR = replaced(
-    _TILING, kept_bytes=16 << 10, unpacked_bytes=32 << 10, shared_tiles=43, shared_rows=192,
-    near_rows=64, asks_right=True,
+    _TILING, kept_bytes=16 << 10, unpacked_bytes=32 << 10, asks_window=True,
+    far=Far(shared_rows=192, near_rows=64, shared_tiles=43, weight_cost=12),
 )
 
 # Of 16 registers, 12 hold accumulators. Rows of so few columns lie in a line or two of the caches
@@ -130,5 +131,6 @@ def cpu(
     many = _FAR if far else _TILING
     tiling = many if registers >= 32 else _FEW_REGISTERS
     tiling = replaced(tiling, vector_bytes=vector_bytes, steps=steps, slow=slow, split=split)
-    tiling = replaced(tiling, asks_far=far or vector_bytes == _ASKING_BYTES)
+    if vector_bytes == _ASKING_BYTES:
+        tiling = replaced(tiling, asks_window=True)
     return replaced(CPU, tiling=tiling, halves="bf16" in steps, integers=True)

@@ -4,7 +4,8 @@ A right operand that the second cache does not hold comes from the memory, or th
 the first tile of a chunk meets it, while the others find it near. So each step of the first tiles
 asks for lines of what is multiplied next: the block of k below in the same columns, or, behind the
 last, the first one of the next columns. (Panels of constants, 24 layers of 128 rows, Zen 5: 232 and
-250 GFLOP/s, of 265.)
+250 GFLOP/s, of 265.) Where the third cache is far away, so does what chunks pack: for the block
+that is packed next, where it lies.
 
 Rows of a left operand that are read where they lie are short runs, far from one another, which no
 CPU asks for by itself. Where the tiling `asks_left`, the last panels of a tile of rows ask for the
@@ -31,7 +32,8 @@ class Ahead:
         f = d.function
         self.f, self.d, self.tile = f, d, tile
         self.shared = ""
-        if tile.tiling.asks_right:
+        far = tile.tiling.far is not None
+        if far:
             self.shared = f.let(f"icmp ne ptr {d.pointer_at(Word.RIGHT_PACKED)}, null")
             panels = f.let(f"or i1 {panels}, {self.shared}")
         self.panels = panels
@@ -41,7 +43,7 @@ class Ahead:
         size = f.mul(f.mul(d[Word.K], d[Word.N]), right_bytes(tile))
         large = f.cmp("sgt", size, tile.tiling.in_place_bytes)
         dense = f.let(f"and i1 {dense}, {large}")
-        self.packs = packs = self._packs(large, in_place) if tile.tiling.asks_right else ""
+        self.packs = packs = self._packs(large, in_place) if far else ""
         if packs:
             dense = f.let(f"or i1 {dense}, {packs}")
         self.asks = f.let(f"or i1 {panels}, {dense}")

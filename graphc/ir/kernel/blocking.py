@@ -178,8 +178,8 @@ def tiled(r: Request, machine: Machine, itemsize: int) -> Blocking:
     segment = choose(r.left_direct, r.segment, r.k)
     steps = choose(near, least(r.most_steps, t.near_steps), r.most_steps)
     steps = choose(streams, least(r.most_steps, t.stream_steps), steps)
-    if t.near_rows > 0:
-        packs_near = r.right_direct & (r.m <= t.near_rows) & (right > t.unpacked_bytes)
+    if t.far is not None:
+        packs_near = r.right_direct & (r.m <= t.far.near_rows) & (right > t.unpacked_bytes)
         steps = choose(few, steps, choose(packs_near, least(steps, t.near_steps), steps))
     parts = most(quotient_up(segment, most(steps, 1)), 1)
     block_k = most(multiple(quotient_up(segment, parts), r.quantum), 1)
@@ -202,8 +202,8 @@ def tiled(r: Request, machine: Machine, itemsize: int) -> Blocking:
     width = most(width, choose(streams, least(tiles, t.stream_columns // columns), 1))
     # the sums of a split k have room for what is packed at a time, not for wider chunks
     fits = equal(r.batch, 1) & (right <= t.shared_bytes) & r.dense
-    if t.shared_rows > 0:
-        fits = fits & (r.m > t.shared_rows)
+    if t.far is not None:
+        fits = fits & (r.m > t.far.shared_rows)
     wide, some = (
         least(tiles, least(most(least_columns // columns, 1), block_n // columns))
         for least_columns in (t.chunk_columns, t.least_columns)
@@ -212,8 +212,8 @@ def tiled(r: Request, machine: Machine, itemsize: int) -> Blocking:
     split_n = quotient_up(tiles, width)
     rest = most(per_batch // split_n, 1)
     high: Number = t.row_tiles
-    if t.shared_tiles > 0:
-        high = choose(in_place | r.panels, high, t.shared_tiles)
+    if t.far is not None:
+        high = choose(in_place | r.panels, high, t.far.shared_tiles)
     most_rows = most(quotient_up(r.m, t.rows) // high, 1)
     early = choose(r.window, least(rest, blocks), 1)
     split_m = clamp(rest // early, 1, most_rows)

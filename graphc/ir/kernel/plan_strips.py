@@ -18,10 +18,6 @@ from .window import Window
 
 # Cycles per register: of turning what is copied, and sums; where memory gives it; of weights.
 TURN_COST, FAR_COST, SUMS_COST, WEIGHT_COST = 8, 8, 12, 12
-# Of weights that the second cache does not hold, where the third is far away: each strip has all of
-# them come (Emerald Rapids: 24 GB/s).
-STREAM_COST = 12
-ASKING_BYTES = 64  # of the registers that this was timed with
 AGAIN_COST = 2  # of sums that are loaded and stored again
 TILE_COST = 40  # of a tile besides its steps, and each line of the window that it sees
 
@@ -81,9 +77,9 @@ def strips_of(
     fixed = seen_by(w, 1) * channels * steps * panels * lanes
     fixed += quotient_up(padded * channels * w.taps * WEIGHT_COST, images)
     # weights that come from a far cache for each strip: strips are few, and ask for them
-    asks = tiling.asks_far and tiling.vector_bytes >= ASKING_BYTES and weights > room_of(tiling)
-    stream = padded * channels * w.taps * STREAM_COST if asks else 0
-    pieces = machine.parallelism if asks else machine.template_chunks
+    cache = tiling.far if weights > room_of(tiling) else None
+    stream = padded * channels * w.taps * cache.weight_cost if cache else 0
+    pieces = machine.parallelism if cache else machine.template_chunks
     found: list[Strips] = []
     for block in sorted({quotient_up(w.size[1], n) for n in range(1, w.size[1] + 1)}):
         room = room_of(tiling) - panel * block // w.size[1]
@@ -101,7 +97,7 @@ def strips_of(
         )
         found.append(Strips(
             vectors, panels, spans, block, lines, strips, seen, pixel, pitch, weights, copied,
-            sums, asks, cost,
+            sums, cache is not None, cost,
         ))
     return min(found, key=lambda plan: plan.cost, default=None)
 

@@ -37,7 +37,8 @@ def _wide(cpu: str) -> Target:
 @pytest.mark.parametrize("cpu", ["skylake-avx512", "emeraldrapids", "znver4", "znver5", ""])
 def test_wide_registers_ask_where_the_third_cache_is_far(cpu: str) -> None:
     target, far = _wide(cpu), cpu in ("skylake-avx512", "emeraldrapids")
-    assert target.machine.tiling.asks_far is far
+    assert target.machine.tiling.asks_window is far
+    assert (target.machine.tiling.far is not None) is far
     c = kernel_of(LARGE, target)[0].template
     assert isinstance(c, Convolution)
     assert asks_rows(c, Tile("f32", target)) is far
@@ -50,7 +51,7 @@ def test_wide_registers_ask_where_the_third_cache_is_far(cpu: str) -> None:
 
 def test_narrow_code_for_such_a_cpu_asks_for_nothing() -> None:
     """Nobody has timed it."""
-    assert not make_target("x86_64-unknown-linux-gnu", "emeraldrapids").machine.tiling.asks_far
+    assert not make_target("x86_64-unknown-linux-gnu", "emeraldrapids").machine.tiling.asks_window
 
 
 def _forget() -> None:
@@ -114,7 +115,7 @@ def test_sums_by_strips_are_the_references_for_any_threads(
     kernel = STRIPS.kernel(kind)
     names = template_libraries(kernel, host)
     asks = any(name.startswith("strip_tile_asking.") for name in names)
-    assert asks is host.machine.tiling.asks_far
+    assert asks is host.machine.tiling.asks_window
     assert asks or any(name.startswith("strip_tile.") for name in names)
     results = [check_conv(STRIPS, kind, host, threads) for threads in (1, 4)]
     assert results[0].tobytes() == results[1].tobytes()
