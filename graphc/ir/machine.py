@@ -31,6 +31,24 @@ class Far:
 
 
 @record
+class ChannelTiles:
+    """How convolutions go whose tiles are positions by channels: those by strips, and those whose
+    channels are last (`plan_last.py`, `plan_last_lines.py`, `conv_steps.py`).
+
+    Of fewer than `sums` registers of sums, steps wait for each other. A loop goes `unrolled` steps
+    a trip, where it does not wait. `even`: an image's tiles are as equally high as can be, so that
+    the last one is not low. `in_turn`: of a large image with many weights, all panels meet a part
+    of it before others come. `asks`: tiles ask the memory for what they multiply next.
+    """
+
+    sums: int
+    unrolled: int = 1
+    even: bool = False
+    in_turn: bool = False
+    asks: bool = False
+
+
+@record
 class Tiling:
     """What limits how a contraction is tiled (`kernel/blocking.py`), acc[m, n] summed over k.
 
@@ -69,7 +87,7 @@ class Tiling:
     is one instruction.
     `packs_alone`: one thread packs a right operand block by block as it comes to them.
     `far` says what a third cache that is far away asks for (None: it is near).
-    `asks_window`: convolutions' tiles ask for what they multiply next.
+    `channels`: of convolutions whose tiles are positions by channels.
     """
 
     vector_bytes: int
@@ -99,13 +117,13 @@ class Tiling:
     packed_bytes: int
     row_bytes: int
     least_columns: int
+    channels: ChannelTiles
     steps: tuple[str, ...] = ()
     slow: tuple[str, ...] = ()
     split: bool = False
     asks_left: bool = False
     unrolled: int = 1
     packs_alone: bool = False
-    asks_window: bool = False
     far: Far | None = None
 
     def lanes(self, itemsize: int) -> int:

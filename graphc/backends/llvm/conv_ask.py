@@ -13,7 +13,7 @@ from graphc.backends.llvm.text import Function
 def asks_ahead(tile: Tile) -> bool:
     """Whether tiles ask. (Emerald Rapids, one image of 7 x 7: 1x1 of 2048 to 512 channels 117 and
     172 GFLOP/s, of 512 to 2048 113 and 184, 3x3 of 512 to 512 126 and 183.)"""
-    return tile.tiling.asks_window
+    return tile.tiling.channels.asks
 
 
 def ask(f: Function, place: str, steps: int = 1) -> str:

@@ -16,7 +16,6 @@ from graphc.backends.llvm.conv_geometry import Words
 from graphc.backends.llvm.conv_last_tile import (
     classes,
     emit_tiles,
-    equal_heights,
     kinds,
     tiles_symbol,
     widths_of,
@@ -108,7 +107,7 @@ def emit_last(module: Module, tile: Tile, rows: int) -> None:
         r.write(field, value_of(number))
     in_image, height = value_of(plan.in_image), value_of(rows)
     high = in_image
-    if equal_heights(tile):
+    if tile.tiling.channels.even:
         height = ceil_div(f, positions, f.smax(in_image, 1))
         high = f.sub(positions, f.mul(in_image, f.sub(height, 1)))
     r.write(Last.HEIGHT, height)

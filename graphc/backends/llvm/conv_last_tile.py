@@ -13,7 +13,6 @@ from graphc.backends.llvm.conv_steps import step_loop, steps_of
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Function, Module, Value
 from graphc.ir.kernel.plan_last import rows_of, widest_of
-from graphc.ir.kernel.plan_last_lines import FEW_SUMS_BYTES
 
 PARAMETERS = (
     "ptr noalias readonly %table, i64 %entries, i64 %shift, ptr noalias readonly %w, i64 %depth, "
@@ -29,15 +28,8 @@ def widths_of(tile: Tile, rows: int) -> range:
 
 def classes(tile: Tile, rows: int) -> tuple[int, ...]:
     """Heights for which there is a kernel; a tile that is lower computes its last row again."""
-    less = (rows - 1,) if equal_heights(tile) and rows > 2 else ()
+    less = (rows - 1,) if tile.tiling.channels.even and rows > 2 else ()
     return tuple(dict.fromkeys((rows, *less, (rows + 1) // 2, 2, 1)))
-
-
-def equal_heights(tile: Tile) -> bool:
-    """Whether an image's tiles are as equally high as can be, so that the last one is not low: with
-    registers of 32 bytes a low one's sums wait for each other (49 positions are 4 tiles of 6 rows
-    and 5 of 5)."""
-    return tile.target.vector_bytes == FEW_SUMS_BYTES
 
 
 def kinds(tile: Tile) -> list[str]:

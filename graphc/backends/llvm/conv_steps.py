@@ -1,8 +1,8 @@
 """The innermost loops of convolutions' register tiles: several steps a trip, where that pays.
 
 With registers of 32 bytes a step is 12 multiply-adds, and 20 instructions with what these read: a
-core alone does five more for the loop without loss, one whose other thread is busy does not. The
-steps keep their order, and so do the sums their bits.
+core alone does five more for the loop without loss, one whose other thread is busy does not
+(`ChannelTiles.unrolled`). The steps keep their order, and so do the sums their bits.
 """
 
 from __future__ import annotations
@@ -11,10 +11,6 @@ from collections.abc import Callable, Sequence
 
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.text import Function, Value
-from graphc.ir.kernel.plan_last_lines import FEW_SUMS
-
-SEVERAL_BYTES = 32  # of the registers that this was timed with
-SEVERAL = 4  # (Zen 3 beside a busy thread, ResNet-50 by layers: 132 ms by 1, 119 by 2, 117 by 4)
 
 # One step, `number` of them behind those that the carried values and the index are at. It asks the
 # memory for as many steps as the last argument says (conv_ask.py).
@@ -25,7 +21,8 @@ Onward = Callable[[list[str], int], list[str]]
 
 def steps_of(tile: Tile, sums: int) -> int:
     """Steps of a trip. Fewer sums wait for each other, not for the loop."""
-    return SEVERAL if tile.target.vector_bytes == SEVERAL_BYTES and sums >= FEW_SUMS else 1
+    channels = tile.tiling.channels
+    return channels.unrolled if sums >= channels.sums else 1
 
 
 def step_loop(

@@ -25,13 +25,12 @@ from .blocking import (
     quotient_up,
 )
 from .plan_alone import lines_of, spans_of
+from .plan_spans import LEAST_SUMS
 from .templates import Convolution
 from .templates.operand import panels_of_weights
 
 ANY = 1 << 40  # positions, tiles or lines: all
-NEAR_BYTES = 32
 _SLACK = 0.35  # of a register, where a tile is at its highest: what a step costs besides
-_SUMS = 8  # of a tile, that steps do not wait for each other: latency times units (4 x 2)
 
 
 def widest_of(tiling: Tiling) -> int:
@@ -54,7 +53,7 @@ def panel_vectors(registers: int, tiling: Tiling) -> int:
     def cost(width: int) -> float:
         """Of one step of all panels, for each position."""
         rows = rows_of(tiling, width)
-        step = max(width, _SUMS / rows) + _SLACK * tiling.rows / rows
+        step = max(width, LEAST_SUMS / rows) + _SLACK * tiling.rows / rows
         return round(-(-registers // width) * step, 6)
 
     return min(range(1, widest_of(tiling) + 1), key=cost)
@@ -134,7 +133,7 @@ def near_of(c: Convolution, machine: Machine, positions_each: int) -> int:
     g, tiling = c.geometry, machine.tiling
     assert tiling is not None
     columns, runs = panels_of_weights(c.right.index)[0], runs_of(c, machine)
-    if tiling.vector_bytes != NEAR_BYTES or not is_static((*g.input, *g.output)) or runs.together:
+    if not tiling.channels.in_turn or not is_static((*g.input, *g.output)) or runs.together:
         return ANY
     itemsize, positions = c.acc_dtype.itemsize, evaluate(product(g.output), {})
     pixel = runs.depth * itemsize

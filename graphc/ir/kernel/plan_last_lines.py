@@ -20,10 +20,6 @@ from .templates import Convolution
 from .templates.operand import panels_of_weights
 from .window import Triple, Window
 
-# Registers of sums of a tile: fewer wait for each other. Of 32 bytes, no more are needed than
-# latency times units (Zen 3: lines of 14 in tiles of 5, 5 and 4 by 2 take 4% less than tiles of 6
-# anywhere).
-LEAST_SUMS, FEW_SUMS, FEW_SUMS_BYTES = 10, 8, 32
 WEIGHT_COST = 36  # of a register, in tenths of a multiplication
 FEW_POSITIONS = 400  # of more, few tiles are in two lines
 
@@ -151,8 +147,7 @@ def _step(rows: int, vectors: int, tiling: Tiling) -> int:
     """Of a tile, in tenths of a register's multiplication: of its own, or as long as these wait for
     sums of before, or weights from the second cache."""
     weights = 0 if tiling.split else WEIGHT_COST * vectors * tiling.vector_bytes // 64
-    sums = FEW_SUMS if tiling.vector_bytes == FEW_SUMS_BYTES else LEAST_SUMS
-    return max(10 * rows * vectors, 10 * sums, weights)
+    return max(10 * rows * vectors, 10 * tiling.channels.sums, weights)
 
 
 def chunks_of(

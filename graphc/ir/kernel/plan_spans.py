@@ -8,7 +8,8 @@ from .blocking import quotient_up
 from .window import Window
 
 KERNELS = 8  # for one convolution, at most
-LEAST_SUMS = 8  # registers of sums of a tile: fewer wait for each other
+# Registers of sums of a tile: fewer wait for each other, being latency times units (4 x 2).
+LEAST_SUMS = 8
 MOST_ROWS = 12
 
 

@@ -7,7 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from graphc.backends.host import machine as machines
+from graphc.backends.llvm import microkernel
+from graphc.backends.llvm import target as targets
 from graphc.backends.llvm.cache import ObjectCache
+from graphc.backends.llvm.conv_reach import conv_reach, is_by_strips
 from graphc.backends.llvm.emit import emit
 from graphc.backends.llvm.libraries import emit_library, template_libraries
 from graphc.backends.llvm.target import Target, host_target, make_target
@@ -42,6 +46,14 @@ B, M, N, K = (Dim.var(name) for name in "bmnk")
 @functools.cache
 def _library(name: str, target: Target) -> bytes:
     return ObjectCache().compile(emit_library(name, target).text(), target)
+
+
+def forget_machines() -> None:
+    """Behind a test that has changed what a Machine is made of, and before."""
+    for each in (
+        machines.cpu, targets._machine, microkernel._machine, _library, conv_reach, is_by_strips,
+    ):
+        each.cache_clear()
 
 
 def run(

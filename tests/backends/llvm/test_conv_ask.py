@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 
-from graphc.backends.llvm import microkernel
 from graphc.backends.llvm import target as targets
 from graphc.backends.llvm.conv_last_kernel import asks_rows, follows
-from graphc.backends.llvm.conv_reach import conv_reach, is_by_strips
 from graphc.backends.llvm.libraries import emit_library, template_libraries
 from graphc.backends.llvm.microkernel import Tile
 from graphc.backends.llvm.target import Target, host_target, make_target
@@ -19,8 +17,7 @@ from graphc.ir.kernel.plan_convolution import strips_plan
 from graphc.ir.kernel.plan_strips import strips_of
 from graphc.ir.record import replaced
 
-from . import contractions
-from .contractions import Conv
+from .contractions import Conv, forget_machines
 from .test_conv import check as check_conv
 from .test_conv_last import Last, check, kernel_of
 
@@ -37,7 +34,7 @@ def _wide(cpu: str) -> Target:
 @pytest.mark.parametrize("cpu", ["skylake-avx512", "emeraldrapids", "znver4", "znver5", ""])
 def test_wide_registers_ask_where_the_third_cache_is_far(cpu: str) -> None:
     target, far = _wide(cpu), cpu in ("skylake-avx512", "emeraldrapids")
-    assert target.machine.tiling.asks_window is far
+    assert target.machine.tiling.channels.asks is far
     assert (target.machine.tiling.far is not None) is far
     c = kernel_of(LARGE, target)[0].template
     assert isinstance(c, Convolution)
@@ -51,14 +48,7 @@ def test_wide_registers_ask_where_the_third_cache_is_far(cpu: str) -> None:
 
 def test_narrow_code_for_such_a_cpu_asks_for_nothing() -> None:
     """Nobody has timed it."""
-    assert not make_target("x86_64-unknown-linux-gnu", "emeraldrapids").machine.tiling.asks_window
-
-
-def _forget() -> None:
-    for each in (
-        targets._machine, microkernel._machine, contractions._library, conv_reach, is_by_strips
-    ):
-        each.cache_clear()
+    assert not make_target("x86_64-unknown-linux-gnu", "emeraldrapids").machine.tiling.channels.asks
 
 
 @pytest.fixture(params=[True, False], ids=["far", "near"])
@@ -68,10 +58,10 @@ def host(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
         pytest.skip("such CPUs have AVX-512")
     found = host_target()
     monkeypatch.setattr(targets, "_FAR", {found.cpu} if request.param else set())
-    _forget()
+    forget_machines()
     yield found
     monkeypatch.undo()
-    _forget()
+    forget_machines()
 
 
 @pytest.mark.parametrize("case", [LARGE, MANY, LINES], ids=["rows", "weights", "lines"])
@@ -115,7 +105,7 @@ def test_sums_by_strips_are_the_references_for_any_threads(
     kernel = STRIPS.kernel(kind)
     names = template_libraries(kernel, host)
     asks = any(name.startswith("strip_tile_asking.") for name in names)
-    assert asks is host.machine.tiling.asks_window
+    assert asks is host.machine.tiling.channels.asks
     assert asks or any(name.startswith("strip_tile.") for name in names)
     results = [check_conv(STRIPS, kind, host, threads) for threads in (1, 4)]
     assert results[0].tobytes() == results[1].tobytes()

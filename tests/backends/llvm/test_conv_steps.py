@@ -4,13 +4,13 @@ import re
 
 import pytest
 
-from graphc.backends.llvm import conv_steps
+from graphc.backends.host import machine as machines
 from graphc.backends.llvm.libraries import emit_library
 from graphc.backends.llvm.target import Target, make_target
 from graphc.ir.kernel import plan_last_lines
+from graphc.ir.record import replaced
 
-from . import contractions
-from .contractions import narrow_targets
+from .contractions import forget_machines, narrow_targets
 from .test_conv_last import Last, check
 
 LINUX = "x86_64-unknown-linux-gnu"
@@ -51,10 +51,11 @@ def test_bits_are_those_of_single_steps(
     """Channels that are a multiple of a trip's steps, and others; weights in a cache, and not."""
     target = narrow_targets()[0]
     monkeypatch.setattr(plan_last_lines, "seen_by", lambda *_: 0)  # line by line, if at all
-    found = []
+    found, channels = [], machines._CHANNELS[32]
     for steps in (4, 1):
-        monkeypatch.setattr(conv_steps, "SEVERAL", steps)
-        contractions._library.cache_clear()
+        monkeypatch.setitem(machines._CHANNELS, 32, replaced(channels, unrolled=steps))
+        forget_machines()
+        assert target.machine.tiling.channels.unrolled == steps
         found.append([
             check(Last(
                 2, channels + (512 if waits else 0), (6, 14), 40, (window, window), (1, 1),
@@ -62,5 +63,6 @@ def test_bits_are_those_of_single_steps(
             ), target)
             for channels in (1, 2, 3, 4, 5, 8, 11)
         ])
-    contractions._library.cache_clear()
+    monkeypatch.undo()
+    forget_machines()
     assert found[0] == found[1]
