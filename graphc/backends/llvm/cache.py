@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from graphc.backends.host.store import Store
-from graphc.backends.llvm.binding import llvm_version
+from graphc.backends.llvm.direct import llvm_version
 from graphc.backends.llvm.jit import Passes, compile_object
 from graphc.backends.llvm.target import Target, host_target
 from graphc.ir import forks

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from graphc.backends.host.finding import Finding
-from graphc.backends.llvm.binding import llvm_version
 from graphc.backends.llvm.cache import ObjectCache
+from graphc.backends.llvm.direct import llvm_version
 from graphc.backends.llvm.target import Target, host_target
 
 # What kernels are faster with, of what LLVM calls features.

@@ -2,12 +2,12 @@
 
 import contextlib
 import ctypes
-import functools
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterator
+from typing import Any, Literal
 
 from graphc.backends.llvm.binding import LOCK, binding
+from graphc.backends.llvm.direct import Generator, direct
 from graphc.backends.llvm.library import LLVMError
 from graphc.backends.llvm.target import Target
 from graphc.backends.llvm.wasm import is_wasm, lowered
@@ -23,7 +23,8 @@ class _Machines(threading.local):
 
 
 _machines = _Machines()
-_layouts: dict[Target, bytes] = {}  # where what lies in memory, as LLVM writes it
+# Those that no thread uses now, of what goes without llvmlite's Python.
+_idle: dict[tuple[Target, int], list[Generator]] = {}
 
 
 def _target_machine(target: Target, opt_level: int) -> Any:
@@ -42,9 +43,13 @@ def _target_machine(target: Target, opt_level: int) -> Any:
             target.triple
         ).create_target_machine(
             cpu=target.cpu, features=target.features, opt=opt_level, codemodel="small",
-            reloc="static" if is_wasm(target) else "pic",
+            reloc=_relocation(target),
         )
     return found
+
+
+def _relocation(target: Target) -> str:
+    return "static" if is_wasm(target) else "pic"
 
 
 @contextlib.contextmanager
@@ -111,80 +116,46 @@ def compile_object(
             raise LLVMError(f"LLVM cannot generate code: {error}") from None
 
 
-class _Direct(NamedTuple):
-    """LLVM without the lock that llvmlite holds around each call: it asks for none where nothing is
-    shared. What is over at once keeps the GIL, for which a thread waits up to 5 ms where another
-    computes."""
-
-    create: Callable[[], Any]
-    parse: Callable[..., Any]
-    is_wrong: Callable[..., bool]
-    set_target: Callable[..., None]
-    set_layout: Callable[..., None]
-    emit: Callable[..., Any]
-    start: Callable[..., int]
-    size: Callable[..., int]
-    end_buffer: Callable[..., None]
-    end_module: Callable[..., None]
-    end_context: Callable[..., None]
-    end_string: Callable[..., None]
-
-
-@functools.cache
-def _direct() -> _Direct | None:
-    """None: another llvmlite, which does not say what its functions are."""
-    lib = binding().ffi.lib
-
-    def free(name: str) -> Any:
-        return getattr(lib, f"LLVMPY_{name}")._cfn
-
-    def held(name: str, *taken: Any) -> Any:
-        function = free(name)
-        kind = ctypes.PYFUNCTYPE(function.restype, *(function.argtypes or taken))
-        return kind(ctypes.cast(function, ctypes.c_void_p).value or 0)
-
-    try:
-        return _Direct(
-            held("ContextCreate"), free("ParseAssembly"), held("VerifyModule"), held("SetTarget"),
-            held("SetDataLayout"), free("TargetMachineEmitToMemory"), held("GetBufferStart"),
-            held("GetBufferSize"), held("DisposeMemoryBuffer"), held("DisposeModule"),
-            held("ContextDispose"), held("DisposeString", ctypes.c_void_p),
-        )
-    except AttributeError:
-        return None
-
-
 def _directly(text: str, target: Target, opt_level: int, verify: bool) -> bytes | None:
     """An object, of a module without passes; None where llvmlite's own calls are to say why not."""
-    llvm = _direct()
+    llvm = direct()
     if llvm is None:
         return None
-    machine = _target_machine(target, opt_level)
-    layout = _layouts.get(target)
-    if layout is None:
-        layout = _layouts[target] = str(machine.target_data).encode()
-    problem = ctypes.c_char_p()
-    context = llvm.create()
+    idle = _idle.setdefault((target, opt_level), [])
     try:
-        module = llvm.parse(context, text.encode(), ctypes.byref(problem))
+        generator = idle.pop()
+    except IndexError:
+        made = llvm.generator(
+            target.triple, target.cpu, target.features, opt_level, _relocation(target)
+        )
+        if made is None:
+            return None
+        generator = made
+    problem = ctypes.c_char_p()
+    context = llvm.ContextCreate()
+    try:
+        module = llvm.ParseAssembly(context, text.encode(), ctypes.byref(problem))
         if not module:
             return None
         try:
-            if verify and llvm.is_wrong(module, ctypes.byref(problem)):
+            if verify and llvm.VerifyModule(module, ctypes.byref(problem)):
                 return None
-            llvm.set_target(module, target.triple.encode())
-            llvm.set_layout(module, layout)
-            buffer = llvm.emit(machine, module, 1, ctypes.byref(problem))
+            llvm.SetTarget(module, target.triple.encode())
+            llvm.SetDataLayout(module, generator.layout)
+            buffer = llvm.TargetMachineEmitToMemory(
+                generator.machine, module, 1, ctypes.byref(problem)
+            )
             if not buffer:
                 return None
-            found = ctypes.string_at(llvm.start(buffer), llvm.size(buffer))
-            llvm.end_buffer(buffer)
+            found = ctypes.string_at(llvm.GetBufferStart(buffer), llvm.GetBufferSize(buffer))
+            llvm.DisposeMemoryBuffer(buffer)
             return found
         finally:
-            llvm.end_module(module)
+            llvm.DisposeModule(module)
     finally:
-        llvm.end_context(context)
-        llvm.end_string(problem)
+        llvm.ContextDispose(context)
+        llvm.DisposeString(problem)
+        idle.append(generator)
 
 
 def compile_assembly(text: str, target: Target, opt_level: int = 1) -> str:

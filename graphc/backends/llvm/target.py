@@ -12,7 +12,7 @@ from graphc.backends.host import matrix_unit
 from graphc.backends.host.caches import room
 from graphc.backends.host.machine import cpu
 from graphc.backends.host.store import Store
-from graphc.backends.llvm.binding import binding
+from graphc.backends.llvm.direct import host_words
 from graphc.backends.llvm.identity import identity
 from graphc.ir.kernel.steps import MATRIX_STEPS
 from graphc.ir.machine import Machine
@@ -123,15 +123,10 @@ def host_target() -> Target:
     """The machine that runs this process."""
     global _host
     if _host is None:
-        llvm = binding()
-        features = llvm.get_host_cpu_features()
+        triple, cpu, features = host_words()
         # "+prefer-256-bit" is tuning, not an ability: make_target decides.
-        names = sorted(
-            ("+" if on else "-") + name for name, on in features.items() if name != "prefer-256-bit"
-        )
-        _host = _asked(
-            make_target(llvm.get_process_triple(), llvm.get_host_cpu_name(), ",".join(names))
-        )
+        names = sorted(name for name in features if name[1:] != "prefer-256-bit")
+        _host = _asked(make_target(triple, cpu, ",".join(names)))
     return _host
 
 

@@ -7,12 +7,14 @@ import sys
 import threading
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from graphc.backends.host.elf import global_names
-from graphc.backends.llvm import jit
-from graphc.backends.llvm.binding import binding, llvm_version
+from graphc.backends.llvm import direct, jit
+from graphc.backends.llvm.binding import binding, package
+from graphc.backends.llvm.direct import llvm_version
 from graphc.backends.llvm.jit import (
     LLVMError,
     compile_assembly,
@@ -21,6 +23,7 @@ from graphc.backends.llvm.jit import (
 from graphc.backends.llvm.library import Library
 from graphc.backends.llvm.target import host_target, make_target
 
+ROOT = Path(__file__).parents[3]
 TARGET = host_target()
 HOST_IS_ELF = "linux" in TARGET.triple
 INTEGER = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
@@ -158,7 +161,7 @@ def test_llvm_is_called_without_llvmlites_lock() -> None:
     ready, begun, over = (threading.Event() for _ in range(3))
 
     def work() -> None:
-        compiled(text)  # the thread's code generator is made under the lock
+        compiled(text)
         ready.set()
         begun.wait()
         compiled(text)
@@ -180,16 +183,75 @@ def test_llvmlites_own_calls_give_the_same_object(
     """Of a llvmlite whose functions cannot be had."""
     text = "define <8 x float> @f(<8 x float> %x) {\n  ret <8 x float> %x\n}"
     direct = compile_object(text, TARGET, verify=verify)
-    monkeypatch.setattr(jit, "_direct", lambda: None)
+    monkeypatch.setattr(jit, "direct", lambda: None)
     assert compile_object(text, TARGET, verify=verify) == direct
 
 
-def test_another_llvmlite_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Other:
-        ffi = SimpleNamespace(lib=SimpleNamespace(LLVMPY_ContextCreate=lambda: None))
+@pytest.mark.parametrize("other", [
+    {"__version__": "0.51.0", "__path__": package().__path__},
+    {"__version__": package().__version__, "__path__": ["/nowhere"]},
+])
+def test_another_llvmlite_is_noticed(monkeypatch: pytest.MonkeyPatch, other: Any) -> None:
+    """Of other functions, or in a place that no file is in: its Python knows."""
+    known = direct.llvm_version.__wrapped__(), direct.host_words()
+    monkeypatch.setattr(direct, "package", lambda: SimpleNamespace(**other))
+    assert direct.direct.__wrapped__() is None
+    monkeypatch.setattr(direct, "direct", lambda: None)
+    assert direct.llvm_version.__wrapped__().split(",")[1] == known[0].split(",")[1]
+    triple, cpu, features = direct.host_words()
+    assert (triple, cpu, sorted(features)) == (*known[1][:2], sorted(known[1][2]))
 
-    monkeypatch.setattr(jit, "binding", Other)
-    assert jit._direct.__wrapped__() is None
+
+def test_functions_are_those_that_llvmlite_declares() -> None:
+    assert package().__version__.startswith(direct.VERSION)
+    assert f"llvmlite>={direct.VERSION}"[:-1] in (ROOT / "pyproject.toml").read_text()
+
+    def kind(of: Any) -> Any:
+        opaque = isinstance(of, type) and issubclass(of, ctypes._Pointer) and issubclass(
+            of._type_, ctypes.Structure
+        )
+        return ctypes.c_void_p if opaque else of
+
+    compared = 0
+    for name, (result, *taken) in {**direct.LONG, **direct.SHORT}.items():
+        theirs = getattr(binding().ffi.lib, f"LLVMPY_{name}")
+        if theirs.argtypes is not None:
+            assert [*map(kind, theirs.argtypes)] == taken, name
+            compared += bool(taken)
+        if theirs.restype is not ctypes.c_int:  # ctypes' own, where nothing is said
+            assert kind(theirs.restype) is result, name
+        else:
+            assert result in (None, ctypes.c_int), name
+    assert compared > 15
+
+
+def test_compiling_imports_nothing_of_llvmlites_python() -> None:
+    script = (
+        "import sys\nfrom graphc.backends.llvm.jit import compile_object\n"
+        "from graphc.backends.llvm.target import host_target\n"
+        "assert compile_object('define void @f() {\\n  ret void\\n}', host_target())\n"
+        "print('llvmlite' in sys.modules, 'llvmlite.binding' in sys.modules)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert result.stdout.split() == ["True", "False"]
+
+
+def test_code_generators_are_used_again() -> None:
+    """By whatever thread comes next."""
+    text = "define i64 @f(i64 %n) {\n  ret i64 %n\n}"
+
+    def of_all() -> set[int]:
+        return {each.machine for each in jit._idle[TARGET, 1]}
+
+    compile_object(text, TARGET)
+    known = of_all()
+    for _ in range(3):
+        thread = threading.Thread(target=compile_object, args=(text, TARGET))
+        thread.start()
+        thread.join()
+    assert of_all() == known
 
 
 def test_errors_show_the_line() -> None:
