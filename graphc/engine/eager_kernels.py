@@ -105,6 +105,8 @@ class Operator(Sized):
 
     def __init__(self, engine: Engine, form: Form, results: Types) -> None:
         super().__init__(engine, form, [t.shape for t in results])
+        # how the result is made, where there is one, in memory of its own
+        self._single = self._memory[0][:3] if len(results) == 1 and not engine.mutated else None
 
     @classmethod
     def of(cls, op: Op, types: Types, attrs: Attrs, results: Types) -> Operator | None:
@@ -117,6 +119,13 @@ class Operator(Sized):
 
     def call(self, arrays: Sequence[np.ndarray]) -> Any:
         """Of row-major arrays, an array or a tuple of them."""
+        if self._single is not None:
+            runner = self.engine.runner(arrays)
+            if runner is not None:
+                shape, dtype, empty = self._single
+                made: np.ndarray = empty(shape, dtype)
+                runner((*arrays, made), self._sizes)
+                return made
         found = self.run(arrays)
         return found[0] if len(found) == 1 else tuple(found)
 

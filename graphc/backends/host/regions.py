@@ -17,6 +17,7 @@ PAGE = 1 << 12  # sizes are multiples, and so is where a chunk begins
 SHARED = 1 << 26  # bytes of a region that many requests share: the system gives what is touched
 IDLE = 256  # requests since a region was last used: a step of a program has fewer
 APART = -1  # the number of a region that is no part of the others
+_WAITING = 4  # chunks that may be freed and not yet joined to their neighbours
 
 
 class Chunk:
@@ -76,10 +77,11 @@ class Regions:
                 return _first(Region(APART, size), 0, size)
             self._busy = True
             try:
-                if self._freed:
-                    self._settle()
                 self._clock += 1
-                chunk = self._least(size) or self._fresh(size)
+                chunk = self._latest(size)
+                if chunk is None:
+                    self._settle()
+                    chunk = self._least(size) or self._fresh(size)
                 chunk.region.used = self._clock
                 return chunk
             finally:
@@ -90,6 +92,8 @@ class Regions:
         if chunk.region.number == APART:
             return
         self._freed.append(chunk)
+        if len(self._freed) <= _WAITING and chunk.size <= min(SHARED // 4, self.limit // 16):
+            return  # the next request may well be for as much: what a loop frees, it asks for
         if self.lock.acquire(blocking=False):
             try:
                 if not self._busy:
@@ -108,6 +112,8 @@ class Regions:
     def kept(self) -> int:
         """Bytes that were used and are free."""
         with self.lock:
+            if not self._busy:
+                self._carry_out()
             noted = sum(chunk.size for chunk in self._freed)
             return sum(size for size, _, _ in self._free) + noted
 
@@ -135,6 +141,17 @@ class Regions:
             region.used = self._clock
             if chunk is region.last and chunk.previous is None:
                 self._bound()
+
+    def _latest(self, size: int) -> Chunk | None:
+        """What was freed last, if it has so many bytes: it is in the caches."""
+        if not self._freed:
+            return None
+        chunk = self._freed.pop()
+        if chunk.size != size:
+            self._freed.append(chunk)
+            return None
+        chunk.clean = False
+        return chunk
 
     def _least(self, size: int) -> Chunk | None:
         """The smallest free chunk that has so many bytes, cut to them."""

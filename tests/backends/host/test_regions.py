@@ -76,10 +76,22 @@ def test_random_requests_never_overlap(seed: int, monkeypatch: pytest.MonkeyPatc
             held.append((chunk, size))
     for chunk, _ in held:
         all_.give_back(chunk)
-    assert all(region.idle for region in all_.regions)
     assert all_.kept <= 1 << 19
+    assert all(region.idle for region in all_.regions)
     all_.release()
     assert not all_.regions and all_.kept == 0
+
+
+def test_what_was_freed_last_is_handed_out_first() -> None:
+    """It is in the caches, and nothing is joined and cut again for it; for other sizes it is."""
+    all_ = Regions(1 << 30)
+    first, second = all_.take(1 << 20), all_.take(1 << 20)
+    for _ in range(3):
+        all_.give_back(second)
+        assert all_.take(1 << 20) is second and not second.clean
+    all_.give_back(first)
+    all_.give_back(second)
+    assert all_.take(1 << 21).start == 0, "they are neighbours"
 
 
 def test_regions_that_lie_long_unused_make_room_for_other_sizes() -> None:
