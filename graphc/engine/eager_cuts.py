@@ -20,9 +20,9 @@ from ..ir.graph import Builder, Graph, attrs_key
 from ..ir.op import Attrs, Op
 from ..ir.types import TensorType
 from .built import Engine, concrete_shape
-from .eager_form import WIDE, Form, Shape, Types
+from .eager_form import LONG, WIDE, Form, Shape, Types, with_long_sums
 from .eager_forms import COLUMNS, ROWS
-from .eager_kernels import Sized, code_for, pattern_of
+from .eager_kernels import LONG_HINT, Sized, code_for, pattern_of
 
 _MOST_DIMS = 4
 _HINT, _WIDE_HINT, _PITCH_HINT = 7, 1001, 2001  # examples of sizes and, above them, of pitches
@@ -108,8 +108,10 @@ class Reduced:
         last = sizes[-1][1]
         if not groups[-1][0] and groups[-2][0] and last >= COLUMNS and groups[-2][1] >= ROWS:
             sizes = (*sizes[:-1], (f"{WIDE}{len(groups)}", last))
-        memory, steps = [sizes[0]], [step for _, _, step in groups]
         dims = tuple([g for g, group in enumerate(groups) if group[0]])
+        if self._op.name == "sum" and self._types[0].dtype.is_float:
+            sizes = with_long_sums(sizes, dims)
+        memory, steps = [sizes[0]], [step for _, _, step in groups]
         attrs: dict[str, Any] = {"dims": dims, "keepdim": False}
         if not dims:
             return None
@@ -233,15 +235,15 @@ def _steps(array: np.ndarray, rank: int) -> list[int] | None:
 def _graph(walk: Walk, types: Types, emit: Emit) -> Graph:
     env = DimEnv()
     known: dict[str, Size] = {
-        name: env.new(name, (_WIDE_HINT if name.startswith(WIDE) else _HINT) + 4 * g)
-        for g, (name, _) in enumerate(walk.sizes)
+        name: env.new(name, _example(name) + 4 * g) for g, (name, _) in enumerate(walk.sizes)
     }
     builder = Builder(env)
     nodes = []
     for shape, taken, type_ in zip(walk.memory, walk.taken, types, strict=True):
-        for name, _ in shape:
+        for (name, _), size in zip(shape, taken, strict=True):
             if name and name not in known:
-                known[name] = env.new(name, _PITCH_HINT + 4 * len(known))
+                least = 2 * LONG_HINT if size.startswith(LONG) else _PITCH_HINT
+                known[name] = env.new(name, least + 4 * len(known))
         sizes = tuple([known[name] if name else size for name, size in shape])
         node = builder.input(TensorType(type_.dtype, sizes))
         stops = tuple([known[name] if name else 1 for name in taken])
@@ -251,3 +253,9 @@ def _graph(walk: Walk, types: Types, emit: Emit) -> Graph:
             )
         nodes.append(node)
     return builder.build((emit(builder, nodes),), "cut")
+
+
+def _example(name: str) -> int:
+    if name.startswith(LONG):
+        return LONG_HINT
+    return _WIDE_HINT if name.startswith(WIDE) else _HINT

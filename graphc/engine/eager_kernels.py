@@ -263,7 +263,7 @@ def pattern_of(shapes: Sequence[Shape]) -> Any:
 
 
 _WIDE_HINT = 1001
-_LONG_HINT = 10_000_001
+LONG_HINT = 10_000_001
 _HINT = 7  # and odd numbers behind it: examples of sizes, of which nothing is assumed
 
 
@@ -290,7 +290,7 @@ def sized(form: Form, types: Types) -> tuple[DimEnv, tuple[TensorType, ...], Att
                 continue
             if name not in known:
                 least = _WIDE_HINT if name.startswith(WIDE) else first
-                least = _LONG_HINT if name.startswith(LONG) else least
+                least = LONG_HINT if name.startswith(LONG) else least
                 known[name] = env.new(name, least + 4 * len(known))
             sizes.append(known[name])
         return tuple(sizes)

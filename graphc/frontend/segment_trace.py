@@ -27,7 +27,7 @@ from graphc.ir.named import NamedTuple
 from graphc.ir.op import Attrs, Op
 
 from .captured import TensorInput
-from .caught import FAILURES, is_caught
+from .caught import is_caught
 from .context import local
 from .eager import apply, otherwise
 from .eager_count import EagerCount
@@ -44,6 +44,7 @@ from .segment_again import operation_again
 from .segment_nodes import KnownNodes
 from .tensor import Tensor
 from .trace import Trace
+from .unread import failure_of
 from .values import Eager
 
 _TRIED = "what may fail in a try statement that would catch it"
@@ -300,10 +301,9 @@ class SegmentTrace(Trace):
         if Eager.elsewhere is not None and not self._flushing and self.apart(inputs):
             with self.eager(TWO_DEVICES):
                 return apply(op, *inputs, **attrs)
-        fails = op.name in FAILURES and not self.builder.backward
-        if fails and not self._flushing and (
-            attrs.get("check", True) and is_caught(FAILURES[op.name])
-            and self.runs_eagerly(_TRIED)
+        failure = None if self.builder.backward else failure_of(op, inputs)
+        if failure is not None and not self._flushing and (
+            attrs.get("check", True) and is_caught(failure) and self.runs_eagerly(_TRIED)
         ):
             with self.eager(_TRIED):
                 return apply(op, *inputs, **attrs)
@@ -317,7 +317,7 @@ class SegmentTrace(Trace):
         first = found[0] if type(found) is tuple else found
         if self.noted is not None and first._graphc_trace is self:  # else eager mode made it
             self.noted.append(first._graphc_traced.value)
-        if (fails or op.divides) and first._graphc_trace is self:
+        if (failure is not None or op.divides) and first._graphc_trace is self:
             node = first._graphc_traced.value
             self.failing.append(node.inputs[0] if node.op is get_ else node)
         if self.watch is not None:

@@ -6,14 +6,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from graphc.ir.graph import Builder, Node
+from graphc.ir.op import Op
 
 from .caught import FAILURES
 from .context import local
+from .tensor import Tensor
 
 # where each operator's positions begin among its inputs, and the dims that they are positions in
 _FIRST = {"index": 1, "gather": 1, "scatter": 1, "index_put": 2, "cross_entropy": 1, "nll_loss": 1}
 _RANKED = frozenset({"sort", "topk", "cummax", "cummin"})  # (values, positions)
 _SAME = frozenset({"reshape", "expand", "permute", "slice", "cast"})
+
+
+def failure_of(op: Op, inputs: Sequence[Tensor]) -> type[Exception] | None:
+    """What an operator raises of some values of these inputs, one of which a recording has."""
+    if not op.divides:
+        return FAILURES.get(op.name)
+    divisor = inputs[1]
+    if not inputs[0].dtype.is_integer or (
+        divisor._graphc_trace is not None and _counts(divisor._graphc_traced.value)
+    ):
+        return None
+    return RuntimeError
 
 
 def _may_fail(node: Node) -> bool:

@@ -18,7 +18,7 @@ def _check_tensors(lr: Any, betas: Any, foreach: bool) -> None:
             "lr as a Tensor is not supported for capturable=False and foreach=True"
         )
     kinds = [isinstance(beta, Tensor) for beta in betas]
-    if any(kinds) and not all(kinds):
+    if (any(kinds) and not all(kinds)) or any(isinstance(beta, int) for beta in betas):
         raise ValueError("betas must be either both floats or both Tensors")
     for i, kind in enumerate(kinds):
         if kind and foreach:

@@ -273,7 +273,7 @@ def test_other_options(native: list[int]) -> None:
     with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):  # as in torch
         run(differentiable=True)
     assert native == []
-    both(lambda: run(lr=1, weight_decay=0, betas=(0, 0.5)))
+    both(lambda: run(lr=1, weight_decay=0, betas=(0.0, 0.5)))
     assert native == [1, 1, 1]
 
 

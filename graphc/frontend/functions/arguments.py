@@ -184,6 +184,33 @@ def broadcast_sizes(*shapes: tuple[Any, ...]) -> tuple[Any, ...]:
         raise_op_error(error)
 
 
+def require_fit(source: Tensor, sizes: tuple[Any, ...]) -> None:
+    """Raise RuntimeError unless the value broadcasts to the place."""
+    have = shape(source)
+    extra = len(have) - len(sizes)
+    lead = have[: max(extra, 0)]
+    env = environment()
+    fits = all(n == 1 for n in lead) and all(
+        n == m or env.equal(n, 1) or env.equal(n, m)
+        for n, m in zip(reversed(have), reversed(sizes), strict=False)
+    )
+    if fits:
+        return
+    if extra > 0:
+        raise RuntimeError(located(
+            f"expand(torch.FloatTensor{{{list(have)}}}, size={list(sizes)}): the number of sizes "
+            f"provided ({len(sizes)}) must be greater or equal to the number of dimensions in the "
+            f"tensor ({len(have)})"
+        ))
+    for i, (n, m) in enumerate(zip(have, sizes[-len(have) :], strict=True), -extra):
+        if n not in (1, m):
+            raise RuntimeError(located(
+                f"The expanded size of the tensor ({m}) must match the existing size ({n}) at "
+                f"non-singleton dimension {i}.  Target sizes: {list(sizes)}.  Tensor sizes: "
+                f"{list(have)}"
+            ))
+
+
 def as_sequence(value: Any) -> tuple[Any, ...]:
     """One value or a list of them as a tuple."""
     return tuple(value) if isinstance(value, (tuple, list)) else (value,)
@@ -311,7 +338,16 @@ _ANYWHERE = frozenset(
     "quantile searchsorted slice_scatter softmax std sum tensordot tril triu var vdot".split()
 )
 # `out` must have the result's dtype
-_EXACT = frozenset("_int_mm complex polar gather index_select take_flat aminmax".split())
+_EXACT = frozenset(
+    "_int_mm abs absolute addmm all amax amin aminmax any argmax argmin bitwise_not bmm bucketize "
+    "ceil complex conj_physical cummax cummin diag dot fix float_power floor frac frexp gather "
+    "heaviside histc index_select inner isin isneginf isposinf kthvalue lerp log_softmax "
+    "logcumsumexp masked_select matmul median mm mode msort mv nan_to_num nanmedian nanquantile "
+    "neg negative nonzero norm polar quantile renorm round searchsorted sgn sign signbit "
+    "slice_scatter softmax sort take_flat tensordot topk tril triu trunc vdot where".split()
+)
+# which are computed in the dtype of `out`
+_IN_ITS_DTYPE = frozenset("cumprod cumsum nansum prod sum".split())
 
 
 def with_out(function: F) -> F:
@@ -326,6 +362,8 @@ def with_out(function: F) -> F:
         _check_out(name, out)
         if not anywhere:
             _check_apart(name, out, (*args, *kwargs.values()))
+        if name in _IN_ITS_DTYPE and kwargs.get("dtype") is None:
+            kwargs["dtype"] = out.dtype
         result = function(*args, **kwargs)
         if name in _EXACT:
             _check_same_dtype(as_sequence(out), as_sequence(result))
@@ -356,7 +394,8 @@ def _check_out(name: str, out: Any) -> None:
 
 def _check_same_dtype(targets: Iterable[Tensor], results: Iterable[Tensor]) -> None:
     for target, found in zip(targets, results, strict=True):
-        if target.dtype is not found.dtype:
+        truths = found.dtype is dtypes.bool_ and target.dtype is dtypes.u8  # of older programs
+        if target.dtype is not found.dtype and not truths:
             raise RuntimeError(located(
                 f"Expected out tensor to have dtype {CPP_NAMES[found.dtype]}, but got "
                 f"{CPP_NAMES[target.dtype]} instead"

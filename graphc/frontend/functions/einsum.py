@@ -184,6 +184,7 @@ def _drop_unused(x: Tensor, labels: Labels, needed: set[str]) -> tuple[Tensor, L
 def _contract(
     a: Tensor, left: Labels, b: Tensor, right: Labels, needed: set[str], rank: dict[str, int]
 ) -> tuple[Tensor, Labels]:
+    a, left, b, right = _summed_alone(a, left, b, right, needed)
     a, b = _match_sizes(a, left, b, right)
     both = [label for label in left if label in right]
     summed = [label for label in both if label not in needed]
@@ -200,7 +201,8 @@ def _contract(
         a, b = promote.operands(a, b)
     if a.dtype is not b.dtype:
         raise RuntimeError(located(
-            f"einsum(): operands have different dtypes, {a.dtype} and {b.dtype}"
+            f"expected scalar type {promote._name(a.dtype)} but found {promote._name(b.dtype)}: "
+            f"einsum()'s operands. Cure: x.to({a.dtype})"
         ))
 
     def places(labels: Labels, names: list[str]) -> tuple[int, ...]:
@@ -211,6 +213,29 @@ def _contract(
         places(right, batch),
     )
     return value, (*batch, *free_a, *free_b)
+
+
+def _summed_alone(
+    a: Tensor, left: Labels, b: Tensor, right: Labels, needed: set[str]
+) -> tuple[Tensor, Labels, Tensor, Labels]:
+    """Without the labels whose size in one operand is 1: the other is summed along them before the
+    product, as in torch, where operands of other dtypes may then meet."""
+    env = environment()
+    sizes = [dict(zip(labels, shape(x), strict=True)) for x, labels in ((a, left), (b, right))]
+    alone = {
+        label for label in set(left) & set(right) - needed
+        if any(env.equal(known[label], 1) for known in sizes)
+    }
+    if not alone:
+        return a, left, b, right
+    found: list[Any] = []
+    for x, labels in ((a, left), (b, right)):
+        ones = {n for n in alone if env.equal(shape(x)[labels.index(n)], 1)}
+        x, labels = _drop_unused(x, labels, set(labels) - (alone - ones))
+        kept = tuple(n for n in labels if n not in ones)
+        places = tuple(shape(x)[labels.index(n)] for n in kept)
+        found += [apply(ops.reshape, x, shape=places) if ones else x, kept]
+    return found[0], found[1], found[2], found[3]
 
 
 def _arranged(x: Tensor, labels: Labels, rank: dict[str, int]) -> tuple[Tensor, Labels]:

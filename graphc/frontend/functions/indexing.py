@@ -30,7 +30,7 @@ from ..tensor import Tensor, concrete
 from ..transfer import moved
 from ..values import Eager
 from ..written_at import write_at
-from .arguments import environment, fitting, is_mask, named, shape
+from .arguments import environment, fitting, is_mask, named, require_fit, shape
 from .creation import tensor
 from .dtype_names import TYPE_NAMES
 from .parts import drop_dim, slice_dim
@@ -408,7 +408,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
         view = selection.view
         if key is not None:
             note(key, self, view)
-        _require_fit(source, shape(view))
+        require_fit(source, shape(view))
         if shape(source) == shape(view):  # one that is spread may be a part
             check_apart(view, source)
         inplace(view, source, overwrite=True)
@@ -427,8 +427,12 @@ def put(selection: Selection, source: Tensor, accumulate: bool) -> None:
         count = apply(ops.index_put, *counted, *tensors, dim=dim, accumulate=True)
         inplace(x, promote.cast(count, x.dtype))
         return
+    if is_there(x, tensors, source):
+        return
+    if any(t.ndim for t in tensors):  # at one place torch copies
+        check_apart(x, source, whole=False)
     attrs = {"dim": dim, "accumulate": accumulate}
-    if not (is_there(x, tensors, source) or write_at(ops.index_put, x, (source, *tensors), attrs)):
+    if not write_at(ops.index_put, x, (source, *tensors), attrs):
         inplace(x, apply(ops.index_put, x, source, *tensors, **attrs))
 
 
@@ -468,33 +472,6 @@ def _source(value: Any, target: Tensor) -> Tensor:
         f"can't assign a {type(value).__name__} to a torch.{TYPE_NAMES[target.dtype]}. "
         "Cure: torch.as_tensor(value)"
     ))
-
-
-def _require_fit(source: Tensor, sizes: tuple[Any, ...]) -> None:
-    """Raise RuntimeError unless the value broadcasts to the place."""
-    have = shape(source)
-    extra = len(have) - len(sizes)
-    lead = have[: max(extra, 0)]
-    env = environment()
-    fits = all(n == 1 for n in lead) and all(
-        n == m or env.equal(n, 1) or env.equal(n, m)
-        for n, m in zip(reversed(have), reversed(sizes), strict=False)
-    )
-    if fits:
-        return
-    if extra > 0:
-        raise RuntimeError(located(
-            f"expand(torch.FloatTensor{{{list(have)}}}, size={list(sizes)}): the number of sizes "
-            f"provided ({len(sizes)}) must be greater or equal to the number of dimensions in the "
-            f"tensor ({len(have)})"
-        ))
-    for i, (n, m) in enumerate(zip(have, sizes[-len(have) :], strict=True), -extra):
-        if n not in (1, m):
-            raise RuntimeError(located(
-                f"The expanded size of the tensor ({m}) must match the existing size ({n}) at "
-                f"non-singleton dimension {i}.  Target sizes: {list(sizes)}.  Tensor sizes: "
-                f"{list(have)}"
-            ))
 
 
 METHODS = {"__getitem__": getitem, "__setitem__": setitem}

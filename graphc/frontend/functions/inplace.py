@@ -129,6 +129,26 @@ def _written(function: Callable[..., Tensor], check: bool) -> Callable[..., Tens
     return method
 
 
+def _in_own_dtype(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """cumsum_() or cumprod_(), which torch computes in the tensor's dtype, and not in bool."""
+
+    @functools.wraps(method)
+    def checked(self: Tensor, *args: Any, dtype: Any = None, **kwargs: Any) -> Tensor:
+        if dtype is not None and dtype is not self.dtype:
+            raise RuntimeError(located(
+                f"Bad in-place call: input tensor dtype {self.dtype} and output tensor dtype "
+                f"{dtype} should match"
+            ))
+        if self.dtype is dtypes.bool_:
+            name = method.__name__.removesuffix("_")
+            raise NotImplementedError(located(
+                f"\"{name}_out_cpu\" not implemented for 'Bool'. Cure: input.{name}(dim)"
+            ))
+        return method(self, *args, **kwargs)
+
+    return checked
+
+
 def _again_first(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """index_add_(), scatter_() and scatter_add_(), of few numbers as it was done before."""
     name = method.__name__.removesuffix("_")
@@ -320,6 +340,8 @@ def methods() -> dict[str, Callable[..., Any]]:
     ):
         for name in names.split():
             table[f"{name}_"] = _written(getattr(module, name), False)
+    for name in ("cumsum_", "cumprod_"):
+        table[name] = _in_own_dtype(table[name])
     for name in ("index_add_", "scatter_", "scatter_add_"):
         table[name] = _again_first(table[name])
     for name in ("masked_fill_", "masked_scatter_"):

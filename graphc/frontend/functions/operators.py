@@ -46,8 +46,8 @@ _PROMOTED = {
 _NOTHING = (1, 0)
 _KIND_OF_POWER = named_class("PowBackward1", OpNode)
 _OF_NUMPY = "?BbhilqefdFD"  # dtypes whose promotion NumPy knows
-# what torch calls the nodes of a number less a tensor, and of one over a tensor
-_SWAPPED = {"sub": "RsubBackward1", "div": "MulBackward0"}
+# what torch calls the node of a number less a tensor
+_SWAPPED = {"sub": "RsubBackward1"}
 
 
 def _operator(
@@ -178,6 +178,13 @@ def _invert(self: Tensor) -> Any:
     return P.bitwise_not(self)
 
 
+def _over(number: Any, x: Tensor) -> Tensor:
+    """number / x, which torch computes as a reciprocal, times the number: two roundings."""
+    if isinstance(number, Tensor):
+        return P.div(number, x)
+    return named(P.mul(P.reciprocal(x), number), "MulBackward0")
+
+
 def operator_methods() -> dict[str, Any]:
     """__add__, __radd__, __eq__ and the like."""
     table: dict[str, Any] = {}
@@ -185,9 +192,8 @@ def operator_methods() -> dict[str, Any]:
         direct = _DIRECT.get(name)
         table[f"__{name}__"] = _operator(f"__{name}__", function, direct=direct)
         table[f"__r{name}__"] = _operator(f"__r{name}__", function, True, direct)
-    # torch's is a reciprocal, times the number
-    table["__rtruediv__"] = _operator(
-        "__rtruediv__", listed(P.div, "reciprocal"), swap=True
+    table["__rtruediv__"] = _any_operator(
+        "__rtruediv__", listed(_over, "reciprocal"), swap=True
     )
     table["__rdiv__"] = table["__rtruediv__"]
     for name, function in COMPARISONS.items():

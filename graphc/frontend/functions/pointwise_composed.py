@@ -56,8 +56,23 @@ def heaviside(input: Tensor, values: Tensor) -> Tensor:
             "heaviside(): argument 'values' (position 2) must be Tensor, not "
             f"{type(values).__name__}"
         ))
+    if values.dtype is not input.dtype:
+        raise RuntimeError(located(
+            "heaviside is not yet implemented for tensors with different dtypes. Cure: "
+            "values.to(input.dtype)"
+        ))
     result: Tensor = P.where(P.eq(input, 0), values, promote.cast(P.gt(input, 0), input.dtype))
     return result
+
+
+def _require_floats(name: str, *values: Any) -> None:
+    """Raise NotImplementedError for integers and bools among themselves; `name`: of torch's
+    kernel."""
+    dtype = promote.result_type(*values)
+    if not dtype.differentiable:
+        raise NotImplementedError(located(
+            f"\"{name}\" not implemented for '{promote._name(dtype)}'. Cure: input.float()"
+        ))
 
 
 @with_out
@@ -72,6 +87,7 @@ def logaddexp(input: Tensor, other: Tensor) -> Tensor:
         ))
     if input.dtype.is_complex or other.dtype.is_complex:
         return complex_logaddexp(input, other)
+    _require_floats("logaddexp_cpu", input, other)
     return _log_of_sum(input, other, P.exp, 1.0)
 
 
@@ -269,6 +285,7 @@ def frexp(input: Tensor) -> Any:
 @replayed
 def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
     """log2(2 ** a + 2 ** b), stable."""
+    _require_floats("logaddexp2_cpu", input, other)
     return _log_of_sum(input, other, P.exp2, 1.0 / math.log(2.0))
 
 
@@ -302,6 +319,7 @@ lcm = _euclid("lcm")
 def nextafter(input: Tensor, other: Tensor) -> Tensor:
     """The next floating-point number towards other; moves with input, not with other."""
     P.require_tensors("nextafter", input, other)
+    _require_floats("nextafter_cpu", input, other)
     cure = "call it outside the compiled function"
     a, b = promote.operands(input, other)
     given = [concrete_or_zeros(x, "nextafter()", cure) for x in (a, b)]

@@ -136,8 +136,10 @@ def _mean(x: Tensor, dims: Dims, keepdim: bool) -> Tensor:
 @numpy_names
 def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The mean of what is not NaN."""
-    factor = promote.cast(P.logical_not(P.isnan(input)), input.dtype)
-    return P.div(nansum(input, dim, keepdim, dtype=dtype), sum(factor, dim, keepdim))
+    if not input.dtype.differentiable:
+        raise RuntimeError(located(f"nanmean(): expected a float or complex, got {input.dtype}"))
+    there = P.logical_not(P.isnan(input))
+    return P.div(nansum(input, dim, keepdim, dtype=dtype), sum(there, dim, keepdim))
 
 
 @with_out

@@ -77,8 +77,12 @@ def hardtanh(
         raise ValueError("min_val cannot be greater than max_val")
     if not input.dtype.is_floating_point:  # the bounds are cut to integers
         if input.dtype is T.bool:
-            raise NotImplementedError("Bool inputs not supported for hardtanh")
+            raise RuntimeError(located("Bool inputs not supported for hardtanh"))
         min_val, max_val = int(min_val), int(max_val)
+        if input.dtype is T.uint8 and min(min_val, max_val) < 0:
+            raise RuntimeError(located(
+                "cannot do hardtanh on an unsigned type with negative limits"
+            ))
 
     def clip(x: Tensor) -> Tensor:
         if not x.requires_grad:
@@ -144,12 +148,19 @@ def _bent(x: Tensor, slope: Any) -> Tensor:
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x where x > 0, else alpha * (exp(x) - 1)."""
     _require_float("elu_cpu", input)
-    return _once(lambda x: T.where(x > 0, x, T.expm1(_negative(x)) * alpha), input, inplace)
+    return _once(lambda x: T.where(x > 0, x, _below_1(_negative(x)) * alpha), input, inplace)
 
 
 def _negative(x: Tensor) -> Tensor:
     """x where x <= 0, else 0: keeps exp of the branch not taken, and its gradient, finite."""
     return T.where(x > 0, 0.0, x)
+
+
+def _below_1(x: Tensor) -> Tensor:
+    """exp(x) - 1, whose gradient is exp(x): far below 0 nothing of it is left in the result."""
+    if not x.requires_grad:
+        return T.expm1(x)
+    return T.where(x < -1, T.exp(x) - 1, T.expm1(x))
 
 
 @listed
@@ -160,7 +171,7 @@ def selu(input: Tensor, inplace: bool = False) -> Tensor:
     _require_float("elu_cpu", input)
     alpha, scale = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
     return _once(
-        lambda x: T.where(x > 0, x * scale, T.expm1(_negative(x)) * (alpha * scale)),
+        lambda x: T.where(x > 0, x * scale, _below_1(_negative(x)) * (alpha * scale)),
         input, inplace,
     )
 
@@ -174,7 +185,7 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
         raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
     _require_float("elu_cpu", input)
     return _once(
-        lambda x: T.where(x > 0, x, T.expm1(_negative(x) / alpha) * alpha), input, inplace
+        lambda x: T.where(x > 0, x, _below_1(_negative(x) / alpha) * alpha), input, inplace
     )
 
 
