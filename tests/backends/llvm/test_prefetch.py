@@ -27,7 +27,7 @@ ERF = """kernel k(a: f32[{size}] in, o: f32[{size}] out) dims ({dims}) {{
     }}
   }}
 }}"""
-NORM = """kernel k(a: f32[{size}] in, w: f32[{columns}] in, o: f32[{size}] out) dims () {{
+ROWS = """kernel k(a: f32[{size}] in, {given}o: f32[{size}] out) dims ({dims}) {{
   stage {{
     parallel p in [{rows}] chunk [4] {{
       vector v in [{columns}] carry c: f32 = 0.0:f32 {{
@@ -36,19 +36,35 @@ NORM = """kernel k(a: f32[{size}] in, w: f32[{columns}] in, o: f32[{size}] out) 
       }}
       vector v in [{columns}] carry d: f32 = 0.0:f32 {{
         t1 = a[({columns}*p + v)]
-        t2 = sub.f32(t1, c)
+        t2 = {term}
         next d add t2
       }}
       vector v in [{columns}] {{
         t3 = a[({columns}*p + v)]
-        t4 = w[v]
-        t5 = mul.f32(t3, t4)
-        t6 = sub.f32(t5, d)
-        store o[({columns}*p + v)] = t6
+        {last}
+        store o[({columns}*p + v)] = t
       }}
     }}
   }}
 }}"""
+
+
+def norm(rows: int, columns: int) -> str:
+    """Rows that are gone along three times, with light work."""
+    last = "t4 = w[v]\n t5 = mul.f32(t3, t4)\n t = sub.f32(t5, d)"
+    return ROWS.format(
+        size=rows * columns, rows=rows, columns=columns, dims="",
+        given=f"w: f32[{columns}] in, ", term="sub.f32(t1, c)", last=last,
+    )
+
+
+def softmax(rows: int | str, columns: int | str) -> str:
+    """The same with much work before the last time; where they are dims, `d1` rows of `d0`."""
+    dims = "d0, d1" if isinstance(rows, str) else ""
+    return ROWS.format(
+        size=f"{rows}*{columns}", rows=rows, columns=columns, dims=dims,
+        given="", term="exp.f32(t1)", last="t = mul.f32(t3, d)",
+    )
 
 
 def asked(kernel: Kernel) -> list[str]:
@@ -58,10 +74,6 @@ def asked(kernel: Kernel) -> list[str]:
         before for before, line in itertools.pairwise(text)
         if "call void @llvm.prefetch" in line
     ]
-
-
-def norm(rows: int, columns: int) -> Kernel:
-    return kernel_of(NORM.format(size=rows * columns, rows=rows, columns=columns))
 
 
 @pytest.mark.parametrize(("size", "dims"), [("n", "n"), ("1000001", "")])
@@ -76,7 +88,7 @@ def test_what_the_caches_hold_or_no_mask_is_on_is_not_asked_for() -> None:
 
 
 def test_the_second_time_through_a_row_asks_for_the_next_one() -> None:
-    kernel = norm(4096, 1024)
+    kernel = kernel_of(norm(4096, 1024))
     (rows,) = kernel.stages[0]
     assert isinstance(rows, Loop)
     second = rows.body[1]
@@ -89,7 +101,7 @@ def test_the_second_time_through_a_row_asks_for_the_next_one() -> None:
 
 @pytest.mark.parametrize(("rows", "columns"), [(64, 1024), (1 << 16, 64)])
 def test_of_rows_in_the_caches_or_short_ones_nothing_is_asked(rows: int, columns: int) -> None:
-    kernel = norm(rows, columns)
+    kernel = kernel_of(norm(rows, columns))
     assert next_rows(kernel, kernel.stages[0]) == {} and not asked(kernel)
 
 
@@ -112,8 +124,7 @@ def test_values_of_rows_are_the_same() -> None:
     rng = np.random.default_rng(0)
     a = rng.integers(-4, 5, rows * columns).astype(np.float32)
     w = rng.integers(-4, 5, columns).astype(np.float32)
-    text = NORM.format(size=rows * columns, rows=rows, columns=columns)
-    compare(text, [a, w, np.zeros(rows * columns, np.float32)])
+    compare(norm(rows, columns), [a, w, np.zeros(rows * columns, np.float32)])
 
 
 AVX2 = make_target("x86_64-unknown-linux-gnu", "x86-64-v3", "+avx,+avx2,+fma,+f16c")
@@ -126,7 +137,7 @@ def test_lines_of_a_row_are_asked_for_before_they_are_written(
     target: Target, rows: int, asks: bool
 ) -> None:
     """By the loop before the one that writes, where the row goes to memory."""
-    kernel = kernel_of(NORM.format(size=rows * 1024, rows=rows, columns=1024))
+    kernel = kernel_of(norm(rows, 1024))
     (stage,) = kernel.stages
     found = written_next(kernel, stage, target)
     if not asks:
@@ -143,39 +154,13 @@ def test_lines_of_a_row_are_asked_for_before_they_are_written(
 
 
 def test_lines_asked_for_are_written_as_without() -> None:
-    text = NORM.format(size=262144 + 1024, rows=257, columns=1024)
+    text = norm(257, 1024)
     rng = np.random.default_rng(0)
     x = rng.standard_normal(263168).astype("f4")
     w = rng.standard_normal(1024).astype("f4")
     compare(text, [x, w, np.zeros(263168, "f4")], tolerance=1e-3)
 
 
-def softmax(rows: int | str, columns: int | str) -> str:
-    size, dims = (f"{rows}*{columns}", "d0, d1") if isinstance(rows, str) else (None, "")
-    size = size or int(rows) * int(columns)
-    return SOFTMAX.format(size=size, rows=rows, columns=columns, dims=dims)
-
-
-SOFTMAX = """kernel k(a: f32[{size}] in, o: f32[{size}] out) dims ({dims}) {{
-  stage {{
-    parallel p in [{rows}] chunk [4] {{
-      vector v in [{columns}] carry c: f32 = 0.0:f32 {{
-        t0 = a[({columns}*p + v)]
-        next c add t0
-      }}
-      vector v in [{columns}] carry d: f32 = 0.0:f32 {{
-        t1 = a[({columns}*p + v)]
-        t2 = exp.f32(t1)
-        next d add t2
-      }}
-      vector v in [{columns}] {{
-        t3 = a[({columns}*p + v)]
-        t4 = mul.f32(t3, d)
-        store o[({columns}*p + v)] = t4
-      }}
-    }}
-  }}
-}}"""
 FAR = make_target(
     "x86_64-unknown-linux-gnu", "emeraldrapids",
     "+avx512f,+avx512dq,+avx512bw,+avx512vl,+avx2,+fma",
@@ -186,7 +171,7 @@ def test_behind_much_work_lines_are_asked_for_where_the_third_cache_is_far() -> 
     kernel = kernel_of(softmax(4096, 1024))
     assert len(written_next(kernel, kernel.stages[0], FAR)) == 1
     assert not written_next(kernel, kernel.stages[0], WIDE)
-    light = norm(4096, 1024)
+    light = kernel_of(norm(4096, 1024))
     assert not written_next(light, light.stages[0], FAR)
     text = emit(kernel, FAR)
     assert "i32 1, i32 3, i32 1" in text and "i32 0, i32 3, i32 1" in text
