@@ -6,7 +6,6 @@ from typing import Any
 
 from graphc.ir import dtypes, ops
 from graphc.ir.dim import product
-from graphc.ir.dtypes import DType
 
 from .. import float32, promote
 from ..dispatch import apply
@@ -456,8 +455,3 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     ]
     rank = parts[0].ndim + 1
     return stack(parts, dim if dim >= 0 else dim + rank)
-
-
-def result_dtype(*values: Any) -> DType:
-    """torch.result_type."""
-    return promote.result_type(*values)

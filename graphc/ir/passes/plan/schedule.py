@@ -36,7 +36,6 @@ class _Scheduler:
             for step in steps for storage in step.writes
         }
         self.failing = sum(step.can_fail for step in steps)
-        self.unfinished = len(steps)
         self.steps = steps
         self.level = self._levels()
 
