@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from graphc.backends.host import matrix_unit
-from graphc.backends.host.caches import room
+from graphc.backends.host.caches import third_cache
 from graphc.backends.host.machine import cpu
 from graphc.backends.host.store import Store
 from graphc.backends.llvm.direct import host_words
@@ -30,7 +30,9 @@ _FAR = {
 # Those that take 4 times as long for a register of pairs of bfloat16 as for one of floats (Emerald
 # Rapids: 2 cycles and 0.5; AMD takes as long): they have AMX, where a kernel lets it be used.
 _SLOW_PAIRS = {"sapphirerapids", "emeraldrapids", "graniterapids", "graniterapids-d"}
-
+# Those, of which one was measured, where a result leaves what is computed with it too little room
+# in the third cache from a fifth of it on (Emerald Rapids: 52 of 260 MB, which others share).
+_FULL_BY_A_FIFTH = {"emeraldrapids"}
 
 _UNIT = "amx-tile", "amx-bf16", "amx-int8"
 
@@ -135,7 +137,8 @@ def _asked(host: Target) -> Target:
     that it has: each has to ask."""
     has = host.features.split(",")
     has_unit = all(f"+{feature}" in has for feature in _UNIT) and matrix_unit.usable()
-    return host._replace(matrix="amx" if has_unit else "", around=room(host.cpu))
+    around = third_cache() // 5 if host.cpu in _FULL_BY_A_FIFTH else 0
+    return host._replace(matrix="amx" if has_unit else "", around=around)
 
 
 def known_target(directory: Path) -> Target:

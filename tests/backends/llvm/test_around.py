@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphc.backends.host.caches import room
+from graphc.backends.host.caches import third_cache
+from graphc.backends.llvm import target as targets
 from graphc.backends.llvm.emit import emit
 from graphc.backends.llvm.jit import compile_assembly
 from graphc.backends.llvm.target import Target, host_target, make_target
@@ -76,10 +77,18 @@ def test_numbers_are_the_same_wherever_they_lie(known: bool, shift: int, count: 
     assert (room[:first] == -1).all() and (room[first + count :] == -1).all()
 
 
-def test_a_fifth_of_the_third_cache_of_cpus_that_are_known(tmp_path: Path) -> None:
-    assert room("emeraldrapids", tmp_path) == 0  # the system does not say
+def test_the_third_cache_is_what_the_system_says(tmp_path: Path) -> None:
+    assert third_cache(tmp_path) == 0  # it does not
     folder = tmp_path / "sys/devices/system/cpu/cpu0/cache/index3"
     folder.mkdir(parents=True)
     (folder / "size").write_text("266240K\n")
-    assert room("emeraldrapids", tmp_path) == 266240 * 1024 // 5
-    assert room("znver5", tmp_path) == 0
+    assert third_cache(tmp_path) == 266240 * 1024
+
+
+def test_results_of_a_fifth_of_it_go_around_it_on_cpus_that_are_known(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(targets, "third_cache", lambda: 266240 * 1024)
+    for cpu, around in (("emeraldrapids", 266240 * 1024 // 5), ("znver5", 0), ("", 0)):
+        host = make_target("x86_64-unknown-linux-gnu", cpu, FEATURES)
+        assert targets._asked(host).around == around
