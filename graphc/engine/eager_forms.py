@@ -219,6 +219,7 @@ def _cross_entropy(types: Types, attrs: Attrs) -> Form | None:
     whole = _dims(n=shape[0], m=shape[1])
     if len(shape) > 2:
         whole = (*whole, ("i", math.prod(shape[2:])))
+    whole = with_long_sums(whole, (0, 2))
     return Form((whole, (whole[0], *whole[2:]), *[whole[1:2]] * (len(types) - 2)), attrs)
 
 

@@ -44,8 +44,6 @@ class Adam(PerParameter):
         decoupled_weight_decay: bool = False,
     ) -> None:
         check(lr, eps, weight_decay, betas)
-        if foreach and fused:
-            raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
         _check_tensors(lr, betas, bool(foreach) and not capturable)
         super().__init__(params, {
             "lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay,

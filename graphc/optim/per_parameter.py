@@ -23,6 +23,14 @@ class PerParameter(Optimizer):
     # another one than those after it, or needs no state
     _graphc_state: Callable[[Any, Tensor], Any] | None = None
 
+    def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
+        super().__init__(params, defaults)
+        if defaults.get("fused"):
+            if defaults["differentiable"]:
+                raise RuntimeError("`fused` does not support `differentiable`")
+            if defaults["foreach"]:
+                raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+
     def step(self, closure: Any = None) -> Any:
         """One update of every parameter that has a gradient."""
         loss = run_closure(closure)

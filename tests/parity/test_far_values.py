@@ -39,6 +39,20 @@ def test_gradients_far_below_0(name: str, dtype: str, compiled: bool) -> None:
         np.testing.assert_allclose(found, right, rtol=2e-6, atol=1e-37)
 
 
+@pytest.mark.parametrize("rows", [20000, 1000000])
+def test_means_of_many_losses(rows: int) -> None:
+    x, classes = graphc.full((rows, 5), 0.1), graphc.arange(rows) % 5
+    loss = graphc.nn.functional.cross_entropy
+    np.testing.assert_allclose(loss(x, classes).item(), np.log(5), rtol=1e-5)
+    np.testing.assert_allclose(
+        graphc.nn.functional.nll_loss(-x, classes).item(), np.float32(0.1), rtol=1e-5
+    )
+    image = x.t().reshape(1, 5, rows)
+    np.testing.assert_allclose(
+        loss(image, classes.reshape(1, rows)).item(), np.log(5), rtol=1e-5
+    )
+
+
 LAYOUTS: dict[str, Callable[[Any, int], Any]] = {
     "rows": lambda make, n: make(n, 3), "turned": lambda make, n: make(3, n).t(),
     "cut out of wider rows": lambda make, n: make(n, 5)[:, :3],
@@ -144,6 +158,11 @@ REFUSED: dict[str, Callable[[Any], Any]] = {
     "a tensor at its own places, turned": lambda t: _at_places(t, lambda x: x.flip(0)[3:][:0] + x),
     "nanmean of integers": lambda t: t.nanmean(_ints(t, 1, 2), dtype=t.float32),
     "betas of two kinds": lambda t: t.optim.Adam([t.zeros(2)], betas=(0, 0.9)),
+    **{
+        f"a fused {name} that is {other}": lambda t, name=name, other=other: getattr(t.optim, name)(
+            [t.nn.Parameter(t.zeros(2))], lr=0.1, fused=True, **{other: True})
+        for name in ("SGD", "Adagrad", "Adam", "AdamW") for other in ("foreach", "differentiable")
+    },
     "einsum of two dtypes": lambda t: t.einsum(
         "ij,jk->ik", t.ones(2, 2), t.ones(2, 3, dtype=t.float64)),
     **{
