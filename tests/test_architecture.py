@@ -293,6 +293,14 @@ def test_files_are_short() -> None:
     assert not stale, f"listed in LONG_FILES, but short: {stale}"
 
 
+def test_shared_passes_take_a_machines_numbers_not_its_name() -> None:
+    """What was measured with one kind of CPU is a number of its Machine (backends/*/machine.py)."""
+    marks = "vector_bytes ==", "vector_bytes !=", ".kind == " '"cpu"', ".kind == " '"gpu"'
+    wrong = [name_of(path) for path in (ROOT / "graphc/ir").rglob("*.py")
+             if any(mark in path.read_text() for mark in marks)]
+    assert not wrong, wrong
+
+
 def test_no_comments_for_formatters() -> None:
     """The house uses none: ruff's lint rules alone."""
     marks = ("# fmt" ":", "# yapf" ":")

@@ -52,42 +52,45 @@ class ChannelTiles:
 class Tiling:
     """What limits how a contraction is tiled (`kernel/blocking.py`), acc[m, n] summed over k.
 
-    A register has `vector_bytes`; the innermost tile is `rows` high and `vectors` registers wide.
+    **Tiles.** A register has `vector_bytes`; the innermost tile is `rows` high and `vectors`
+    registers wide. A block has at most `block_k` steps of k: a panel of the right operand then fits
+    half of the second cache. A block of a product has `row_bytes` of a row of the left operand, if
+    that is more than block_k steps. `channels`: of convolutions whose tiles are positions by
+    channels.
 
-    A block has at most `block_k` steps of k: a panel of the right operand then fits half of the
-    second cache. At most `pack_bytes` of the right operand are packed at a time, `pointed_columns`
-    columns where tiles go through pointers. A right operand that at most `in_place_rows` rows meet
-    is read where it lies; so is one of up to `kept_bytes`, and of up to `unpacked_bytes` one that
-    at most `unpacked_rows` rows meet. One of up to `shared_bytes` may be packed once for all
-    chunks, which then have `chunk_columns` columns at least, or as many as are packed at a time,
-    and share out the rows. One of more than `in_place_bytes` that few rows meet
-    is a stream, which memory gives fastest in long runs: `stream_steps` rows of it at a time, in
-    chunks of `stream_columns` columns. But where the caches hold it (`unpacked_bytes`), and more
-    rows than a tile's meet it, a panel of `near_steps` steps at a time stays in the first cache
-    while they do. Chunks that split the rows are at least `row_tiles` tiles
-    high. Reading the right operand takes as long as what `read_rows` rows do with it.
-    A left operand of more than `unpacked_bytes` that is contiguous along m is packed where it meets
-    at least `turned_columns` columns (0: it never is).
-    Where k is contiguous in both operands, up to `dot_rows` rows or `dot_columns` columns are
-    computed as dot products. What a loop of at least `pack_steps` steps reads in each is packed
-    before it; a product over all steps joins the loop's own where a step has `joint_rows` rows.
-    A constant that at most `packed_rows` rows meet in each call is packed before the first one;
-    where all of those together have more than `packed_bytes`, at most half as many rows.
-
-    A block of a product has `row_bytes` of a row of the left operand, if that is more than block_k
-    steps. Where the right operand is not packed first, chunks have `least_columns` at least: a
-    tile's rows, which lie further away, meet several panels.
-
-    `steps` names what there are instructions for that multiply and add several neighbours along k
-    at a time (`kernel/steps.py`). Those of `slow` take longer than a multiply-add of each of the
-    values: only products that wait for the memory are made of them. `split`: registers are
-    computed in two halves, beside which one that is read under a mask costs more. `asks_left`: each
-    tile has the rows of the left operand that the next one reads come meanwhile. Of operands that
-    are dense along k, a tile goes `unrolled` steps, a power of two, an iteration, if a multiply-add
-    is one instruction.
-    `packs_alone`: one thread packs a right operand block by block as it comes to them.
+    **The right operand.** One that at most `in_place_rows` rows meet is read where it lies; so is
+    one of up to `kept_bytes`, and of up to `unpacked_bytes` one that at most `unpacked_rows` rows
+    meet. Else at most `pack_bytes` of it are packed at a time, `pointed_columns` columns where
+    tiles go through pointers. One of more than `in_place_bytes` that few rows meet is a stream,
+    which memory gives fastest in long runs: `stream_steps` rows of it at a time, in chunks of
+    `stream_columns` columns. But where the caches hold it (`unpacked_bytes`), and more rows than a
+    tile's meet it, a panel of `near_steps` steps at a time stays in the first cache while they do.
     `far` says what a third cache that is far away asks for (None: it is near).
-    `channels`: of convolutions whose tiles are positions by channels.
+
+    **The left operand.** One of more than `unpacked_bytes` that is contiguous along m is packed
+    where it meets at least `turned_columns` columns (0: it never is). `asks_left`: each tile has
+    the rows that the next one reads come meanwhile.
+
+    **Chunks.** A right operand of up to `shared_bytes` may be packed once for all chunks, which
+    then have `chunk_columns` columns at least, or as many as are packed at a time, and share out
+    the rows; `packs_alone`: one thread packs it block by block as it comes to them. Where it is not
+    packed first, chunks have `least_columns` at least: a tile's rows, which lie further away, meet
+    several panels. Chunks that split the rows are at least `row_tiles` tiles high. Reading the
+    right operand takes as long as what `read_rows` rows do with it.
+
+    **Other ways.** Where k is contiguous in both operands, up to `dot_rows` rows or `dot_columns`
+    columns are computed as dot products. What a loop of at least `pack_steps` steps reads in each
+    is packed before it; a product over all steps joins the loop's own where a step has `joint_rows`
+    rows. A constant that at most `packed_rows` rows meet in each call is packed before the first
+    one; where all of those together have more than `packed_bytes`, at most half as many rows.
+
+    **Instructions.** `steps` names what there are some for that multiply and add several neighbours
+    along k at a time (`kernel/steps.py`). Those of `slow` take longer than a multiply-add of each
+    of the values: only products that wait for the memory are made of them. `split`: registers are
+    computed in two halves, beside which one that is read under a mask costs more. A convolution's
+    step whose registers lie across the caches' lines takes `across` fifths longer than one that
+    reads packed ones. Of operands that are dense along k, a tile goes `unrolled` steps, a power of
+    two, an iteration, if a multiply-add is one instruction.
     """
 
     vector_bytes: int
@@ -120,6 +123,7 @@ class Tiling:
     channels: ChannelTiles
     steps: tuple[str, ...] = ()
     slow: tuple[str, ...] = ()
+    across: int = 0
     split: bool = False
     asks_left: bool = False
     unrolled: int = 1

@@ -17,9 +17,6 @@ PIECE_COST, PIECE_END_COST = 5, 2
 COPY_COSTS, COPY_FAR_COST, COPY_LINE_COST = (6, 12, 100), 32, 20
 TRANSPOSE_COST = 14
 LINES_COST = 6
-# What steps cost more whose registers of this size lie across the caches' lines, where packed ones
-# do not (Zen 3: 1.05 to 1.2 times as much).
-ACROSS_BYTES, ACROSS_COST = 32, (6, 5)
 
 
 class Costs(NamedTuple):
@@ -48,9 +45,7 @@ def costs_of(
     which there are `planes` in all."""
     (lines, elements), (height, width), lanes = plane, out, tiling.lanes(itemsize)
     positions = height * width
-    steps = k
-    if tiling.vector_bytes == ACROSS_BYTES:
-        steps = k * ACROSS_COST[0] // ACROSS_COST[1]
+    steps = k * (5 + tiling.across) // 5 if tiling.across else k
     far = planes * elements * itemsize > tiling.in_place_bytes
     copy = _by_step(step, COPY_COSTS) + choose(far, COPY_FAR_COST, 0)
     copying = (elements * copy + lines * (COPY_LINE_COST * lanes)) * (k // taps)
