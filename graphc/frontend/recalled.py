@@ -248,6 +248,7 @@ VIEW_OF: dict[str, Callable[[Attrs, Shape], Callable[[Any], Any]]] = {
 # --- functions ---------------------------------------------------------------------------------
 
 _known: dict[Any, Recalled] = {}
+_seen: dict[Any, None] = {}  # keys of one call so far: a data set's numbers come once in an epoch
 
 
 def _all_integers(values: tuple[Any, ...]) -> bool:
@@ -262,7 +263,13 @@ def recall(key: Any, source: Tensor) -> Tensor | None:
 
 
 def note(key: Any, source: Tensor, result: Any) -> None:
-    """Note which view of `source` a function has given."""
+    """Note which view of `source` a function has given, from the second time on."""
+    if key not in _known and key not in _seen:
+        if len(_seen) >= _LIMIT:
+            _seen.clear()
+        _seen[key] = None
+        return
+    _seen.pop(key, None)
     found = noted(_known.get(key), source, result)
     if found is not None:
         if len(_known) >= _LIMIT:
