@@ -375,12 +375,17 @@ class Direct:
         copy.write_pointer(Copy.TARGET, source)
         with f.when(f.let(f"xor i1 {skip}, true")):
             # tiles read a register past the last plane
-            elements = f.add(f.mul(planes, self.plane), self.shared)
+            last = f.mul(planes, self.plane)
             register = self.tile.lanes * self.tile.bytes // self.bytes
-            size = f.mul(f.add(elements, register), self.bytes)
+            end = f.add(f.add(last, self.shared), register)
             target = self.d.pointer_at(Word.MEMORY)
-            self.d.set_pointer(Word.MEMORY, f.gep(target, round_up(f, size, ALIGN), "i8"))
+            memory = f.gep(target, round_up(f, f.mul(end, self.bytes), ALIGN), "i8")
+            self.d.set_pointer(Word.MEMORY, memory)
             copy.write_pointer(Copy.TARGET, target)
+            # nobody wants these sums, but subnormal numbers that lay there would take their time
+            with f.loop(f.add(last, f.sub(self.width, self.pitch)), end) as beside:
+                integer = f"i{8 * self.bytes}"
+                f.store(0, integer, f.gep(target, beside, integer), self.bytes)
         group = r.read(Conv.RIGHT_GROUP)
         per_group = f.sdiv(channels, f.smax(r.read(Conv.GROUPS), 1))
         r.write(Conv.RIGHT_GROUP, f.mul(f.mul(per_group, self.plane), self.bytes))
